@@ -5,6 +5,6 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Some((length, body)) = bytes.split_first_chunk() {
-        albacore_server::fuzzed::infer(body, Some(u16::from_le_bytes(*length).into()));
+        albacore_server::fuzz_targets::http_body(body, Some(u16::from_le_bytes(*length).into()));
     }
 });

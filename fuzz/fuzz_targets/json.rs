@@ -4,4 +4,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| albacore_server::fuzzed::infer(bytes, None));
+fuzz_target!(|bytes: &[u8]| albacore_server::fuzz_targets::http_body(bytes, None));

@@ -4,4 +4,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| albacore_server::fuzzed::call(bytes));
+fuzz_target!(|bytes: &[u8]| albacore_server::fuzz_targets::grpc_message(bytes));

@@ -14,7 +14,7 @@
 
 use albacore_batching::Nanos;
 use albacore_batching::deadlines::{Cost, Delays, DropRule, Target};
-use albacore_load::{Wire, get};
+use albacore_load::{WireFormat, get};
 use albacore_simulator::{Model, Policy, Popularity, Process, Scenario, Source, Wait, run};
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ impl Bench {
             let what = "--mix: one class of requests can be simulated: name one";
             return Err(BenchError::Usage(what.to_owned()));
         };
-        if self.target.wire == Wire::Grpc {
+        if self.target.wire == WireFormat::Grpc {
             let what = "is asked for its metrics: http://HOST:PORT is due";
             return Err(BenchError::Usage(format!("{}: {what}", self.spec.url)));
         }

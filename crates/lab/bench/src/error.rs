@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use albacore_load::{LoadError, LookError, RecordError};
+use albacore_load::{GetError, LoadError, TraceError};
 
 /// Why a bench cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -21,10 +21,10 @@ pub enum BenchError {
     },
     /// A file of recorded times is none.
     #[error("{}", path.display())]
-    Record { path: PathBuf, source: RecordError },
+    Record { path: PathBuf, source: TraceError },
     /// The server does not tell its model's metadata.
     #[error("{url}: name --features and --input if it has no metadata")]
-    Look { url: String, source: LookError },
+    Look { url: String, source: GetError },
     /// The load could not be made.
     #[error(transparent)]
     Load(#[from] LoadError),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use albacore_load::{Report, Wire};
+use albacore_load::{Report, WireFormat};
 use albacore_simulator::chart::{Chart, Line, draw};
 use serde_json::{Value, json};
 
@@ -16,9 +16,9 @@ fn ms(time: Duration) -> f64 {
 
 fn wire(bench: &Bench) -> &'static str {
     match bench.target.wire {
-        Wire::Json => "HTTP, JSON",
-        Wire::Binary => "HTTP, binary",
-        Wire::Grpc => "gRPC",
+        WireFormat::Json => "HTTP, JSON",
+        WireFormat::Binary => "HTTP, binary",
+        WireFormat::Grpc => "gRPC",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use albacore_load::{Call, Load, Random, Report, Request, Shape, drive};
+use albacore_load::{InferRequest, Load, Random, Report, Request, Shape, drive};
 
 use crate::cpu;
 use crate::error::BenchError;
@@ -70,7 +70,7 @@ impl Bench {
             let values: Vec<f32> = (0..values)
                 .map(|_| random.uniform() as f32 * 4.0 - 2.0)
                 .collect();
-            let call = Call {
+            let call = InferRequest {
                 model: &spec.model,
                 input: &target.input,
                 output: output.as_deref(),

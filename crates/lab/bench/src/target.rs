@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
-use albacore_load::{Wire, get};
+use albacore_load::{WireFormat, get};
 use serde_json::Value;
 
 use crate::error::BenchError;
@@ -12,7 +12,7 @@ use crate::spec::Spec;
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
-    pub(crate) wire: Wire,
+    pub(crate) wire: WireFormat,
     pub(crate) input: String,
     pub(crate) features: usize,
 }
@@ -21,9 +21,9 @@ impl Target {
     /// Of the arguments and, where they do not say it, of the server's metadata.
     pub(crate) fn find(spec: &Spec) -> Result<Self, BenchError> {
         let (wire, place) = match spec.url.split_once("://") {
-            Some(("http", place)) if spec.is_binary => (Wire::Binary, place),
-            Some(("http", place)) => (Wire::Json, place),
-            Some(("grpc", place)) => (Wire::Grpc, place),
+            Some(("http", place)) if spec.is_binary => (WireFormat::Binary, place),
+            Some(("http", place)) => (WireFormat::Json, place),
+            Some(("grpc", place)) => (WireFormat::Grpc, place),
             _ => {
                 let what = "http://HOST:PORT or grpc://HOST:PORT is due";
                 return Err(BenchError::Usage(format!("{}: {what}", spec.url)));
@@ -36,7 +36,7 @@ impl Target {
         let known = spec.features.map(|features| (spec.input.clone(), features));
         let (input, features) = match known {
             Some(known) => known,
-            None if wire == Wire::Grpc => {
+            None if wire == WireFormat::Grpc => {
                 let what = "how many values a row has is not asked for over gRPC";
                 return Err(BenchError::Usage(format!("--features: {what}: name it")));
             }

@@ -1,4 +1,4 @@
-//! Arrival times, drawn or read before the run so that they cost nothing during it.
+//! Arrival times, drawn or parsed before the run, so that they cost nothing during it.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ pub fn poisson(rate: f64, length: Duration, seed: u64) -> Vec<Duration> {
     renewal(rate, length, seed, Random::exponential)
 }
 
-/// Arrivals whose gaps are Gamma distributed with this shape: 1 is Poisson, less comes in bursts,
-/// more evenly.
+/// Arrivals whose gaps are Gamma distributed with this shape: 1 is Poisson, less is burstier, more
+/// is more even.
 pub fn gamma(shape: f64, rate: f64, length: Duration, seed: u64) -> Vec<Duration> {
     if shape.is_nan() || shape <= 0.0 {
         return Vec::new();
@@ -32,7 +32,7 @@ fn renewal(
     if rate.is_nan() || rate <= 0.0 {
         return times;
     }
-    // bound: ARRIVALS_MAX; ends before when the time drawn passes `length`
+    // bound: ARRIVALS_MAX; ends earlier when the drawn time passes `length`
     while times.len() < ARRIVALS_MAX {
         at += gap(&mut random) / rate;
         if at >= length.as_secs_f64() {
@@ -43,33 +43,33 @@ fn renewal(
     times
 }
 
-/// A line of a file of arrivals is wrong.
+/// A trace of arrivals is invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RecordError {
-    /// It is no time.
-    #[error("line {line} is {text:?}: a time in seconds after the start is due")]
-    NoTime {
+pub enum TraceError {
+    /// Not a number of seconds.
+    #[error("line {line} is {text:?}: write a time in seconds after the start")]
+    NotATime {
         /// From 1.
         line: usize,
         text: String,
     },
-    /// It is before the line before.
-    #[error("line {line} is earlier than the line before: times must rise")]
-    Falls {
+    /// Earlier than the previous line.
+    #[error("line {line} is earlier than the previous line: times must ascend")]
+    NotAscending {
         /// From 1.
         line: usize,
     },
-    /// No time at all, or too many.
+    /// No arrivals, or too many.
     #[error("{arrivals} arrivals: 1 to {ARRIVALS_MAX} are taken")]
     Count { arrivals: usize },
 }
 
-/// Recorded arrivals: a line each, in seconds after the start, rising; empty lines and what follows
-/// `#` do not count.
+/// Parses a trace of arrivals: one time per line, in seconds after the start, ascending; empty
+/// lines and comments after `#` are ignored.
 ///
 /// # Errors
-/// [`RecordError`].
-pub fn recorded(text: &str) -> Result<Vec<Duration>, RecordError> {
+/// [`TraceError`].
+pub fn recorded(text: &str) -> Result<Vec<Duration>, TraceError> {
     let mut times: Vec<Duration> = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let text = line.split('#').next().unwrap_or_default().trim();
@@ -81,16 +81,16 @@ pub fn recorded(text: &str) -> Result<Vec<Duration>, RecordError> {
         let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let Some(time) = time else {
             let text = text.chars().take(40).collect();
-            return Err(RecordError::NoTime { line, text });
+            return Err(TraceError::NotATime { line, text });
         };
         if times.last().is_some_and(|last| *last > time) {
-            return Err(RecordError::Falls { line });
+            return Err(TraceError::NotAscending { line });
         }
         times.push(time);
     }
     match times.len() {
         1..=ARRIVALS_MAX => Ok(times),
-        arrivals => Err(RecordError::Count { arrivals }),
+        arrivals => Err(TraceError::Count { arrivals }),
     }
 }
 
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrivals_rise_have_the_rate_and_repeat_with_the_seed() {
+    fn arrivals_ascend_have_the_rate_and_repeat_with_the_seed() {
         let times = poisson(1000.0, Duration::from_secs(20), 7);
         assert!(times.windows(2).all(|pair| pair[0] <= pair[1]));
         assert!(
@@ -177,15 +177,18 @@ mod tests {
     }
 
     #[test]
-    fn recorded_arrivals_are_read_and_bad_lines_are_named() {
+    fn traces_are_parsed_and_invalid_lines_are_named() {
         let ms = Duration::from_millis;
         let text = "# a trace\n0\n0.5 # twice\n\n0.5\n1e0\n";
         assert_eq!(recorded(text), Ok(vec![ms(0), ms(500), ms(500), ms(1000)]));
-        assert_eq!(recorded("1\n0.5"), Err(RecordError::Falls { line: 2 }));
+        assert_eq!(
+            recorded("1\n0.5"),
+            Err(TraceError::NotAscending { line: 2 })
+        );
         for text in ["x", "-1", "nan", "1e400"] {
             let said = recorded(text).unwrap_err().to_string();
             assert!(said.contains("line 1"), "{said}");
         }
-        assert_eq!(recorded("#"), Err(RecordError::Count { arrivals: 0 }));
+        assert_eq!(recorded("#"), Err(TraceError::Count { arrivals: 0 }));
     }
 }

@@ -1,4 +1,4 @@
-//! One connection that reopens itself: HTTP/1.1 with keep-alive, or HTTP/2 for gRPC.
+//! A connection that reconnects by itself: HTTP/1.1 with keep-alive, or HTTP/2 for gRPC.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
 use crate::Request;
-use crate::http1::{self, Broken, Http1};
+use crate::http1::{self, Http1, Http1Error};
 
-/// Status that stands for "no answer": refused, reset, or cut off in the body.
-pub(crate) const NO_ANSWER: u16 = 0;
+/// Status of a request without a complete response: refused, reset, or cut off.
+pub(crate) const NO_RESPONSE: u16 = 0;
 
 type Body = Full<Bytes>;
 
-/// A request, and the bytes of it that HTTP/1.1 sends.
+/// A request and its encoding.
 #[derive(Debug)]
 pub(crate) struct Message {
     request: Request,
-    /// `None`: a call of gRPC.
+    /// HTTP/1.1 encoding; `None` for a gRPC call, which hyper encodes.
     bytes: Option<Vec<u8>>,
 }
 
@@ -32,17 +32,17 @@ impl Message {
     }
 }
 
-/// What messages are sent by.
+/// An open connection.
 enum Sender {
-    One(Http1),
-    Two(http2::SendRequest<Body>),
+    Http1(Http1),
+    Http2(http2::SendRequest<Body>),
 }
 
 impl Sender {
     fn is_closed(&self) -> bool {
         match self {
-            Self::One(sender) => sender.is_closed(),
-            Self::Two(sender) => sender.is_closed(),
+            Self::Http1(sender) => sender.is_closed(),
+            Self::Http2(sender) => sender.is_closed(),
         }
     }
 }
@@ -54,17 +54,17 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Sends a message and reads the whole answer; its status, or [`NO_ANSWER`], and the handler's
-    /// time if the server tells it.
+    /// Sends a message and reads the whole response; returns its status, or [`NO_RESPONSE`], and
+    /// the handler's time if the server reports it.
     pub(crate) async fn exchange(&mut self, message: &Message) -> (u16, Option<Duration>) {
-        // Taken out: what fails or is given up in the middle is not used again.
+        // Taken out, so that a connection is not reused after an error or a cancellation.
         let sender = self.sender.take().filter(|sender| !sender.is_closed());
         match try_exchange(sender, message).await {
             Ok((answer, sender)) => {
                 self.sender = sender;
                 answer
             }
-            Err(_) => (NO_ANSWER, None),
+            Err(_) => (NO_RESPONSE, None),
         }
     }
 }
@@ -76,20 +76,20 @@ async fn try_exchange(
     Message { request, bytes }: &Message,
 ) -> Result<Exchanged, ExchangeError> {
     match (sender, bytes) {
-        (Some(Sender::One(sender)), Some(bytes)) => in_one(sender, bytes).await,
-        (_, Some(bytes)) => in_one(Http1::connect(request.address).await?, bytes).await,
-        (Some(Sender::Two(sender)), None) => in_two(sender, request).await,
-        (_, None) => in_two(connect(request.address).await?, request).await,
+        (Some(Sender::Http1(sender)), Some(bytes)) => exchange_http1(sender, bytes).await,
+        (_, Some(bytes)) => exchange_http1(Http1::connect(request.address).await?, bytes).await,
+        (Some(Sender::Http2(sender)), None) => exchange_http2(sender, request).await,
+        (_, None) => exchange_http2(connect(request.address).await?, request).await,
     }
 }
 
-async fn in_one(mut sender: Http1, bytes: &[u8]) -> Result<Exchanged, ExchangeError> {
+async fn exchange_http1(mut sender: Http1, bytes: &[u8]) -> Result<Exchanged, ExchangeError> {
     let answer = sender.exchange(bytes).await?;
-    let sender = (!answer.is_last).then_some(Sender::One(sender));
+    let sender = (!answer.is_last).then_some(Sender::Http1(sender));
     Ok(((answer.status, answer.run), sender))
 }
 
-async fn in_two(
+async fn exchange_http2(
     mut sender: http2::SendRequest<Body>,
     request: &Request,
 ) -> Result<Exchanged, ExchangeError> {
@@ -106,14 +106,14 @@ async fn in_two(
     let (head, body) = answer.into_parts();
     let body = body.collect().await?;
     let status = grpc_status(body.trailers().unwrap_or(&head.headers));
-    Ok(((status, run), Some(Sender::Two(sender))))
+    Ok(((status, run), Some(Sender::Http2(sender))))
 }
 
-/// The HTTP status that says the same as a gRPC one.
+/// The HTTP status that corresponds to a gRPC status.
 fn grpc_status(trailers: &HeaderMap) -> u16 {
     let code = trailers.get("grpc-status").and_then(|v| v.to_str().ok());
     match code {
-        None => NO_ANSWER,
+        None => NO_RESPONSE,
         Some("0") => 200,
         Some("3") => 400,
         Some("4" | "1") => 504,
@@ -138,7 +138,7 @@ enum ExchangeError {
     #[error("connection")]
     Io(#[from] std::io::Error),
     #[error("HTTP/1.1")]
-    One(#[from] Broken),
+    One(#[from] Http1Error),
     #[error("HTTP/2")]
     Hyper(#[from] hyper::Error),
     #[error("request")]

@@ -19,7 +19,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Whether it is a call of gRPC, and goes over HTTP/2: its content type says so.
+    /// Whether it is a gRPC call by its content type, and is sent over HTTP/2.
     pub fn is_grpc(&self) -> bool {
         let is_so = |(name, value): &(String, String)| {
             name.eq_ignore_ascii_case("content-type") && value.starts_with("application/grpc")
@@ -31,16 +31,16 @@ impl Request {
 /// When requests are sent.
 #[derive(Clone, Debug)]
 pub enum Shape {
-    /// At these times after the start, whatever the server does; rising.
+    /// Open loop: at these times after the start, ascending, independent of the server.
     Open(Vec<Duration>),
-    /// As soon as a connection has its answer, until this much time has passed.
+    /// Closed loop: each connection sends after its previous response, for this long.
     Closed(Duration),
 }
 
-/// One run. Requests are taken from `requests` in turn.
+/// A run of the load generator.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// The requests, sent in turn.
+    /// Sent round-robin.
     pub requests: Vec<Request>,
     pub shape: Shape,
     /// Connections; in a closed loop also the concurrency.
@@ -50,42 +50,40 @@ pub struct Load {
 /// One request of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sample {
-    /// When it was to be sent, after the start of the run.
+    /// Intended send time after the start of the run.
     pub intended: Duration,
-    /// From the intended send time to the last byte of the answer.
+    /// From the intended send time to the last byte of the response.
     pub latency: Duration,
-    /// HTTP status, or the one that says the same as that of gRPC; 0 if there was no answer.
+    /// HTTP status, or the one that corresponds to the gRPC status; 0 without a response.
     pub status: u16,
-    /// What the server says its handler took: metric `run` of the Server-Timing header.
+    /// Handler time by the server: metric `run` of the Server-Timing header.
     pub run: Option<Duration>,
-    /// Which of the load's requests.
+    /// Index in [`Load::requests`].
     pub request: usize,
-    /// How much later than intended the generator itself was; waiting for a connection does not
-    /// count, that is the server's.
+    /// Delay by the generator itself; it excludes waiting for a connection, which the server
+    /// causes.
     pub lag: Duration,
 }
 
-/// Why a run could not be made.
+/// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The load names no request or no connection.
+    /// No request or no connection.
     #[error("a load needs at least one request and one connection")]
     Empty,
-    /// The runtime of the generator could not start.
     #[error("cannot start the load generator's runtime")]
     Runtime(#[source] std::io::Error),
-    /// The kernel gives no timer.
     #[error("cannot time the load")]
     Timer(#[from] albacore_os::OsError),
-    /// A part of the generator ended early, so the samples would be incomplete.
-    #[error("a part of the load generator panicked: this run says nothing")]
+    /// A task of the generator panicked, so the samples are incomplete.
+    #[error("a task of the load generator panicked: the run is invalid")]
     Incomplete,
 }
 
 /// Runs `load` on a runtime of its own and returns its samples, by intended time.
 ///
 /// # Errors
-/// A load without requests or connections; no runtime; a part of the generator panicked.
+/// [`LoadError`].
 pub fn drive(load: Load) -> Result<Vec<Sample>, LoadError> {
     if load.requests.is_empty() || load.connections == 0 {
         return Err(LoadError::Empty);

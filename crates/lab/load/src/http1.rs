@@ -1,8 +1,8 @@
-//! HTTP/1.1 as a load generator needs it: requests are written beforehand, answers read only as far
-//! as they say something.
+//! A minimal HTTP/1.1 client for the load generator: requests are encoded before the run, bodies of
+//! responses are skipped.
 //!
-//! The generator often shares cpus with what it measures. A general client takes several times as
-//! long for a request as this, which is more than the server itself takes for a row.
+//! The generator often shares CPUs with the server. A general client takes several times as long
+//! for a request, which is more than the server takes for a row.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,41 +12,41 @@ use tokio::net::TcpStream;
 
 use crate::Request;
 
-/// Header lines of an answer.
+/// Most header lines of a response.
 const HEADERS_MAX: usize = 64;
 
-/// Bytes of a head, or of the line before a chunk: far more than any server sends.
+/// Most bytes of a head, or of the line before a chunk: far more than servers send.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes that are read at once.
+/// Bytes of one read.
 const READ_BYTES: usize = 64 << 10;
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Broken {
+pub(crate) enum Http1Error {
     #[error("the connection broke")]
     Io(#[from] std::io::Error),
-    #[error("the connection was closed in an answer")]
+    #[error("the connection was closed during a response")]
     Closed,
-    #[error("the answer is not HTTP/1.1")]
+    #[error("the response is not HTTP/1.1")]
     Head(#[from] httparse::Error),
-    #[error("the answer is not HTTP/1.1")]
+    #[error("the response is not HTTP/1.1")]
     Chunk(httparse::InvalidChunkSize),
-    #[error("the head of the answer is too long")]
+    #[error("the head of the response is too long")]
     TooLong,
 }
 
-/// What an answer says.
+/// Head of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
-    /// The handler's time, if the server tells it.
+    /// The handler's time, if the server reports it.
     pub(crate) run: Option<Duration>,
-    /// No other answer can follow on this connection.
+    /// The connection cannot be reused.
     pub(crate) is_last: bool,
 }
 
-/// How long the body is.
+/// Length of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Length {
     Bytes(usize),
@@ -54,7 +54,7 @@ enum Length {
     UntilClosed,
 }
 
-/// The bytes of a request as they are sent.
+/// Encodes a request.
 pub(crate) fn message(request: &Request) -> Vec<u8> {
     let mut bytes = format!("POST {} HTTP/1.1\r\nhost: localhost\r\n", request.path).into_bytes();
     for (name, value) in &request.headers {
@@ -69,12 +69,12 @@ pub(crate) fn message(request: &Request) -> Vec<u8> {
 #[derive(Debug)]
 pub(crate) struct Http1 {
     stream: TcpStream,
-    /// What was read and not yet looked at.
+    /// Bytes that were read and not parsed yet.
     bytes: Vec<u8>,
 }
 
 impl Http1 {
-    pub(crate) async fn connect(address: SocketAddr) -> Result<Self, Broken> {
+    pub(crate) async fn connect(address: SocketAddr) -> Result<Self, Http1Error> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         Ok(Self {
@@ -83,19 +83,17 @@ impl Http1 {
         })
     }
 
-    /// Whether the server has closed it while nothing was asked; costs no system call while it has
-    /// not.
+    /// Whether the server has closed the idle connection; needs no system call if it has not.
     pub(crate) fn is_closed(&self) -> bool {
         let nothing_came = self.stream.try_read(&mut [0]);
         !matches!(nothing_came, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
     }
 
-    /// Sends a message and reads its answer.
-    pub(crate) async fn exchange(&mut self, message: &[u8]) -> Result<Answer, Broken> {
+    /// Sends a message and reads its response.
+    pub(crate) async fn exchange(&mut self, message: &[u8]) -> Result<Response, Http1Error> {
         self.bytes.clear();
         self.stream.write_all(message).await?;
-        // bound: a server sends few answers of 1xx before the real one; each takes bytes off the
-        // wire.
+        // bound: a server sends few 1xx responses before the final one; each consumes bytes.
         loop {
             let (answer, length) = self.head().await?;
             if answer.status >= 200 {
@@ -105,15 +103,15 @@ impl Http1 {
         }
     }
 
-    async fn read(&mut self) -> Result<(), Broken> {
+    async fn read(&mut self) -> Result<(), Http1Error> {
         self.bytes.reserve(READ_BYTES);
         match self.stream.read_buf(&mut self.bytes).await? {
-            0 => Err(Broken::Closed),
+            0 => Err(Http1Error::Closed),
             _ => Ok(()),
         }
     }
 
-    async fn head(&mut self) -> Result<(Answer, Length), Broken> {
+    async fn head(&mut self) -> Result<(Response, Length), Http1Error> {
         // bound: HEAD_BYTES_MAX bytes, each pass reads some.
         loop {
             if let Some((answer, length, bytes)) = parse(&self.bytes)? {
@@ -121,30 +119,30 @@ impl Http1 {
                 return Ok((answer, length));
             }
             if self.bytes.len() > HEAD_BYTES_MAX {
-                return Err(Broken::TooLong);
+                return Err(Http1Error::TooLong);
             }
             self.read().await?;
         }
     }
 
-    async fn skip_body(&mut self, length: Length) -> Result<(), Broken> {
+    async fn skip_body(&mut self, length: Length) -> Result<(), Http1Error> {
         match length {
             Length::Bytes(bytes) => self.skip(bytes).await,
             Length::Chunks => self.skip_chunks().await,
             Length::UntilClosed => loop {
-                // bound: the server closes, or the exchange takes too long.
+                // bound: the server closes; the exchange has a timeout.
                 self.bytes.clear();
                 match self.read().await {
                     Ok(()) => {}
-                    Err(Broken::Closed) => return Ok(()),
+                    Err(Http1Error::Closed) => return Ok(()),
                     Err(other) => return Err(other),
                 }
             },
         }
     }
 
-    async fn skip(&mut self, mut bytes: usize) -> Result<(), Broken> {
-        // bound: so many bytes, each pass reads some.
+    async fn skip(&mut self, mut bytes: usize) -> Result<(), Http1Error> {
+        // bound: `bytes`, each pass reads some.
         while bytes > self.bytes.len() {
             bytes -= self.bytes.len();
             self.bytes.clear();
@@ -154,13 +152,12 @@ impl Http1 {
         Ok(())
     }
 
-    async fn skip_chunks(&mut self) -> Result<(), Broken> {
-        // bound: one pass for each chunk and each read of the exchange, which must not take too
-        // long.
+    async fn skip_chunks(&mut self) -> Result<(), Http1Error> {
+        // bound: one pass for each chunk and each read; the exchange has a timeout.
         loop {
-            match httparse::parse_chunk_size(&self.bytes).map_err(Broken::Chunk)? {
+            match httparse::parse_chunk_size(&self.bytes).map_err(Http1Error::Chunk)? {
                 httparse::Status::Partial if self.bytes.len() > HEAD_BYTES_MAX => {
-                    return Err(Broken::TooLong);
+                    return Err(Http1Error::TooLong);
                 }
                 httparse::Status::Partial => self.read().await?,
                 httparse::Status::Complete((line, 0)) => {
@@ -177,22 +174,22 @@ impl Http1 {
         }
     }
 
-    async fn skip_trailers(&mut self) -> Result<(), Broken> {
+    async fn skip_trailers(&mut self) -> Result<(), Http1Error> {
         // bound: HEAD_BYTES_MAX bytes, each pass reads some or ends a line.
         loop {
             let end = self.bytes.windows(2).position(|pair| pair == b"\r\n");
             match end {
                 Some(0) => return self.skip(2).await,
                 Some(line) => self.skip(line + 2).await?,
-                None if self.bytes.len() > HEAD_BYTES_MAX => return Err(Broken::TooLong),
+                None if self.bytes.len() > HEAD_BYTES_MAX => return Err(Http1Error::TooLong),
                 None => self.read().await?,
             }
         }
     }
 }
 
-/// The head at the start of `bytes`, and how long it is; `None` if it is not all there.
-fn parse(bytes: &[u8]) -> Result<Option<(Answer, Length, usize)>, Broken> {
+/// Parses the head at the start of `bytes`; also returns its length. `None` if it is incomplete.
+fn parse(bytes: &[u8]) -> Result<Option<(Response, Length, usize)>, Http1Error> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut head = httparse::Response::new(&mut headers);
     let httparse::Status::Complete(length) = head.parse(bytes)? else {
@@ -219,7 +216,7 @@ fn parse(bytes: &[u8]) -> Result<Option<(Answer, Length, usize)>, Broken> {
         Some(Err(_)) | None => Length::UntilClosed,
     };
     let is_old = head.version == Some(0) && !has("connection", "keep-alive");
-    let answer = Answer {
+    let answer = Response {
         status,
         run: header("server-timing").and_then(run_time),
         is_last: body == Length::UntilClosed || is_old || has("connection", "close"),

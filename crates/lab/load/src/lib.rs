@@ -1,24 +1,23 @@
-//! Load for a server on this machine: precomputed arrivals, open or closed loop, latency from the
-//! intended send time.
+//! Load generator: precomputed arrivals, open or closed loop, latency from the intended send time.
 //!
-//! An open-loop generator sends at the times drawn beforehand, whatever the server does; a request
-//! that could not be sent in time (no free connection) is charged for the wait. A generator that
-//! measured from the actual send time would hide exactly the stalls that it is there to find.
+//! An open-loop generator sends at times drawn beforehand, independent of the server; a request
+//! that could not be sent in time (no free connection) is charged for the wait. Latency from the
+//! actual send time would hide the stalls that the measurement is to find (coordinated omission).
 #![forbid(unsafe_code)]
 
 mod arrivals;
 mod connection;
 mod drive;
+mod get;
 mod http1;
-mod look;
 mod message;
 mod open;
 mod outcome;
 mod summary;
 
-pub use arrivals::{Random, RecordError, gamma, poisson, recorded};
+pub use arrivals::{Random, TraceError, gamma, poisson, recorded};
 pub use drive::{Load, LoadError, Request, Sample, Shape, drive};
-pub use look::{LookError, get};
-pub use message::{Call, Wire};
+pub use get::{GetError, get};
+pub use message::{InferRequest, WireFormat};
 pub use outcome::{Outcome, Report};
 pub use summary::{Summary, percentile, summarize};

@@ -1,6 +1,6 @@
-//! Infer calls of the Open Inference Protocol v2 as requests, over HTTP and gRPC.
+//! Encodes infer calls of the Open Inference Protocol v2 over HTTP and gRPC.
 //!
-//! The one message of gRPC that is sent is written by hand: a few fields, and no code generator.
+//! The gRPC message is encoded by hand: it has a few fields, which need no generated code.
 
 use std::net::SocketAddr;
 
@@ -8,43 +8,44 @@ use bytes::Bytes;
 
 use crate::Request;
 
-/// How a call is written.
+/// Encoding of an infer call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wire {
-    /// HTTP, all in JSON.
+pub enum WireFormat {
+    /// HTTP with JSON only.
     Json,
-    /// HTTP, the rows and results as bytes behind the JSON.
+    /// HTTP with rows and results as bytes after the JSON.
     Binary,
-    /// gRPC, the rows and results as raw bytes.
+    /// gRPC with rows and results as raw bytes.
     Grpc,
 }
 
+/// An infer call.
 #[derive(Clone, Copy, Debug)]
-pub struct Call<'a> {
+pub struct InferRequest<'a> {
     pub model: &'a str,
-    /// The input tensor's name.
+    /// Name of the input tensor.
     pub input: &'a str,
-    /// The output asked for; none for the server's own choice.
+    /// The requested output; `None` for the server's default.
     pub output: Option<&'a str>,
     /// Row-major values.
     pub values: &'a [f32],
-    /// Values of a row.
+    /// Number of values of a row.
     pub features: usize,
 }
 
-impl Call<'_> {
-    /// The call as a request to `address`.
-    pub fn request(&self, wire: Wire, address: SocketAddr) -> Request {
+impl InferRequest<'_> {
+    /// Encodes the call as a request to `address`.
+    pub fn request(&self, wire: WireFormat, address: SocketAddr) -> Request {
         let own = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let (path, headers, body) = match wire {
-            Wire::Json => {
+            WireFormat::Json => {
                 let values: Vec<String> = self.values.iter().map(f32::to_string).collect();
                 let data = format!("\"data\":[{}]", values.join(","));
                 let json = self.json(&data, "");
                 let headers = vec![own("content-type", "application/json")];
                 (self.path(), headers, json.into_bytes())
             }
-            Wire::Binary => {
+            WireFormat::Binary => {
                 let data = self.bytes();
                 let size = format!("\"parameters\":{{\"binary_data_size\":{}}}", data.len());
                 let json = self.json(&size, "\"parameters\":{\"binary_data_output\":true},");
@@ -54,7 +55,7 @@ impl Call<'_> {
                 ];
                 (self.path(), headers, [json.into_bytes(), data].concat())
             }
-            Wire::Grpc => {
+            WireFormat::Grpc => {
                 let headers = vec![
                     own("content-type", "application/grpc"),
                     own("te", "trailers"),
@@ -96,7 +97,7 @@ impl Call<'_> {
         )
     }
 
-    /// `ModelInferRequest` in the frame of gRPC: not packed, four bytes of length.
+    /// `ModelInferRequest` in a gRPC frame: not compressed, four bytes of length.
     fn frame(&self) -> Vec<u8> {
         let mut shape = Vec::new();
         varint(&mut shape, self.rows() as u64);
@@ -130,7 +131,7 @@ fn field(out: &mut Vec<u8>, number: u64, bytes: &[u8]) {
 }
 
 fn varint(out: &mut Vec<u8>, mut value: u64) {
-    // bound: ten turns, seven bits each
+    // bound: ten passes, seven bits each
     while value >= 128 {
         out.push(value as u8 | 128);
         value >>= 7;
@@ -142,7 +143,7 @@ fn varint(out: &mut Vec<u8>, mut value: u64) {
 mod tests {
     use super::*;
 
-    const CALL: Call<'_> = Call {
+    const CALL: InferRequest<'_> = InferRequest {
         model: "m",
         input: "x",
         output: Some("y"),
@@ -150,19 +151,19 @@ mod tests {
         features: 2,
     };
 
-    fn body(wire: Wire) -> Vec<u8> {
+    fn body(wire: WireFormat) -> Vec<u8> {
         let request = CALL.request(wire, ([127, 0, 0, 1], 1).into());
         request.body.to_vec()
     }
 
     #[test]
-    fn json_says_what_is_asked() {
+    fn json_has_the_fields_of_the_call() {
         let json = "{\"inputs\":[{\"name\":\"x\",\"shape\":[1,2],\"datatype\":\"FP32\",\
                     \"data\":[1,2.5]}],\"outputs\":[{\"name\":\"y\"}]}";
-        assert_eq!(String::from_utf8(body(Wire::Json)).unwrap(), json);
-        let binary = body(Wire::Binary);
+        assert_eq!(String::from_utf8(body(WireFormat::Json)).unwrap(), json);
+        let binary = body(WireFormat::Binary);
         assert!(binary.ends_with(&[0, 0, 128, 63, 0, 0, 32, 64]));
-        let request = CALL.request(Wire::Binary, ([127, 0, 0, 1], 1).into());
+        let request = CALL.request(WireFormat::Binary, ([127, 0, 0, 1], 1).into());
         let length: usize = request.headers[1].1.parse().unwrap();
         assert_eq!(length + 8, binary.len());
         assert!(!request.is_grpc());
@@ -170,7 +171,7 @@ mod tests {
 
     #[test]
     fn the_message_of_grpc_has_its_fields() {
-        let frame = body(Wire::Grpc);
+        let frame = body(WireFormat::Grpc);
         assert_eq!(frame[..5], [0, 0, 0, 0, 33]);
         let head = b"\x0a\x01m\x2a\x0d\x0a\x01x\x12\x04FP32\x1a\x02\x01\x02";
         assert_eq!(frame[5..23], head[..]);

@@ -1,9 +1,9 @@
-//! The open loop: requests are sent at their times, whatever the server does.
+//! The open loop: requests are sent at their intended times, independent of the server.
 //!
-//! One thread does all of it. A task sleeps to each intended time by a timer of the kernel, since
-//! those of the runtime are no finer than a millisecond, and hands what is due to connections that
-//! are idle, the last used first: its memory is warm. What finds no connection waits in the order
-//! of its times.
+//! It runs on one thread. A task sleeps until each intended time with a kernel timer, since the
+//! timers of the runtime have a resolution of a millisecond, and passes due requests to idle
+//! connections, the most recently used first, whose memory is warm. Requests without a free
+//! connection wait in order.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -17,31 +17,31 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, LocalSet};
 
-use crate::connection::{Connection, Message, NO_ANSWER};
+use crate::connection::{Connection, Message, NO_RESPONSE};
 use crate::drive::{LoadError, Sample};
 
-/// How long an answer may take before it counts as none: a server that hangs must not hang the run.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
+/// Longest time of a response: a server that hangs must not hang the run.
+const RESPONSE_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// The least that the generator sleeps. What is due meanwhile is sent together and up to this much
-/// late, which its latency includes. That it saves the generator's cpu time was not seen.
+/// Shortest sleep of the generator. Requests that become due meanwhile are sent together and up to
+/// this late, which their latency includes.
 const SLEEP_MIN: Duration = Duration::from_micros(50);
 
-/// A request that is to be sent.
+/// A request to be sent.
 #[derive(Clone, Copy)]
-struct Due {
+struct DueRequest {
     index: usize,
     intended: Duration,
-    /// How much later than intended the generator itself was.
+    /// Delay by the generator itself.
     lag: Duration,
 }
 
-/// What the tasks of a run share.
+/// State that the tasks of a run share.
 #[derive(Default)]
 struct Shared {
-    /// bound: all arrivals of the run are known.
-    due: VecDeque<Due>,
-    /// What wakes connections that are idle.
+    /// bound: the arrivals of the run.
+    due: VecDeque<DueRequest>,
+    /// Wakers of the idle connections.
     idle: Vec<Rc<Notify>>,
     samples: Vec<Sample>,
     is_over: bool,
@@ -53,7 +53,7 @@ struct Run {
     shared: RefCell<Shared>,
 }
 
-/// Runs it on `runtime`, of which it takes the thread.
+/// Runs the open loop on `runtime`; blocks the thread.
 pub(crate) fn run(
     runtime: &tokio::runtime::Runtime,
     messages: &Arc<[Message]>,
@@ -67,7 +67,7 @@ pub(crate) fn run(
     });
     let local = LocalSet::new();
     runtime.block_on(local.run_until(async {
-        let open = run.pace(times, connections).await?;
+        let open = run.dispatch(times, connections).await?;
         for connection in open {
             connection.await.map_err(|_| LoadError::Incomplete)?;
         }
@@ -77,8 +77,8 @@ pub(crate) fn run(
 }
 
 impl Run {
-    /// Hands out each request at its time; the connections that it needed.
-    async fn pace(
+    /// Passes each request to a connection at its time; returns the connections that were opened.
+    async fn dispatch(
         self: &Rc<Self>,
         times: &[Duration],
         connections: usize,
@@ -101,12 +101,12 @@ impl Run {
                     .map_err(LoadError::Runtime)?
                     .clear_ready();
             } else if index % 64 == 0 {
-                // Answers are read also while more is due than can be sent.
+                // Responses must be read even if more requests are due than can be sent.
                 tokio::task::yield_now().await;
             }
             let lag = self.start.elapsed().saturating_sub(intended);
             let mut shared = self.shared.borrow_mut();
-            shared.due.push_back(Due {
+            shared.due.push_back(DueRequest {
                 index,
                 intended,
                 lag,
@@ -114,7 +114,7 @@ impl Run {
             match shared.idle.pop() {
                 Some(idle) => idle.notify_one(),
                 None if open.len() < connections => {
-                    open.push(tokio::task::spawn_local(Rc::clone(self).converse()));
+                    open.push(tokio::task::spawn_local(Rc::clone(self).run_connection()));
                 }
                 None => {}
             }
@@ -125,10 +125,10 @@ impl Run {
         Ok(open)
     }
 
-    /// One connection: sends what is due until nothing will be.
-    async fn converse(self: Rc<Self>) {
+    /// Sends due requests on one connection until all are sent.
+    async fn run_connection(self: Rc<Self>) {
         let (mut connection, woken) = (Connection::default(), Rc::new(Notify::new()));
-        // bound: one pass for each request that it sends, and each time that it is woken.
+        // bound: one pass for each request that it sends, and for each wake-up.
         loop {
             let due = self.shared.borrow_mut().due.pop_front();
             let Some(due) = due else {
@@ -141,8 +141,8 @@ impl Run {
             };
             let request = due.index % self.messages.len();
             let exchange = connection.exchange(&self.messages[request]);
-            let answer = tokio::time::timeout(ANSWER_TIME_MAX, exchange).await;
-            let (status, run) = answer.unwrap_or((NO_ANSWER, None));
+            let answer = tokio::time::timeout(RESPONSE_TIME_MAX, exchange).await;
+            let (status, run) = answer.unwrap_or((NO_RESPONSE, None));
             let sample = Sample {
                 intended: due.intended,
                 latency: self.start.elapsed().saturating_sub(due.intended),

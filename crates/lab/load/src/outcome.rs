@@ -1,27 +1,26 @@
-//! What became of the requests of a run: good, or bad by cause; and how well the generator kept to
-//! its schedule.
+//! Outcomes of the requests of a run, and how well the generator kept to its schedule.
 
 use std::time::Duration;
 
 use crate::{Sample, percentile};
 
-/// What became of one request.
+/// Outcome of one request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// Answered within the objective.
     Good,
     Late,
-    /// Refused at the door: 429, `RESOURCE_EXHAUSTED`.
+    /// Refused by admission control: 429, `RESOURCE_EXHAUSTED`.
     Shed,
     /// 503, `UNAVAILABLE`.
     Unavailable,
     Failed,
-    /// No answer: refused, reset or cut off.
+    /// No response: refused, reset or cut off.
     Unanswered,
 }
 
 impl Outcome {
-    /// Of a sample under an objective.
+    /// The outcome of a sample under a latency objective.
     pub fn of(sample: &Sample, objective: Duration) -> Self {
         match sample.status {
             200 if sample.latency <= objective => Self::Good,
@@ -34,8 +33,8 @@ impl Outcome {
     }
 }
 
-/// Figures of a run under an objective. Latencies are of answered requests, from the intended send
-/// time.
+/// Figures of a run under a latency objective. Latencies are of answered requests, from the
+/// intended send time.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Report {
     /// Requests of the run.
@@ -46,9 +45,9 @@ pub struct Report {
     pub unavailable: usize,
     pub failed: usize,
     pub unanswered: usize,
-    /// Good ones, per second of the run.
+    /// Good requests per second of the run.
     pub goodput: f64,
-    /// Bad ones, of all.
+    /// Share of requests that are not good.
     pub bad_rate: f64,
     pub p50: Duration,
     /// 99th percentile.
@@ -56,12 +55,12 @@ pub struct Report {
     /// 99.9th percentile.
     pub p999: Duration,
     pub longest: Duration,
-    /// 99th percentile of how much later than intended the generator was by its own fault.
+    /// 99th percentile of [`Sample::lag`].
     pub lag_p99: Duration,
 }
 
 impl Report {
-    /// Of the samples of a run of `length`.
+    /// The figures of `samples`, which are of a run of `length`.
     pub fn of<'a>(
         samples: impl IntoIterator<Item = &'a Sample>,
         length: Duration,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Sample;
 
-/// What a set of samples amounts to.
+/// Figures of a set of samples.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Summary {
     pub sent: usize,
@@ -18,8 +18,8 @@ pub struct Summary {
     pub goodput: f64,
 }
 
-/// The smallest value that at least `share` (0 to 1) of the sorted values do not exceed; zero of
-/// nothing.
+/// The smallest value that at least `share` (0 to 1) of the sorted values do not exceed; zero for
+/// an empty slice.
 pub fn percentile(sorted: &[Duration], share: f64) -> Duration {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted

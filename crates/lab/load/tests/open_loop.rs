@@ -44,7 +44,7 @@ fn request(address: SocketAddr) -> Request {
 }
 
 #[test]
-fn requests_held_up_by_a_stall_are_charged_from_their_intended_time() {
+fn requests_delayed_by_a_stall_are_measured_from_their_intended_time() {
     let times: Vec<Duration> = [0, 20, 40].map(Duration::from_millis).into();
     let requests = vec![request(stalling_server())];
     let shape = Shape::Open(times.clone());
@@ -66,7 +66,7 @@ fn requests_held_up_by_a_stall_are_charged_from_their_intended_time() {
 }
 
 #[test]
-fn no_answer_is_status_zero_and_not_an_error() {
+fn a_missing_response_is_status_zero_and_not_an_error() {
     let unused = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

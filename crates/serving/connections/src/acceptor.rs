@@ -1,9 +1,9 @@
-//! The accept loop of one port. It closes connections whose time is over, and idle ones when the
-//! port is near [`CONNECTIONS_MAX`].
+//! The accept loop of one port. It closes connections at their deadlines, and evicts idle ones when
+//! the port is near [`CONNECTIONS_MAX`].
 //!
-//! A flood of connections that send nothing keeps nobody out: near the bound, those that never
-//! sent a whole request are closed first, then those that have been idle longest. A new connection
-//! is refused only when all others are being served.
+//! A flood of connections that send nothing does not block other clients: near the bound,
+//! connections that never sent a complete request are evicted first, then those that have been idle
+//! longest. A new connection is refused only if all others are being served.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::connection::{self, Handler};
 use crate::io;
 use crate::limit_metrics::{Limit, LimitMetrics};
 use crate::limits::{
-    ACCEPT_PAUSE, CONNECTIONS_MAX, CONNECTIONS_SPARE, CROWDED_OUT_AT_ONCE, SWEEP_PERIOD,
+    ACCEPT_PAUSE, CONNECTIONS_MAX, CONNECTIONS_SPARE, EVICTIONS_AT_ONCE, SWEEP_PERIOD,
 };
 use crate::state::{ConnState, Control, ListenerState};
 
@@ -26,13 +26,13 @@ struct Acceptor<H> {
     listener: Arc<ListenerState>,
     conns: Vec<Arc<ConnState>>,
     tasks: JoinSet<()>,
-    /// Connections that may be accepted before idle ones are looked for again.
-    granted: usize,
+    /// Connections that may be accepted before the next eviction.
+    evictions_left: usize,
 }
 
-/// Accepts connections until `stopped` says so and answers their requests by `handler`; returns
+/// Accepts connections until `stopped` is true and answers their requests by `handler`; returns
 /// when the last connection is closed. Arrivals at `socket` should be stamped
-/// ([`albacore_os::stamp_arrivals`]), else [`ConnState::arrival`] is the time of the read.
+/// ([`albacore_os::stamp_arrivals`]), otherwise [`ConnState::arrival`] is the time of the read.
 pub async fn serve<H: Handler>(
     socket: TcpListener,
     limit_metrics: LimitMetrics,
@@ -44,20 +44,19 @@ pub async fn serve<H: Handler>(
         listener: Arc::new(ListenerState::new(limit_metrics)),
         conns: Vec::new(),
         tasks: JoinSet::new(),
-        granted: 0,
+        evictions_left: 0,
     };
     let mut sweep = tokio::time::interval(SWEEP_PERIOD);
-    // Time in which this process had no cpu is not the clients': sweeps that were missed do not
-    // count.
+    // Missed sweeps are skipped: clients are not charged for time in which this process had no CPU.
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        // bound: ends when `stopped` says so; CONNECTIONS_MAX tasks at most
+        // bound: ends when `stopped` is true; CONNECTIONS_MAX tasks at most
         tokio::select! {
             accepted = socket.accept() => match accepted {
                 Ok((stream, _)) => acceptor.admit(stream),
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
-                    acceptor.make_room();
+                    acceptor.evict();
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
@@ -70,9 +69,9 @@ pub async fn serve<H: Handler>(
     acceptor.drain(&mut sweep).await;
 }
 
-/// Resolves when the server stops.
+/// Resolves when the server shuts down.
 async fn is_set(stopped: &mut watch::Receiver<bool>) {
-    // An error: the sender is gone, which means the same.
+    // An error means that the sender is dropped: that is a shutdown, too.
     let _ = stopped.wait_for(|&stopped| stopped).await;
 }
 
@@ -81,15 +80,16 @@ impl<H: Handler> Acceptor<H> {
         while self.tasks.try_join_next().is_some() {} // bound: connections that ended
         let open = self.tasks.len();
         if open >= CONNECTIONS_MAX - CONNECTIONS_SPARE {
-            match self.granted.checked_sub(1) {
-                Some(granted) => self.granted = granted,
-                None => self.make_room(),
+            match self.evictions_left.checked_sub(1) {
+                Some(left) => self.evictions_left = left,
+                None => self.evict(),
             }
         }
         if open >= CONNECTIONS_MAX {
             self.listener.limit_metrics.count(Limit::Connections);
-            let reply = io::reply("503 Service Unavailable", "too many connections are open");
-            let _ = stream.try_write(&reply); // as far as its socket buffer takes it
+            let reply =
+                io::closing_reply("503 Service Unavailable", "too many connections are open");
+            let _ = stream.try_write(&reply); // best effort
             return;
         }
         let conn = Arc::new(ConnState::new(Arc::clone(&self.listener)));
@@ -108,35 +108,35 @@ impl<H: Handler> Acceptor<H> {
         }
     }
 
-    /// Asks idle connections to close, those first that never sent a whole request.
-    fn make_room(&mut self) {
+    /// Asks idle connections to close, in the order of [`ConnState::eviction_rank`].
+    fn evict(&mut self) {
         let ranked = self.conns.iter().enumerate();
         let mut ranked: Vec<_> = ranked
-            .filter_map(|(place, conn)| Some((conn.rank()?, place)))
+            .filter_map(|(place, conn)| Some((conn.eviction_rank()?, place)))
             .collect();
-        let many = CROWDED_OUT_AT_ONCE.min(ranked.len());
-        if many < ranked.len() {
-            ranked.select_nth_unstable(many);
+        let count = EVICTIONS_AT_ONCE.min(ranked.len());
+        if count < ranked.len() {
+            ranked.select_nth_unstable(count);
         }
-        for &(_, place) in ranked.iter().take(many) {
+        for &(_, place) in ranked.iter().take(count) {
             if let Some(conn) = self.conns.get(place) {
-                conn.crowd_out();
+                conn.evict();
             }
         }
-        // Half of them, as some may turn out to be busy. A search without result is not repeated
-        // at once.
-        self.granted = many.max(CROWDED_OUT_AT_ONCE) / 2;
+        // Half of them, since some may receive a request meanwhile. After a search without a result
+        // some connections are accepted before the next one.
+        self.evictions_left = count.max(EVICTIONS_AT_ONCE) / 2;
     }
 
-    /// Ends connections whose time is over.
+    /// Closes connections whose deadline has passed.
     fn sweep(&mut self) {
         while self.tasks.try_join_next().is_some() {} // bound: connections that ended
         let begins_epoch = self.listener.tick();
         self.conns.retain(|conn| Arc::strong_count(conn) > 1); // one is the connection's
         for conn in &self.conns {
-            conn.look();
+            conn.check_deadline();
             if begins_epoch {
-                conn.look_for_unread();
+                conn.check_unsent_replies();
             }
         }
     }
@@ -145,10 +145,10 @@ impl<H: Handler> Acceptor<H> {
     async fn drain(&mut self, sweep: &mut Interval) {
         self.listener.close();
         for conn in &self.conns {
-            conn.send_control(Control::Stop);
+            conn.send_control(Control::Shutdown);
         }
         while !self.tasks.is_empty() {
-            // bound: connections end with their current request; the caller bounds the whole
+            // bound: connections end with their current request; the caller bounds the total time
             tokio::select! {
                 _ = self.tasks.join_next() => {}
                 _ = sweep.tick() => self.sweep(),

@@ -1,5 +1,5 @@
-//! One connection from its first bytes to its last. HTTP/1.1 and HTTP/2 are told apart by the
-//! connection preface, on every port.
+//! Drives one connection. Every port accepts HTTP/1.1 and HTTP/2, which the connection preface
+//! distinguishes.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -19,8 +19,8 @@ use tokio::net::TcpStream;
 use crate::io::ConnIo;
 use crate::limit_metrics::{Limit, LimitMetrics};
 use crate::limits::{
-    GOODBYE_TIME_MAX, HEAD_BYTES_MAX, KEEPALIVE_PERIOD, KEEPALIVE_WAIT, OPENING_LOOK_PERIOD,
-    PARTING_TIME, READ_AHEAD_BYTES_MAX, STREAM_WINDOW_BYTES, STREAMS_MAX, UNSEEN_RESETS_MAX,
+    CLOSE_TIME_MAX, HEAD_BYTES_MAX, KEEPALIVE_PERIOD, KEEPALIVE_WAIT, PENDING_RESETS_MAX,
+    PREFACE_POLL_PERIOD, READ_AHEAD_BYTES_MAX, SHUTDOWN_GRACE, STREAM_WINDOW_BYTES, STREAMS_MAX,
 };
 use crate::socket::TimedSocket;
 use crate::state::{ActiveRequest, ConnState, Control, ListenerState, Phase};
@@ -28,7 +28,7 @@ use crate::state::{ActiveRequest, ConnState, Control, ListenerState, Phase};
 /// The connection preface of HTTP/2.
 const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// What answers the requests of all connections.
+/// Answers the requests of all connections.
 pub trait Handler: Send + Sync + 'static {
     /// The body of a reply.
     type Body: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
@@ -60,10 +60,10 @@ pub(crate) async fn serve_socket<H: Handler>(
         return;
     };
     let stream = TimedSocket::new(stream, Arc::clone(&conn));
-    serve_io(stream, conn, (protocol, is_stopping), handler).await;
+    serve_io(stream, conn, protocol, is_stopping, handler).await;
 }
 
-/// Serves a connection that is no socket, for fuzzing: `is_http2` says which protocol it speaks.
+/// Serves a connection over any byte stream, for fuzzing; `is_http2` selects the protocol.
 pub async fn serve_stream<Io, H>(stream: Io, is_http2: bool, handler: Arc<H>)
 where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -76,13 +76,14 @@ where
     } else {
         Protocol::Http1
     };
-    serve_io(stream, conn, (protocol, false), handler).await;
+    serve_io(stream, conn, protocol, false, handler).await;
 }
 
 async fn serve_io<Io, H>(
     stream: Io,
     conn: Arc<ConnState>,
-    (protocol, is_stopping): (Protocol, bool),
+    protocol: Protocol,
+    is_stopping: bool,
     handler: Arc<H>,
 ) where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -91,7 +92,7 @@ async fn serve_io<Io, H>(
     let io = ConnIo::new(TokioIo::new(stream), Arc::clone(&conn));
     let own = Arc::clone(&conn);
     let service = service_fn(move |request| {
-        let answer = Arc::clone(&handler).answer(request, own.begin());
+        let answer = Arc::clone(&handler).answer(request, own.begin_request());
         async move { Ok::<_, Infallible>(answer.await) }
     });
     match protocol {
@@ -103,14 +104,14 @@ async fn serve_io<Io, H>(
             drive(connection, &conn, (false, is_stopping)).await;
         }
         Protocol::Http2 => {
-            conn.speaks_http2();
+            conn.set_http2();
             let connection = http2::Builder::new(TokioExecutor::new())
                 .timer(TokioTimer::new())
                 .keep_alive_interval(KEEPALIVE_PERIOD)
                 .keep_alive_timeout(KEEPALIVE_WAIT)
                 .max_header_list_size(HEAD_BYTES_MAX)
                 .max_concurrent_streams(STREAMS_MAX)
-                .max_pending_accept_reset_streams(UNSEEN_RESETS_MAX)
+                .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
                 .initial_stream_window_size(STREAM_WINDOW_BYTES)
                 .initial_connection_window_size(STREAM_WINDOW_BYTES)
                 .max_send_buf_size(READ_AHEAD_BYTES_MAX)
@@ -120,8 +121,8 @@ async fn serve_io<Io, H>(
     }
 }
 
-/// Waits for the first bytes, and says whether the server began to stop meanwhile; `None` if none
-/// come.
+/// Waits for the first bytes. Returns the protocol and whether a shutdown began meanwhile; `None`
+/// if the connection is to be closed.
 async fn detect(stream: &TcpStream, conn: &ConnState) -> Option<(Protocol, bool)> {
     let mut protocol = pin!(peek_protocol(stream));
     let control = tokio::select! {
@@ -130,19 +131,19 @@ async fn detect(stream: &TcpStream, conn: &ConnState) -> Option<(Protocol, bool)
         control = conn.next_control() => control,
     };
     match control {
-        Control::Leave(_, bound) | Control::Out(bound) => {
-            conn.count(bound);
+        Control::CloseIfUnchanged(_, limit) | Control::Close(limit) => {
+            conn.count(limit);
             None
         }
-        // A client that has just connected is about to send a request.
-        Control::Stop => {
-            let protocol = tokio::time::timeout(PARTING_TIME, protocol).await;
+        // A client that has just connected will send a request soon.
+        Control::Shutdown => {
+            let protocol = tokio::time::timeout(SHUTDOWN_GRACE, protocol).await;
             Some((protocol.ok()??, true))
         }
     }
 }
 
-/// Looks at the first bytes without consuming them; `None` if the connection ends before.
+/// Detects the protocol without consuming bytes; `None` if the connection ends before.
 async fn peek_protocol(stream: &TcpStream) -> Option<Protocol> {
     let mut seen = [0; PREFACE.len()];
     loop {
@@ -157,86 +158,88 @@ async fn peek_protocol(stream: &TcpStream) -> Option<Protocol> {
         if length == PREFACE.len() {
             return Some(Protocol::Http2);
         }
-        tokio::time::sleep(OPENING_LOOK_PERIOD).await;
+        tokio::time::sleep(PREFACE_POLL_PERIOD).await;
     }
 }
 
-/// Runs a connection until it ends by itself or by a control message.
+/// Runs a connection until it ends or a control message ends it.
 async fn drive<C>(connection: C, conn: &ConnState, (is_http2, is_stopping): (bool, bool))
 where
     C: GracefulConnection<Error = hyper::Error>,
 {
     let mut connection = pin!(connection);
-    let mut is_leaving = false;
-    // What it was at when the server stopped, or PARTING_TIME ago.
-    let mut parting = (is_stopping && !is_http2).then(|| conn.seen());
+    let mut is_closing = false;
+    // Shutdown of HTTP/1.1: the phase when the shutdown began, or SHUTDOWN_GRACE ago.
+    let mut phase_at_shutdown = (is_stopping && !is_http2).then(|| conn.phase_deadline());
     if is_stopping && is_http2 {
         connection.as_mut().graceful_shutdown();
-        is_leaving = true;
+        is_closing = true;
     }
     loop {
-        // bound: one turn for each control message, or when GOODBYE_TIME_MAX or PARTING_TIME is
-        // over
+        // bound: one pass for each control message, and each time that CLOSE_TIME_MAX or
+        // SHUTDOWN_GRACE has passed
         let control = tokio::select! {
             biased;
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
-                    note(&error, conn);
+                    count_error(&error, conn);
                 }
                 return;
             }
             control = conn.next_control() => Some(control),
-            () = tokio::time::sleep(GOODBYE_TIME_MAX), if is_leaving => None,
-            () = tokio::time::sleep(PARTING_TIME), if parting.is_some() && !is_leaving => {
-                let before = parting.replace(conn.seen());
-                if !before.is_some_and(|before| conn.is_still(before)) || conn.is_serving() {
+            () = tokio::time::sleep(CLOSE_TIME_MAX), if is_closing => None,
+            () = tokio::time::sleep(SHUTDOWN_GRACE), if phase_at_shutdown.is_some() && !is_closing => {
+                let before = phase_at_shutdown.replace(conn.phase_deadline());
+                if !before.is_some_and(|before| conn.is_unchanged(before)) || conn.is_serving() {
                     continue;
                 }
-                Some(Control::Stop)
+                Some(Control::Shutdown)
             }
         };
         match control {
-            Some(Control::Leave(seen, bound)) if conn.is_still(seen) => {
-                conn.count(bound);
+            Some(Control::CloseIfUnchanged(seen, limit)) if conn.is_unchanged(seen) => {
+                conn.count(limit);
                 if !is_http2 {
                     return;
                 }
             }
-            Some(Control::Leave(..)) => {
-                conn.stays(); // it went on
+            Some(Control::CloseIfUnchanged(..)) => {
+                conn.cancel_eviction();
                 continue;
             }
-            Some(Control::Out(bound)) => {
-                conn.count(bound);
+            Some(Control::Close(limit)) => {
+                conn.count(limit);
                 return;
             }
-            // Closed now, it would reset a request that is on its way.
-            Some(Control::Stop) if !is_http2 && parting.is_none() => {
-                parting = Some(conn.seen());
+            // Closing at once would reset a request that is in flight.
+            Some(Control::Shutdown) if !is_http2 && phase_at_shutdown.is_none() => {
+                phase_at_shutdown = Some(conn.phase_deadline());
                 continue;
             }
-            Some(Control::Stop) => {}
+            Some(Control::Shutdown) => {}
             None if conn.is_serving() => continue,
             None => return,
         }
-        is_leaving = true;
+        is_closing = true;
         connection.as_mut().graceful_shutdown();
     }
 }
 
 /// Counts why a connection ended early.
-fn note(error: &hyper::Error, conn: &ConnState) {
+fn count_error(error: &hyper::Error, conn: &ConnState) {
     tracing::debug!(?error, "a connection ended early");
-    // hyper keeps the codes of HTTP/2 to itself, but prints them. This one stands for floods of
-    // resets, continuations and small frames, which its parser has bounds for.
-    let printed = format!("{error:?}");
+    // hyper does not expose the error codes of HTTP/2 except in its debug output. This code means a
+    // flood of resets, continuations or small frames, which its parser bounds.
+    let debug = format!("{error:?}");
     if error.is_timeout() {
         conn.count(Limit::Keepalive);
-    } else if printed.contains("ENHANCE_YOUR_CALM") {
+    } else if debug.contains("ENHANCE_YOUR_CALM") {
         conn.count(Limit::Flood);
-    } else if printed.contains("Http2") && printed.contains("Library") {
+    } else if debug.contains("Http2") && debug.contains("Library") {
         conn.count(Limit::NotHttp);
-    } else if !error.is_parse() && matches!(conn.seen().phase(), Phase::Head | Phase::Reply) {
+    } else if !error.is_parse()
+        && matches!(conn.phase_deadline().phase(), Phase::Head | Phase::Replying)
+    {
         conn.count(Limit::BrokenOff);
     }
 }

@@ -1,19 +1,17 @@
 //! Checks of a request's head that hyper leaves to the service (RFC 9110, 9112 and 9113).
 //!
-//! A head that two parsers can read in different ways is how requests are smuggled past a proxy.
-//! hyper
-//! itself refuses malformed lines, folded headers, `Content-Length` values that differ, a
-//! `Transfer-Encoding` whose last coding is not `chunked`, and any in HTTP/1.0; of a request with
-//! both
-//! headers it ignores `Content-Length` and closes the connection after the reply, as RFC 9112 6.3
-//! says.
+//! Requests can be smuggled past a proxy by heads that two parsers read differently. hyper refuses
+//! malformed lines, folded headers, `Content-Length` values that differ, a `Transfer-Encoding`
+//! whose last coding is not `chunked`, and any `Transfer-Encoding` in HTTP/1.0. If a request has
+//! both headers, hyper ignores `Content-Length` and closes the connection after the reply (RFC 9112
+//! 6.3).
 
 use hyper::header::{HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use hyper::http::uri::Authority;
 use hyper::{Request, Version};
 
-/// Why a head is refused. The connection has to be closed after the reply: where its next request
-/// begins is in doubt.
+/// Why a head is refused. The connection has to be closed after the reply, since the start of the
+/// next request is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
     /// RFC 9112 3.2: HTTP/1.1 needs the header. RFC 9113 8.3.1: HTTP/2 needs it or `:authority`.

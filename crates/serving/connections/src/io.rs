@@ -1,10 +1,10 @@
-//! The IO object of one connection: records in its state when bytes arrive and when all are sent,
-//! and gives the errors that hyper answers by itself a JSON body, like every other error.
+//! The IO wrapper of one connection: records in its state when bytes are received and when all are
+//! sent, and adds a JSON body to the errors that hyper answers by itself.
 //!
-//! A head that cannot be parsed never reaches the service; hyper writes a bare `400`, `414` or
-//! `431` and closes. Clients read `error` from the body of any failure, so this wrapper recognizes
-//! that one write (an error status and `content-length: 0`, which no reply of ours has) and sends a
-//! full reply in its place.
+//! A head that cannot be parsed never reaches the service; hyper writes a `400`, `414` or `431`
+//! without a body and closes. Clients read `error` from the body of every failure, so this wrapper
+//! detects that write (an error status and `content-length: 0`, which no reply of the service has)
+//! and sends a reply with a body instead.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -20,12 +20,11 @@ use crate::state::ConnState;
 pub(crate) struct ConnIo<Io> {
     io: Io,
     conn: Arc<ConnState>,
-    /// Bytes to be written in place of a bare head.
+    /// Bytes to be written instead of a head without a body.
     pending: Vec<u8>,
 }
 
 impl<Io: Write + Unpin> ConnIo<Io> {
-    /// Wraps `io`.
     pub(crate) fn new(io: Io, conn: Arc<ConnState>) -> Self {
         Self {
             io,
@@ -45,21 +44,24 @@ impl<Io: Write + Unpin> ConnIo<Io> {
         Poll::Ready(Ok(()))
     }
 
-    /// Replaces a bare error head by a full reply; false for anything else.
-    fn replaces(&mut self, head: &[u8]) -> bool {
-        let Some((reply, bound)) = replacement(head) else {
+    /// Replaces an error head without a body by a reply with one; false for anything else.
+    fn try_replace(&mut self, head: &[u8]) -> bool {
+        let Some((reply, limit)) = replacement(head) else {
             return false;
         };
-        self.conn.count(bound);
+        self.conn.count(limit);
         self.pending = reply;
         true
     }
 }
 
-/// The full reply for a bare error head; `None` for anything else.
+/// The reply with a body for an error head without one; `None` for anything else.
 fn replacement(head: &[u8]) -> Option<(Vec<u8>, Limit)> {
-    const LONGEST: usize = 256;
-    if !head.starts_with(b"HTTP/1.1 4") || !head.ends_with(b"\r\n\r\n") || head.len() > LONGEST {
+    const HEAD_BYTES_MAX: usize = 256;
+    if !head.starts_with(b"HTTP/1.1 4")
+        || !head.ends_with(b"\r\n\r\n")
+        || head.len() > HEAD_BYTES_MAX
+    {
         return None;
     }
     let text = std::str::from_utf8(head).ok()?;
@@ -69,7 +71,7 @@ fn replacement(head: &[u8]) -> Option<(Vec<u8>, Limit)> {
     {
         return None;
     }
-    let (status, sentence, bound) = match text.get(9..12)? {
+    let (status, message, limit) = match text.get(9..12)? {
         "431" => (
             "431 Request Header Fields Too Large",
             "the head of the request is too large",
@@ -86,12 +88,12 @@ fn replacement(head: &[u8]) -> Option<(Vec<u8>, Limit)> {
             Limit::NotHttp,
         ),
     };
-    Some((reply(status, sentence), bound))
+    Some((closing_reply(status, message), limit))
 }
 
-/// A whole reply that closes the connection.
-pub(crate) fn reply(status: &str, sentence: &str) -> Vec<u8> {
-    let body = format!("{{\"error\":\"{sentence}\"}}");
+/// A reply with an error that closes the connection.
+pub(crate) fn closing_reply(status: &str, message: &str) -> Vec<u8> {
+    let body = format!("{{\"error\":\"{message}\"}}");
     let length = body.len();
     format!(
         "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
@@ -107,7 +109,7 @@ impl<Io: Read + Unpin> Read for ConnIo<Io> {
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.io).poll_read(context, buffer))?;
-        self.conn.hears(); // or the other end is gone, which hyper sees next
+        self.conn.bytes_received(); // also at the end of the stream, which hyper handles
         Poll::Ready(Ok(()))
     }
 }
@@ -119,7 +121,7 @@ impl<Io: Write + Unpin> Write for ConnIo<Io> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_pending(context))?;
-        if self.replaces(bytes) {
+        if self.try_replace(bytes) {
             return Poll::Ready(Ok(bytes.len()));
         }
         Pin::new(&mut self.io).poll_write(context, bytes)
@@ -133,7 +135,7 @@ impl<Io: Write + Unpin> Write for ConnIo<Io> {
         ready!(self.poll_pending(context))?;
         let mut filled = slices.iter().filter(|slice| !slice.is_empty());
         if let (Some(only), None) = (filled.next(), filled.next())
-            && self.replaces(only)
+            && self.try_replace(only)
         {
             return Poll::Ready(Ok(only.len()));
         }
@@ -162,16 +164,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_bare_error_head_is_replaced() {
+    fn only_an_error_head_without_a_body_is_replaced() {
         let bare = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\
             content-length: 0\r\n\r\n";
-        let (full, bound) = replacement(bare).unwrap();
+        let (full, limit) = replacement(bare).unwrap();
         let full = String::from_utf8(full).unwrap();
         assert!(
             full.starts_with("HTTP/1.1 431 ") && full.ends_with("\"}"),
             "{full}"
         );
-        assert_eq!(bound, Limit::HeadBytes);
+        assert_eq!(limit, Limit::HeadBytes);
         for other in [
             &b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"[..],
             b"HTTP/1.1 404 Not Found\r\ncontent-length: 10\r\n\r\n",

@@ -1,4 +1,4 @@
-//! Counts how often clients ran into each bound (`albacore_bounds_reached_total`), and the open
+//! Counts how often clients reached each limit (`albacore_bounds_reached_total`), and the open
 //! connections.
 
 use std::fmt::Error;
@@ -11,41 +11,41 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// A bound that a client can run into, or another reason why its connection ended early.
+/// A limit that a client reached, or another reason why its connection was closed early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// Turned away: so many connections are open and all are being served.
+    /// Refused: the maximum of connections is open and all are being served.
     Connections,
-    /// Closed to make room for others.
+    /// Evicted to make room for others.
     CrowdedOut,
     FirstBytesTime,
-    /// Did not end the head of a request.
+    /// The head of a request took too long.
     HeadTime,
     /// The head was too large.
     HeadBytes,
-    /// What came was no HTTP.
+    /// The bytes were not HTTP.
     NotHttp,
     /// Idle for too long.
     IdleTime,
-    /// The other end does not answer any more.
+    /// The peer did not answer a keepalive.
     Keepalive,
-    /// Most of its calls given up.
+    /// The client abandoned most of its calls.
     Resets,
-    /// A flood of frames of HTTP/2: calls reset before they were looked at, headers without end.
+    /// A flood of HTTP/2 frames: calls reset before they were accepted, endless headers.
     Flood,
-    /// Broke off in the middle of a request or of a reply.
+    /// The client closed the connection during a request or a reply.
     BrokenOff,
-    /// A reply was not read.
+    /// The client did not read a reply in time.
     ReplyTime,
-    /// Replies of all clients were not read.
+    /// Too many bytes of replies are unsent, over all clients.
     RepliesBytes,
-    /// More results than one reply may have.
+    /// The reply would be too large.
     ReplyBytes,
     /// A body stalled, or was too slow.
     BodyTime,
-    /// A body was too large, before or after unpacking.
+    /// A body was too large, before or after decompression.
     BodyBytes,
-    /// Bodies of all clients were too much.
+    /// Too many bytes of bodies are in memory, over all clients.
     BodiesBytes,
 }
 
@@ -105,25 +105,24 @@ struct Counts {
 }
 
 impl LimitMetrics {
-    /// One client ran into `bound`.
-    pub(crate) fn count(&self, bound: Limit) {
-        if let Some(count) = self.0.reached.get(bound as usize) {
+    pub(crate) fn count(&self, limit: Limit) {
+        if let Some(count) = self.0.reached.get(limit as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// A connection was let in; it counts until what is returned is dropped.
-    pub(crate) fn opened(&self) -> Open {
+    /// Counts a connection as open until the returned guard is dropped.
+    pub(crate) fn connection_opened(&self) -> OpenConnection {
         self.0.open.fetch_add(1, Ordering::Relaxed);
-        Open(Arc::clone(&self.0))
+        OpenConnection(Arc::clone(&self.0))
     }
 }
 
-/// A connection that counts as open.
+/// Guard of an open connection.
 #[derive(Debug)]
-pub(crate) struct Open(Arc<Counts>);
+pub(crate) struct OpenConnection(Arc<Counts>);
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
@@ -137,10 +136,10 @@ impl Collector for LimitMetrics {
         let help = "Clients that ran into a bound of the front, or broke off, by the bound";
         let mut family =
             encoder.encode_descriptor("bounds_reached", help, None, MetricType::Counter)?;
-        for bound in Limit::ALL {
-            let reached = self.0.reached.get(bound as usize);
+        for limit in Limit::ALL {
+            let reached = self.0.reached.get(limit as usize);
             let count = reached.map_or(0, |count| count.load(Ordering::Relaxed));
-            let labels = [("bound", bound.name())];
+            let labels = [("bound", limit.name())];
             ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
         }
         Ok(())
@@ -152,9 +151,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_bound_has_a_place_and_a_name_of_its_own() {
-        for (place, bound) in Limit::ALL.into_iter().enumerate() {
-            assert_eq!(bound as usize, place);
+    fn limits_have_distinct_indices_and_names() {
+        for (index, limit) in Limit::ALL.into_iter().enumerate() {
+            assert_eq!(limit as usize, index);
         }
         let names: std::collections::BTreeSet<_> = Limit::ALL.map(Limit::name).into();
         assert_eq!(names.len(), Limit::ALL.len());

@@ -20,7 +20,7 @@ pub(crate) struct TimedSocket {
 }
 
 impl TimedSocket {
-    /// `socket` of a listener whose arrivals are stamped.
+    /// `socket` must come from a listener with stamped arrivals.
     pub(crate) fn new(socket: TcpStream, conn: Arc<ConnState>) -> Self {
         Self {
             socket,
@@ -43,7 +43,7 @@ impl AsyncRead for TimedSocket {
         } = self.get_mut();
         let room = buffer.initialize_unfilled();
         loop {
-            // bound: each turn but the last one finds that the socket was not readable after all.
+            // bound: each pass but the last one finds that the socket was not readable.
             ready!(socket.poll_read_ready(context))?;
             let mut arrived = None;
             let tried = socket.try_io(Interest::READABLE, || {
@@ -51,13 +51,14 @@ impl AsyncRead for TimedSocket {
                 arrived = Some(read);
                 match read.bytes {
                     0 => Ok(()),
-                    // There is no more: said now, it saves the call that would find nothing.
+                    // A short read empties the socket: this saves the call that would find that
+                    // out.
                     few if few < room.len() => Err(io::ErrorKind::WouldBlock.into()),
                     _ => Ok(()),
                 }
             });
             if let Some(arrived) = arrived {
-                conn.read(arrived.waited.unwrap_or_default());
+                conn.set_read_delay(arrived.waited.unwrap_or_default());
                 buffer.advance(arrived.bytes);
                 return Poll::Ready(Ok(()));
             }

@@ -1,8 +1,8 @@
-//! The phase of a connection and the time at which it must be over: one atomic word that the
-//! connection writes and that a sweep over all connections reads four times a second.
+//! The phase of a connection and its deadline: one atomic word that the connection writes and that
+//! a sweep over all connections reads four times a second.
 //!
-//! No connection has a timer of its own for this: a request costs some stores, an idle connection
-//! nothing. The clock counts sweeps, so that no request asks the kernel for the time.
+//! Connections have no timers for this: a request costs some stores, an idle connection nothing.
+//! The clock counts sweeps, so that requests need no system call for the time.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,37 +11,38 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use crate::limit_metrics::{Limit, LimitMetrics, Open};
+use crate::limit_metrics::{Limit, LimitMetrics, OpenConnection};
 use crate::limits::{
-    COUNTED_REPLY_BYTES_MIN, CROWDED_IDLE_MIN, FIRST_BYTES_TIME_MAX, HEAD_TIME_MAX, IDLE_TIME_MAX,
-    IDLE_TIME_MAX_H2, REPLIES_BYTES_MAX, REPLY_BYTES_MAX, REPLY_RATE_MIN, REPLY_TIME_MAX,
-    RESETS_FREE, SWEEP_PERIOD,
+    EVICTION_IDLE_MIN, FIRST_BYTES_TIME_MAX, HEAD_TIME_MAX, IDLE_TIME_MAX, IDLE_TIME_MAX_H2,
+    REPLIES_BYTES_MAX, REPLY_BYTES_MAX, REPLY_RATE_MIN, REPLY_TIME_MAX, RESETS_FREE, SWEEP_PERIOD,
+    TRACKED_REPLY_BYTES_MIN,
 };
 
-/// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    Fresh,
-    /// A head began to arrive.
+    /// No byte was received yet.
+    New,
+    /// Part of a head was received.
     Head,
-    /// The head is there, more of the body is awaited; the body has its own bounds.
+    /// The head was received, the body is incomplete; the body has bounds of its own.
     Body,
     /// A request is being served.
-    Busy,
-    /// A reply is on its way out.
-    Reply,
+    Serving,
+    /// A reply is being sent.
+    Replying,
+    /// Between two requests.
     Idle,
 }
 
-/// What connections of one port share.
+/// State that the connections of one port share.
 #[derive(Debug)]
 pub(crate) struct ListenerState {
-    /// In units of [`SWEEP_PERIOD`].
+    /// Time in units of [`SWEEP_PERIOD`].
     clock: AtomicU32,
-    /// Bytes of large replies that are not read yet.
-    unread: AtomicUsize,
-    /// The server stops: the next answer of each connection is its last.
-    closes: AtomicBool,
+    /// Bytes of large replies that are not sent yet.
+    unsent_bytes: AtomicUsize,
+    /// The server shuts down: the next reply of each connection is its last.
+    is_closing: AtomicBool,
     pub(crate) limit_metrics: LimitMetrics,
 }
 
@@ -49,77 +50,76 @@ impl ListenerState {
     pub(crate) fn new(limit_metrics: LimitMetrics) -> Self {
         Self {
             clock: AtomicU32::new(0),
-            unread: AtomicUsize::new(0),
-            closes: AtomicBool::new(false),
+            unsent_bytes: AtomicUsize::new(0),
+            is_closing: AtomicBool::new(false),
             limit_metrics,
         }
     }
 
-    /// From now on the next answer of each connection is its last.
+    /// Makes the next reply of each connection its last.
     pub(crate) fn close(&self) {
-        self.closes.store(true, Ordering::Relaxed);
+        self.is_closing.store(true, Ordering::Relaxed);
     }
 
     fn now(&self) -> u32 {
         self.clock.load(Ordering::Relaxed)
     }
 
-    /// Counts a large reply; false if there is no listener for it.
-    fn keeps(&self, bytes: usize) -> bool {
-        let before = self.unread.fetch_add(bytes, Ordering::Relaxed);
-        let is_kept = before + bytes <= REPLIES_BYTES_MAX;
-        if !is_kept {
-            self.unread.fetch_sub(bytes, Ordering::Relaxed);
+    /// Counts the bytes of a large reply; false if too many bytes are unsent.
+    fn reserve_reply(&self, bytes: usize) -> bool {
+        let before = self.unsent_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let is_reserved = before + bytes <= REPLIES_BYTES_MAX;
+        if !is_reserved {
+            self.unsent_bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
-        is_kept
+        is_reserved
     }
 
-    /// A period has passed; whether an epoch begins with the next.
+    /// Advances the clock by a period; returns whether an epoch begins.
     pub(crate) fn tick(&self) -> bool {
         let now = self.clock.fetch_add(1, Ordering::Relaxed) + 1;
         now.is_multiple_of(ticks(reply_time(REPLY_BYTES_MAX)))
     }
 
-    /// An epoch is as long as the largest reply may take: what was to be sent in the one before
-    /// last
-    /// is overdue.
+    /// Parity of the epoch. An epoch is as long as sending the largest reply may take: a reply of
+    /// the epoch before the last that is still unsent is overdue.
     fn epoch(&self) -> usize {
         (self.now() / ticks(reply_time(REPLY_BYTES_MAX))) as usize % 2
     }
 }
 
-/// In units of the clock, rounded up, and one more: the current one has partly passed.
+/// Converts to units of the clock, rounded up, plus one because the current one has partly passed.
 fn ticks(time: Duration) -> u32 {
     let ticks = time.as_millis().div_ceil(SWEEP_PERIOD.as_millis()) + 1;
     u32::try_from(ticks).unwrap_or(u32::MAX)
 }
 
-/// How long a reader may take for so many bytes.
+/// How long sending a reply of so many bytes may take.
 fn reply_time(bytes: usize) -> Duration {
     REPLY_TIME_MAX + Duration::from_secs(bytes as u64 / REPLY_RATE_MIN)
 }
 
-/// Phase, and the time at which it is over.
+/// A phase and its deadline by the clock of the listener, packed into one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen(u64);
+pub(crate) struct PhaseDeadline(u64);
 
-impl Seen {
-    fn new(phase: Phase, due: u32) -> Self {
-        Self(u64::from(due) << 8 | phase as u64)
+impl PhaseDeadline {
+    fn new(phase: Phase, deadline: u32) -> Self {
+        Self(u64::from(deadline) << 8 | phase as u64)
     }
 
     pub(crate) fn phase(self) -> Phase {
         match self.0 & 0xff {
-            0 => Phase::Fresh,
+            0 => Phase::New,
             1 => Phase::Head,
             2 => Phase::Body,
-            3 => Phase::Busy,
-            4 => Phase::Reply,
+            3 => Phase::Serving,
+            4 => Phase::Replying,
             _ => Phase::Idle,
         }
     }
 
-    fn due(self) -> u32 {
+    fn deadline(self) -> u32 {
         (self.0 >> 8) as u32
     }
 }
@@ -127,63 +127,66 @@ impl Seen {
 /// A control message to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
-    /// To end for this reason, if it is still as it was seen.
-    Leave(Seen, Limit),
-    /// To end for this reason, whatever it is at.
-    Out(Limit),
-    /// That the server stops: end after what is being served.
-    Stop,
+    /// Close for this reason, unless its phase has changed since.
+    CloseIfUnchanged(PhaseDeadline, Limit),
+    /// Close for this reason in any phase.
+    Close(Limit),
+    /// The server shuts down: close after the current request.
+    Shutdown,
 }
 
+/// State of one connection.
 #[derive(Debug)]
 pub struct ConnState {
     listener: Arc<ListenerState>,
-    state: AtomicU64,
+    /// A [`PhaseDeadline`].
+    phase: AtomicU64,
     is_http2: AtomicBool,
     /// It was asked to close to make room for others.
-    is_crowded: AtomicBool,
-    /// HTTP/2: calls that run and replies that are not sent.
-    open: AtomicU32,
-    begun: AtomicU32,
-    given_up: AtomicU32,
-    /// HTTP/2: replies that are not sent, of even and of odd epochs.
-    unsent: [AtomicU32; 2],
-    /// Microseconds that what was read last had waited for it.
-    waited: AtomicU32,
+    is_evicted: AtomicBool,
+    /// HTTP/2: running calls and unsent replies.
+    open_streams: AtomicU32,
+    /// HTTP/2: calls so far.
+    requests_begun: AtomicU32,
+    requests_abandoned: AtomicU32,
+    /// HTTP/2: unsent replies of even and of odd epochs.
+    unsent_replies: [AtomicU32; 2],
+    /// How long the bytes of the last read had waited in the kernel, microseconds.
+    read_delay: AtomicU32,
     control: Mutex<Option<Control>>,
     wake: Notify,
-    _open: Open,
+    _open: OpenConnection,
 }
 
 impl ConnState {
-    /// A connection that said nothing yet.
+    /// A connection that has not received anything.
     pub(crate) fn new(listener: Arc<ListenerState>) -> Self {
-        let seen = Seen::new(Phase::Fresh, listener.now() + ticks(FIRST_BYTES_TIME_MAX));
-        let open = listener.limit_metrics.opened();
+        let seen = PhaseDeadline::new(Phase::New, listener.now() + ticks(FIRST_BYTES_TIME_MAX));
+        let open = listener.limit_metrics.connection_opened();
         Self {
             listener,
-            state: AtomicU64::new(seen.0),
+            phase: AtomicU64::new(seen.0),
             is_http2: AtomicBool::new(false),
-            is_crowded: AtomicBool::new(false),
-            open: AtomicU32::new(0),
-            begun: AtomicU32::new(0),
-            given_up: AtomicU32::new(0),
-            unsent: [AtomicU32::new(0), AtomicU32::new(0)],
-            waited: AtomicU32::new(0),
+            is_evicted: AtomicBool::new(false),
+            open_streams: AtomicU32::new(0),
+            requests_begun: AtomicU32::new(0),
+            requests_abandoned: AtomicU32::new(0),
+            unsent_replies: [AtomicU32::new(0), AtomicU32::new(0)],
+            read_delay: AtomicU32::new(0),
             control: Mutex::new(None),
             wake: Notify::new(),
             _open: open,
         }
     }
 
-    /// Counts that the client ran into `bound`.
-    pub fn count(&self, bound: Limit) {
-        self.listener.limit_metrics.count(bound);
+    /// Counts that the client reached `limit`.
+    pub fn count(&self, limit: Limit) {
+        self.listener.limit_metrics.count(limit);
     }
 
-    /// It speaks HTTP/2, where several calls run at once and the connection is between calls when
-    /// none does.
-    pub(crate) fn speaks_http2(&self) {
+    /// Switches to HTTP/2, where several calls run at once and the connection is idle when none
+    /// does.
+    pub(crate) fn set_http2(&self) {
         self.is_http2.store(true, Ordering::Relaxed);
         self.enter(Phase::Idle, Some(IDLE_TIME_MAX_H2));
     }
@@ -194,57 +197,62 @@ impl ConnState {
 
     fn enter(&self, phase: Phase, time: Option<Duration>) {
         let now = self.listener.now();
-        let due = time.map_or(u32::MAX, |time| now.saturating_add(ticks(time)));
-        self.state.store(Seen::new(phase, due).0, Ordering::Relaxed);
+        let deadline = time.map_or(u32::MAX, |time| now.saturating_add(ticks(time)));
+        self.phase
+            .store(PhaseDeadline::new(phase, deadline).0, Ordering::Relaxed);
     }
 
-    /// What it is at.
-    pub(crate) fn seen(&self) -> Seen {
-        Seen(self.state.load(Ordering::Relaxed))
+    /// The current phase and its deadline.
+    pub(crate) fn phase_deadline(&self) -> PhaseDeadline {
+        PhaseDeadline(self.phase.load(Ordering::Relaxed))
     }
 
-    /// Bytes came.
-    pub(crate) fn hears(&self) {
-        if matches!(self.seen().phase(), Phase::Fresh | Phase::Idle) && !self.is_http2() {
+    /// Records that bytes were received.
+    pub(crate) fn bytes_received(&self) {
+        if matches!(self.phase_deadline().phase(), Phase::New | Phase::Idle) && !self.is_http2() {
             self.enter(Phase::Head, Some(HEAD_TIME_MAX));
         }
     }
 
-    /// Bytes were read that had been there for so long.
-    pub(crate) fn read(&self, waited: Duration) {
+    /// Records how long the bytes of a read had waited in the kernel.
+    pub(crate) fn set_read_delay(&self, waited: Duration) {
         let micros = u32::try_from(waited.as_micros()).unwrap_or(u32::MAX);
-        self.waited.store(micros, Ordering::Relaxed);
+        self.read_delay.store(micros, Ordering::Relaxed);
     }
 
-    /// When the bytes that were read last had arrived.
+    /// When the bytes of the last read arrived at the kernel.
     pub fn arrival(&self) -> Instant {
-        let waited = Duration::from_micros(self.waited.load(Ordering::Relaxed).into());
+        let waited = Duration::from_micros(self.read_delay.load(Ordering::Relaxed).into());
         let now = Instant::now();
         now.checked_sub(waited).unwrap_or(now)
     }
 
-    /// More of the body of its request is awaited, or all is there.
-    pub fn awaits_body(&self, is_awaited: bool) {
+    /// Records whether the body of the request is being read.
+    pub fn set_reading_body(&self, is_reading: bool) {
         if !self.is_http2() {
-            let phase = if is_awaited { Phase::Body } else { Phase::Busy };
+            let phase = if is_reading {
+                Phase::Body
+            } else {
+                Phase::Serving
+            };
             self.enter(phase, None);
         }
     }
 
-    /// All that was to be written is written.
+    /// Records that all bytes were sent.
     pub(crate) fn flushed(&self) {
-        if self.seen().phase() == Phase::Reply {
+        if self.phase_deadline().phase() == Phase::Replying {
             self.enter(Phase::Idle, Some(IDLE_TIME_MAX));
         }
     }
 
-    /// A request begins to be served.
-    pub(crate) fn begin(self: &Arc<Self>) -> ActiveRequest {
+    /// Begins to serve a request.
+    pub(crate) fn begin_request(self: &Arc<Self>) -> ActiveRequest {
         if self.is_http2() {
-            self.begun.fetch_add(1, Ordering::Relaxed);
-            self.open_one();
+            self.requests_begun.fetch_add(1, Ordering::Relaxed);
+            self.stream_opened();
         } else {
-            self.enter(Phase::Busy, None);
+            self.enter(Phase::Serving, None);
         }
         ActiveRequest {
             conn: Arc::clone(self),
@@ -252,32 +260,34 @@ impl ConnState {
         }
     }
 
-    fn open_one(&self) {
-        if self.open.fetch_add(1, Ordering::AcqRel) == 0 {
-            self.enter(Phase::Busy, None);
+    fn stream_opened(&self) {
+        if self.open_streams.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.enter(Phase::Serving, None);
         }
     }
 
-    fn close_one(&self) {
-        if self.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+    fn stream_closed(&self) {
+        if self.open_streams.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.enter(Phase::Idle, Some(IDLE_TIME_MAX_H2));
         }
     }
 
-    /// Its client gave up a request. One that gives up most of what it asks for only wants the work
-    /// to be done.
-    pub fn gave_up(&self) {
+    /// Records that the client abandoned a request. A client that abandons most of its requests
+    /// only wants to waste the server's work.
+    pub fn request_abandoned(&self) {
         self.count(Limit::BrokenOff);
-        let given_up = self.given_up.fetch_add(1, Ordering::Relaxed) + 1;
-        if given_up > RESETS_FREE && given_up > self.begun.load(Ordering::Relaxed) / 2 {
-            self.send_control(Control::Out(Limit::Resets));
+        let abandoned = self.requests_abandoned.fetch_add(1, Ordering::Relaxed) + 1;
+        let begun = self.requests_begun.load(Ordering::Relaxed);
+        if abandoned > RESETS_FREE && abandoned > begun / 2 {
+            self.send_control(Control::Close(Limit::Resets));
         }
     }
 
-    /// Whether a request is being served, or its reply written.
+    /// Whether a request is being served, or its reply is being sent.
     pub(crate) fn is_serving(&self) -> bool {
-        let phase = self.seen().phase();
-        matches!(phase, Phase::Busy | Phase::Reply) || self.open.load(Ordering::Acquire) > 0
+        let phase = self.phase_deadline().phase();
+        matches!(phase, Phase::Serving | Phase::Replying)
+            || self.open_streams.load(Ordering::Acquire) > 0
     }
 
     /// Sends a control message; it replaces one that was not received yet.
@@ -289,7 +299,7 @@ impl ConnState {
     /// Waits for a control message.
     pub(crate) async fn next_control(&self) -> Control {
         loop {
-            // bound: one turn for each message, and one that finds it already received
+            // bound: one pass for each message, and one that finds it already received
             self.wake.notified().await;
             let control = self
                 .control
@@ -302,68 +312,71 @@ impl ConnState {
         }
     }
 
-    /// Whether it is still as it was seen.
-    pub(crate) fn is_still(&self, seen: Seen) -> bool {
-        self.seen() == seen && self.open.load(Ordering::Acquire) == 0
+    /// Whether the phase is still `seen`, and no call runs.
+    pub(crate) fn is_unchanged(&self, seen: PhaseDeadline) -> bool {
+        self.phase_deadline() == seen && self.open_streams.load(Ordering::Acquire) == 0
     }
 
-    /// Tells it to leave if its time is over.
-    pub(crate) fn look(&self) {
-        let seen = self.seen();
-        if seen.due() > self.listener.now() {
+    /// Sends [`Control::CloseIfUnchanged`] if the deadline of the phase has passed.
+    pub(crate) fn check_deadline(&self) {
+        let seen = self.phase_deadline();
+        if seen.deadline() > self.listener.now() {
             return;
         }
-        let bound = match seen.phase() {
-            Phase::Fresh => Limit::FirstBytesTime,
+        let limit = match seen.phase() {
+            Phase::New => Limit::FirstBytesTime,
             Phase::Head => Limit::HeadTime,
-            Phase::Reply => Limit::ReplyTime,
+            Phase::Replying => Limit::ReplyTime,
             Phase::Idle => Limit::IdleTime,
-            Phase::Body | Phase::Busy => return,
+            Phase::Body | Phase::Serving => return,
         };
-        self.send_control(Control::Leave(seen, bound));
+        self.send_control(Control::CloseIfUnchanged(seen, limit));
     }
 
-    /// How much it needs its place, as far as it could be asked to leave: the least first. Those
-    /// that never sent a whole request come before those between two, each by age.
-    pub(crate) fn rank(&self) -> Option<(bool, u32)> {
-        let (seen, now) = (self.seen(), self.listener.now());
+    /// Order of eviction, the first to close first: connections that never sent a complete request,
+    /// then idle ones, each by age. `None` if it must not be closed.
+    pub(crate) fn eviction_rank(&self) -> Option<(bool, u32)> {
+        let (seen, now) = (self.phase_deadline(), self.listener.now());
         let is_idle = match seen.phase() {
-            Phase::Fresh | Phase::Head => false,
+            Phase::New | Phase::Head => false,
             Phase::Idle => true,
-            Phase::Body | Phase::Busy | Phase::Reply => return None,
+            Phase::Body | Phase::Serving | Phase::Replying => return None,
         };
         let time = if self.is_http2() {
             IDLE_TIME_MAX_H2
         } else {
             IDLE_TIME_MAX
         };
-        let is_settled = seen.due() <= now.saturating_add(ticks(time - CROWDED_IDLE_MIN));
-        let is_free = !self.is_crowded.load(Ordering::Relaxed) && (!is_idle || is_settled);
-        is_free.then_some((is_idle, seen.due()))
+        let is_long_idle = seen.deadline() <= now.saturating_add(ticks(time - EVICTION_IDLE_MIN));
+        let is_evictable = !self.is_evicted.load(Ordering::Relaxed) && (!is_idle || is_long_idle);
+        is_evictable.then_some((is_idle, seen.deadline()))
     }
 
-    /// Tells it to leave for others.
-    pub(crate) fn crowd_out(&self) {
-        self.is_crowded.store(true, Ordering::Relaxed);
-        self.send_control(Control::Leave(self.seen(), Limit::CrowdedOut));
+    /// Asks it to close to make room for others.
+    pub(crate) fn evict(&self) {
+        self.is_evicted.store(true, Ordering::Relaxed);
+        self.send_control(Control::CloseIfUnchanged(
+            self.phase_deadline(),
+            Limit::CrowdedOut,
+        ));
     }
 
-    /// It stays after all.
-    pub(crate) fn stays(&self) {
-        self.is_crowded.store(false, Ordering::Relaxed);
+    /// Records that it did not close, since a request came.
+    pub(crate) fn cancel_eviction(&self) {
+        self.is_evicted.store(false, Ordering::Relaxed);
     }
 
-    /// Tells it to go if replies of the epoch before last are not read. To be called when an epoch
-    /// begins.
-    pub(crate) fn look_for_unread(&self) {
-        let [even, odd] = &self.unsent;
-        let of_this_epoch = if self.listener.epoch() == 0 {
+    /// Closes the connection if replies of the epoch before the last are unsent. To be called when
+    /// an epoch begins.
+    pub(crate) fn check_unsent_replies(&self) {
+        let [even, odd] = &self.unsent_replies;
+        let overdue = if self.listener.epoch() == 0 {
             even
         } else {
             odd
         };
-        if of_this_epoch.load(Ordering::Relaxed) > 0 {
-            self.send_control(Control::Out(Limit::ReplyTime));
+        if overdue.load(Ordering::Relaxed) > 0 {
+            self.send_control(Control::Close(Limit::ReplyTime));
         }
     }
 }
@@ -376,46 +389,47 @@ pub struct ActiveRequest {
 }
 
 impl ActiveRequest {
-    /// Whether the client is to be told that no other answer follows on its connection.
+    /// Whether this reply is the last one on its connection, which the client must be told.
     pub fn is_last(&self) -> bool {
-        !self.conn.is_http2() && self.conn.listener.closes.load(Ordering::Relaxed)
+        !self.conn.is_http2() && self.conn.listener.is_closing.load(Ordering::Relaxed)
     }
 
-    /// Where it came in.
+    /// The connection of the request.
     pub fn conn(&self) -> &ConnState {
         &self.conn
     }
 
-    /// It has its answer, or is given one bit by bit until it is dropped.
-    pub fn answered(&mut self) {
+    /// Records that it has a reply, or will have sent a stream when it is dropped; otherwise it
+    /// counts as abandoned then.
+    pub fn set_answered(&mut self) {
         self.is_answered = true;
     }
 
-    /// Makes the bytes of its reply count until they are sent; `None` if too many bytes wait for
-    /// other readers.
-    pub fn send(&mut self, bytes: Bytes) -> Option<Bytes> {
+    /// Counts the bytes of its reply until they are sent; `None` if too many bytes of all
+    /// connections are unsent.
+    pub fn track(&mut self, bytes: Bytes) -> Option<Bytes> {
         let (conn, length) = (&self.conn, bytes.len());
-        let is_counted = length >= COUNTED_REPLY_BYTES_MIN;
-        if is_counted && !conn.listener.keeps(length) {
+        let is_large = length >= TRACKED_REPLY_BYTES_MIN;
+        if is_large && !conn.listener.reserve_reply(length) {
             conn.count(Limit::RepliesBytes);
             return None;
         }
         self.is_answered = true;
         let epoch = conn.is_http2().then(|| conn.listener.epoch());
         match epoch {
-            None => conn.enter(Phase::Reply, Some(reply_time(length))),
+            None => conn.enter(Phase::Replying, Some(reply_time(length))),
             Some(epoch) => {
-                conn.unsent[epoch].fetch_add(1, Ordering::Relaxed);
-                conn.open_one();
+                conn.unsent_replies[epoch].fetch_add(1, Ordering::Relaxed);
+                conn.stream_opened();
             }
         }
-        if epoch.is_none() && !is_counted {
+        if epoch.is_none() && !is_large {
             return Some(bytes);
         }
         Some(Bytes::from_owner(TrackedBody {
             conn: Arc::clone(conn),
             bytes,
-            counted: if is_counted { length } else { 0 },
+            counted: if is_large { length } else { 0 },
             epoch,
         }))
     }
@@ -424,19 +438,21 @@ impl ActiveRequest {
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
         if self.conn.is_http2() {
-            self.conn.close_one();
+            self.conn.stream_closed();
         }
         if !self.is_answered {
-            self.conn.gave_up();
+            self.conn.request_abandoned();
         }
     }
 }
 
-/// Bytes of a reply that are not sent yet.
+/// The body of a reply; it is dropped when it is sent.
 struct TrackedBody {
     conn: Arc<ConnState>,
     bytes: Bytes,
+    /// Length, if it counts as unsent bytes of the listener; else 0.
     counted: usize,
+    /// HTTP/2: parity of its epoch.
     epoch: Option<usize>,
 }
 
@@ -450,11 +466,11 @@ impl Drop for TrackedBody {
     fn drop(&mut self) {
         self.conn
             .listener
-            .unread
+            .unsent_bytes
             .fetch_sub(self.counted, Ordering::Relaxed);
         if let Some(epoch) = self.epoch {
-            self.conn.unsent[epoch].fetch_sub(1, Ordering::Relaxed);
-            self.conn.close_one();
+            self.conn.unsent_replies[epoch].fetch_sub(1, Ordering::Relaxed);
+            self.conn.stream_closed();
         }
     }
 }

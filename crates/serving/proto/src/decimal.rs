@@ -1,4 +1,4 @@
-//! Short decimal numbers as binary32, exactly and fast: most of what rows of JSON consist of.
+//! Parses short decimal numbers to binary32, exactly and fast: most numbers in JSON rows are short.
 //!
 //! **Approach.** A number of at most 15 digits is a whole number below 10^15 over a power of ten up
 //! to 10^15, both exact in a binary64, so that their quotient is the binary64 nearest to it (W. D.
@@ -6,10 +6,10 @@
 //! binary32 is the binary32 nearest to the number, unless it lies just between two of them: then
 //! the number itself may lie on either side.
 //!
-//! **Limits.** Everything else (more digits, exponents, subnormals, what lies between) is left to
-//! the standard library.
+//! **Limits.** Everything else (more digits, exponents, subnormals, halfway cases) is left to the
+//! standard library.
 
-/// Digits that a whole number may have to be exact in a binary64.
+/// Most digits of a whole number that is exact in every case in a binary64.
 const DIGITS_MAX: u32 = 15;
 
 /// Powers of ten that are exact in a binary64.
@@ -17,13 +17,13 @@ const TENS: [f64; 16] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
 ];
 
-/// The bits of a binary64 that a binary32 has not, and what they are between two of them.
-const BEYOND: u64 = (1 << 29) - 1;
-const BETWEEN: u64 = 1 << 28;
+/// The fraction bits of a binary64 that a binary32 lacks, and their value halfway between two
+/// binary32 numbers.
+const LOST_BITS: u64 = (1 << 29) - 1;
+const HALFWAY: u64 = 1 << 28;
 
-/// The number at the start of `text`, and how many bytes it has, if it is one of these, as JSON
-/// spells them: `-`, digits without leading zeros, a point, digits; and no digit, point or exponent
-/// follows.
+/// The number at the start of `text` and its length in bytes, if it is such a number in JSON form:
+/// `-`, digits without leading zeros, a point, digits; and no digit, point or exponent follows.
 #[must_use]
 pub(crate) fn short_f32(text: &[u8]) -> Option<(f32, usize)> {
     let is_negative = text.first() == Some(&b'-');
@@ -49,11 +49,11 @@ pub(crate) fn short_f32(text: &[u8]) -> Option<(f32, usize)> {
     if digits == 0 || is_padded || point.is_some_and(|at| at == 0 || at == digits) {
         return None;
     }
-    let behind = digits - point.unwrap_or(digits);
-    let value = whole as f64 / TENS.get(behind as usize)?;
+    let decimals = digits - point.unwrap_or(digits);
+    let value = whole as f64 / TENS.get(decimals as usize)?;
     let narrow = value as f32;
-    let is_sure = value.to_bits() & BEYOND != BETWEEN && (narrow.is_normal() || whole == 0);
-    is_sure.then_some((if is_negative { -narrow } else { narrow }, at))
+    let is_exact = value.to_bits() & LOST_BITS != HALFWAY && (narrow.is_normal() || whole == 0);
+    is_exact.then_some((if is_negative { -narrow } else { narrow }, at))
 }
 
 #[cfg(test)]
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn usual_numbers_are_read_here() {
+    fn short_numbers_are_parsed_here() {
         for text in [
             "0",
             "-0",
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_rare_is_left_to_the_standard_library() {
+    fn other_numbers_are_left_to_the_standard_library() {
         // Halfway between two binary32, more digits, exponents, no number.
         for text in [
             "16777217",

@@ -1,7 +1,7 @@
-//! Messages and services that cross a process border: the Open Inference Protocol v2 (package
-//! `inference`), and the parameters of serving pods (package `albacore.params.v1`).
+//! Messages and services between processes: the Open Inference Protocol v2 (package `inference`),
+//! and the parameters of serving pods (package `albacore.params.v1`).
 //!
-//! Nothing of what messages mean: the wire only, which in the protocol's JSON form is an array
+//! The wire formats only, not their meaning; in the JSON form of the protocol these are an array
 //! (`array`) of decimal numbers (`decimal`). The code is written from `proto/*.proto` by `cargo run
 //! -p albacore-xtask -- proto` and committed, so that neither a build script nor `protoc` is
 //! needed; a test in `xtask` compares.
@@ -19,7 +19,7 @@ mod decimal;
 #[rustfmt::skip]
 pub mod inference;
 
-/// Messages, client and server of the parameters that a serving pod is told while it runs.
+/// Messages, client and server of the parameters that a serving pod receives while it runs.
 #[allow(missing_docs, unreachable_pub, rust_2018_idioms, reason = "written by a generator")]
 #[allow(clippy::all, clippy::too_many_lines, reason = "written by a generator")]
 #[rustfmt::skip]

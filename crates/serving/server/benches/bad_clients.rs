@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use albacore_load::{Call, Load, Shape, Wire, drive, poisson, summarize};
+use albacore_load::{InferRequest, Load, Shape, WireFormat, drive, poisson, summarize};
 use running::Running;
 
 /// Good requests a second: a tenth of what one worker can take.
@@ -88,7 +88,7 @@ fn main() {
 /// The p99 of good requests; none may fail.
 fn good_round(server: &Running, seed: usize) -> Duration {
     let values = [0.5; FEATURES];
-    let call = Call {
+    let call = InferRequest {
         model: "small",
         input: "input",
         output: None,
@@ -97,7 +97,7 @@ fn good_round(server: &Running, seed: usize) -> Duration {
     };
     let times = poisson(RATE, ROUND, seed as u64);
     let samples = drive(Load {
-        requests: vec![call.request(Wire::Json, server.http)],
+        requests: vec![call.request(WireFormat::Json, server.http)],
         shape: Shape::Open(times),
         connections: 16,
     });

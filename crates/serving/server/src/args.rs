@@ -5,17 +5,18 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use albacore_batching::{Nanos, Policy};
+use albacore_batching::Policy;
 use albacore_engine::limits::MODELS_MAX;
 use albacore_engine::{BatchingParams, EngineConfig};
 use albacore_storage::BYTES_DEFAULT;
 use clap::{Parser, ValueEnum};
 
-use crate::fixed::ModelConfig;
+use crate::cli_models::CliModel;
+use crate::engine_params::nanos;
 use crate::limits::{BATCH_ROWS_MAX, QUEUE_ROWS_MAX, THREADS_MAX, WORKERS_MAX};
-pub use crate::told::Place;
+pub use crate::params_client::ParamsEndpoint;
 
-/// This very binary, also after its file was replaced by a newer one.
+/// The running binary, also after its file was replaced by a newer one.
 const PROGRAM: &str = "/proc/self/exe";
 
 /// Serves tree models over the Open Inference Protocol v2.
@@ -89,7 +90,7 @@ pub struct Args {
     /// unix:/PATH of an albacore-params. They are in force in place of those of the settings while
     /// it is there; the server does not wait for it.
     #[arg(long, value_name = "URL", env = "ALBACORE_PARAMS")]
-    pub params: Option<Place>,
+    pub params: Option<ParamsEndpoint>,
     /// How long a stopping server may take to answer what it has accepted.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration,
           env = "ALBACORE_DRAIN_TIMEOUT")]
@@ -99,33 +100,32 @@ pub struct Args {
 /// Names of `--policy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PolicyName {
-    /// As the server thinks best.
+    /// The server chooses.
     Auto,
-    /// After a delay.
+    /// After `--max-delay`.
     Timeout,
-    /// At once.
+    /// As soon as a worker is free.
     Eager,
     /// As late as the objective allows; at once without one.
     Deferred,
 }
 
-/// What the server serves, and how it batches.
+/// Where the models and the batching batching come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Served {
-    /// By the command line, for as long as the server runs.
-    Fixed {
+pub enum ModelSource {
+    /// The command line; they do not change while the server runs.
+    Arguments {
         /// The models, names unique.
-        models: Vec<ModelConfig>,
-        /// When a batch leaves, and how much may wait.
-        rules: BatchingParams,
+        models: Vec<CliModel>,
+        batching: BatchingParams,
     },
-    /// By a file that is watched.
-    Live(PathBuf),
+    /// A settings file, which is watched.
+    SettingsFile(PathBuf),
 }
 
-/// What the server runs with.
+/// The validated command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct ServerConfig {
     /// Where to serve HTTP.
     pub http: SocketAddr,
     /// Where to serve gRPC.
@@ -134,37 +134,36 @@ pub struct Settings {
     pub workers: usize,
     /// Compute threads of each worker.
     pub threads: usize,
-    /// What it serves.
-    pub served: Served,
+    pub models: ModelSource,
     /// Bytes of a model file at most.
     pub model_bytes_max: u64,
     /// CA certificates of servers that models come from.
     pub ca_file: Option<PathBuf>,
-    /// Who tells parameters, if anybody does.
-    pub params: Option<Place>,
+    /// The `albacore-params` that sends parameters, if there is one.
+    pub params: Option<ParamsEndpoint>,
     /// How long draining may take.
     pub drain_timeout: Duration,
 }
 
 impl Args {
-    /// Checks what one argument alone does not show.
+    /// Checks arguments that depend on each other.
     ///
     /// # Errors
-    /// A sentence that names the argument and what to do.
-    pub fn check(self) -> Result<Settings, String> {
-        let served = match &self.settings {
-            Some(file) => Served::Live(file.clone()),
-            None => Served::Fixed {
-                rules: self.rules()?,
+    /// A message that names the argument and what to do.
+    pub fn check(self) -> Result<ServerConfig, String> {
+        let models = match &self.settings {
+            Some(file) => ModelSource::SettingsFile(file.clone()),
+            None => ModelSource::Arguments {
+                batching: self.batching()?,
                 models: models_with_slos(self.models, self.slo)?,
             },
         };
-        Ok(Settings {
+        Ok(ServerConfig {
             http: self.http,
             grpc: self.grpc,
             workers: self.workers,
             threads: self.threads,
-            served,
+            models,
             model_bytes_max: self.model_bytes_max,
             ca_file: self.ca_file,
             params: self.params,
@@ -172,7 +171,7 @@ impl Args {
         })
     }
 
-    fn rules(&self) -> Result<BatchingParams, String> {
+    fn batching(&self) -> Result<BatchingParams, String> {
         let policy = match (self.policy, self.max_delay) {
             (PolicyName::Timeout, Some(delay)) => Policy::Timeout {
                 delay: nanos(delay),
@@ -197,8 +196,8 @@ impl Args {
     }
 }
 
-impl Settings {
-    /// The engine's part.
+impl ServerConfig {
+    /// The configuration of the engine.
     #[must_use]
     pub fn engine(&self, batching: BatchingParams) -> EngineConfig {
         EngineConfig {
@@ -213,7 +212,7 @@ impl Settings {
 fn models_with_slos(
     models: Vec<(String, PathBuf)>,
     slos: Vec<(Option<String>, Duration)>,
-) -> Result<Vec<ModelConfig>, String> {
+) -> Result<Vec<CliModel>, String> {
     if models.len() > MODELS_MAX {
         return Err(format!(
             "--model is given {} times, at most {MODELS_MAX}",
@@ -228,22 +227,18 @@ fn models_with_slos(
         }
     }
     let of_all = by_name.remove(&None);
-    let mut configs: Vec<ModelConfig> = Vec::with_capacity(models.len());
+    let mut configs: Vec<CliModel> = Vec::with_capacity(models.len());
     for (name, path) in models {
         if configs.iter().any(|config| config.name == name) {
             return Err(format!("--model {name} is given twice: names must differ"));
         }
         let slo = by_name.remove(&Some(name.clone())).or(of_all);
-        configs.push(ModelConfig { name, path, slo });
+        configs.push(CliModel { name, path, slo });
     }
     match by_name.into_keys().flatten().next() {
         Some(name) => Err(format!("--slo {name}: no --model has this name")),
         None => Ok(configs),
     }
-}
-
-fn nanos(duration: Duration) -> Nanos {
-    Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// A parser of whole numbers from `min` to `max`.
@@ -262,7 +257,7 @@ fn parse_model(text: &str) -> Result<(String, PathBuf), String> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > 253 || !name.chars().all(is_word) {
         return Err(format!(
-            "{name:?} is no name: letters, digits, '-', '_' and '.' are allowed"
+            "{name:?} is not a name: letters, digits, '-', '_' and '.' are allowed"
         ));
     }
     if path.is_empty() {
@@ -302,7 +297,7 @@ fn parse_slo(text: &str) -> Result<(Option<String>, Duration), String> {
 mod tests {
     use super::*;
 
-    fn settings(arguments: &[&str]) -> Result<Settings, String> {
+    fn settings(arguments: &[&str]) -> Result<ServerConfig, String> {
         let all = ["albacore-server", "--model", "m=a.ubj"]
             .iter()
             .chain(arguments);
@@ -316,20 +311,23 @@ mod tests {
         let settings = settings(&[]).unwrap();
         assert_eq!(settings.http, "[::]:8080".parse().unwrap());
         assert_eq!(settings.grpc, "[::]:8081".parse().unwrap());
-        let Served::Fixed { rules, .. } = settings.served else {
+        let ModelSource::Arguments { batching, .. } = settings.models else {
             panic!("{settings:?}");
         };
         assert_eq!((settings.workers, settings.threads), (1, 1));
-        assert_eq!(rules.policy, Policy::Auto);
-        assert_eq!((rules.batch_rows_max, rules.queue_rows_max), (1024, 65536));
+        assert_eq!(batching.policy, Policy::Auto);
+        assert_eq!(
+            (batching.batch_rows_max, batching.queue_rows_max),
+            (1024, 65536)
+        );
         assert_eq!(settings.drain_timeout, Duration::from_secs(30));
     }
 
     #[test]
-    fn a_file_of_settings_stands_alone() {
+    fn a_settings_file_excludes_model_arguments() {
         let alone = ["albacore-server", "--settings", "a.yaml", "--workers", "2"];
         let settings = Args::try_parse_from(alone).unwrap().check().unwrap();
-        assert_eq!(settings.served, Served::Live("a.yaml".into()));
+        assert_eq!(settings.models, ModelSource::SettingsFile("a.yaml".into()));
         for more in [
             &["--max-rows", "9"][..],
             &["--slo", "2ms"],
@@ -344,21 +342,15 @@ mod tests {
     #[test]
     fn objectives_belong_to_one_model_or_to_all() {
         let settings = settings(&["--model", "n=b", "--slo", "25ms", "--slo", "n=1.5s"]).unwrap();
-        let Served::Fixed { models, .. } = settings.served else {
+        let ModelSource::Arguments { models, .. } = settings.models else {
             panic!("{settings:?}");
         };
         let slos: Vec<_> = models.iter().map(|model| model.slo).collect();
-        assert_eq!(
-            slos,
-            [
-                Some(Duration::from_millis(25)),
-                Some(Duration::from_millis(1500))
-            ]
-        );
+        assert_eq!(slos, [25, 1500].map(|ms| Some(Duration::from_millis(ms))));
     }
 
     #[test]
-    fn each_contradiction_is_a_sentence_that_names_the_argument() {
+    fn each_contradiction_names_the_argument() {
         for (arguments, words) in [
             (&["--policy", "timeout"][..], "needs --max-delay"),
             (
@@ -381,8 +373,8 @@ mod tests {
             (&["--workers", "0"], "from 1 to 512"),
             (&["--threads", "many"], "from 1 to 512"),
             (&["--model", "m=b"], "--model m is given twice"),
-            (&["--model", "=b"], "is no name"),
-            (&["--model", "a/b=c"], "is no name"),
+            (&["--model", "=b"], "is not a name"),
+            (&["--model", "a/b=c"], "is not a name"),
             (&["--model", "b="], "has no path"),
             (&["--slo", "x=2ms"], "--slo x: no --model has this name"),
             (

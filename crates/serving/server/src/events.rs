@@ -1,4 +1,4 @@
-//! What the server says on its standard output: one JSON object a line.
+//! Events on standard output: one JSON object per line.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use albacore_engine::EngineEvent;
 
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum Line {
+pub enum ServerEvent {
     /// Both ports are bound.
     Listening {
         /// The HTTP address, with the port that was really bound.
@@ -26,18 +26,16 @@ pub enum Line {
     },
     /// Every worker is up: requests can be sent.
     Ready,
-    /// A model is served, or another edition of it.
+    /// A model, or another version of it, is served.
     ModelLoaded {
         model: String,
-        /// Where it came from.
         source: String,
         /// SHA-256 of its file.
         sha256: String,
     },
-    /// A model could not be loaded; what was served of it still is, and it is tried again.
+    /// A model could not be loaded; its previous version is still served, and loading is retried.
     ModelFailed {
         model: String,
-        /// Where it should come from.
         source: String,
         /// Why, and what to do.
         error: String,
@@ -47,43 +45,43 @@ pub enum Line {
         /// SHA-256 of the file.
         sha256: String,
     },
-    /// A new settings file is wrong; the old one stays in force.
+    /// A new settings file is invalid; the previous one stays in force.
     SettingsRefused {
         /// Why, and what to do.
         error: String,
     },
-    /// Parameters of `--params` are in force.
+    /// Parameters of the params stream are in force.
     ParametersApplied {
-        /// Of the deployment that they are of.
+        /// `metadata.generation` of their deployment.
         generation: u64,
         /// Fields that change nothing in this version.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         unused: Vec<&'static str>,
     },
-    /// Parameters of `--params` are wrong; those before stay in force.
+    /// Parameters of the params stream are invalid; the previous ones stay in force.
     ParametersRefused {
         /// Which field, and why.
         error: String,
     },
-    /// `--params` is not there, or not any more; what it said last stays in force for a while.
+    /// The params stream ended or cannot be opened; its last parameters stay in force for a while.
     ParametersLost {
-        /// Where it should be.
+        /// The value of `--params`.
         place: String,
-        /// Why; told again only when it changes.
+        /// Why; reported again only when it changes.
         error: String,
     },
-    /// `--params` was away for so long that the settings are in force again.
+    /// The params stream was lost for so long that the settings are in force again.
     ParametersForgotten {
-        /// Where it should be.
+        /// The value of `--params`.
         place: String,
     },
-    /// No connection is accepted any more.
+    /// The server no longer accepts connections.
     Draining,
-    /// Everything that was accepted is answered, no worker is left.
+    /// All accepted requests are answered, and all workers have ended.
     Stopped,
 }
 
-impl From<EngineEvent> for Line {
+impl From<EngineEvent> for ServerEvent {
     fn from(event: EngineEvent) -> Self {
         match event {
             EngineEvent::WorkerStarted { worker, pid } => Self::WorkerStarted { worker, pid },
@@ -94,8 +92,8 @@ impl From<EngineEvent> for Line {
     }
 }
 
-/// Writes a line. A reader that went away is no reason to stop serving.
-pub fn say(line: &Line) {
+/// Writes an event. A closed standard output does not stop the server.
+pub fn emit(line: &ServerEvent) {
     if let Ok(mut text) = serde_json::to_string(line) {
         text.push('\n');
         let mut stdout = std::io::stdout().lock();
@@ -110,12 +108,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_those_of_the_contract() {
+    fn events_have_the_documented_form() {
         let text = |line| serde_json::to_string(&line).unwrap();
         let http = "127.0.0.1:8080".parse().unwrap();
         let grpc = "127.0.0.1:8081".parse().unwrap();
         assert_eq!(
-            text(Line::Listening { http, grpc }),
+            text(ServerEvent::Listening { http, grpc }),
             r#"{"event":"listening","http":"127.0.0.1:8080","grpc":"127.0.0.1:8081"}"#
         );
         let died = EngineEvent::WorkerExited {
@@ -127,6 +125,6 @@ mod tests {
             text(died.into()),
             r#"{"event":"worker_died","worker":0,"pid":7,"cause":"signal 9"}"#
         );
-        assert_eq!(text(Line::Ready), r#"{"event":"ready"}"#);
+        assert_eq!(text(ServerEvent::Ready), r#"{"event":"ready"}"#);
     }
 }

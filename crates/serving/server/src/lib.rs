@@ -1,18 +1,22 @@
-//! The in-pod tree server: what one front process says, hears and follows.
+//! The in-pod tree server.
 //!
-//! `run` is the front process: `front` speaks the protocols and calls crate `engine`, which owns
-//! memory, queues and workers; `live` follows the settings file. A worker process is this very
-//! binary with a subcommand.
+//! `run` is the front process: `front` serves the protocols and passes rows to crate `engine`,
+//! which owns memory, queues and workers. `config_watcher` watches the settings file,
+//! `params_client` receives parameters from `albacore-params`; both write to `effective_config`. A
+//! worker process is the same binary with a subcommand.
 #![forbid(unsafe_code)]
 
 pub mod args;
+pub mod cli_models;
+mod config_watcher;
+mod effective_config;
+mod engine_params;
 pub mod events;
-pub mod fixed;
 mod front;
-mod live;
+mod model_status;
+mod params_client;
 pub mod run;
-mod told;
 
 #[cfg(any(test, fuzzing))]
-pub use front::fuzzed;
+pub use front::fuzz_targets;
 pub use front::limits;

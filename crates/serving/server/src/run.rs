@@ -3,21 +3,26 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
+use albacore_engine::{BatchingParams, Engine, FlushHandle, LoadedModel, Observer, StartError};
 use albacore_program::{
     EXIT_BROKEN_INVARIANT, EXIT_USAGE, exit_code, listen, parse_arguments, termination_signal,
 };
 use albacore_storage::Storage;
 use anyhow::Context as _;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::args::{Args, Served, Settings};
-use crate::events::{Line, say};
+use crate::args::{Args, ModelSource, ServerConfig};
+use crate::cli_models::CliModel;
+use crate::config_watcher::{self, ConfigWatcher, LoadedSettings};
+use crate::effective_config::{EffectiveConfig, Objectives};
+use crate::events::{ServerEvent, emit};
 use crate::limits::FRONT_THREADS;
-use crate::live::{Board, InForce, Live, Notice, Posted};
-use crate::told::{Desk, Objectives};
-use crate::{front, live, told};
-use albacore_engine::{BatchingParams, Engine, FlushHandle, LoadedModel, Observer, StartError};
+use crate::model_status::{ConfigStatus, ModelStatus, StatusStore};
+use crate::{front, params_client};
 
 /// Runs the server until a signal ends it.
 #[must_use]
@@ -26,15 +31,15 @@ pub fn main() -> ExitCode {
         Ok(args) => args,
         Err(code) => return code,
     };
-    let settings = match args.check() {
-        Ok(settings) => settings,
-        Err(sentence) => {
-            eprintln!("albacore-server: {sentence}");
+    let config = match args.check() {
+        Ok(config) => config,
+        Err(message) => {
+            eprintln!("albacore-server: {message}");
             return ExitCode::from(EXIT_USAGE);
         }
     };
     log_to_stderr();
-    exit_code("albacore-server", start(settings))
+    exit_code("albacore-server", start(config))
 }
 
 fn log_to_stderr() {
@@ -46,179 +51,228 @@ fn log_to_stderr() {
         .init();
 }
 
-fn start(settings: Settings) -> anyhow::Result<ExitCode> {
-    let storage = Storage::new(settings.model_bytes_max, settings.ca_file.as_deref())?;
-    let plan = match &settings.served {
-        Served::Fixed { models, rules } => {
-            let mut loaded = Vec::with_capacity(models.len());
-            let mut notices = Vec::with_capacity(models.len());
-            for config in models {
-                let (model, digest) = config.load(&storage)?;
-                let mut notice = Notice::new(&config.name, config.path.display().to_string());
-                notice.set_loaded(digest);
-                notices.push(notice);
-                loaded.push(model);
-            }
-            let objectives = models.iter().map(|m| (m.name.clone(), m.objective()));
-            Plan::Fixed(loaded, notices, (*rules, objectives.collect()))
-        }
-        Served::Live(file) => {
-            let read = live::read(file)
+fn start(config: ServerConfig) -> anyhow::Result<ExitCode> {
+    let storage = Storage::new(config.model_bytes_max, config.ca_file.as_deref())?;
+    let models = match &config.models {
+        ModelSource::Arguments { models, batching } => load_arguments(models, *batching, &storage)?,
+        ModelSource::SettingsFile(file) => {
+            let settings = config_watcher::read(file)
                 .map_err(|error| anyhow::anyhow!("--settings {}: {error}", file.display()));
-            Plan::Live(file.clone(), Box::new(read?))
+            StartModels::SettingsFile(file.clone(), Box::new(settings?))
         }
     };
     let flush_handle = Arc::new(OnceLock::<FlushHandle>::new());
-    let asleep = Arc::clone(&flush_handle);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let runtime = build_runtime(Arc::clone(&flush_handle))?;
+    runtime.block_on(serve(config, models, storage, &flush_handle))
+}
+
+/// The models to start with.
+enum StartModels {
+    /// Loaded models of the command line.
+    Arguments(
+        Vec<LoadedModel>,
+        Vec<ModelStatus>,
+        (BatchingParams, Objectives),
+    ),
+    /// The settings file and its content; its models are loaded later.
+    SettingsFile(PathBuf, Box<LoadedSettings>),
+}
+
+fn load_arguments(
+    models: &[CliModel],
+    batching: BatchingParams,
+    storage: &Storage,
+) -> anyhow::Result<StartModels> {
+    let mut loaded = Vec::with_capacity(models.len());
+    let mut statuses = Vec::with_capacity(models.len());
+    for model in models {
+        let (compiled, digest) = model.load(storage)?;
+        let mut status = ModelStatus::new(&model.name, model.path.display().to_string());
+        status.set_loaded(digest);
+        statuses.push(status);
+        loaded.push(compiled);
+    }
+    let objectives = models.iter().map(|m| (m.name.clone(), m.objective()));
+    let parameters = (batching, objectives.collect());
+    Ok(StartModels::Arguments(loaded, statuses, parameters))
+}
+
+/// The runtime of the front. Its threads flush the engine's queues before they sleep.
+fn build_runtime(flush_handle: Arc<OnceLock<FlushHandle>>) -> anyhow::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
         .worker_threads(FRONT_THREADS)
         .thread_name("albf.io")
         .on_thread_start(|| {
-            // Workers hold their cpus for milliseconds; what goes through the front waits for it.
+            // A worker occupies its CPU for milliseconds: a front thread on the same CPU should
+            // preempt it soon.
             albacore_os::shorten_slice();
         })
         .on_thread_park(move || {
-            if let Some(flush_handle) = asleep.get() {
+            if let Some(flush_handle) = flush_handle.get() {
                 flush_handle.flush();
             }
         })
         .enable_all()
         .build()
-        .context("the front's threads cannot be started")?;
-    runtime.block_on(serve((settings, plan), (storage, &flush_handle)))
+        .context("the front's threads cannot be started")
 }
 
-/// What is to be served, read.
-enum Plan {
-    Fixed(Vec<LoadedModel>, Vec<Notice>, (BatchingParams, Objectives)),
-    Live(PathBuf, Box<InForce>),
-}
-
+/// What the front serves from.
 struct Started {
     engine: Arc<Engine>,
-    board: Arc<Board>,
-    desk: Arc<Desk>,
-    /// Follows the settings file, if there is one.
-    live: Option<Live>,
+    status: Arc<StatusStore>,
+    config: Arc<EffectiveConfig>,
+    /// `None` without a settings file.
+    watcher: Option<ConfigWatcher>,
 }
 
-/// Starts the engine and, if there is a settings file, what follows it.
-fn start_engine(settings: &Settings, plan: Plan, storage: Storage) -> anyhow::Result<Started> {
-    let observer = Observer(Box::new(|event| say(&event.into())));
-    let is_told = settings.params.is_some();
-    match plan {
-        Plan::Fixed(models, notices, (rules, objectives)) => {
-            let board = Board::new(Posted {
-                models: notices,
-                ..Posted::default()
+/// Starts the engine, and the watcher of the settings file if there is one.
+fn start_engine(
+    config: &ServerConfig,
+    models: StartModels,
+    storage: Storage,
+) -> anyhow::Result<Started> {
+    let observer = Observer(Box::new(|event| emit(&event.into())));
+    let has_stream = config.params.is_some();
+    match models {
+        StartModels::Arguments(models, statuses, (batching, objectives)) => {
+            let status = StatusStore::new(ConfigStatus {
+                models: statuses,
+                ..ConfigStatus::default()
             });
-            let engine = Engine::start(&settings.engine(rules), models, observer)?;
+            let engine = Engine::start(&config.engine(batching), models, observer)?;
             let engine = Arc::new(engine);
-            let desk = Desk::new(Arc::clone(&engine), rules, is_told);
-            desk.settle(rules, objectives)?;
+            let effective = EffectiveConfig::new(Arc::clone(&engine), batching, has_stream);
+            effective.set_settings(batching, objectives)?;
             Ok(Started {
                 engine,
-                board: Arc::new(board),
-                desk: Arc::new(desk),
-                live: None,
+                status: Arc::new(status),
+                config: Arc::new(effective),
+                watcher: None,
             })
         }
-        Plan::Live(file, read) => {
-            let engine = Engine::start(&settings.engine(read.rules), Vec::new(), observer)?;
+        StartModels::SettingsFile(file, settings) => {
+            let batching = settings.batching;
+            let engine = Engine::start(&config.engine(batching), Vec::new(), observer)?;
             let engine = Arc::new(engine);
-            let desk = Desk::new(Arc::clone(&engine), read.rules, is_told);
-            let desk = Arc::new(desk);
-            let followed = (Arc::clone(&engine), Arc::clone(&desk));
-            let (live, board) = Live::start(file, *read, followed, storage)?;
+            let effective = EffectiveConfig::new(Arc::clone(&engine), batching, has_stream);
+            let effective = Arc::new(effective);
+            let (watcher, status) = ConfigWatcher::start(
+                file,
+                *settings,
+                Arc::clone(&engine),
+                Arc::clone(&effective),
+                storage,
+            )?;
             Ok(Started {
                 engine,
-                board,
-                desk,
-                live: Some(live),
+                status,
+                config: effective,
+                watcher: Some(watcher),
             })
         }
     }
 }
 
-/// Hears from outside what is to be served how, if somebody tells it.
-fn follow_params(settings: &Settings, desk: &Arc<Desk>) -> Option<JoinHandle<()>> {
-    let place = settings.params.clone()?;
-    Some(tokio::spawn(told::follow(place, Arc::clone(desk))))
+/// Starts the client of `--params`, if that is given.
+fn start_params_client(
+    config: &ServerConfig,
+    effective: &Arc<EffectiveConfig>,
+) -> Option<JoinHandle<()>> {
+    let endpoint = config.params.clone()?;
+    let client = params_client::run(endpoint, Arc::clone(effective));
+    Some(tokio::spawn(client))
 }
 
 async fn serve(
-    (settings, plan): (Settings, Plan),
-    (storage, flush_handle): (Storage, &OnceLock<FlushHandle>),
+    config: ServerConfig,
+    models: StartModels,
+    storage: Storage,
+    flush_handle: &OnceLock<FlushHandle>,
 ) -> anyhow::Result<ExitCode> {
-    let http = listen("--http", settings.http).await?;
-    let grpc = listen("--grpc", settings.grpc).await?;
+    let http = listen("--http", config.http).await?;
+    let grpc = listen("--grpc", config.grpc).await?;
     let terminated = termination_signal().context("SIGTERM cannot be caught")?;
-    say(&Line::Listening {
+    emit(&ServerEvent::Listening {
         http: http.local_addr()?,
         grpc: grpc.local_addr()?,
     });
     let Started {
         engine,
-        board,
-        desk,
-        live,
-    } = start_engine(&settings, plan, storage)?;
-    let told = follow_params(&settings, &desk);
+        status,
+        config: effective,
+        watcher,
+    } = start_engine(&config, models, storage)?;
+    let params_client = start_params_client(&config, &effective);
     flush_handle.get_or_init(|| engine.flush_handle());
-    let (stop, mut stopped) = tokio::sync::watch::channel(false);
+    let (stop, mut stopped) = watch::channel(false);
     let shutdown = async move {
-        // An error means that the sender is gone: that is an end, too.
+        // An error means that the sender is dropped: that is a shutdown, too.
         let _ = stopped.wait_for(|&is_stopped| is_stopped).await;
     };
-    // Served from the start, so that who asks hears that the server lives and is not ready.
-    let serving = front::serve(
+    // The front runs before the models are loaded, so that health checks see a live server that is
+    // not ready.
+    let front = front::serve(
         Arc::clone(&engine),
-        (Arc::clone(&board), desk),
+        Arc::clone(&status),
+        effective,
         http,
         grpc,
         shutdown,
     );
-    let mut front = tokio::spawn(serving);
+    let mut front = tokio::spawn(front);
     let ready = async {
         engine.workers_up().await?;
-        board.complete().await;
+        status.all_loaded().await;
         engine.serve();
-        say(&Line::Ready);
+        emit(&ServerEvent::Ready);
         std::future::pending::<Result<(), StartError>>().await
     };
     tokio::pin!(terminated);
-    let early = tokio::select! {
+    let front_result = tokio::select! {
         () = &mut terminated => None,
-        ended = &mut front => Some(ended),
+        result = &mut front => Some(result),
         Err(error) = ready => return Err(error.into()),
         broken = engine.broken() => {
             eprintln!("albacore-server: {broken}");
             return Ok(ExitCode::from(EXIT_BROKEN_INVARIANT));
         }
     };
-    if let Some(ended) = early {
-        ended
+    if let Some(result) = front_result {
+        result
             .context("the front failed")?
             .context("the front stopped")?;
-        anyhow::bail!("the front stopped before it was told to");
+        anyhow::bail!("the front stopped without a signal");
     }
-    say(&Line::Draining);
-    drop(live);
-    if let Some(told) = told {
-        told.abort();
+    emit(&ServerEvent::Draining);
+    drop(watcher);
+    if let Some(client) = params_client {
+        client.abort();
     }
-    engine.drain();
-    let started = tokio::time::Instant::now();
-    // The receiver is gone only if the front is, which the next line sees.
-    let _ = stop.send(true);
-    let drained = tokio::time::timeout(settings.drain_timeout, &mut front).await;
-    front.abort();
-    let left = settings.drain_timeout.saturating_sub(started.elapsed());
-    let is_answered = engine.stop(left).await && drained.is_ok();
-    say(&Line::Stopped);
-    if !is_answered {
-        let seconds = settings.drain_timeout.as_secs_f64();
+    let timeout = config.drain_timeout;
+    if !drain(&engine, &stop, front, timeout).await {
+        let seconds = timeout.as_secs_f64();
         anyhow::bail!("not everything was answered within --drain-timeout ({seconds} s)");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Stops accepting, waits for accepted requests and stops the workers, within `timeout`. Returns
+/// whether all requests were answered.
+async fn drain(
+    engine: &Engine,
+    stop: &watch::Sender<bool>,
+    mut front: JoinHandle<Result<(), front::FrontError>>,
+    timeout: Duration,
+) -> bool {
+    engine.drain();
+    let started = tokio::time::Instant::now();
+    // An error means that the front has ended, which the next line sees.
+    let _ = stop.send(true);
+    let drained = tokio::time::timeout(timeout, &mut front).await;
+    front.abort();
+    let left = timeout.saturating_sub(started.elapsed());
+    let is_answered = engine.stop(left).await && drained.is_ok();
+    emit(&ServerEvent::Stopped);
+    is_answered
 }

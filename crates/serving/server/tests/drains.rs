@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use albacore_load::{Call, Load, Shape, Wire, drive};
+use albacore_load::{InferRequest, Load, Shape, WireFormat, drive};
 use running::Running;
 
 /// Shortest number of drains.
@@ -28,8 +28,8 @@ enum Ended {
     Refused,
 }
 
-fn body(wire: Wire, address: SocketAddr) -> albacore_load::Request {
-    let call = Call {
+fn body(wire: WireFormat, address: SocketAddr) -> albacore_load::Request {
+    let call = InferRequest {
         model: "small",
         input: "input",
         output: None,
@@ -41,7 +41,7 @@ fn body(wire: Wire, address: SocketAddr) -> albacore_load::Request {
 
 /// Asks over one connection until it ends; how often it was answered.
 fn converse(address: SocketAddr) -> (u32, Ended) {
-    let request = body(Wire::Json, address);
+    let request = body(WireFormat::Json, address);
     let head = format!(
         "POST {} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n",
         request.path,
@@ -103,7 +103,7 @@ fn until_both_are_answered(server: &Running) {
 }
 
 #[test]
-fn a_drain_resets_nobody() {
+fn a_drain_resets_no_connection() {
     let soak: u32 = std::env::var("ALBACORE_SOAK").map_or(1, |n| n.parse().unwrap());
     let models = [("small", "main_small_d6.ubj")];
     let (mut told, mut answers) = (0, 0);
@@ -127,7 +127,7 @@ fn a_drain_resets_nobody() {
             })
             .collect();
         let over_grpc = std::thread::spawn(move || {
-            let requests = vec![body(Wire::Grpc, grpc)];
+            let requests = vec![body(WireFormat::Grpc, grpc)];
             let shape = Shape::Closed(Duration::from_millis(400));
             drive(Load {
                 requests,

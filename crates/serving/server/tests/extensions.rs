@@ -33,7 +33,7 @@ fn infer(server: &Running, rows: usize, more: &Value) -> u16 {
 }
 
 #[test]
-fn the_configuration_is_that_of_the_model_and_the_rules() {
+fn the_configuration_has_the_model_and_the_batching_parameters() {
     let server = start();
     let config = server.get("/v2/models/small/config").json();
     assert_eq!(config["max_batch_size"], 64);
@@ -143,7 +143,7 @@ async fn grpc_answers_the_same() {
 }
 
 #[test]
-fn metadata_advertises_what_the_settings_list_and_all_can_be_asked_for() {
+fn metadata_advertises_the_listed_outputs_and_all_can_be_requested() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("settings.yaml");
     let write = |outputs: &str| {

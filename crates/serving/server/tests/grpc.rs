@@ -185,7 +185,7 @@ async fn columns_are_described_and_compared() {
             ParameterChoice::StringParam("Column_0".to_owned()),
             "column 1, \"Column_1\", is missing",
         ),
-        (ParameterChoice::BoolParam(true), "is no list of texts"),
+        (ParameterChoice::BoolParam(true), "is not a list of strings"),
     ] {
         let refused = client.model_infer(named(wrong)).await.unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument);
@@ -344,7 +344,7 @@ async fn a_full_queue_is_resource_exhausted() {
 }
 
 #[tokio::test]
-async fn cancelled_calls_leave_the_server_well() {
+async fn cancelled_calls_do_not_harm_the_server() {
     let server = start();
     let client = client(&server).await;
     for round in 0..50 {
@@ -359,7 +359,7 @@ async fn cancelled_calls_leave_the_server_well() {
 }
 
 #[tokio::test]
-async fn packed_messages_are_read() {
+async fn compressed_messages_are_accepted() {
     let server = start();
     for coding in [
         tonic::codec::CompressionEncoding::Gzip,

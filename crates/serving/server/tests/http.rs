@@ -93,7 +93,7 @@ fn health_and_metadata_are_json() {
 }
 
 #[test]
-fn a_request_that_names_other_columns_than_the_model_is_refused() {
+fn a_request_with_other_column_names_than_the_model_is_refused() {
     let server = start();
     let infer = |model: &str, features: usize, place: &str, names: &Value| {
         let mut body = infer(1, &vec![0.5; features], features);
@@ -130,8 +130,8 @@ fn a_request_that_names_other_columns_than_the_model_is_refused() {
             ),
             (json!(names[..9]), "column 9, \"Column_9\", is missing"),
             (json!(longer), "column 10, \"Column_10\", is one too many"),
-            (json!(7), "is no list of texts"),
-            (json!(["Column_0", 1]), "is no list of texts"),
+            (json!(7), "is not a list of strings"),
+            (json!(["Column_0", 1]), "is not a list of strings"),
         ] {
             let refused = infer("light", 10, place, &wrong);
             assert_eq!(refused.status, 400, "{wrong}");
@@ -247,7 +247,7 @@ fn binary_tensors_both_ways_equal_those_of_the_library() {
 }
 
 #[test]
-fn a_raw_body_is_rows_and_gives_raw_values() {
+fn a_raw_body_is_rows_and_returns_raw_values() {
     let server = start();
     let sample = zoo::sample("main_small_d6");
     let (rows, want) = (sample.array("X").unwrap(), sample.array("pred").unwrap());
@@ -281,7 +281,7 @@ fn a_raw_body_is_rows_and_gives_raw_values() {
 }
 
 #[test]
-fn packed_bodies_are_read_and_sent() {
+fn compressed_bodies_are_accepted_and_sent() {
     use flate2::{Compression, read::GzDecoder, write::GzEncoder, write::ZlibEncoder};
     use std::io::Read;
     let server = start();
@@ -393,7 +393,7 @@ fn bad_headers_and_paths_get_their_status_and_the_server_keeps_serving() {
 }
 
 #[test]
-fn what_is_not_http_is_told_so_in_json() {
+fn bytes_that_are_not_http_get_an_error_in_json() {
     let server = start();
     let long = format!(
         "GET /v2 HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n",
@@ -520,7 +520,7 @@ fn metrics_count_what_happened() {
 }
 
 #[test]
-fn a_full_queue_is_told_to_come_back_later() {
+fn a_full_queue_refuses_with_retry_advice() {
     let arguments = ["--workers", "1", "--threads", "1", "--queue-rows", "4"];
     let server = Running::start(&MODELS, &arguments);
     server.signal_workers("-STOP");
@@ -551,7 +551,7 @@ fn a_full_queue_is_told_to_come_back_later() {
 }
 
 #[test]
-fn a_killed_worker_costs_no_request() {
+fn a_killed_worker_loses_no_request() {
     let mut server = start();
     let body = infer(1, &[0.5; 29], 29).to_string();
     let mut connection = server.connect();
@@ -573,7 +573,7 @@ fn a_killed_worker_costs_no_request() {
 }
 
 #[test]
-fn a_draining_server_answers_what_it_took_and_ends_with_zero() {
+fn a_draining_server_answers_accepted_requests_and_exits_with_zero() {
     let server = start();
     let mut idle = server.connect();
     assert_eq!(idle.call("GET", "/v2/health/live", &[], b"").status, 200);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use albacore_load::{Call, Load, Request, Shape, Wire, drive};
+use albacore_load::{InferRequest, Load, Request, Shape, WireFormat, drive};
 use running::{Connection, Running};
 use serde_json::{Value, json};
 
@@ -37,10 +37,13 @@ fn requests(server: &Running) -> Vec<Request> {
         (Some("contribs"), 40),
         (Some("leaf"), 3),
     ];
-    let both = [(Wire::Json, server.http), (Wire::Grpc, server.grpc)];
+    let both = [
+        (WireFormat::Json, server.http),
+        (WireFormat::Grpc, server.grpc),
+    ];
     let request = |(wire, address)| {
         calls.map(|(output, rows)| {
-            let call = Call {
+            let call = InferRequest {
                 model: "small",
                 input: "input",
                 output,
@@ -122,7 +125,7 @@ fn kill_until(server: &mut Running, is_over: impl Fn() -> bool) -> usize {
 }
 
 #[test]
-fn under_kills_and_stops_each_request_is_answered_or_honestly_refused_and_counted() {
+fn under_kills_and_stops_each_request_is_answered_or_refused_and_counted() {
     let soak: u32 = std::env::var("ALBACORE_SOAK").map_or(1, |n| n.parse().unwrap());
     let models = [("small", "main_small_d6.ubj")];
     let arguments = ["--workers", "2", "--threads", "1", "--slo", "40ms"];

@@ -71,7 +71,7 @@ fn assert_answered(cases: Vec<Case>) {
 }
 
 #[test]
-fn hosts_are_one_and_well_formed() {
+fn requests_have_one_valid_host() {
     assert_answered(vec![
         ("no host", get("HTTP/1.1"), 400),
         ("two hosts", get("HTTP/1.1\r\nHost: a\r\nHost: a"), 400),
@@ -103,7 +103,7 @@ fn hosts_are_one_and_well_formed() {
 }
 
 #[test]
-fn the_only_transfer_coding_is_chunked_once() {
+fn chunked_is_the_only_transfer_coding() {
     assert_answered(vec![
         (
             "chunked in two lines",
@@ -149,7 +149,7 @@ fn the_only_transfer_coding_is_chunked_once() {
 }
 
 #[test]
-fn lengths_are_one_number() {
+fn content_length_is_one_number() {
     let length = BODY.len();
     assert_answered(vec![
         (
@@ -178,7 +178,7 @@ fn lengths_are_one_number() {
 }
 
 #[test]
-fn lines_of_a_head_are_well_formed() {
+fn malformed_head_lines_are_refused() {
     assert_answered(vec![
         (
             "a folded line",
@@ -208,7 +208,7 @@ fn lines_of_a_head_are_well_formed() {
 }
 
 #[test]
-fn headers_of_the_server_are_sent_once() {
+fn repeated_headers_are_refused() {
     let length = BODY.len();
     assert_answered(vec![
         (
@@ -246,7 +246,7 @@ fn headers_of_the_server_are_sent_once() {
 }
 
 #[test]
-fn nothing_that_follows_an_ambiguous_head_is_answered() {
+fn requests_after_an_ambiguous_head_are_not_answered() {
     let server = start();
     let next = "GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n";
     let post = "POST /v2/models/small/infer HTTP/1.1\r\n";

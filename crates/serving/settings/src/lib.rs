@@ -1,7 +1,7 @@
 //! The two forms in which the settings of a server are transferred.
 //!
-//! `settings.yaml`: the models of a server and its batching, in one file that the controller writes,
-//! a ConfigMap carries and the server watches.
+//! `settings.yaml`: the models of a server and its batching, in one file that the controller
+//! writes, a ConfigMap carries and the server watches.
 //!
 //! [`agent_stream`]: the lines that the agent of a node sends to `albacore-params`, and the lines
 //! that come back.

@@ -53,11 +53,12 @@ pub const SNAPSHOT_LINE_BYTES_MAX: usize = 1 << 20;
 /// listed twice. At some 600 bytes each they fill half a line.
 pub const SNAPSHOT_PODS_MAX: usize = 1024;
 
-/// Longest text of metrics in a snapshot, in bytes before JSON encoding: it leaves room for the pods.
+/// Longest text of metrics in a snapshot, in bytes before JSON encoding: it leaves room for the
+/// pods.
 pub const SNAPSHOT_METRICS_BYTES_MAX: usize = 256 << 10;
 
-/// Longest line of a latency report with its terminator: writes of up to 4,096 bytes (PIPE_BUF) to a
-/// pipe are atomic, so no line of a correct writer is torn.
+/// Longest line of a latency report with its terminator: writes of up to 4,096 bytes (PIPE_BUF) to
+/// a pipe are atomic, so no line of a correct writer is torn.
 pub const REPORT_LINE_BYTES_MAX: usize = 2048;
 
 /// Most buckets of a latency report. Servers have 16; as many counts of 20 digits fit a line.

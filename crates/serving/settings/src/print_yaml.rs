@@ -1,8 +1,8 @@
 //! Prints [`Settings`] as YAML.
 //!
 //! Not by a serializer: equal settings must print as equal bytes in every version, or an upgrade of
-//! the controller would rewrite every ConfigMap. Strings are quoted as in JSON, which YAML parses to
-//! the same string.
+//! the controller would rewrite every ConfigMap. Strings are quoted as in JSON, which YAML parses
+//! to the same string.
 
 use std::fmt::Write as _;
 

@@ -22,7 +22,7 @@ fn line() -> NodeSnapshot {
 }
 
 #[test]
-fn a_line_is_read_and_written_as_it_was() {
+fn a_line_is_decoded_and_encoded_unchanged() {
     let snapshot = line();
     let pod = &snapshot.pods[0];
     assert_eq!(pod.address, Some("10.0.0.7".parse().unwrap()));
@@ -33,7 +33,7 @@ fn a_line_is_read_and_written_as_it_was() {
 }
 
 #[test]
-fn what_another_version_adds_is_passed_over_and_counted() {
+fn unknown_fields_of_another_version_are_ignored_and_counted() {
     let more = LINE
         .replacen("{", r#"{"color":{"a":[1,{"b":2}]},"#, 1)
         .replace(r#""uid":"#, r#""zone":null,"uid":"#)
@@ -141,7 +141,7 @@ const WRONG: [(&str, &str, &str); 23] = [
 ];
 
 #[test]
-fn each_wrong_value_is_named() {
+fn each_invalid_value_is_named() {
     for (from, to, words) in WRONG {
         let wrong = LINE.replacen(from, to, 1);
         assert_ne!(wrong, LINE, "{from}");
@@ -269,7 +269,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(snapshot in snapshot()) {
+    fn encoded_lines_are_decoded_again(snapshot in snapshot()) {
         let line = snapshot.encode().unwrap();
         prop_assert_eq!(line.find('\n'), Some(line.len() - 1), "one line");
         let decoded = NodeSnapshot::decode(line.as_bytes()).unwrap();
@@ -278,12 +278,12 @@ proptest! {
     }
 
     #[test]
-    fn bytes_of_any_kind_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn arbitrary_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = NodeSnapshot::decode(&bytes);
     }
 
     #[test]
-    fn damaged_lines_are_read_or_refused(
+    fn damaged_lines_are_decoded_or_refused(
         snapshot in snapshot(),
         damages in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3), 1..6),
     ) {
@@ -303,7 +303,7 @@ proptest! {
     }
 
     #[test]
-    fn values_of_any_kind_in_any_field_are_read_or_refused(
+    fn arbitrary_values_in_any_field_are_decoded_or_refused(
         field in 0_usize..22,
         value in prop_oneof![
             Just("null".to_owned()), Just("[]".to_owned()), Just("{}".to_owned()),
@@ -331,7 +331,7 @@ fn report() -> LatencyReport {
 }
 
 #[test]
-fn a_report_is_read_and_written_as_it_was_and_the_longest_fits_its_line() {
+fn a_report_round_trips_and_the_longest_fits_its_line() {
     let line = r#"{"uid":"6a","bounds_us":[1000,5000],"counts":[17,3,0]}"#;
     assert_eq!(LatencyReport::decode(line.as_bytes()).unwrap(), report());
     assert_eq!(report().encode().unwrap(), format!("{line}\n"));
@@ -348,7 +348,7 @@ fn a_report_is_read_and_written_as_it_was_and_the_longest_fits_its_line() {
 }
 
 #[test]
-fn what_is_no_report_is_refused_by_name() {
+fn invalid_reports_are_refused_by_name() {
     let long = format!("{{\"uid\":\"{}\"}}", "u".repeat(REPORT_LINE_BYTES_MAX));
     let many = format!(
         "{{\"uid\":\"a\",\"counts\":{:?}}}",
@@ -387,7 +387,7 @@ fn what_is_no_report_is_refused_by_name() {
 
 proptest! {
     #[test]
-    fn bytes_of_any_kind_are_a_report_or_refused(
+    fn arbitrary_bytes_are_a_report_or_refused(
         bytes in prop::collection::vec(any::<u8>(), 0..300),
         at in any::<prop::sample::Index>(),
     ) {

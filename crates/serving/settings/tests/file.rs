@@ -36,7 +36,7 @@ const OUTPUTS: [Output; 5] = [
 ];
 
 #[test]
-fn outputs_are_listed_by_name_and_once() {
+fn outputs_are_listed_by_name_without_repeats() {
     let file = |outputs: &str| {
         let text = format!("models: [{{name: m, path: /m, outputs: {outputs}}}]");
         Settings::read(&text).map(|settings| settings.models[0].outputs.clone())
@@ -62,7 +62,7 @@ fn outputs_are_listed_by_name_and_once() {
 }
 
 #[test]
-fn a_whole_file_is_read_and_printed_as_it_was() {
+fn a_complete_file_is_parsed_and_printed_unchanged() {
     let settings = Settings::read(WHOLE).unwrap();
     assert_eq!(settings.models.len(), 2);
     assert_eq!(
@@ -85,7 +85,7 @@ fn a_whole_file_is_read_and_printed_as_it_was() {
 }
 
 #[test]
-fn what_has_a_default_may_be_left_out() {
+fn fields_with_defaults_may_be_left_out() {
     let text = "models: [{name: a, path: /a, slo: {latency: 2s}}]";
     let settings = Settings::read(text).unwrap();
     assert_eq!(settings.batching, Batching::default());
@@ -261,7 +261,7 @@ fn refused(text: &str, words: &str) {
 }
 
 #[test]
-fn each_refusal_names_the_field_the_value_and_the_way_out() {
+fn each_error_names_the_field_the_value_and_the_remedy() {
     for (text, words) in FILES {
         refused(text, words);
     }
@@ -336,19 +336,19 @@ fn any_settings() -> impl Strategy<Value = Settings> {
 
 proptest! {
     #[test]
-    fn what_passes_the_check_is_printed_and_read_back(settings in any_settings()) {
+    fn valid_settings_are_printed_and_parsed_back(settings in any_settings()) {
         prop_assert_eq!(settings.check(), Ok(()));
         let text = settings.to_yaml();
         prop_assert_eq!(Settings::read(&text), Ok(settings), "{}", text);
     }
 
     #[test]
-    fn no_text_makes_the_reader_panic(text in ".{0,200}") {
+    fn no_text_makes_the_parser_panic(text in ".{0,200}") {
         let _ = Settings::read(&text);
     }
 
     #[test]
-    fn damage_is_refused_or_is_other_settings(at in 0..WHOLE.len(), byte in 0_u8..128) {
+    fn damaged_files_are_refused_or_valid(at in 0..WHOLE.len(), byte in 0_u8..128) {
         let mut bytes = WHOLE.as_bytes().to_vec();
         bytes[at] = byte;
         let text = String::from_utf8(bytes).unwrap();

@@ -1,11 +1,10 @@
-//! Why the bytes of a model could not be had.
+//! Why a model file could not be fetched.
 
 use albacore_settings::Digest;
 
-/// What failed, where, and the way out. URLs are shown without credentials and query.
+/// What failed, where, and the remedy. URLs are shown without credentials and query.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
-    /// A file of the disk cannot be read.
     #[error("{path} cannot be read: {problem}")]
     File { path: String, problem: String },
     /// A folder, a device, a pipe.
@@ -17,51 +16,49 @@ pub enum StorageError {
          --model-bytes-max"
     )]
     TooLarge { place: String, bytes_max: u64 },
-    /// The bytes are not those that were asked for.
+    /// The file does not have the expected digest.
     #[error(
         "{place} has the SHA-256 {found}, not {wanted}: it was replaced or damaged; correct the \
          file or sha256"
     )]
     Digest {
         place: String,
-        /// What was asked for.
         wanted: Digest,
         found: Digest,
     },
-    /// The server answered something else than the file.
-    #[error("{place} answered {status}: {way_out}")]
+    /// The status is not 200.
+    #[error("{place} answered {status}: {remedy}")]
     Status {
         place: String,
         status: u16,
-        way_out: &'static str,
+        remedy: &'static str,
     },
-    /// The server sends on and on.
+    /// Too many redirects.
     #[error("{place} redirects more than {redirects_max} times: name the last URL itself")]
     Redirects { place: String, redirects_max: u32 },
-    /// An https URL led to an http one.
+    /// An https URL redirects to an http URL.
     #[error("{place} redirects from https to http, which is not followed: name an https URL")]
     Downgrade { place: String },
-    /// The server takes too long.
-    #[error("{place} took too long ({what}): see whether the server is well, then try again")]
+    /// A timeout.
+    #[error("{place} took too long ({what}): check the server, then try again")]
     Slow {
         place: String,
-        /// What was waited for, and how long.
+        /// What did not arrive, and in which time.
         what: String,
     },
-    /// The network, the name or the certificate.
+    /// An error of the network, the name or the certificate.
     #[error("{place} cannot be fetched: {problem}")]
     Network { place: String, problem: String },
-    /// The memory of this process does not hold it.
-    #[error("{place} does not fit the memory: {bytes} bytes were read so far")]
+    /// Out of memory.
+    #[error("{place} does not fit in memory: {bytes} bytes were read so far")]
     Memory {
         place: String,
-        /// Bytes that did fit.
+        /// Bytes that were read before.
         bytes: usize,
     },
-    /// The caller does not want it any more.
-    #[error("{place} is not wanted any more")]
+    #[error("fetching {place} was cancelled")]
     Cancelled { place: String },
-    /// The file of trusted roots.
-    #[error("{path} holds no roots to trust: {problem}; give a PEM file of CA certificates")]
+    /// The file of CA certificates is invalid.
+    #[error("{path} has no usable CA certificates: {problem}; name a PEM file of CA certificates")]
     Roots { path: String, problem: String },
 }

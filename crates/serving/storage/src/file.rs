@@ -1,19 +1,19 @@
-//! From a path.
+//! Reads a file.
 
 use std::fs::File;
 
 use albacore_settings::Digest;
 
 use crate::error::StorageError;
-use crate::receive::{Terms, receive};
+use crate::receive::{Transfer, receive};
 
-pub(crate) fn read(path: &str, terms: Terms<'_>) -> Result<(Vec<u8>, Digest), StorageError> {
+pub(crate) fn read(path: &str, transfer: Transfer<'_>) -> Result<(Vec<u8>, Digest), StorageError> {
     let failed = |error: std::io::Error| StorageError::File {
         path: path.to_owned(),
         problem: error.to_string(),
     };
-    // A pipe would make `open` wait for a writer: what it is is asked first, and again of what was
-    // opened, should it have been replaced in between.
+    // Opening a pipe would wait for a writer, so the type is checked before, and again after the
+    // open, since the file may have been replaced in between.
     let found = std::fs::metadata(path).map_err(failed)?;
     let not_file = || StorageError::NotFile {
         path: path.to_owned(),
@@ -27,5 +27,12 @@ pub(crate) fn read(path: &str, terms: Terms<'_>) -> Result<(Vec<u8>, Digest), St
         return Err(not_file());
     }
     let announced = Some(opened.len());
-    receive(file, &Terms { announced, ..terms }, failed)
+    receive(
+        file,
+        &Transfer {
+            announced,
+            ..transfer
+        },
+        failed,
+    )
 }

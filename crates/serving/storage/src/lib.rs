@@ -1,9 +1,8 @@
-//! The bytes of a model, from a path or an http(s) URL, checked before anybody parses them.
+//! Fetches model files from a path or an http(s) URL and checks their digest.
 //!
-//! Blocking: call it from a thread that may wait. Bytes go to memory alone, nothing is written to a
-//! disk. Every wait, size and redirect is bounded (`limits.rs`). No variable of the environment
-//! is read: a proxy is used nowhere. Trusted are the roots of Mozilla, built in because images from
-//! scratch have none, or those of a file in their place.
+//! Blocking. Files are kept in memory and not written to disk. Every wait, size and redirect is
+//! bounded (`limits.rs`). Environment variables are ignored, so no proxy is used. The trusted roots
+//! are those of Mozilla, which are built in because scratch images have none, or those of a file.
 #![forbid(unsafe_code)]
 
 mod error;
@@ -16,4 +15,4 @@ mod web;
 pub use error::StorageError;
 pub use limits::BYTES_DEFAULT;
 pub use receive::sha256;
-pub use storage::{Fetched, Storage, shown};
+pub use storage::{Fetched, Storage, redacted};

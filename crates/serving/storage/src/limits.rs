@@ -1,20 +1,20 @@
-//! Every bound of the crate, with its reason.
+//! The bounds of the crate, each with its reason.
 
 use std::time::Duration;
 
-/// Most bytes of a model when nothing is said: beyond any forest that answers in milliseconds.
+/// Default of the largest model file: larger than any forest that answers in milliseconds.
 pub const BYTES_DEFAULT: u64 = 2 << 30;
 
-/// Bytes read at once: so often a transfer asks whether it is still wanted.
+/// Bytes of one read; a transfer checks for cancellation after each.
 pub(crate) const PIECE_BYTES: usize = 256 << 10;
 
 /// Longest wait for a connection, its TLS handshake included.
 pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(10);
 
-/// Longest wait for the head of a response: stores may have to wake a volume.
+/// Longest wait for the head of a response: object stores may have to mount a volume.
 pub(crate) const RESPONSE_MAX: Duration = Duration::from_secs(30);
 
-/// Longest silence inside a body.
+/// Longest pause inside a body.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Longest transfer, from first to last: 2 GiB at 4 MB/s.

@@ -1,4 +1,4 @@
-//! Bytes from a reader into memory: counted, hashed, and given up when nobody wants them.
+//! Reads bytes into memory: bounded, hashed, and cancelled when they are no longer wanted.
 
 use std::io::{self, Read};
 
@@ -8,17 +8,17 @@ use sha2::{Digest as _, Sha256};
 use crate::error::StorageError;
 use crate::limits::PIECE_BYTES;
 
-/// What a transfer must keep.
-pub(crate) struct Terms<'a> {
-    /// Path or URL, as messages show it.
+/// Bounds of a transfer, and its cancellation.
+pub(crate) struct Transfer<'a> {
+    /// Path or URL for messages.
     pub(crate) place: &'a str,
     pub(crate) bytes_max: u64,
-    /// What the source says of its size, if it does.
+    /// The size that the source announces.
     pub(crate) announced: Option<u64>,
+    /// Returns false to cancel.
     pub(crate) is_wanted: &'a dyn Fn() -> bool,
 }
 
-/// SHA-256 of bytes.
 #[must_use]
 pub fn sha256(bytes: &[u8]) -> Digest {
     Digest(Sha256::digest(bytes).into())
@@ -27,16 +27,16 @@ pub fn sha256(bytes: &[u8]) -> Digest {
 /// Reads all of `source`.
 pub(crate) fn receive(
     mut source: impl Read,
-    terms: &Terms<'_>,
+    transfer: &Transfer<'_>,
     failed: impl Fn(io::Error) -> StorageError,
 ) -> Result<(Vec<u8>, Digest), StorageError> {
-    let place = || terms.place.to_owned();
-    let bytes_max = terms.bytes_max;
+    let place = || transfer.place.to_owned();
+    let bytes_max = transfer.bytes_max;
     let too_large = || StorageError::TooLarge {
         place: place(),
         bytes_max,
     };
-    if terms.announced.is_some_and(|bytes| bytes > bytes_max) {
+    if transfer.announced.is_some_and(|bytes| bytes > bytes_max) {
         return Err(too_large());
     }
     let mut bytes = Vec::new();
@@ -44,7 +44,7 @@ pub(crate) fn receive(
     let mut piece = vec![0; PIECE_BYTES];
     // bound: bytes_max
     loop {
-        if !(terms.is_wanted)() {
+        if !(transfer.is_wanted)() {
             return Err(StorageError::Cancelled { place: place() });
         }
         let read = match source.read(&mut piece) {

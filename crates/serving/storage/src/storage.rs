@@ -1,4 +1,4 @@
-//! The one face of both sources.
+//! Fetches from paths and URLs.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use albacore_settings::{Digest, Source};
 use ureq::Agent;
 
 use crate::error::StorageError;
-use crate::receive::Terms;
+use crate::receive::Transfer;
 use crate::{file, web};
 
-/// Where models come from.
+/// Fetches model files.
 #[derive(Debug)]
 pub struct Storage {
     agent: Agent,
@@ -18,15 +18,13 @@ pub struct Storage {
 
 #[derive(Debug)]
 pub struct Fetched {
-    /// Its bytes.
     pub bytes: Vec<u8>,
-    /// Their SHA-256.
     pub sha256: Digest,
 }
 
 impl Storage {
-    /// Files of at most `bytes_max` bytes; servers that `roots` (a PEM file) vouch for, or those of
-    /// Mozilla.
+    /// Fetches files of at most `bytes_max` bytes; https servers are trusted by `roots` (a PEM
+    /// file), or by Mozilla's roots.
     ///
     /// # Errors
     /// [`StorageError::Roots`].
@@ -35,7 +33,8 @@ impl Storage {
         Ok(Self { agent, bytes_max })
     }
 
-    /// Reads a file. Blocks, bounded by `limits.rs`; `is_wanted` is asked between two pieces.
+    /// Fetches a file. Blocks, bounded by `limits.rs`; `is_wanted` is called between two reads and
+    /// cancels by returning false. A digest other than `wanted` is an error.
     ///
     /// # Errors
     /// [`StorageError`].
@@ -45,16 +44,16 @@ impl Storage {
         wanted: Option<Digest>,
         is_wanted: &dyn Fn() -> bool,
     ) -> Result<Fetched, StorageError> {
-        let place = shown(source);
-        let terms = Terms {
+        let place = redacted(source);
+        let transfer = Transfer {
             place: &place,
             bytes_max: self.bytes_max,
             announced: None,
             is_wanted,
         };
         let (bytes, found) = match source {
-            Source::Path(path) => file::read(path, terms)?,
-            Source::Url(url) => web::fetch(&self.agent, url, terms)?,
+            Source::Path(path) => file::read(path, transfer)?,
+            Source::Url(url) => web::fetch(&self.agent, url, transfer)?,
         };
         match wanted.filter(|wanted| *wanted != found) {
             None => Ok(Fetched {
@@ -70,9 +69,9 @@ impl Storage {
     }
 }
 
-/// A source as messages show it: a URL without credentials and query, which may hold secrets.
+/// A source for messages: a URL without credentials and query, which may contain secrets.
 #[must_use]
-pub fn shown(source: &Source) -> String {
+pub fn redacted(source: &Source) -> String {
     let url = match source {
         Source::Path(path) => return path.clone(),
         Source::Url(url) => url,
@@ -106,7 +105,7 @@ mod tests {
                 "https://a.example/m.ubj?...",
             ),
         ] {
-            assert_eq!(shown(&Source::Url(url.to_owned())), text);
+            assert_eq!(redacted(&Source::Url(url.to_owned())), text);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! From an http or https URL.
+//! Fetches an http or https URL.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,9 +11,10 @@ use crate::error::StorageError;
 use crate::limits::{
     CONNECT_MAX, REDIRECTS_MAX, RESPONSE_MAX, ROOTS_BYTES_MAX, SILENCE_MAX, TRANSFER_MAX,
 };
-use crate::receive::{Terms, receive};
+use crate::receive::{Transfer, receive};
 
-/// An agent that keeps the bounds, trusting `roots` (a PEM file) or the roots of Mozilla.
+/// An HTTP client with the bounds of `limits.rs` that trusts `roots` (a PEM file) or Mozilla's
+/// roots.
 pub(crate) fn agent(roots: Option<&Path>) -> Result<Agent, StorageError> {
     let roots = match roots {
         Some(path) => RootCerts::from(read_roots(path)?),
@@ -21,7 +22,7 @@ pub(crate) fn agent(roots: Option<&Path>) -> Result<Agent, StorageError> {
     };
     let config = Agent::config_builder()
         .tls_config(TlsConfig::builder().root_certs(roots).build())
-        // Otherwise the environment's.
+        // Otherwise ureq uses the proxy of the environment.
         .proxy(None)
         .http_status_as_error(false)
         .max_redirects(REDIRECTS_MAX)
@@ -62,29 +63,34 @@ fn read_roots(path: &Path) -> Result<Vec<ureq::tls::Certificate<'static>>, Stora
 pub(crate) fn fetch(
     agent: &Agent,
     url: &str,
-    terms: Terms<'_>,
+    transfer: Transfer<'_>,
 ) -> Result<(Vec<u8>, Digest), StorageError> {
-    let place = terms.place.to_owned();
+    let place = transfer.place.to_owned();
     let is_https = url.starts_with("https://");
     let request = agent.get(url).config().https_only(is_https).build();
     let response = request.call().map_err(|error| explain(&place, error))?;
     let status = response.status().as_u16();
     if status != 200 {
-        let way_out = way_out(status);
+        let remedy = remedy(status);
         return Err(StorageError::Status {
             place,
             status,
-            way_out,
+            remedy,
         });
     }
     let body = response.into_body();
     let announced = body.content_length();
-    receive(body.into_reader(), &Terms { announced, ..terms }, |error| {
-        explain(&place, Error::from(error))
-    })
+    receive(
+        body.into_reader(),
+        &Transfer {
+            announced,
+            ..transfer
+        },
+        |error| explain(&place, Error::from(error)),
+    )
 }
 
-fn way_out(status: u16) -> &'static str {
+fn remedy(status: u16) -> &'static str {
     match status {
         401 | 403 => "the file is not public; name a URL that needs no credentials",
         404 | 410 => "there is no such file; correct the URL",

@@ -97,7 +97,7 @@ fn url(address: SocketAddr, path: &str) -> Source {
 }
 
 #[test]
-fn files_and_urls_are_read_and_checked() {
+fn files_and_urls_are_fetched_and_checked() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, MODEL).unwrap();
     let (address, _) = serve(store);
@@ -119,7 +119,7 @@ fn files_and_urls_are_read_and_checked() {
 }
 
 #[test]
-fn what_a_server_does_wrong_is_said_with_the_way_out() {
+fn errors_of_a_server_are_reported_with_a_remedy() {
     let (address, requests) = serve(store);
     for (path, words) in [
         (
@@ -158,7 +158,7 @@ fn what_a_server_does_wrong_is_said_with_the_way_out() {
 }
 
 #[test]
-fn what_is_no_file_is_refused_without_waiting() {
+fn directories_and_pipes_are_refused_without_waiting() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| Source::Path(folder.path().join(name).to_str().unwrap().to_owned());
     let large = folder.path().join("large");
@@ -179,7 +179,7 @@ fn what_is_no_file_is_refused_without_waiting() {
 }
 
 #[test]
-fn a_transfer_that_nobody_wants_any_more_ends_soon() {
+fn a_cancelled_transfer_ends_soon() {
     let (address, _) = serve(store);
     let start = Instant::now();
     let storage = Storage::new(1 << 20, None).unwrap();
@@ -231,7 +231,7 @@ fn serve_tls(folder: &std::path::Path) -> (SocketAddr, std::path::PathBuf) {
 }
 
 #[test]
-fn https_trusts_the_roots_it_was_given_and_never_falls_back_to_http() {
+fn https_trusts_the_given_roots_and_never_falls_back_to_http() {
     let folder = tempfile::tempdir().unwrap();
     let (address, roots) = serve_tls(folder.path());
     let url = |path: &str| Source::Url(format!("https://localhost:{}{path}", address.port()));
@@ -245,7 +245,7 @@ fn https_trusts_the_roots_it_was_given_and_never_falls_back_to_http() {
     std::fs::write(&roots, "nothing").unwrap();
     let error = Storage::new(4096, Some(&roots)).unwrap_err().to_string();
     assert!(
-        error.contains("roots.pem holds no roots to trust"),
+        error.contains("roots.pem has no usable CA certificates"),
         "{error}"
     );
 }

@@ -10,13 +10,11 @@ use crate::tree::{Source, Violation, assert_kept, sources};
 const ALLOWED: &[(&str, usize)] = &[
     ("batching", 2),
     ("bench", 1),
-    ("connections", 1),
     ("controller", 1),
     ("engine", 11),
     ("joint", 8),
     ("mapping", 13),
     ("program", 1),
-    ("server", 18),
     ("simd", 5),
     ("trees", 18),
 ];

@@ -24,7 +24,7 @@ fn server_timing_is_read_where_it_is_well_formed() {
 
 /// What two exchanges over one connection give; the server answers each request with `answer`, cut
 /// into pieces of so many bytes, and closes after the second.
-fn exchange(answer: &'static str, piece: usize) -> Vec<Result<Answer, String>> {
+fn exchange(answer: &'static str, piece: usize) -> Vec<Result<Response, String>> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     let request = Request {
@@ -72,7 +72,7 @@ fn exchange(answer: &'static str, piece: usize) -> Vec<Result<Answer, String>> {
 
 #[test]
 fn answers_of_every_length_are_read_to_their_end() {
-    let whole = Answer {
+    let whole = Response {
         status: 200,
         run: Some(Duration::from_millis(2)),
         is_last: false,

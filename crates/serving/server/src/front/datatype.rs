@@ -1,4 +1,4 @@
-//! The data types of the protocol, and what each becomes in a row of the engine.
+//! The data types of the protocol, and the row type of the engine for each.
 
 use albacore_engine::ElementType;
 
@@ -52,13 +52,12 @@ impl Datatype {
     ];
 
     /// The data type of this name; names are case-sensitive.
-    pub(super) fn named(name: &str) -> Option<Self> {
+    pub(super) fn from_name(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|datatype| datatype.name() == name)
     }
 
-    /// The name on the wire.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Bool => "BOOL",
@@ -99,7 +98,7 @@ impl Datatype {
     }
 
     /// Smallest and largest value of an integer type (`BOOL`: 0 and 1); none for floats.
-    pub(super) const fn integers(self) -> Option<(i128, i128)> {
+    pub(super) const fn integer_range(self) -> Option<(i128, i128)> {
         match self {
             Self::Bool => Some((0, 1)),
             Self::Uint8 => Some((0, u8::MAX as i128)),
@@ -114,8 +113,8 @@ impl Datatype {
         }
     }
 
-    /// The data type that describes `element` in a reply or in metadata.
-    pub(super) const fn of(element: ElementType) -> Self {
+    /// The data type of `element` in replies and metadata.
+    pub(super) const fn from_element(element: ElementType) -> Self {
         match element {
             ElementType::F32 => Self::Fp32,
             ElementType::F64 => Self::Fp64,

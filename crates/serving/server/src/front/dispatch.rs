@@ -1,33 +1,32 @@
-//! Sends each request to the gRPC or the HTTP service, and counts its reply.
+//! Passes each request to the gRPC or the HTTP service, and tracks the bytes of its reply.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use albacore_connections::{ActiveRequest, Handler, Limit, check_head};
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::{Request, Response, Version};
 
-use super::body;
-use super::grpc::{Grpc, unary};
-use super::http::{Http, reply};
-use super::outgoing::Outgoing;
-use super::refused::{Cause, Refused};
+use super::grpc::{GrpcService, unary};
+use super::http::{HttpService, reply};
+use super::reply_body::ReplyBody;
+use super::request_body;
+use super::request_error::RequestError;
 
 /// The services of both ports.
 pub(super) struct Services {
-    pub(super) http: Http,
-    pub(super) grpc: Grpc,
+    pub(super) http: HttpService,
+    pub(super) grpc: GrpcService,
 }
 
 impl Handler for Services {
-    type Body = Outgoing;
+    type Body = ReplyBody;
 
     async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
         active: ActiveRequest,
-    ) -> Response<Outgoing> {
+    ) -> Response<ReplyBody> {
         let is_http1 = request.version() != Version::HTTP_2;
         let is_grpc = request.version() == Version::HTTP_2
             && request
@@ -38,8 +37,8 @@ impl Handler for Services {
         let is_refused = checked.is_err();
         let reply = if let Err(error) = checked {
             active.conn().count(Limit::NotHttp);
-            body::discard(request.into_body());
-            reply::refused(&error.into())
+            request_body::discard(request.into_body());
+            reply::error(&error.into())
         } else if is_grpc {
             self.grpc.answer(request, &active).await
         } else {
@@ -50,19 +49,17 @@ impl Handler for Services {
             head.headers
                 .insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        match body.counted(active) {
+        match body.track(active) {
             Ok(body) => Response::from_parts(head, body),
             Err(mut active) => {
-                let mut refused = Refused::new(
-                    Cause::Overloaded,
+                let error = RequestError::overloaded(
                     "too many large replies wait to be read: send the request again later",
                 );
-                refused.retry_after = Some(Duration::from_secs(1));
-                active.answered();
+                active.set_answered();
                 if is_grpc {
-                    unary::refused(refused)
+                    unary::error(error)
                 } else {
-                    reply::refused(&refused)
+                    reply::error(&error)
                 }
             }
         }

@@ -1,42 +1,42 @@
-//! The parameter `feature_names` of an input: how a request says which columns it sends.
+//! The parameter `feature_names` of an input: the names of the columns that a request sends.
 //!
-//! Over HTTP a list of texts; over gRPC, whose parameters have no lists, one text: the same list as
-//! JSON, or the names with commas between them. HTTP takes both forms, too.
+//! Over HTTP a list of strings; over gRPC, whose parameters cannot be lists, one string: the same
+//! list as JSON, or the names separated by commas. HTTP accepts both forms, too.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, SeqAccess, Visitor};
 
-use super::refused::Refused;
+use super::request_error::RequestError;
 use albacore_engine::{ColumnError, Columns, ModelInfo};
 
 pub(super) const FEATURE_NAMES: &str = "feature_names";
 
-/// Compares a value of the parameter, as JSON, with the columns of `model`.
-pub(super) fn check_json(model: &ModelInfo, value: &str) -> Result<(), Refused> {
+/// Compares the value of the parameter, as JSON, with the columns of `model`.
+pub(super) fn check_json(model: &ModelInfo, value: &str) -> Result<(), RequestError> {
     match value.as_bytes().first() {
         Some(b'[') => check_list(model, value),
         Some(b'"') => match serde_json::from_str::<Cow<'_, str>>(value) {
             Ok(text) => check_text(model, &text),
-            Err(_) => Err(no_names()),
+            Err(_) => Err(not_a_list()),
         },
-        _ => Err(no_names()),
+        _ => Err(not_a_list()),
     }
 }
 
-/// The same of a text: a list as JSON, or names with commas between them.
-pub(super) fn check_text(model: &ModelInfo, text: &str) -> Result<(), Refused> {
+/// Compares a string, a list as JSON or names separated by commas, with the columns of `model`.
+pub(super) fn check_text(model: &ModelInfo, text: &str) -> Result<(), RequestError> {
     match text.trim_start().starts_with('[') {
         true => check_list(model, text),
         false => {
             let checked = model.columns.check(text.split(','));
-            checked.map_err(|error| others(model, &error))
+            checked.map_err(|error| mismatch(model, &error))
         }
     }
 }
 
-fn check_list(model: &ModelInfo, text: &str) -> Result<(), Refused> {
+fn check_list(model: &ModelInfo, text: &str) -> Result<(), RequestError> {
     let mut found = None;
     let list = List {
         columns: &model.columns,
@@ -45,13 +45,13 @@ fn check_list(model: &ModelInfo, text: &str) -> Result<(), Refused> {
     let mut json = serde_json::Deserializer::from_str(text);
     let read = list.deserialize(&mut json).and_then(|()| json.end());
     match (found, read) {
-        (Some(error), _) => Err(others(model, &error)),
+        (Some(error), _) => Err(mismatch(model, &error)),
         (None, Ok(())) => Ok(()),
-        (None, Err(_)) => Err(no_names()),
+        (None, Err(_)) => Err(not_a_list()),
     }
 }
 
-/// Compares names as they are read, so that a long list takes no memory.
+/// Compares names while they are parsed, so that a long list needs no memory.
 struct List<'a> {
     columns: &'a Columns,
     found: &'a mut Option<ColumnError>,
@@ -69,7 +69,7 @@ impl<'de> Visitor<'de> for List<'_> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a list of texts")
+        formatter.write_str("a list of strings")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
@@ -92,24 +92,24 @@ impl<'de> Visitor<'de> for List<'_> {
     }
 }
 
-fn others(model: &ModelInfo, error: &ColumnError) -> Refused {
+fn mismatch(model: &ModelInfo, error: &ColumnError) -> RequestError {
     let name = &model.name;
-    Refused::invalid(format!(
+    RequestError::invalid(format!(
         "parameter {FEATURE_NAMES:?}, model {name:?}: {error}"
     ))
 }
 
 /// Refuses a value of another kind.
-pub(super) fn no_names() -> Refused {
-    Refused::invalid(format!(
-        "parameter {FEATURE_NAMES:?} is no list of texts: send [\"age\", \"amount\"], or one text, \
+pub(super) fn not_a_list() -> RequestError {
+    RequestError::invalid(format!(
+        "parameter {FEATURE_NAMES:?} is not a list of strings: send [\"age\", \"amount\"], or one text, \
          \"age,amount\""
     ))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::sample_model;
+    use super::super::sample_model::sample_model;
     use super::*;
     use albacore_engine::Kind;
 
@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    fn said(checked: Result<(), Refused>) -> String {
+    fn said(checked: Result<(), RequestError>) -> String {
         checked.unwrap_err().message.into_owned()
     }
 
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_texts_is_refused_by_the_name_of_the_parameter() {
+    fn values_that_are_not_lists_are_refused_by_the_name_of_the_parameter() {
         let model = model();
         for json in [
             "1",
@@ -182,7 +182,7 @@ mod tests {
         ] {
             let said = said(check_json(&model, json));
             assert!(
-                said.contains("\"feature_names\" is no list of texts"),
+                said.contains("\"feature_names\" is not a list of strings"),
                 "{said}"
             );
         }

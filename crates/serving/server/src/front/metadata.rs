@@ -1,13 +1,13 @@
-//! What the server says about itself and its models, once for both protocols.
+//! Metadata of the server and its models, for both protocols.
 
 use serde::Serialize;
 
-use super::ask::{self, INPUT, VERSION};
 use super::datatype::Datatype;
 use super::limits::METADATA_NAMES_BYTES_MAX;
+use super::validate::{self, INPUT, VERSION};
 use albacore_engine::{Columns, KindSet, ModelInfo, OutputInfo};
 
-/// The extensions of the protocol that are spoken here.
+/// The supported extensions of the protocol.
 pub(super) const EXTENSIONS: [&str; 5] = [
     "binary_tensor_data",
     "schedule_policy",
@@ -18,16 +18,13 @@ pub(super) const EXTENSIONS: [&str; 5] = [
 
 /// The answer to `GET /v2`.
 #[derive(Serialize)]
-pub(super) struct Server {
-    /// `albacore-server`.
+pub(super) struct ServerMetadata {
     pub(super) name: &'static str,
-    /// The version of this build.
     pub(super) version: &'static str,
-    /// [`EXTENSIONS`].
     pub(super) extensions: [&'static str; 5],
 }
 
-pub(super) const SERVER: Server = Server {
+pub(super) const SERVER: ServerMetadata = ServerMetadata {
     name: "albacore-server",
     version: env!("CARGO_PKG_VERSION"),
     extensions: EXTENSIONS,
@@ -35,15 +32,15 @@ pub(super) const SERVER: Server = Server {
 
 /// The answer to `GET /v2/models/{name}`.
 #[derive(Serialize)]
-pub(super) struct Model<'a> {
+pub(super) struct ModelMetadata<'a> {
     pub(super) name: &'a str,
     pub(super) versions: [&'static str; 1],
     pub(super) platform: &'a str,
-    pub(super) inputs: [Tensor<'a>; 1],
-    /// The advertised outputs. Others can be asked for by name all the same: clients that ask for
-    /// all that is advertised should not pay for what they do not need.
-    pub(super) outputs: Vec<Tensor<'a>>,
-    /// As MLServer extends the protocol.
+    pub(super) inputs: [TensorMetadata<'a>; 1],
+    /// The advertised outputs. Other outputs can be requested by name; they are not advertised,
+    /// since some clients request all advertised outputs.
+    pub(super) outputs: Vec<TensorMetadata<'a>>,
+    /// An extension of the protocol by MLServer.
     pub(super) parameters: ModelParameters,
 }
 
@@ -54,23 +51,23 @@ pub(super) struct ModelParameters {
     /// One beyond the last.
     pub(super) iterations_end: usize,
     pub(super) iterations_in_file: usize,
-    /// By the file's own word.
+    /// The best iteration that the file records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) best_iteration: Option<usize>,
 }
 
 /// One tensor; -1 stands for any number of rows.
 #[derive(Serialize)]
-pub(super) struct Tensor<'a> {
+pub(super) struct TensorMetadata<'a> {
     pub(super) name: &'static str,
     pub(super) datatype: &'static str,
     pub(super) shape: Vec<i64>,
-    /// Of an input whose columns have names or types in the model's file.
+    /// Present if the model's file has names or types of columns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) parameters: Option<TensorParameters<'a>>,
 }
 
-/// What the file says of the columns.
+/// Names and types of columns in the model's file.
 #[derive(Serialize)]
 pub(super) struct TensorParameters<'a> {
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -79,8 +76,8 @@ pub(super) struct TensorParameters<'a> {
     pub(super) feature_types: &'a [String],
 }
 
-/// The parameters of the input; `None` where the file has neither names nor types, or more of them
-/// than clients take in a reply.
+/// The parameters of the input; `None` if the file has neither names nor types, or if they are too
+/// large for a reply that all clients accept.
 fn input_parameters(columns: &Columns) -> Option<TensorParameters<'_>> {
     let texts = || columns.names.iter().chain(&columns.types);
     let bytes: usize = texts().map(|text| text.len() + 3).sum();
@@ -97,20 +94,20 @@ pub(super) fn advertised(model: &ModelInfo, outputs: KindSet) -> impl Iterator<I
 }
 
 /// Describes `model`, which advertises `outputs`.
-pub(super) fn describe(model: &ModelInfo, outputs: KindSet) -> Model<'_> {
-    let input = Tensor {
+pub(super) fn describe(model: &ModelInfo, outputs: KindSet) -> ModelMetadata<'_> {
+    let input = TensorMetadata {
         name: INPUT,
-        datatype: ask::input_datatype(model).name(),
+        datatype: validate::input_datatype(model).name(),
         shape: any_rows(&[model.features]),
         parameters: input_parameters(&model.columns),
     };
-    let outputs = advertised(model, outputs).map(|output| Tensor {
-        name: ask::output_name(output.kind),
-        datatype: Datatype::of(output.element).name(),
+    let outputs = advertised(model, outputs).map(|output| TensorMetadata {
+        name: validate::output_name(output.kind),
+        datatype: Datatype::from_element(output.element).name(),
         shape: any_rows(&output.row_shape),
         parameters: None,
     });
-    Model {
+    ModelMetadata {
         name: &model.name,
         versions: [VERSION],
         platform: &model.platform,

@@ -1,13 +1,11 @@
-//! `/metrics`: what the front counts itself, and a snapshot of the engine, in OpenMetrics text,
-//! which
-//! [`albacore_program::MetricsFormat`] turns into what the scraper accepts.
+//! `/metrics`: the counters of the front and a snapshot of the engine as OpenMetrics text, which
+//! [`albacore_program::MetricsFormat`] converts to the format that the scraper accepts.
 //!
-//! Label values are bounded: models of the command line (others count as empty), kinds, protocols,
-//! codes.
+//! Label values are bounded: served models (unknown ones count as empty), kinds, protocols, codes.
 
 use std::fmt::Error;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
@@ -19,13 +17,13 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::statistics::{Answered, Statistics};
-use crate::told::Desk;
+use super::statistics::{AnsweredCall, Statistics};
+use crate::effective_config::EffectiveConfig;
 use albacore_batching::deadlines::CostEstimate;
 use albacore_connections::LimitMetrics;
 use albacore_engine::{
     DispatchReason, Engine, Histogram, KindSet, KindStats, Load, ModelStats, Sharing, Stats,
-    WorkerStats, kind_name,
+    Timing, WorkerStats, kind_name,
 };
 
 /// Buckets of a request's duration, seconds: fine where a single row lands, coarse up to the
@@ -35,9 +33,9 @@ const BOUNDS: [f64; 15] = [
     10.0,
 ];
 
-/// Labels of a finished request.
+/// Labels of the counter of finished requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Finished {
+struct RequestLabels {
     model: String,
     kind: &'static str,
     protocol: &'static str,
@@ -45,46 +43,70 @@ struct Finished {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Class {
+struct DurationLabels {
     model: String,
     kind: &'static str,
     protocol: &'static str,
 }
 
-type Durations =
-    Family<Class, prometheus_client::metrics::histogram::Histogram, fn() -> ClassHistogram>;
+type Durations = Family<
+    DurationLabels,
+    prometheus_client::metrics::histogram::Histogram,
+    fn() -> ClassHistogram,
+>;
 type ClassHistogram = prometheus_client::metrics::histogram::Histogram;
 
-/// One finished infer call.
-pub(super) struct Call<'a> {
-    /// The model's name; empty if there is no such model.
-    pub(super) model: &'a str,
-    /// What was asked for; empty if that could not be read.
+/// What the metrics need of an infer call; filled while the call proceeds.
+pub(super) struct InferCall {
+    pub(super) arrival: Instant,
+    /// Name of the model; empty if there is no such model.
+    pub(super) model: String,
+    /// The requested outputs; empty if the request could not be parsed.
     pub(super) kinds: KindSet,
-    /// `http` or `grpc`.
-    pub(super) protocol: &'static str,
-    /// HTTP status or gRPC code.
-    pub(super) code: String,
-    /// From the parsed head of the request to the printed reply.
-    pub(super) took: Duration,
-    /// What is known of an answered call.
-    pub(super) answered: Option<Answered>,
+    /// `None` if the call was refused or failed.
+    answered: Option<AnsweredCall>,
+}
+
+impl InferCall {
+    /// A call whose first byte came at `arrival`.
+    pub(super) fn new(arrival: Instant) -> Self {
+        Self {
+            arrival,
+            model: String::new(),
+            kinds: KindSet::default(),
+            answered: None,
+        }
+    }
+
+    /// Records that results are available; `parsing` is the time from the end of the body to rows
+    /// in shared memory.
+    pub(super) fn answered(&mut self, rows: usize, parsing: Duration, timing: Timing) {
+        self.answered = Some(AnsweredCall {
+            rows,
+            parsing,
+            timing,
+            computed_at: Instant::now(),
+        });
+    }
 }
 
 /// All metrics of this server.
 pub(super) struct Metrics {
     registry: Registry,
-    finished: Family<Finished, Counter>,
+    finished: Family<RequestLabels, Counter>,
     durations: Durations,
     /// For the statistics extension.
     pub(super) statistics: Statistics,
 }
 
 impl Metrics {
-    /// Metrics of `engine` and of requests to come.
-    pub(super) fn new(engine: Arc<Engine>, desk: Arc<Desk>, limit_metrics: LimitMetrics) -> Self {
+    pub(super) fn new(
+        engine: Arc<Engine>,
+        config: Arc<EffectiveConfig>,
+        limit_metrics: LimitMetrics,
+    ) -> Self {
         let mut registry = Registry::with_prefix("albacore");
-        let finished = Family::<Finished, Counter>::default();
+        let finished = Family::<RequestLabels, Counter>::default();
         registry.register("requests", "Finished infer calls", finished.clone());
         let durations: Durations = Family::new_with_constructor(|| ClassHistogram::new(BOUNDS));
         registry.register_with_unit(
@@ -93,8 +115,8 @@ impl Metrics {
             Unit::Seconds,
             durations.clone(),
         );
-        registry.register_collector(Box::new(FromEngine(engine)));
-        registry.register_collector(Box::new(FromDesk(desk)));
+        registry.register_collector(Box::new(EngineCollector(engine)));
+        registry.register_collector(Box::new(ParamsCollector(config)));
         registry.register_collector(Box::new(limit_metrics));
         Self {
             registry,
@@ -104,22 +126,15 @@ impl Metrics {
         }
     }
 
-    /// Counts one infer call.
-    pub(super) fn count(&self, call: Call<'_>) {
-        let Call {
-            model,
-            kinds,
-            protocol,
-            code,
-            took,
-            answered,
-        } = call;
+    /// Counts one infer call, whose reply is encoded. `code` is the HTTP status or gRPC code.
+    pub(super) fn count(&self, call: &InferCall, protocol: &'static str, code: String) {
+        let took = call.arrival.elapsed();
+        let model = call.model.clone();
         if !model.is_empty() {
-            self.statistics.count(model, took, answered.as_ref());
+            self.statistics.count(&model, took, call.answered.as_ref());
         }
-        let kind = class_of(kinds);
-        let model = model.to_owned();
-        let class = Class {
+        let kind = costliest_kind(call.kinds);
+        let class = DurationLabels {
             model: model.clone(),
             kind,
             protocol,
@@ -128,7 +143,7 @@ impl Metrics {
             .get_or_create(&class)
             .observe(took.as_secs_f64());
         self.finished
-            .get_or_create(&Finished {
+            .get_or_create(&RequestLabels {
                 model,
                 kind,
                 protocol,
@@ -145,46 +160,46 @@ impl Metrics {
     }
 }
 
-/// The costliest kind of a request, which is what its duration depends on.
-fn class_of(kinds: KindSet) -> &'static str {
+/// The costliest kind of a request, which determines its duration.
+fn costliest_kind(kinds: KindSet) -> &'static str {
     kinds.costliest().map_or("none", kind_name)
 }
 
 /// Encodes the engine's snapshot at each scrape.
-struct FromEngine(Arc<Engine>);
+struct EngineCollector(Arc<Engine>);
 
-impl std::fmt::Debug for FromEngine {
+impl std::fmt::Debug for EngineCollector {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("FromEngine")
+        formatter.write_str("EngineCollector")
     }
 }
 
-impl Collector for FromEngine {
+impl Collector for EngineCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let stats = self.0.stats();
-        whole_server(&mut encoder, &stats)?;
-        of_the_window(&mut encoder, &stats.load)?;
-        per_model(&mut encoder, &stats.models)?;
-        per_kind(&mut encoder, &stats.models)?;
-        learned(&mut encoder, &stats.models)
+        encode_server(&mut encoder, &stats)?;
+        encode_load(&mut encoder, &stats.load)?;
+        encode_models(&mut encoder, &stats.models)?;
+        encode_kinds(&mut encoder, &stats.models)?;
+        encode_batch_cost(&mut encoder, &stats.models)
     }
 }
 
-/// Encodes what is known of the stream of `--params` at each scrape.
+/// Encodes the state of the params stream at each scrape.
 #[derive(Debug)]
-struct FromDesk(Arc<Desk>);
+struct ParamsCollector(Arc<EffectiveConfig>);
 
-impl Collector for FromDesk {
+impl Collector for ParamsCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        let (_, Some(link)) = self.0.seen() else {
+        let (_, Some(stream)) = self.0.current() else {
             return Ok(());
         };
-        let generation = link.generation.unwrap_or(0);
+        let generation = stream.generation.unwrap_or(0);
         let gauges = [
             (
                 "params_connected",
                 "1 while the stream of --params is open",
-                i64::from(link.is_connected),
+                i64::from(stream.is_connected),
             ),
             (
                 "params_generation",
@@ -199,18 +214,18 @@ impl Collector for FromDesk {
         let counters = [
             (
                 "params_messages_taken",
-                "Told parameters put in force",
-                link.taken_total,
+                "StreamParameters parameters put in force",
+                stream.applied_total,
             ),
             (
                 "params_messages_refused",
-                "Told parameters that were wrong",
-                link.refused_total,
+                "StreamParameters parameters that were wrong",
+                stream.refused_total,
             ),
             (
                 "params_streams_lost",
                 "Streams of --params that ended or could not be opened",
-                link.lost_total,
+                stream.lost_total,
             ),
         ];
         for (name, help, value) in counters {
@@ -221,7 +236,7 @@ impl Collector for FromDesk {
     }
 }
 
-fn whole_server(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> Result<(), Error> {
+fn encode_server(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> Result<(), Error> {
     let gauges = [
         (
             "queue_rows",
@@ -272,11 +287,11 @@ fn whole_server(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> Result<()
         let counter = ConstCounter::new(value);
         counter.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)?;
     }
-    per_worker(encoder, stats)
+    encode_workers(encoder, stats)
 }
 
-/// What each worker did. Those that did nothing have samples, too: rates begin at zero.
-fn per_worker(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> Result<(), Error> {
+/// Counters of each worker. Idle workers have samples, too: rates begin at zero.
+fn encode_workers(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> Result<(), Error> {
     let of = |worker: usize| stats.each_worker.get(worker).copied().unwrap_or_default();
     type Count = fn(WorkerStats) -> u64;
     let counts: [(&str, &str, Count); 2] = [
@@ -307,8 +322,8 @@ fn per_worker(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> Result<(), 
     Ok(())
 }
 
-/// How loaded the last minute was.
-fn of_the_window(encoder: &mut DescriptorEncoder<'_>, load: &Load) -> Result<(), Error> {
+/// The load of the last minute.
+fn encode_load(encoder: &mut DescriptorEncoder<'_>, load: &Load) -> Result<(), Error> {
     let shares = [
         (
             "load_factor",
@@ -338,8 +353,11 @@ fn of_the_window(encoder: &mut DescriptorEncoder<'_>, load: &Load) -> Result<(),
     Ok(())
 }
 
-/// What batches cost, l(b) = alpha b + beta, by the costliest kind of their requests.
-fn learned(encoder: &mut DescriptorEncoder<'_>, models: &[ModelStats]) -> Result<(), Error> {
+/// The learned cost of batches, l(b) = alpha b + beta, by the costliest kind of their requests.
+fn encode_batch_cost(
+    encoder: &mut DescriptorEncoder<'_>,
+    models: &[ModelStats],
+) -> Result<(), Error> {
     type Part = fn(&CostEstimate) -> f64;
     let gauges: [(&str, &str, Option<&Unit>, Part); 4] = [
         (
@@ -379,7 +397,7 @@ fn learned(encoder: &mut DescriptorEncoder<'_>, models: &[ModelStats]) -> Result
     Ok(())
 }
 
-fn per_model(encoder: &mut DescriptorEncoder<'_>, models: &[ModelStats]) -> Result<(), Error> {
+fn encode_models(encoder: &mut DescriptorEncoder<'_>, models: &[ModelStats]) -> Result<(), Error> {
     type Count = fn(&ModelStats) -> u64;
     let counters: [(&str, &str, Count); 9] = [
         ("accepted_requests", "Requests submitted", |m| {
@@ -390,7 +408,7 @@ fn per_model(encoder: &mut DescriptorEncoder<'_>, models: &[ModelStats]) -> Resu
         ("good", "Requests answered in time", |m| {
             m.answered_total.saturating_sub(m.late_total)
         }),
-        ("late", "Answered after the objective", |m| m.late_total),
+        ("late", "AnsweredCall after the objective", |m| m.late_total),
         ("failed", "Accepted requests that failed", |m| {
             m.failed_total
         }),
@@ -412,9 +430,8 @@ fn per_model(encoder: &mut DescriptorEncoder<'_>, models: &[ModelStats]) -> Resu
     Ok(())
 }
 
-/// Durations, sizes and ways of batches by model and by the costliest kind of output that was asked
-/// for.
-fn per_kind(encoder: &mut DescriptorEncoder<'_>, models: &[ModelStats]) -> Result<(), Error> {
+/// Durations, sizes and dispatch reasons of batches by model and by the costliest kind of output.
+fn encode_kinds(encoder: &mut DescriptorEncoder<'_>, models: &[ModelStats]) -> Result<(), Error> {
     type Of = fn(&KindStats) -> &Histogram;
     let seconds = Some(&Unit::Seconds);
     let histograms: [(&str, &str, Option<&Unit>, Of); 5] = [
@@ -446,19 +463,21 @@ fn per_kind(encoder: &mut DescriptorEncoder<'_>, models: &[ModelStats]) -> Resul
     let left = DispatchReason::ALL.map(DispatchReason::name);
     let help =
         "Batches by why they left: full, a request arrived, due, a worker became free, replay";
-    by_label(
+    encode_by_label(
         encoder,
         models,
         ("batches_left", help, "cause"),
-        (&left, |of| &of.dispatch_reasons),
+        &left,
+        |of| &of.dispatch_reasons,
     )?;
     let shared = Sharing::ALL.map(Sharing::name);
     let help = "Batches done, by how the threads of their worker shared them";
-    by_label(
+    encode_by_label(
         encoder,
         models,
         ("batches_shared", help, "by"),
-        (&shared, |of| &of.shared),
+        &shared,
+        |of| &of.shared,
     )
 }
 
@@ -469,15 +488,16 @@ fn kinds(models: &[ModelStats]) -> impl Iterator<Item = (&str, &KindStats)> {
     })
 }
 
-/// What a kind of output counts of batches, by a label's values.
+/// Counters of batches, one for each value of a label.
 type Counts<const N: usize> = fn(&KindStats) -> &[u64; N];
 
-/// Counters of batches with one more label.
-fn by_label<const N: usize>(
+/// Encodes counters of batches with one more label.
+fn encode_by_label<const N: usize>(
     encoder: &mut DescriptorEncoder<'_>,
     models: &[ModelStats],
     (name, help, label): (&str, &str, &str),
-    (values, counts): (&[&str; N], Counts<N>),
+    values: &[&str; N],
+    counts: Counts<N>,
 ) -> Result<(), Error> {
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
     for (model, of) in kinds(models) {

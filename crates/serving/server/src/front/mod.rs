@@ -1,107 +1,91 @@
-//! The front: speaks the Open Inference Protocol v2 over HTTP and gRPC and hands rows to the
+//! The front: serves the Open Inference Protocol v2 over HTTP and gRPC and passes rows to the
 //! engine.
 //!
-//! Crate `connections` accepts and bounds connections; `dispatch` sends their requests to `http` or
-//! `grpc`. The bounds of requests are in `limits`. `http` and `grpc` know their wire, `body` and
-//! `coding` what both have in common; `ask` checks what a request asks for, `numbers` and `raw`
-//! write its rows straight into the engine's shared memory through `cell`; `terms` is what it says
-//! about its own time; `refused` is every failure with both its codes.
+//! Crate `connections` accepts and bounds connections; `dispatch` passes their requests to `http`
+//! or `grpc`, which read in the same order: parse, validate, admit, submit, await, reply
+//! (`http/infer.rs`, `grpc/infer.rs`). `request_body` and `content_coding` are shared by both;
+//! `validate` checks what a request asks for; `json_values` and `binary_values` write its rows into
+//! the engine's shared memory through `row_writer`; `request_meta` is its deadline and priority;
+//! `request_error` maps every error to the codes of both protocols. Bounds are in `limits`.
 
-mod ask;
-mod body;
-mod cell;
-mod coding;
+mod binary_values;
+mod content_coding;
 mod datatype;
 mod dispatch;
 mod feature_names;
 #[cfg(any(test, fuzzing))]
-pub mod fuzzed;
+pub mod fuzz_targets;
 mod grpc;
 mod http;
+mod json_values;
 pub mod limits;
 mod metadata;
 mod metrics;
-mod numbers;
-mod outgoing;
-mod raw;
-mod refused;
+mod reply_body;
+mod request_body;
+mod request_error;
+mod request_meta;
+mod row_writer;
 #[cfg(any(test, fuzzing))]
-mod sample;
+mod sample_model;
 mod state;
 mod statistics;
-mod terms;
 mod triton;
+mod validate;
 
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use albacore_connections::LimitMetrics;
+use albacore_engine::{Engine, KindSet, ModelInfo, Timing};
+use albacore_proto::inference::ModelConfig;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::live::Board;
-use crate::told::Desk;
-use albacore_connections::LimitMetrics;
-use albacore_engine::{Engine, KindSet, ModelHandle, ModelInfo, Reply, Timing};
-use albacore_proto::inference::ModelConfig;
-use body::Arriving;
-use datatype::Datatype;
+use crate::effective_config::EffectiveConfig;
+use crate::model_status::StatusStore;
 use dispatch::Services;
-use grpc::Grpc;
-use http::Http;
+use grpc::GrpcService;
+use http::HttpService;
 use metrics::Metrics;
-use refused::Refused;
+use request_body::BodyBudget;
 
-/// Why the front stopped before it was told to.
+/// The front cannot start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FrontError {
     /// The reflection service does not accept the descriptors of this build.
     #[error("the descriptors of the gRPC services cannot be served")]
     Descriptors(#[from] tonic_reflection::server::Error),
-    /// The kernel does not say when requests arrive.
+    /// The kernel does not stamp arrivals on the sockets.
     #[error("requests cannot be timed")]
     Stamps(#[from] albacore_os::OsError),
 }
 
-/// What all connections share.
+/// What the services of both protocols share.
 struct Front {
     engine: Arc<Engine>,
-    board: Arc<Board>,
-    desk: Arc<Desk>,
+    status: Arc<StatusStore>,
+    config: Arc<EffectiveConfig>,
     metrics: Metrics,
 }
 
 impl Front {
-    /// The outputs that model `name` advertises.
+    /// The outputs that the metadata of model `name` advertises.
     fn outputs(&self, name: &str) -> KindSet {
-        self.board.outputs(name)
+        self.status.outputs(name)
     }
 
-    /// The configuration of `model`.
-    fn config(&self, model: &ModelInfo) -> ModelConfig {
-        let instances = (self.engine.stats().workers, self.desk.seen().0);
-        triton::config(model, self.outputs(&model.name), instances)
-    }
-
-    /// Takes room, lets `fill` write the rows, and queues them; the future resolves to the results.
-    ///
-    /// Nothing of the request is borrowed by the future: its body can be freed while it waits.
-    fn submit(
-        model: ModelHandle,
-        (rows, datatype): (usize, Datatype),
-        kinds: KindSet,
-        fill: impl FnOnce(&mut [u8]) -> Result<(), Refused>,
-    ) -> Result<impl Future<Output = Result<Reply, Refused>> + Send + 'static, Refused> {
-        let mut reservation = model.reserve(rows, datatype.element(), kinds)?;
-        fill(reservation.input_mut())?;
-        let reply = reservation.submit();
-        Ok(async move { reply.await.map_err(Refused::from) })
+    /// The configuration of `model` for Triton's extension.
+    fn model_config(&self, model: &ModelInfo) -> ModelConfig {
+        let workers = self.engine.stats().workers;
+        let (batching, _) = self.config.current();
+        triton::config(model, self.outputs(&model.name), workers, batching)
     }
 }
 
-/// The value of `Server-Timing`, which tells a client how long its request waited and ran, in
-/// milliseconds.
+/// The value of `Server-Timing`: how long a request waited and ran, in milliseconds.
 fn server_timing(timing: Timing) -> String {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     format!(
@@ -112,19 +96,19 @@ fn server_timing(timing: Timing) -> String {
     )
 }
 
-/// The name of that header, over gRPC of that metadata.
+/// Name of that header, and of the metadata over gRPC.
 const SERVER_TIMING: &str = "server-timing";
 
 /// Serves until `shutdown` resolves, then stops accepting, answers what was accepted and returns.
 ///
-/// How long that may take is the caller's to bound: dropping the future closes every connection at
-/// once.
+/// The caller bounds how long that may take: dropping the future closes every connection at once.
 ///
 /// # Errors
 /// [`FrontError`].
 pub(crate) async fn serve(
     engine: Arc<Engine>,
-    (board, desk): (Arc<Board>, Arc<Desk>),
+    status: Arc<StatusStore>,
+    config: Arc<EffectiveConfig>,
     http: TcpListener,
     grpc: TcpListener,
     shutdown: impl Future<Output = ()> + Send,
@@ -134,19 +118,19 @@ pub(crate) async fn serve(
     let limit_metrics = LimitMetrics::default();
     let metrics = Metrics::new(
         Arc::clone(&engine),
-        Arc::clone(&desk),
+        Arc::clone(&config),
         limit_metrics.clone(),
     );
     let front = Arc::new(Front {
         engine,
-        board,
-        desk,
+        status,
+        config,
         metrics,
     });
-    let arriving = Arriving::default();
+    let body_budget = BodyBudget::default();
     let services = Arc::new(Services {
-        grpc: Grpc::new(Arc::clone(&front), arriving.clone())?,
-        http: Http { front, arriving },
+        grpc: GrpcService::new(Arc::clone(&front), body_budget.clone())?,
+        http: HttpService { front, body_budget },
     });
     let (stop, stopped) = watch::channel(false);
     let port = |listener| {
@@ -163,7 +147,7 @@ pub(crate) async fn serve(
     stop.send_replace(true);
     tokio::select! {
         _ = serving => {}
-        () = services.grpc.report_health() => {} // until the end: no more requests, it says
+        () = services.grpc.report_health() => {} // reports "not serving" until the last connection
     }
     Ok(())
 }

@@ -1,26 +1,27 @@
-//! The answer to `GET /albacore/v1/state`: what a controller has to know of this server.
+//! The reply to `GET /albacore/v1/state`, which the controller reads.
 //!
-//! Fields may be added, none is taken away. Figures are those of the last minute; a model's
-//! `sha256` and `loaded_at_unix_ms` are of what is served, `source`, `state` and `error` of what
-//! the settings name: a model that `failed` and has a digest is served as it was before.
+//! Fields may be added, but not removed. Rates and latencies are those of the last minute. `sha256`
+//! and `loaded_at_unix_ms` of a model describe the served version; `source`, `state` and `error`
+//! the version that the settings name: of a `failed` model with a digest, the previous version is
+//! served.
 
 use serde::Serialize;
 
-use crate::live::{Notice, Posted, Progress};
-use crate::told::Link;
+use crate::effective_config::StreamStatus;
+use crate::model_status::{ConfigStatus, LoadState, ModelStatus};
 use albacore_batching::Policy;
 use albacore_engine::{BatchingParams, Engine, Kernels, ModelStats, Outcomes, kind_name};
 
 #[derive(Debug, Serialize)]
-pub(super) struct State {
-    /// Of the file of the settings in force; absent without a settings file.
+pub(super) struct ServerState {
+    /// Digest of the settings file in force; absent without a settings file.
     #[serde(skip_serializing_if = "Option::is_none")]
     settings_sha256: Option<String>,
-    /// Of the settings as they are in force, written as the controller writes them: what the params
-    /// stream told wins over the file. Absent without a settings file.
+    /// Digest of the effective settings in the form that the controller writes: the file,
+    /// overridden by the params stream. Absent without a settings file.
     #[serde(skip_serializing_if = "Option::is_none")]
     in_force_sha256: Option<String>,
-    /// Why the file that is there is not in force.
+    /// Why the current settings file is not in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     settings_error: Option<String>,
     workers: Workers,
@@ -29,8 +30,8 @@ pub(super) struct State {
     queue: Queue,
     /// The stream of `--params`; absent without.
     #[serde(skip_serializing_if = "Option::is_none")]
-    params: Option<Params>,
-    models: Vec<Model>,
+    params: Option<ParamsState>,
+    models: Vec<ModelState>,
     window_seconds: f64,
     goodput_per_second: f64,
     bad_rate: f64,
@@ -39,7 +40,7 @@ pub(super) struct State {
     latency_p50_ms: Option<f64>,
     latency_p99_ms: Option<f64>,
     requests: Requests,
-    /// Those of the last 15 to 20 s.
+    /// Requests of the last 15 to 20 s.
     requests_newest: Requests,
 }
 
@@ -47,14 +48,14 @@ pub(super) struct State {
 struct Workers {
     wanted: usize,
     alive: usize,
-    /// Workers started again after a death, since the server started.
+    /// Respawns of workers since the server started.
     restarts: u64,
-    /// How the last of them ended.
+    /// How the worker ended that was respawned last.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_end: Option<String>,
 }
 
-/// The rules in force.
+/// The params in force.
 #[derive(Debug, Serialize)]
 struct Batching {
     policy: &'static str,
@@ -69,16 +70,16 @@ struct Queue {
 }
 
 #[derive(Debug, Serialize)]
-struct Params {
+struct ParamsState {
     connected: bool,
-    /// Of the parameters in force; null while those of the settings are.
+    /// Generation of the stream's parameters in force; null while the settings are in force.
     generation: Option<u64>,
-    /// Why what was told last is not in force.
+    /// Why the last message was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<String>,
 }
 
-/// Requests of the window by how they ended.
+/// Requests of the window by outcome.
 #[derive(Debug, Serialize)]
 struct Requests {
     good: u64,
@@ -88,7 +89,7 @@ struct Requests {
 }
 
 #[derive(Debug, Serialize)]
-struct Model {
+struct ModelState {
     name: String,
     source: String,
     sha256: Option<String>,
@@ -97,25 +98,25 @@ struct Model {
     error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     loaded_at_unix_ms: Option<u64>,
-    latency: Vec<Latency>,
-    /// What computes predictions of so many rows on this cpu; empty while nothing is served.
-    kernels: Vec<KernelOf>,
+    latency: Vec<BatchCost>,
+    /// The prediction kernels by rows of a batch; empty while the model is not served.
+    kernels: Vec<KernelState>,
 }
 
-/// The kernel for batches of up to so many rows, above those of the one before.
+/// The kernel for batches of at most `rows_max` rows, and more than those of the previous entry.
 #[derive(Debug, Serialize)]
-struct KernelOf {
-    /// Null: of any size.
+struct KernelState {
+    /// Null: no limit.
     rows_max: Option<usize>,
     kernel: &'static str,
-    /// What a row took when the model was loaded: the fastest. Null: chosen by rule.
+    /// Time of a row, measured when the model was loaded. Null: chosen by rule.
     row_ns: Option<f64>,
     reads_bytes: usize,
 }
 
 /// A batch of b rows takes alpha b + beta on one worker.
 #[derive(Debug, Serialize)]
-struct Latency {
+struct BatchCost {
     kind: &'static str,
     alpha_us: f64,
     beta_us: f64,
@@ -124,19 +125,20 @@ struct Latency {
 
 pub(super) fn describe(
     engine: &Engine,
-    posted: Posted,
-    (rules, link): (BatchingParams, Option<Link>),
-) -> State {
+    status: ConfigStatus,
+    params: BatchingParams,
+    stream: Option<StreamStatus>,
+) -> ServerState {
     let (stats, editions) = (&engine.stats(), engine.models());
     let load = &stats.load;
     let outcomes = load.outcomes;
     let millis = |nanos: f64| nanos / 1e6;
-    let in_force_sha256 = in_force(&posted, link.as_ref());
-    let models = posted.models.into_iter();
-    State {
+    let in_force_sha256 = effective_sha256(&status, stream.as_ref());
+    let models = status.models.into_iter();
+    ServerState {
         in_force_sha256,
-        settings_sha256: posted.settings_sha256.map(|digest| digest.to_string()),
-        settings_error: posted.settings_error,
+        settings_sha256: status.settings_sha256.map(|digest| digest.to_string()),
+        settings_error: status.settings_error,
         workers: Workers {
             wanted: stats.workers,
             alive: stats.workers_ready,
@@ -144,20 +146,20 @@ pub(super) fn describe(
             last_end: stats.worker_last_end.clone(),
         },
         threads: stats.threads,
-        batching: batching(rules),
+        batching: batching(params),
         queue: Queue {
-            max_rows: rules.queue_rows_max,
+            max_rows: params.queue_rows_max,
         },
-        params: link.map(|link| Params {
-            connected: link.is_connected,
-            generation: link.generation,
-            refused: link.refused,
+        params: stream.map(|stream| ParamsState {
+            connected: stream.is_connected,
+            generation: stream.generation,
+            refused: stream.refused,
         }),
         models: models
-            .map(|notice| {
-                let served = editions.iter().find(|it| it.info().name == notice.name);
+            .map(|status| {
+                let served = editions.iter().find(|it| it.info().name == status.name);
                 let kernels = served.map(|edition| kernels(edition.kernels()));
-                model(notice, &stats.models, kernels.unwrap_or_default())
+                model_state(status, &stats.models, kernels.unwrap_or_default())
             })
             .collect(),
         window_seconds: load.window_seconds,
@@ -172,9 +174,9 @@ pub(super) fn describe(
     }
 }
 
-fn in_force(posted: &Posted, link: Option<&Link>) -> Option<String> {
-    let file = posted.settings.as_ref()?;
-    let text = match link.and_then(|link| link.parameters.as_ref()) {
+fn effective_sha256(status: &ConfigStatus, stream: Option<&StreamStatus>) -> Option<String> {
+    let file = status.settings.as_ref()?;
+    let text = match stream.and_then(|stream| stream.parameters.as_ref()) {
         Some(parameters) => file.overridden_by(parameters).to_yaml(),
         None => file.to_yaml(),
     };
@@ -190,8 +192,8 @@ fn requests(outcomes: Outcomes) -> Requests {
     }
 }
 
-fn batching(rules: BatchingParams) -> Batching {
-    let (policy, delay) = match rules.policy {
+fn batching(params: BatchingParams) -> Batching {
+    let (policy, delay) = match params.policy {
         Policy::Auto => ("auto", None),
         Policy::Deferred => ("deferred", None),
         Policy::Eager => ("eager", None),
@@ -199,16 +201,16 @@ fn batching(rules: BatchingParams) -> Batching {
     };
     Batching {
         policy,
-        max_rows: rules.batch_rows_max,
+        max_rows: params.batch_rows_max,
         max_delay_us: delay.map(|delay| delay.0 / 1000),
     }
 }
 
-fn kernels(known: &Kernels) -> Vec<KernelOf> {
-    let last = known.choices.len().saturating_sub(1);
-    let choices = known.choices.iter().enumerate();
-    let choices = choices.map(|(at, choice)| KernelOf {
-        rows_max: (at < last).then_some(choice.rows),
+fn kernels(kernels: &Kernels) -> Vec<KernelState> {
+    let last = kernels.choices.len().saturating_sub(1);
+    let choices = kernels.choices.iter().enumerate();
+    let choices = choices.map(|(index, choice)| KernelState {
+        rows_max: (index < last).then_some(choice.rows),
         kernel: choice.kernel,
         row_ns: choice.nanoseconds,
         reads_bytes: choice.reads_bytes,
@@ -216,29 +218,29 @@ fn kernels(known: &Kernels) -> Vec<KernelOf> {
     choices.collect()
 }
 
-fn model(notice: Notice, stats: &[ModelStats], kernels: Vec<KernelOf>) -> Model {
-    let learned = stats.iter().find(|model| model.name == notice.name);
+fn model_state(status: ModelStatus, stats: &[ModelStats], kernels: Vec<KernelState>) -> ModelState {
+    let learned = stats.iter().find(|model| model.name == status.name);
     let learned = learned.map(|model| model.latency.as_slice());
     let latency = learned
         .unwrap_or_default()
         .iter()
-        .map(|(kind, cost)| Latency {
+        .map(|(kind, cost)| BatchCost {
             kind: kind_name(*kind),
             alpha_us: cost.line.alpha_ns() / 1e3,
             beta_us: cost.line.beta_ns() / 1e3,
             samples: cost.samples,
         });
-    Model {
-        name: notice.name,
-        source: notice.source,
-        sha256: notice.serving.map(|(digest, _)| digest.to_string()),
-        state: match notice.progress {
-            Progress::Loading => "loading",
-            Progress::Loaded => "loaded",
-            Progress::Failed => "failed",
+    ModelState {
+        name: status.name,
+        source: status.source,
+        sha256: status.serving.map(|(digest, _)| digest.to_string()),
+        state: match status.load_state {
+            LoadState::Loading => "loading",
+            LoadState::Loaded => "loaded",
+            LoadState::Failed => "failed",
         },
-        error: notice.error,
-        loaded_at_unix_ms: notice.serving.map(|(_, at)| at),
+        error: status.error,
+        loaded_at_unix_ms: status.serving.map(|(_, at)| at),
         latency: latency.collect(),
         kernels,
     }

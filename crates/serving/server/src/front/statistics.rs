@@ -1,8 +1,7 @@
 //! Counters of infer calls by model, for the statistics extension of Triton.
 //!
-//! A call's time has four phases: reading it into shared memory (input), waiting for a worker
-//! (queue),
-//! computing (infer), writing the reply (output).
+//! The time of a call has four phases: parsing it into shared memory (input), waiting for a worker
+//! (queue), computing (infer), writing the reply (output).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,18 +12,17 @@ use albacore_engine::Timing;
 
 /// An infer call that was answered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answered {
-    /// Rows of the request.
+pub(super) struct AnsweredCall {
     pub(super) rows: usize,
-    /// From the whole body to rows in shared memory.
-    pub(super) input: Duration,
-    /// What the engine says about waiting and computing.
+    /// From the end of the body to rows in shared memory.
+    pub(super) parsing: Duration,
+    /// Waiting and computing in the engine.
     pub(super) timing: Timing,
-    /// When the results were there.
-    pub(super) computed: Instant,
+    /// When the results were available.
+    pub(super) computed_at: Instant,
 }
 
-/// How many, and the time of all together in nanoseconds.
+/// A count and a sum of durations in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Total {
     pub(super) count: u64,
@@ -64,10 +62,10 @@ struct Counters {
     last_unix_ms: AtomicU64,
 }
 
-/// What was counted of one model since the server started.
+/// The counters of one model since the server started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ModelTotals {
-    /// Answered calls, from arrival to reply.
+    /// AnsweredCall calls, from arrival to reply.
     pub(super) success: Total,
     /// Calls that were refused or failed.
     pub(super) fail: Total,
@@ -77,27 +75,27 @@ pub(super) struct ModelTotals {
     pub(super) output: Total,
     /// Rows of answered calls.
     pub(super) rows: u64,
-    /// Time of the last answer, milliseconds since 1970; 0 for none.
+    /// Time of the last reply, milliseconds since 1970; 0 for none.
     pub(super) last_unix_ms: u64,
 }
 
-/// The counters of all models that were ever called.
+/// The counters of all models that were called since the server started.
 #[derive(Debug, Default)]
 pub(super) struct Statistics(RwLock<BTreeMap<String, Arc<Counters>>>);
 
 impl Statistics {
     /// Counts a call of a model that exists; `answered` is `None` if it was refused or failed.
-    pub(super) fn count(&self, model: &str, took: Duration, answered: Option<&Answered>) {
+    pub(super) fn count(&self, model: &str, took: Duration, answered: Option<&AnsweredCall>) {
         let counters = self.counters(model);
         let Some(answered) = answered else {
             counters.fail.add(took);
             return;
         };
         counters.success.add(took);
-        counters.input.add(answered.input);
+        counters.input.add(answered.parsing);
         counters.queue.add(answered.timing.queue);
         counters.infer.add(answered.timing.compute);
-        counters.output.add(answered.computed.elapsed());
+        counters.output.add(answered.computed_at.elapsed());
         counters
             .rows
             .fetch_add(answered.rows as u64, Ordering::Relaxed);
@@ -109,30 +107,30 @@ impl Statistics {
     }
 
     fn counters(&self, model: &str) -> Arc<Counters> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(counters) = known.get(model) {
+        let models = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(counters) = models.get(model) {
             return Arc::clone(counters);
         }
-        drop(known);
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(known.entry(model.to_owned()).or_default())
+        drop(models);
+        let mut models = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(models.entry(model.to_owned()).or_default())
     }
 
-    /// What was counted of `model`.
-    pub(super) fn of(&self, model: &str) -> ModelTotals {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(of) = known.get(model) else {
+    /// The counters of `model`.
+    pub(super) fn totals(&self, model: &str) -> ModelTotals {
+        let models = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(counters) = models.get(model) else {
             return ModelTotals::default();
         };
         ModelTotals {
-            success: of.success.load(),
-            fail: of.fail.load(),
-            queue: of.queue.load(),
-            input: of.input.load(),
-            infer: of.infer.load(),
-            output: of.output.load(),
-            rows: of.rows.load(Ordering::Relaxed),
-            last_unix_ms: of.last_unix_ms.load(Ordering::Relaxed),
+            success: counters.success.load(),
+            fail: counters.fail.load(),
+            queue: counters.queue.load(),
+            input: counters.input.load(),
+            infer: counters.infer.load(),
+            output: counters.output.load(),
+            rows: counters.rows.load(Ordering::Relaxed),
+            last_unix_ms: counters.last_unix_ms.load(Ordering::Relaxed),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Triton's extensions of the protocol: configuration of models, statistics, repository index. The
-//! messages of gRPC are made here; their JSON has the same fields.
+//! Triton's extensions of the protocol: model configuration, statistics, repository index. Builds
+//! the messages of gRPC; the JSON of HTTP has the same fields.
 
 use albacore_batching::Policy;
 use albacore_engine::{BatchingParams, Engine, KindSet, ModelInfo, ModelStats};
@@ -11,18 +11,19 @@ use albacore_proto::inference::{
 };
 use serde_json::{Value, json};
 
-use super::ask::{self, INPUT, VERSION};
 use super::datatype::Datatype;
 use super::metadata::advertised;
-use super::refused::{Cause, Refused};
+use super::request_error::{ErrorKind, RequestError};
 use super::statistics::{Statistics, Total};
-use crate::live::{Posted, Progress};
+use super::validate::{self, INPUT, VERSION};
+use crate::model_status::{ConfigStatus, LoadState};
 
-/// The configuration of a model: `workers` instances, batched by `rules`.
+/// The configuration of a model with `workers` instances, batched by `params`.
 pub(super) fn config(
     model: &ModelInfo,
     outputs: KindSet,
-    (workers, rules): (usize, BatchingParams),
+    workers: usize,
+    params: BatchingParams,
 ) -> ModelConfig {
     let data_type = |datatype| match datatype {
         Datatype::Fp32 => DataType::TypeFp32,
@@ -32,15 +33,15 @@ pub(super) fn config(
     };
     let input = ModelInput {
         name: INPUT.to_owned(),
-        data_type: data_type(ask::input_datatype(model)).into(),
+        data_type: data_type(validate::input_datatype(model)).into(),
         dims: vec![i64::try_from(model.features).unwrap_or(i64::MAX)],
     };
     let outputs = advertised(model, outputs).map(|output| ModelOutput {
-        name: ask::output_name(output.kind).to_owned(),
-        data_type: data_type(Datatype::of(output.element)).into(),
+        name: validate::output_name(output.kind).to_owned(),
+        data_type: data_type(Datatype::from_element(output.element)).into(),
         dims: dims(&output.row_shape),
     });
-    let delay = match rules.policy {
+    let delay = match params.policy {
         Policy::Timeout { delay } => delay.0 / 1000,
         Policy::Auto | Policy::Deferred | Policy::Eager => 0,
     };
@@ -48,7 +49,7 @@ pub(super) fn config(
         name: model.name.clone(),
         platform: model.platform.clone(),
         backend: "albacore".to_owned(),
-        max_batch_size: i32::try_from(rules.batch_rows_max).unwrap_or(i32::MAX),
+        max_batch_size: i32::try_from(params.batch_rows_max).unwrap_or(i32::MAX),
         input: vec![input],
         output: outputs.collect(),
         instance_group: vec![ModelInstanceGroup {
@@ -63,7 +64,7 @@ pub(super) fn config(
     }
 }
 
-/// Shape of a row's output; Triton has no scalars, one value is a list of one.
+/// Shape of the output of a row; Triton has no scalars, a single value is a list of one.
 fn dims(row_shape: &[usize]) -> Vec<i64> {
     if row_shape.is_empty() {
         return vec![1];
@@ -112,11 +113,11 @@ pub(super) fn statistics(
     engine: &Engine,
     statistics: &Statistics,
     (name, version): (&str, &str),
-) -> Result<Vec<ModelStatistics>, Refused> {
+) -> Result<Vec<ModelStatistics>, RequestError> {
     if !name.is_empty() {
-        ask::find(engine, name, version)?;
+        validate::find_model(engine, name, version)?;
     } else if !version.is_empty() {
-        return Err(Refused::invalid(
+        return Err(RequestError::invalid(
             "a version without a model: name the model, too",
         ));
     }
@@ -130,15 +131,14 @@ pub(super) fn statistics(
 }
 
 fn statistics_of(model: &ModelStats, statistics: &Statistics) -> ModelStatistics {
-    let totals = statistics.of(&model.name);
+    let totals = statistics.totals(&model.name);
     let total = |total: Total| {
         Some(StatisticDuration {
             count: total.count,
             ns: total.nanos,
         })
     };
-    // Requests are read and replies written one by one, outside of batches: that takes none of a
-    // batch's time.
+    // Requests are parsed and replies written one by one, not as part of a batch.
     let sizes = model.batch_sizes.iter().map(|(&rows, batches)| {
         let part = |nanos| {
             total(Total {
@@ -206,20 +206,20 @@ pub(super) fn statistics_json(models: &[ModelStatistics]) -> Value {
     json!({"model_stats": models.collect::<Vec<_>>()})
 }
 
-/// Every model that is to be served, or those that are ready only.
-pub(super) fn index(engine: &Engine, posted: &Posted, only_ready: bool) -> Vec<ModelIndex> {
-    let models = posted.models.iter().map(|notice| {
-        let is_served = notice.serving.is_some() && engine.model(&notice.name).is_ok();
-        let state = match (is_served, notice.progress) {
+/// All models of the settings, or only those that are ready.
+pub(super) fn index(engine: &Engine, status: &ConfigStatus, only_ready: bool) -> Vec<ModelIndex> {
+    let models = status.models.iter().map(|model| {
+        let is_served = model.serving.is_some() && engine.model(&model.name).is_ok();
+        let state = match (is_served, model.load_state) {
             (true, _) => "READY",
-            (false, Progress::Failed) => "UNAVAILABLE",
-            (false, Progress::Loading | Progress::Loaded) => "LOADING",
+            (false, LoadState::Failed) => "UNAVAILABLE",
+            (false, LoadState::Loading | LoadState::Loaded) => "LOADING",
         };
         ModelIndex {
-            name: notice.name.clone(),
+            name: model.name.clone(),
             version: VERSION.to_owned(),
             state: state.to_owned(),
-            reason: notice.error.clone().unwrap_or_default(),
+            reason: model.error.clone().unwrap_or_default(),
         }
     });
     models
@@ -239,28 +239,28 @@ pub(super) fn index_json(models: &[ModelIndex]) -> Value {
     models.collect()
 }
 
-/// Whether a request for the index asks for ready models only.
+/// Whether the request for the index asks for ready models only.
 ///
 /// # Errors
 /// The body is not a JSON object, or its `ready` is not true or false.
-pub(super) fn only_ready(body: &[u8]) -> Result<bool, Refused> {
+pub(super) fn only_ready(body: &[u8]) -> Result<bool, RequestError> {
     if body.trim_ascii().is_empty() {
         return Ok(false);
     }
     let body: Value = serde_json::from_slice(body)
-        .map_err(|error| Refused::invalid(format!("the body is not JSON: {error}")))?;
+        .map_err(|error| RequestError::invalid(format!("the body is not JSON: {error}")))?;
     match (body.is_object(), body.get("ready")) {
         (true, None | Some(Value::Null)) => Ok(false),
         (true, Some(&Value::Bool(ready))) => Ok(ready),
-        (true, Some(_)) => Err(Refused::invalid("ready: takes true or false")),
-        (false, _) => Err(Refused::invalid("the body is not a JSON object")),
+        (true, Some(_)) => Err(RequestError::invalid("ready: takes true or false")),
+        (false, _) => Err(RequestError::invalid("the body is not a JSON object")),
     }
 }
 
-/// The refusal of Triton's calls that load and unload models.
-pub(super) fn not_by_call() -> Refused {
-    Refused::new(
-        Cause::Unimplemented,
+/// The error for Triton's calls that load and unload models.
+pub(super) fn load_unsupported() -> RequestError {
+    RequestError::new(
+        ErrorKind::Unimplemented,
         "models are not loaded or unloaded by calls: edit spec.models of the deployment, or the \
          settings file; a file that changes is loaded by itself",
     )

@@ -139,7 +139,7 @@ fn head(bytes: usize) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_half_open_connections_keep_nobody_out_and_memory_stays_bounded() {
+async fn ten_thousand_half_open_connections_block_no_client_and_memory_stays_bounded() {
     const FLOOD: usize = 10_000;
     let server = start();
     let good = Good::start(server.http);
@@ -190,7 +190,7 @@ async fn ten_thousand_half_open_connections_keep_nobody_out_and_memory_stays_bou
 const STOPPED: Duration = Duration::from_secs(12);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_front_that_stood_still_does_not_take_its_clients_for_slow_ones() {
+async fn a_stalled_front_does_not_treat_its_clients_as_slow() {
     let server = start();
     let request = head(body().len()) + &body();
     // In the middle of the head, between head and body, and in the middle of the body.
@@ -223,7 +223,7 @@ async fn a_front_that_stood_still_does_not_take_its_clients_for_slow_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn slow_senders_and_readers_have_their_time_and_no_more() {
+async fn slow_senders_and_readers_are_closed_at_their_deadlines() {
     let server = start();
     let good = Good::start(server.http);
     let (http, body) = (server.http, body());
@@ -280,7 +280,7 @@ async fn slow_senders_and_readers_have_their_time_and_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_too_large_or_breaks_off_is_refused_and_counted() {
+async fn requests_that_are_too_large_or_incomplete_are_refused_and_counted() {
     let server = start();
     let good = Good::start(server.http);
     let http = server.http;
@@ -330,7 +330,7 @@ async fn what_is_too_large_or_breaks_off_is_refused_and_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn floods_of_frames_end_their_connection_and_no_other() {
+async fn floods_of_frames_close_only_their_connection() {
     let server = start();
     let good = Good::start(server.http);
     for address in [server.http, server.grpc] {
@@ -388,7 +388,7 @@ async fn floods_of_frames_end_their_connection_and_no_other() {
 
 /// Settings and pings by the hundred thousand.
 #[tokio::test(flavor = "multi_thread")]
-async fn floods_whose_answers_nobody_reads_take_no_memory() {
+async fn floods_with_unread_replies_take_no_memory() {
     let server = start();
     let good = Good::start(server.http);
     let before = resident(&server);

@@ -1,106 +1,115 @@
-//! `ModelInfer`. A reply carries raw bytes if the request did, or if it asked for them; typed
-//! lists otherwise.
+//! `ModelInfer`. A reply carries raw bytes if the request did, or if it asks for them; typed lists
+//! otherwise.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use albacore_connections::{ConnState, Limit};
+use albacore_engine::{ElementType, Kind, KindSet, ModelInfo, OutputInfo, Reply, Timing};
 use albacore_proto::inference::infer_parameter::ParameterChoice;
 use albacore_proto::inference::model_infer_request::InferInputTensor;
 use albacore_proto::inference::model_infer_response::InferOutputTensor;
-use albacore_proto::inference::{InferTensorContents, ModelInferRequest, ModelInferResponse};
+use albacore_proto::inference::{
+    InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse,
+};
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::{HeaderMap, Response};
 use tonic::Code;
 
-use super::super::ask::{self, Declared, VERSION, Wanted, Wants};
 use super::super::datatype::Datatype;
 use super::super::feature_names::{self, FEATURE_NAMES};
 use super::super::limits::{DIMENSIONS_MAX, TENSORS_MAX};
-use super::super::outgoing::Outgoing;
-use super::super::refused::Refused;
-use super::super::statistics::Answered;
-use super::super::terms::{PRIORITY, TIMEOUT, Terms};
-use super::super::{Front, SERVER_TIMING, body, metrics, raw, server_timing};
-use super::weigh::weigh;
-use super::{Grpc, decoded, unary};
-use albacore_connections::{ConnState, Limit};
-use albacore_engine::{
-    ElementType, Kind, KindSet, ModelHandle, ModelInfo, OutputInfo, Reply, Timing,
-};
+use super::super::metrics::InferCall;
+use super::super::reply_body::ReplyBody;
+use super::super::request_error::RequestError;
+use super::super::request_meta::{PRIORITY, RequestMeta, TIMEOUT};
+use super::super::validate::{self, DeclaredTensor, OutputSelection, RequestedOutput, VERSION};
+use super::super::{SERVER_TIMING, binary_values, request_body, server_timing};
+use super::size_check::check_decoded_size;
+use super::{GrpcService, decode, unary};
 
-/// What is known of a call by the time it ends, for the metrics.
-#[derive(Default)]
-struct Known {
-    model: String,
-    kinds: KindSet,
-    answered: Option<Answered>,
-}
-
-impl Grpc {
+impl GrpcService {
     /// Answers one infer call and counts it.
     pub(super) async fn infer(
         &self,
         headers: &HeaderMap,
         body: Incoming,
         conn: &ConnState,
-    ) -> Result<Response<Outgoing>, Refused> {
-        let start = conn.arrival();
-        let mut known = Known::default();
-        let answered = self
-            .results((headers, start), (body, conn), &mut known)
-            .await;
-        let (answered, timing) = match answered {
-            Ok((response, timing)) => (Ok(unary::reply(&response)), Some(timing)),
-            Err(refused) => (Err(refused), None),
-        };
-        let code = answered
+    ) -> Result<Response<ReplyBody>, RequestError> {
+        let mut call = InferCall::new(conn.arrival());
+        let result = self
+            .compute(headers, body, conn, &mut call)
+            .await
+            .map(|(response, timing)| (unary::reply(&response), timing));
+        let code = result
             .as_ref()
-            .map_or_else(|refused| refused.cause.code(), |_| Code::Ok);
-        self.front.metrics.count(metrics::Call {
-            model: &known.model,
-            kinds: known.kinds,
-            protocol: "grpc",
-            code: format!("{code:?}"),
-            took: start.elapsed(),
-            answered: known.answered,
-        });
-        let mut reply = answered?;
+            .map_or_else(|error| error.kind.code(), |_| Code::Ok);
+        let metrics = &self.front.metrics;
+        metrics.count(&call, "grpc", format!("{code:?}"));
+        let (mut reply, timing) = result?;
         // infallible: digits, letters and punctuation
-        if let Some(Ok(timing)) = timing.map(|timing| server_timing(timing).parse()) {
+        if let Ok(timing) = server_timing(timing).parse() {
             reply.headers_mut().insert(SERVER_TIMING, timing);
         }
         Ok(reply)
     }
 
-    async fn results(
+    /// The steps of a call from its body to its results; notes in `call` what the metrics need.
+    async fn compute(
         &self,
-        (headers, start): (&HeaderMap, Instant),
-        (body, conn): (Incoming, &ConnState),
-        known: &mut Known,
-    ) -> Result<(ModelInferResponse, Timing), Refused> {
-        let bytes = body::read(body, &self.arriving, conn).await?;
-        let whole = conn.arrival();
-        let bytes = unary::message(headers, bytes)?;
-        weigh(&bytes)?;
-        let request: ModelInferRequest = decoded(bytes)?;
+        headers: &HeaderMap,
+        body: Incoming,
+        conn: &ConnState,
+        call: &mut InferCall,
+    ) -> Result<(ModelInferResponse, Timing), RequestError> {
+        // Parse.
+        let bytes = request_body::read(body, &self.body_budget, conn).await?;
+        let complete_at = conn.arrival();
+        let message = unary::message(headers, bytes)?;
+        check_decoded_size(&message)?;
+        let request: ModelInferRequest = decode(message)?;
         let (name, version) = (&request.model_name, &request.model_version);
-        let model = ask::find(&self.front.engine, name, version)?;
-        known.model.clone_from(name);
-        let mut terms = terms(start, headers, &request)?;
-        terms.set_whole(whole);
-        let handle = terms.applied_to(model);
-        results(handle, request, (&terms, conn), known).await
+        let model = validate::find_model(&self.front.engine, name, version)?;
+        call.model.clone_from(name);
+        let mut meta = request_meta(call.arrival, headers, &request)?;
+        meta.set_complete_at(complete_at);
+
+        // Validate.
+        let parse_start = Instant::now();
+        let edition = model.edition();
+        let info = edition.info();
+        let input = GrpcInferRequest::validate(info, &request)?;
+        let (rows, element) = (input.rows, input.datatype.element());
+        call.kinds = input.kinds;
+        validate::check_reply_size(info, rows, &input.outputs)
+            .inspect_err(|_| conn.count(Limit::ReplyBytes))?;
+
+        // Admit and submit.
+        let model = meta.apply_to(model);
+        let mut reservation = model.reserve(rows, element, input.kinds)?;
+        input.write_rows(reservation.input_mut())?;
+        let reply = reservation.submit();
+
+        // Await the reply, without the request: its rows are in shared memory now.
+        let (outputs, id) = (input.outputs, request.id);
+        drop((request.inputs, request.raw_input_contents));
+        let parsing = parse_start.elapsed();
+        let reply = meta.await_reply(reply).await?;
+        let timing = reply.timing();
+        call.answered(rows, parsing, timing);
+        Ok((response(info, id, rows, &outputs, reply), timing))
     }
 }
 
-/// What the headers and the parameters say about the request's time.
-fn terms(
-    start: Instant,
+/// Deadline and priority by the headers and the parameters of the request.
+fn request_meta(
+    arrival: Instant,
     headers: &HeaderMap,
     request: &ModelInferRequest,
-) -> Result<Terms, Refused> {
-    let mut terms = Terms::of(start, headers)?;
+) -> Result<RequestMeta, RequestError> {
+    let mut meta = RequestMeta::new(arrival, headers)?;
     let number = |name: &str| {
         let parameter = request.parameters.get(name)?;
         Some(match parameter.parameter_choice.as_ref() {
@@ -110,128 +119,102 @@ fn terms(
         })
     };
     if let Some(timeout) = number(TIMEOUT) {
-        terms.set_timeout(timeout)?;
+        meta.set_timeout(timeout)?;
     }
     if let Some(priority) = number(PRIORITY) {
-        terms.set_priority(priority)?;
+        meta.set_priority(priority)?;
     }
-    Ok(terms)
+    Ok(meta)
 }
 
-async fn results(
-    handle: ModelHandle,
-    request: ModelInferRequest,
-    (terms, conn): (&Terms, &ConnState),
-    known: &mut Known,
-) -> Result<(ModelInferResponse, Timing), Refused> {
-    let whole = Instant::now();
-    let edition = handle.edition();
-    let model = edition.info();
-    let asked = Asked::of(model, &request)?;
-    known.kinds = asked.kinds;
-    let (rows, datatype) = (asked.rows, asked.datatype);
-    ask::check_reply(model, rows, &asked.wanted).inspect_err(|_| conn.count(Limit::ReplyBytes))?;
-    let reply = Front::submit(handle, (rows, datatype), asked.kinds, |m| asked.fill(m))?;
-    let (wanted, input) = (asked.wanted, whole.elapsed());
-    let id = request.id;
-    drop((request.inputs, request.raw_input_contents)); // the rows are in shared memory now
-    let reply = terms.bound(reply).await?;
-    let timing = reply.timing();
-    known.answered = Some(Answered {
-        rows,
-        input,
-        timing,
-        computed: Instant::now(),
-    });
-    let response = response(model, id, rows, &wanted, reply);
-    Ok((response, timing))
-}
-
-/// A request that passed all checks but those of its numbers.
-pub(super) struct Asked<'a> {
+/// A request that is valid but for the values of its rows, which [`GrpcInferRequest::write_rows`]
+/// checks.
+pub(super) struct GrpcInferRequest<'a> {
     pub(super) rows: usize,
     pub(super) datatype: Datatype,
-    wanted: Vec<Wanted>,
+    outputs: Vec<RequestedOutput>,
     kinds: KindSet,
-    data: Data<'a>,
+    data: GrpcInput<'a>,
 }
 
-impl<'a> Asked<'a> {
-    pub(super) fn of(model: &ModelInfo, request: &'a ModelInferRequest) -> Result<Self, Refused> {
-        let (wanted, kinds) = wanted(model, request)?;
+impl<'a> GrpcInferRequest<'a> {
+    pub(super) fn validate(
+        model: &ModelInfo,
+        request: &'a ModelInferRequest,
+    ) -> Result<Self, RequestError> {
+        let (outputs, kinds) = requested_outputs(model, request)?;
         let input = only_input(model, request)?;
-        let declared = Declared {
+        let declared = DeclaredTensor {
             datatype: &input.datatype,
             shape: &input.shape,
         };
-        let (datatype, rows) = ask::check_input(model, &declared)?;
-        check_names(model, request, input)?;
-        let data = Data::of(request, input)?;
+        let (datatype, rows) = validate::check_input(model, &declared)?;
+        check_feature_names(model, request, input)?;
+        let data = GrpcInput::find(request, input)?;
         data.check_length(rows * model.features, datatype)?;
         Ok(Self {
             rows,
             datatype,
-            wanted,
+            outputs,
             kinds,
             data,
         })
     }
 
-    /// Writes the rows.
-    pub(super) fn fill(&self, memory: &mut [u8]) -> Result<(), Refused> {
+    /// Checks the values and writes them as rows of the engine.
+    pub(super) fn write_rows(&self, memory: &mut [u8]) -> Result<(), RequestError> {
         match self.data {
-            Data::Raw(bytes) => raw::fill_from_bytes(self.datatype, bytes, memory),
-            Data::Typed(contents) => raw::fill_from_contents(self.datatype, contents, memory),
+            GrpcInput::Raw(bytes) => binary_values::write_bytes(self.datatype, bytes, memory),
+            GrpcInput::Typed(contents) => {
+                binary_values::write_contents(self.datatype, contents, memory)
+            }
         }
     }
 }
 
-/// The outputs of the reply. Either all are raw or none is: the protocol knows no mixture.
-fn wanted(
+/// The outputs of the reply. Either all are raw or none is: the protocol has no mixture.
+fn requested_outputs(
     model: &ModelInfo,
     request: &ModelInferRequest,
-) -> Result<(Vec<Wanted>, KindSet), Refused> {
+) -> Result<(Vec<RequestedOutput>, KindSet), RequestError> {
     if request.outputs.len() > TENSORS_MAX {
         let outputs = request.outputs.len();
-        return Err(Refused::invalid(format!(
+        return Err(RequestError::invalid(format!(
             "{outputs} outputs are more than {TENSORS_MAX}"
         )));
     }
-    let asks =
-        |parameters: &std::collections::HashMap<_, albacore_proto::inference::InferParameter>,
-         name: &str| {
-            parameters
-                .get(name)
-                .and_then(|value| value.parameter_choice.as_ref())
-                == Some(&ParameterChoice::BoolParam(true))
-        };
+    let is_true = |parameters: &HashMap<String, InferParameter>, name: &str| {
+        let parameter = parameters.get(name);
+        let choice = parameter.and_then(|parameter| parameter.parameter_choice.as_ref());
+        choice == Some(&ParameterChoice::BoolParam(true))
+    };
     let is_raw = !request.raw_input_contents.is_empty()
-        || asks(&request.parameters, "binary_data_output")
+        || is_true(&request.parameters, "binary_data_output")
         || request
             .outputs
             .iter()
-            .any(|output| asks(&output.parameters, "binary_data"));
-    let mut wants = Wants::of(model);
+            .any(|output| is_true(&output.parameters, "binary_data"));
+    let mut selection = OutputSelection::new(model);
     for output in &request.outputs {
         for extension in ["classification", "shared_memory_region"] {
             if output.parameters.contains_key(extension) {
-                return Err(Refused::invalid(format!(
+                return Err(RequestError::invalid(format!(
                     "output {:?}: the extension {extension} is not supported",
-                    ask::brief(&output.name)
+                    validate::excerpt(&output.name)
                 )));
             }
         }
-        wants.add(&output.name, is_raw)?;
+        selection.add(&output.name, is_raw)?;
     }
-    Ok(wants.or_value(is_raw))
+    Ok(selection.or_value(is_raw))
 }
 
 fn only_input<'a>(
     model: &ModelInfo,
     request: &'a ModelInferRequest,
-) -> Result<&'a InferInputTensor, Refused> {
+) -> Result<&'a InferInputTensor, RequestError> {
     let [input] = &request.inputs[..] else {
-        return Err(Refused::invalid(format!(
+        return Err(RequestError::invalid(format!(
             "the request has {} inputs; model {:?} takes one, \"input\"",
             request.inputs.len(),
             model.name
@@ -239,53 +222,56 @@ fn only_input<'a>(
     };
     if input.shape.len() > DIMENSIONS_MAX {
         let dimensions = input.shape.len();
-        return Err(Refused::invalid(format!(
+        return Err(RequestError::invalid(format!(
             "input \"input\" has {dimensions} dimensions; it takes two, [rows, {}]",
             model.features
         )));
     }
     if input.parameters.contains_key("shared_memory_region") {
-        return Err(Refused::invalid(
+        return Err(RequestError::invalid(
             "input \"input\": shared memory regions are not supported; send the data",
         ));
     }
     Ok(input)
 }
 
-/// Compares what the request calls its columns, by a parameter of the input or of the request, with
-/// the model's.
-fn check_names(
+/// Compares the column names of the request, a parameter of the input or of the request, with the
+/// model's.
+fn check_feature_names(
     model: &ModelInfo,
     request: &ModelInferRequest,
     input: &InferInputTensor,
-) -> Result<(), Refused> {
+) -> Result<(), RequestError> {
     let own = input.parameters.get(FEATURE_NAMES);
     let Some(names) = own.or_else(|| request.parameters.get(FEATURE_NAMES)) else {
         return Ok(());
     };
     match &names.parameter_choice {
         Some(ParameterChoice::StringParam(text)) => feature_names::check_text(model, text),
-        _ => Err(feature_names::no_names()),
+        _ => Err(feature_names::not_a_list()),
     }
 }
 
-/// Where the values are.
+/// The values of the input tensor.
 #[derive(Clone, Copy)]
-enum Data<'a> {
+enum GrpcInput<'a> {
     Raw(&'a Bytes),
     Typed(&'a InferTensorContents),
 }
 
-impl<'a> Data<'a> {
-    fn of(request: &'a ModelInferRequest, input: &'a InferInputTensor) -> Result<Self, Refused> {
+impl<'a> GrpcInput<'a> {
+    fn find(
+        request: &'a ModelInferRequest,
+        input: &'a InferInputTensor,
+    ) -> Result<Self, RequestError> {
         match (&request.raw_input_contents[..], &input.contents) {
             ([], Some(contents)) => Ok(Self::Typed(contents)),
-            ([], None) => Err(Refused::invalid("input \"input\" has no data")),
+            ([], None) => Err(RequestError::invalid("input \"input\" has no data")),
             ([raw], None) => Ok(Self::Raw(raw)),
-            ([_], Some(_)) => Err(Refused::invalid(
+            ([_], Some(_)) => Err(RequestError::invalid(
                 "input \"input\" has both contents and raw_input_contents; send one of them",
             )),
-            (several, _) => Err(Refused::invalid(format!(
+            (several, _) => Err(RequestError::invalid(format!(
                 "raw_input_contents has {} entries for one input",
                 several.len()
             ))),
@@ -293,7 +279,7 @@ impl<'a> Data<'a> {
     }
 
     /// Refuses a raw tensor whose size is wrong before memory is taken for its shape.
-    fn check_length(self, values: usize, datatype: Datatype) -> Result<(), Refused> {
+    fn check_length(self, values: usize, datatype: Datatype) -> Result<(), RequestError> {
         let (have, need) = match self {
             Self::Raw(bytes) => (bytes.len(), values.saturating_mul(datatype.bytes())),
             Self::Typed(_) => return Ok(()),
@@ -301,16 +287,16 @@ impl<'a> Data<'a> {
         if have == need {
             return Ok(());
         }
-        Err(Refused::invalid(format!(
+        Err(RequestError::invalid(format!(
             "input \"input\" has {have} bytes of raw data where its shape needs {need}"
         )))
     }
 }
 
-/// The bytes of an output where the worker wrote them; the reply's frame has the only copy.
-struct Output(Arc<Reply>, Kind);
+/// The bytes of an output in shared memory; they are copied once, into the frame of the reply.
+struct OutputBytes(Arc<Reply>, Kind);
 
-impl AsRef<[u8]> for Output {
+impl AsRef<[u8]> for OutputBytes {
     fn as_ref(&self) -> &[u8] {
         self.0.output(self.1).unwrap_or_default()
     }
@@ -320,7 +306,7 @@ fn response(
     model: &ModelInfo,
     id: String,
     rows: usize,
-    wanted: &[Wanted],
+    outputs: &[RequestedOutput],
     reply: Reply,
 ) -> ModelInferResponse {
     let reply = Arc::new(reply);
@@ -330,32 +316,32 @@ fn response(
         id,
         ..Default::default()
     };
-    for wanted in wanted {
-        let (Some(output), Some(values)) = (model.output(wanted.kind), reply.output(wanted.kind))
-        else {
+    for requested in outputs {
+        let kind = requested.kind;
+        let (Some(output), Some(values)) = (model.output(kind), reply.output(kind)) else {
             continue;
         };
-        let contents = if wanted.binary {
-            let bytes = Bytes::from_owner(Output(Arc::clone(&reply), wanted.kind));
+        let contents = if requested.binary {
+            let bytes = Bytes::from_owner(OutputBytes(Arc::clone(&reply), kind));
             response.raw_output_contents.push(bytes);
             None
         } else {
-            Some(typed(output.element, values))
+            Some(typed_contents(output.element, values))
         };
-        response.outputs.push(described(output, rows, contents));
+        response.outputs.push(output_tensor(output, rows, contents));
     }
     response
 }
 
-fn described(
+fn output_tensor(
     output: &OutputInfo,
     rows: usize,
     contents: Option<InferTensorContents>,
 ) -> InferOutputTensor {
     let sizes = std::iter::once(&rows).chain(&output.row_shape);
     InferOutputTensor {
-        name: ask::output_name(output.kind).to_owned(),
-        datatype: Datatype::of(output.element).name().to_owned(),
+        name: validate::output_name(output.kind).to_owned(),
+        datatype: Datatype::from_element(output.element).name().to_owned(),
         shape: sizes
             .map(|&size| i64::try_from(size).unwrap_or(i64::MAX))
             .collect(),
@@ -364,7 +350,7 @@ fn described(
     }
 }
 
-fn typed(element: ElementType, values: &[u8]) -> InferTensorContents {
+fn typed_contents(element: ElementType, values: &[u8]) -> InferTensorContents {
     let mut contents = InferTensorContents::default();
     match element {
         ElementType::F32 => contents.fp32_contents = list(values, f32::from_le_bytes),

@@ -1,11 +1,11 @@
-//! gRPC: the calls of the protocol and of its extensions, the standard health service, and
+//! The calls of the protocol and of its extensions over gRPC, the standard health service, and
 //! reflection.
 
 #[cfg(any(test, fuzzing))]
-pub(super) mod fuzzed;
+pub(super) mod fuzz_targets;
 mod infer;
+mod size_check;
 pub(super) mod unary;
-mod weigh;
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -29,34 +29,34 @@ use tonic::codegen::Service;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
-use super::body::{self, Arriving};
 use super::feature_names::FEATURE_NAMES;
 use super::limits::{HEALTH_PERIOD, SMALL_MESSAGE_BYTES_MAX};
-use super::metadata::{self, Tensor};
-use super::outgoing::Outgoing;
-use super::refused::{Cause, Refused};
-use super::{Front, FrontError, ask, triton};
+use super::metadata;
+use super::reply_body::ReplyBody;
+use super::request_body::{self, BodyBudget};
+use super::request_error::{ErrorKind, RequestError};
+use super::{Front, FrontError, triton, validate};
 use albacore_connections::ActiveRequest;
 
-/// The service's name, and what paths of its calls begin with.
+/// Name of the service, and the prefix of the paths of its calls.
 const SERVICE: &str = "inference.GRPCInferenceService";
-const CALLS: &str = "/inference.GRPCInferenceService/";
+const PATH_PREFIX: &str = "/inference.GRPCInferenceService/";
 
-type Answer = Pin<Box<dyn Future<Output = Response<tonic::body::Body>> + Send>>;
+type TonicReply = Pin<Box<dyn Future<Output = Response<tonic::body::Body>> + Send>>;
 
-/// A service that tonic answers.
-type Beside = Box<dyn Fn(Request<Incoming>) -> Answer + Send + Sync>;
+/// A service that tonic implements.
+type TonicService = Box<dyn Fn(Request<Incoming>) -> TonicReply + Send + Sync>;
 
-pub(super) struct Grpc {
+pub(super) struct GrpcService {
     front: Arc<Front>,
-    arriving: Arriving,
-    /// By the start of their paths.
-    beside: [(&'static str, Beside); 3],
-    reporter: HealthReporter,
+    body_budget: BodyBudget,
+    /// Health and reflection, by the prefix of their paths.
+    tonic_services: [(&'static str, TonicService); 3],
+    health: HealthReporter,
 }
 
-/// Makes one function of a service of tonic.
-fn beside<S>(service: S) -> Beside
+/// Makes a function of a service of tonic.
+fn tonic_service<S>(service: S) -> TonicService
 where
     S: Service<Request<Incoming>, Response = Response<tonic::body::Body>>,
     S: Clone + Send + Sync + 'static,
@@ -66,15 +66,14 @@ where
     Box::new(move |request| {
         let mut service = service.clone();
         Box::pin(async move {
-            let refused = |_| tonic::Status::internal("the service failed").into_http();
-            service.call(request).await.unwrap_or_else(refused)
+            let failed = |_| tonic::Status::internal("the service failed").into_http();
+            service.call(request).await.unwrap_or_else(failed)
         })
     })
 }
 
-impl Grpc {
-    /// Ready to answer, with health as the engine has it.
-    pub(super) fn new(front: Arc<Front>, arriving: Arriving) -> Result<Self, FrontError> {
+impl GrpcService {
+    pub(super) fn new(front: Arc<Front>, body_budget: BodyBudget) -> Result<Self, FrontError> {
         let (reporter, health) = tonic_health::server::health_reporter();
         let reflection = || {
             tonic_reflection::server::Builder::configure()
@@ -83,154 +82,163 @@ impl Grpc {
         };
         let bytes_max = SMALL_MESSAGE_BYTES_MAX;
         let health = health.max_decoding_message_size(bytes_max);
-        let of_today = reflection().build_v1()?;
-        // What grpcurl asks for before version 1.8.8, and other tools still do.
-        let of_old = reflection().build_v1alpha()?;
+        let reflection_v1 = reflection().build_v1()?;
+        // Used by grpcurl before version 1.8.8, and by other tools still.
+        let reflection_v1alpha = reflection().build_v1alpha()?;
         Ok(Self {
             front,
-            arriving,
-            beside: [
-                ("/grpc.health.v1.", beside(health)),
+            body_budget,
+            tonic_services: [
+                ("/grpc.health.v1.", tonic_service(health)),
                 (
                     "/grpc.reflection.v1.",
-                    beside(of_today.max_decoding_message_size(bytes_max)),
+                    tonic_service(reflection_v1.max_decoding_message_size(bytes_max)),
                 ),
                 (
                     "/grpc.reflection.v1alpha.",
-                    beside(of_old.max_decoding_message_size(bytes_max)),
+                    tonic_service(reflection_v1alpha.max_decoding_message_size(bytes_max)),
                 ),
             ],
-            reporter,
+            health: reporter,
         })
     }
 
     pub(super) async fn answer(
         &self,
         request: Request<Incoming>,
-        call: &ActiveRequest,
-    ) -> Response<Outgoing> {
+        active: &ActiveRequest,
+    ) -> Response<ReplyBody> {
         let path = request.uri().path();
-        for (start, beside) in &self.beside {
-            if path.starts_with(start) {
-                return beside(request).await.map(Outgoing::stream);
+        for (prefix, service) in &self.tonic_services {
+            if path.starts_with(prefix) {
+                return service(request).await.map(ReplyBody::stream);
             }
         }
         let (head, body) = request.into_parts();
         let name = head.uri.path();
-        let answered = match name.strip_prefix(CALLS) {
-            Some("ModelInfer") => self.infer(&head.headers, body, call.conn()).await,
-            Some(name) => self.inform(name, &head.headers, (body, call)).await,
-            None => Err(no_such(name)),
+        let result = match name.strip_prefix(PATH_PREFIX) {
+            Some("ModelInfer") => self.infer(&head.headers, body, active.conn()).await,
+            Some(name) => self.answer_other(name, &head.headers, body, active).await,
+            None => Err(unknown_call(name)),
         };
-        answered.unwrap_or_else(unary::refused)
+        result.unwrap_or_else(unary::error)
     }
 
     /// Reads the message of a call.
     async fn message<M: Message + Default>(
         &self,
         headers: &HeaderMap,
-        (body, call): (Incoming, &ActiveRequest),
-    ) -> Result<M, Refused> {
-        let bytes = body::read(body, &self.arriving, call.conn()).await?;
-        decoded(unary::message(headers, bytes)?)
+        body: Incoming,
+        active: &ActiveRequest,
+    ) -> Result<M, RequestError> {
+        let bytes = request_body::read(body, &self.body_budget, active.conn()).await?;
+        decode(unary::message(headers, bytes)?)
     }
 
     /// Every call but infer.
-    async fn inform(
+    async fn answer_other(
         &self,
         name: &str,
         headers: &HeaderMap,
-        asked: (Incoming, &ActiveRequest),
-    ) -> Result<Response<Outgoing>, Refused> {
+        body: Incoming,
+        active: &ActiveRequest,
+    ) -> Result<Response<ReplyBody>, RequestError> {
         let engine = &self.front.engine;
         Ok(match name {
             "ServerLive" => {
-                let ServerLiveRequest {} = self.message(headers, asked).await?;
+                let ServerLiveRequest {} = self.message(headers, body, active).await?;
                 unary::reply(&ServerLiveResponse { live: true })
             }
             "ServerReady" => {
-                let ServerReadyRequest {} = self.message(headers, asked).await?;
+                let ServerReadyRequest {} = self.message(headers, body, active).await?;
                 let ready = engine.is_ready();
                 unary::reply(&ServerReadyResponse { ready })
             }
             "ModelReady" => {
-                let ModelReadyRequest { name, version } = self.message(headers, asked).await?;
-                let is_loaded = match ask::find(engine, &name, &version) {
+                let ModelReadyRequest { name, version } =
+                    self.message(headers, body, active).await?;
+                let is_loaded = match validate::find_model(engine, &name, &version) {
                     Ok(_) => true,
-                    Err(refused) if refused.cause == Cause::Unavailable => false,
-                    Err(refused) => return Err(refused),
+                    Err(error) if error.kind == ErrorKind::Unavailable => false,
+                    Err(error) => return Err(error),
                 };
                 let ready = is_loaded && engine.is_ready();
                 unary::reply(&ModelReadyResponse { ready })
             }
             "ServerMetadata" => {
-                let ServerMetadataRequest {} = self.message(headers, asked).await?;
+                let ServerMetadataRequest {} = self.message(headers, body, active).await?;
                 unary::reply(&server_metadata())
             }
             "ModelMetadata" => {
-                let ModelMetadataRequest { name, version } = self.message(headers, asked).await?;
-                let model = ask::find(engine, &name, &version)?;
+                let ModelMetadataRequest { name, version } =
+                    self.message(headers, body, active).await?;
+                let model = validate::find_model(engine, &name, &version)?;
                 let outputs = self.front.outputs(&name);
                 unary::reply(&model_metadata(&metadata::describe(model.info(), outputs)))
             }
             "ModelConfig" => {
-                let ModelConfigRequest { name, version } = self.message(headers, asked).await?;
-                let model = ask::find(engine, &name, &version)?;
-                let config = Some(self.front.config(model.info()));
+                let ModelConfigRequest { name, version } =
+                    self.message(headers, body, active).await?;
+                let model = validate::find_model(engine, &name, &version)?;
+                let config = Some(self.front.model_config(model.info()));
                 unary::reply(&ModelConfigResponse { config })
             }
             "ModelStatistics" => {
-                let ModelStatisticsRequest { name, version } = self.message(headers, asked).await?;
+                let ModelStatisticsRequest { name, version } =
+                    self.message(headers, body, active).await?;
                 let statistics = &self.front.metrics.statistics;
                 let model_stats = triton::statistics(engine, statistics, (&name, &version))?;
                 unary::reply(&ModelStatisticsResponse { model_stats })
             }
             "RepositoryIndex" => {
-                let RepositoryIndexRequest { ready, .. } = self.message(headers, asked).await?;
-                let models = triton::index(engine, &self.front.board.read(), ready);
+                let RepositoryIndexRequest { ready, .. } =
+                    self.message(headers, body, active).await?;
+                let models = triton::index(engine, &self.front.status.snapshot(), ready);
                 unary::reply(&RepositoryIndexResponse { models })
             }
-            "RepositoryModelLoad" | "RepositoryModelUnload" => return Err(triton::not_by_call()),
-            other => return Err(no_such(other)),
+            "RepositoryModelLoad" | "RepositoryModelUnload" => {
+                return Err(triton::load_unsupported());
+            }
+            other => return Err(unknown_call(other)),
         })
     }
 
-    /// Tells the standard health service what the engine says, for as long as the server runs.
+    /// Keeps the standard health service up to date, for as long as the server runs.
     pub(super) async fn report_health(&self) {
         let mut period = tokio::time::interval(HEALTH_PERIOD);
-        let mut told = None;
+        let mut reported = None;
         loop {
-            // bound: one turn each HEALTH_PERIOD, dropped with the server
+            // bound: one pass each HEALTH_PERIOD, dropped with the server
             let is_ready = self.front.engine.is_ready();
-            if told != Some(is_ready) {
+            if reported != Some(is_ready) {
                 let status = if is_ready {
                     ServingStatus::Serving
                 } else {
                     ServingStatus::NotServing
                 };
                 for service in ["", SERVICE] {
-                    self.reporter.set_service_status(service, status).await;
+                    self.health.set_service_status(service, status).await;
                 }
-                told = Some(is_ready);
+                reported = Some(is_ready);
             }
             period.tick().await;
         }
     }
 }
 
-fn decoded<M: Message + Default>(bytes: bytes::Bytes) -> Result<M, Refused> {
+fn decode<M: Message + Default>(bytes: bytes::Bytes) -> Result<M, RequestError> {
     M::decode(bytes).map_err(|error| {
-        Refused::invalid(format!("the message of the call cannot be read: {error}"))
+        RequestError::invalid(format!("the message of the call cannot be read: {error}"))
     })
 }
 
-fn no_such(name: &str) -> Refused {
-    let message = format!("{:?} is not a call of {SERVICE}", ask::brief(name));
-    Refused::new(Cause::Unimplemented, message)
+fn unknown_call(name: &str) -> RequestError {
+    let message = format!("{:?} is not a call of {SERVICE}", validate::excerpt(name));
+    RequestError::new(ErrorKind::Unimplemented, message)
 }
 
 fn server_metadata() -> ServerMetadataResponse {
-    let metadata::Server {
+    let metadata::ServerMetadata {
         name,
         version,
         extensions,
@@ -242,7 +250,7 @@ fn server_metadata() -> ServerMetadataResponse {
     }
 }
 
-fn model_metadata(model: &metadata::Model<'_>) -> ModelMetadataResponse {
+fn model_metadata(model: &metadata::ModelMetadata<'_>) -> ModelMetadataResponse {
     ModelMetadataResponse {
         name: model.name.to_owned(),
         versions: model.versions.map(str::to_owned).to_vec(),
@@ -276,7 +284,7 @@ fn model_parameters(parameters: &metadata::ModelParameters) -> HashMap<String, I
     counts.collect()
 }
 
-/// Names and types as JSON: parameters of gRPC have no lists.
+/// Names and types as JSON text: parameters of gRPC cannot be lists.
 fn tensor_parameters(
     parameters: &metadata::TensorParameters<'_>,
 ) -> HashMap<String, InferParameter> {
@@ -301,7 +309,7 @@ fn parameter(choice: ParameterChoice) -> InferParameter {
     }
 }
 
-fn tensor(tensor: &Tensor<'_>) -> TensorMetadata {
+fn tensor(tensor: &metadata::TensorMetadata<'_>) -> TensorMetadata {
     TensorMetadata {
         name: tensor.name.to_owned(),
         datatype: tensor.datatype.to_owned(),

@@ -1,7 +1,8 @@
-//! Unary calls on the wire: one message in five bytes of frame each way, a status behind the reply.
+//! The wire format of unary calls: one message with a frame of five bytes in each direction, a
+//! status after the reply.
 //!
-//! Not left to tonic's codec, which takes memory for what a frame announces before it is there,
-//! keeps messages that arrive slowly outside of any common bound, and copies each twice.
+//! tonic's codec is not used: it allocates the announced size before the bytes arrive, has no
+//! common bound for messages that arrive slowly, and copies each message twice.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
@@ -10,21 +11,22 @@ use prost::Message;
 use tonic::metadata::MetadataValue;
 use tonic::{Code, Status};
 
-use super::super::coding::Coding;
-use super::super::outgoing::Outgoing;
-use super::super::refused::{Cause, Refused};
-use super::super::terms::single;
+use super::super::content_coding::ContentCoding;
+use super::super::reply_body::ReplyBody;
+use super::super::request_error::{ErrorKind, RequestError};
+use super::super::request_meta::single_header;
+use super::super::validate::excerpt;
 
-/// Bytes before a message: whether it is packed, and its length.
+/// Bytes before a message: the flag of its compression, and its length.
 const FRAME_BYTES: usize = 5;
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
-/// The one message in `body`, unpacked.
-pub(super) fn message(headers: &HeaderMap, mut body: Bytes) -> Result<Bytes, Refused> {
-    let Some((&[packed, ref length @ ..], _)) = body.split_first_chunk::<FRAME_BYTES>() else {
+/// The one message in `body`, decompressed.
+pub(super) fn message(headers: &HeaderMap, mut body: Bytes) -> Result<Bytes, RequestError> {
+    let Some((&[compressed, ref length @ ..], _)) = body.split_first_chunk::<FRAME_BYTES>() else {
         let bytes = body.len();
-        return Err(Refused::invalid(format!(
+        return Err(RequestError::invalid(format!(
             "a call has one message with {FRAME_BYTES} bytes before it; this body has {bytes} bytes"
         )));
     };
@@ -32,41 +34,41 @@ pub(super) fn message(headers: &HeaderMap, mut body: Bytes) -> Result<Bytes, Ref
     let message = body.split_off(FRAME_BYTES);
     if message.len() != length {
         let bytes = message.len();
-        return Err(Refused::invalid(format!(
+        return Err(RequestError::invalid(format!(
             "the message is {length} bytes long by its frame, and {bytes} bytes came: a call has \
              one message"
         )));
     }
-    match packed {
+    match compressed {
         0 => Ok(message),
-        1 => coding(headers)?.unpack(&message),
-        _ => Err(Refused::invalid(format!(
-            "the first byte of a message is 0, or 1 where it is packed; this is {packed}"
+        1 => coding(headers)?.decompress(&message),
+        _ => Err(RequestError::invalid(format!(
+            "the first byte of a message is 0, or 1 if it is compressed; this is {compressed}"
         ))),
     }
 }
 
-fn coding(headers: &HeaderMap) -> Result<Coding, Refused> {
-    let named = single(headers, "grpc-encoding")?;
+fn coding(headers: &HeaderMap) -> Result<ContentCoding, RequestError> {
+    let named = single_header(headers, "grpc-encoding")?;
     let named = named.map(|name| String::from_utf8_lossy(name.as_bytes()));
     let Some(name) = named.filter(|name| name != "identity") else {
-        return Err(Refused::invalid(
-            "the message is packed, and grpc-encoding does not say how",
+        return Err(RequestError::invalid(
+            "the message is compressed, but grpc-encoding is missing",
         ));
     };
-    Coding::named(&name).ok_or_else(|| {
-        let name = super::super::ask::brief(&name);
-        let message = format!("grpc-encoding {name:?} is not understood; gzip and deflate are");
-        Refused::new(Cause::Unimplemented, message)
+    ContentCoding::from_name(&name).ok_or_else(|| {
+        let name = excerpt(&name);
+        let message = format!("grpc-encoding {name:?} is not supported; send gzip or deflate");
+        RequestError::new(ErrorKind::Unimplemented, message)
     })
 }
 
 /// The reply with this message.
-pub(super) fn reply(message: &impl Message) -> Response<Outgoing> {
+pub(super) fn reply(message: &impl Message) -> Response<ReplyBody> {
     let length = message.encoded_len();
     let Ok(announced) = u32::try_from(length) else {
-        return refused(Refused::new(
-            Cause::TooLarge,
+        return error(RequestError::new(
+            ErrorKind::TooLarge,
             format!("the reply has {length} bytes, more than gRPC can send: ask for fewer rows"),
         ));
     };
@@ -77,18 +79,18 @@ pub(super) fn reply(message: &impl Message) -> Response<Outgoing> {
     let _ = message.encode(&mut framed);
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert("grpc-status", HeaderValue::from_static("0"));
-    let mut reply = Response::new(Outgoing::Whole(Some(framed.freeze()), Some(trailers)));
+    let mut reply = Response::new(ReplyBody::Whole(Some(framed.freeze()), Some(trailers)));
     reply.headers_mut().insert(CONTENT_TYPE, GRPC);
     reply
 }
 
-/// The reply for a refused call.
-pub(in super::super) fn refused(refused: Refused) -> Response<Outgoing> {
-    let retry_after = refused.retry_after;
-    let code = refused.cause.code();
-    let mut status = Status::new(code, refused.message);
+/// The reply to a call that failed.
+pub(in super::super) fn error(error: RequestError) -> Response<ReplyBody> {
+    let retry_after = error.retry_after;
+    let code = error.kind.code();
+    let mut status = Status::new(code, error.message);
     if let Some(after) = retry_after {
-        // The standard name of "try again after this long" in gRPC, milliseconds.
+        // The standard metadata for the delay of a retry in gRPC, milliseconds.
         let millis = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
         let millis = MetadataValue::from(millis);
         status
@@ -97,8 +99,10 @@ pub(in super::super) fn refused(refused: Refused) -> Response<Outgoing> {
     }
     let mut reply = status.into_http();
     if code == Code::Unimplemented {
-        let known = HeaderValue::from_static("identity,gzip,deflate");
-        reply.headers_mut().insert("grpc-accept-encoding", known);
+        let supported = HeaderValue::from_static("identity,gzip,deflate");
+        reply
+            .headers_mut()
+            .insert("grpc-accept-encoding", supported);
     }
     reply
 }
@@ -107,15 +111,15 @@ pub(in super::super) fn refused(refused: Refused) -> Response<Outgoing> {
 mod tests {
     use super::*;
 
-    fn framed(packed: u8, announced: u32, message: &[u8]) -> Bytes {
-        let mut body = vec![packed];
+    fn framed(flag: u8, announced: u32, message: &[u8]) -> Bytes {
+        let mut body = vec![flag];
         body.extend(announced.to_be_bytes());
         body.extend(message);
         body.into()
     }
 
     #[test]
-    fn one_message_of_the_announced_length_is_taken() {
+    fn one_message_of_the_announced_length_is_accepted() {
         let none = HeaderMap::new();
         assert_eq!(&message(&none, framed(0, 3, b"abc")).unwrap()[..], b"abc");
         assert_eq!(&message(&none, framed(0, 0, b"")).unwrap()[..], b"");
@@ -126,7 +130,7 @@ mod tests {
             (framed(0, 2, b"abc"), "3 bytes came"),
             (framed(0, u32::MAX, b"abc"), "4294967295"),
             (framed(2, 3, b"abc"), "this is 2"),
-            (framed(1, 3, b"abc"), "does not say how"),
+            (framed(1, 3, b"abc"), "grpc-encoding is missing"),
         ] {
             let said = message(&none, body).unwrap_err().message;
             assert!(said.contains(part), "{part}: {said}");
@@ -134,17 +138,17 @@ mod tests {
     }
 
     #[test]
-    fn packed_messages_are_unpacked_by_the_coding_that_is_named() {
+    fn messages_are_decompressed_by_the_named_coding() {
         let text = vec![7_u8; 10_000];
-        for coding in [Coding::Gzip, Coding::Deflate] {
-            let packed = coding.pack(&text).unwrap();
-            let body = framed(1, packed.len() as u32, &packed);
+        for coding in [ContentCoding::Gzip, ContentCoding::Deflate] {
+            let compressed = coding.compress(&text).unwrap();
+            let body = framed(1, compressed.len() as u32, &compressed);
             let mut headers = HeaderMap::new();
             headers.insert("grpc-encoding", HeaderValue::from_static(coding.name()));
             assert_eq!(&message(&headers, body.clone()).unwrap()[..], &text[..]);
             headers.insert("grpc-encoding", HeaderValue::from_static("br"));
-            let refused = message(&headers, body).unwrap_err();
-            assert_eq!(refused.cause.code(), Code::Unimplemented);
+            let error = message(&headers, body).unwrap_err();
+            assert_eq!(error.kind.code(), Code::Unimplemented);
         }
     }
 }

@@ -1,152 +1,169 @@
 //! `POST /v2/models/{name}/infer`.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Instant;
 
+use albacore_connections::{ConnState, Limit};
+use albacore_engine::ModelHandle;
+use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
 
-use super::super::coding::Coding;
-use super::super::metrics;
-use super::super::refused::{Cause, Refused};
-use super::super::statistics::Answered;
-use super::super::terms::{Terms, single, whole_number};
-use super::super::{Front, ask, body};
-use super::reply::{HttpReply, JSON_LENGTH, Results};
-use super::request::Call;
-use super::route::Named;
-use super::{Http, reply};
-use albacore_connections::{ConnState, Limit};
-use albacore_engine::KindSet;
+use super::super::content_coding::ContentCoding;
+use super::super::metrics::InferCall;
+use super::super::request_error::{ErrorKind, RequestError};
+use super::super::request_meta::{RequestMeta, single_header, whole_number};
+use super::super::{request_body, validate};
+use super::reply::{HttpReply, InferReply, JSON_LENGTH};
+use super::request::HttpInferRequest;
+use super::route::ModelPath;
+use super::{HttpService, reply};
 
-/// What is known of a call by the time it ends, for the metrics.
-#[derive(Default)]
-struct Known {
-    model: String,
-    kinds: KindSet,
-    answered: Option<Answered>,
-}
-
-impl Http {
+impl HttpService {
     /// Answers one infer call and counts it.
     pub(super) async fn infer(
         &self,
         headers: &HeaderMap,
-        named: &Named<'_>,
-        (body, conn): (Incoming, &ConnState),
+        path: &ModelPath<'_>,
+        body: Incoming,
+        conn: &ConnState,
     ) -> HttpReply {
-        let start = conn.arrival();
-        let mut known = Known::default();
-        let reply = match self
-            .results((headers, start), named, (body, conn), &mut known)
-            .await
-        {
-            Ok(results) => results.into_reply(Coding::wanted(headers)),
-            Err(refused) => reply::refused(&refused),
+        let mut call = InferCall::new(conn.arrival());
+        let result = self.compute(headers, path, body, conn, &mut call).await;
+        let reply = match result {
+            Ok(reply) => reply.into_http(ContentCoding::of_reply(headers)),
+            Err(error) => reply::error(&error),
         };
-        self.front.metrics.count(metrics::Call {
-            model: &known.model,
-            kinds: known.kinds,
-            protocol: "http",
-            code: reply.status().as_str().to_owned(),
-            took: start.elapsed(),
-            answered: known.answered,
-        });
+        let code = reply.status().as_str().to_owned();
+        self.front.metrics.count(&call, "http", code);
         reply
     }
 
-    async fn results(
+    /// The steps of a call from its head to its results; notes in `call` what the metrics need.
+    async fn compute(
         &self,
-        (headers, start): (&HeaderMap, Instant),
-        Named { name, version }: &Named<'_>,
-        (body, conn): (Incoming, &ConnState),
-        known: &mut Known,
-    ) -> Result<Results, Refused> {
-        let engine = &self.front.engine;
-        let head = ask::find(engine, name, version).and_then(|model| {
-            let (json_bytes, terms) = (json_bytes(headers)?, Terms::of(start, headers)?);
-            known.model = name.clone().into_owned();
-            // Before the body is read: that is most of what a refusal would cost.
-            terms.applied_to(model).admit_early()?;
-            Ok((json_bytes, terms))
-        });
-        let (json_bytes, mut terms) = match head {
+        headers: &HeaderMap,
+        path: &ModelPath<'_>,
+        body: Incoming,
+        conn: &ConnState,
+        call: &mut InferCall,
+    ) -> Result<InferReply, RequestError> {
+        let (model, json_bytes, mut meta) = match self.admit_head(headers, path, call) {
             Ok(head) => head,
-            Err(refused) => {
-                body::discard(body);
-                return Err(refused);
+            Err(error) => {
+                request_body::discard(body);
+                return Err(error);
             }
         };
-        let bytes = body::read(body, &self.arriving, conn).await?;
-        terms.set_whole(conn.arrival());
-        let whole = Instant::now();
-        // The model as it is now: it may be another one than when the body began to arrive.
-        let model = terms.applied_to(ask::find(engine, name, version)?);
-        let bytes = body::unpack(headers, bytes, conn)?;
+        let (bytes, model) = self.read_body(body, conn, model, path).await?;
+        meta.set_complete_at(conn.arrival());
+        let parse_start = Instant::now();
+
+        // Parse and validate.
+        let bytes = request_body::decompress(headers, bytes, conn)?;
         let edition = model.edition();
-        let call = Call::parse(edition.info(), &bytes, json_bytes)?;
-        known.kinds = call.kinds;
-        call.set(&mut terms)?;
-        ask::check_reply(edition.info(), call.rows, &call.wanted)
+        let request = HttpInferRequest::parse(edition.info(), &bytes, json_bytes)?;
+        call.kinds = request.kinds;
+        request.apply_parameters(&mut meta)?;
+        validate::check_reply_size(edition.info(), request.rows, &request.outputs)
             .inspect_err(|_| conn.count(Limit::ReplyBytes))?;
-        let (rows, model) = (call.rows, terms.applied_to(model));
-        let reply = Front::submit(model, (rows, call.datatype), call.kinds, |m| call.fill(m))?;
-        let (id, wanted, input) = (call.id, call.wanted, whole.elapsed());
-        drop(bytes); // the rows are in shared memory now
-        let reply = terms.bound(reply).await?;
-        known.answered = Some(Answered {
-            rows,
-            input,
-            timing: reply.timing(),
-            computed: Instant::now(),
-        });
-        Ok(Results::print(
-            edition.info(),
-            id.as_deref(),
-            rows,
-            &wanted,
-            &reply,
-        ))
+
+        // Admit and submit.
+        let model = meta.apply_to(model);
+        let element = request.datatype.element();
+        let mut reservation = model.reserve(request.rows, element, request.kinds)?;
+        request.write_rows(reservation.input_mut())?;
+        let reply = reservation.submit();
+
+        // Await the reply, without the body: its rows are in shared memory now.
+        let (rows, id, outputs) = (request.rows, request.id, request.outputs);
+        drop(bytes);
+        let parsing = parse_start.elapsed();
+        let reply = meta.await_reply(reply).await?;
+        call.answered(rows, parsing, reply.timing());
+        let (model, id) = (edition.info(), id.as_deref());
+        Ok(InferReply::print(model, id, rows, &outputs, &reply))
+    }
+
+    /// Finds the model, parses the headers, and refuses what cannot be in time before its body is
+    /// read, which would be most of the cost of a refusal.
+    fn admit_head(
+        &self,
+        headers: &HeaderMap,
+        path: &ModelPath<'_>,
+        call: &mut InferCall,
+    ) -> Result<(ModelHandle, Option<usize>, RequestMeta), RequestError> {
+        let model = validate::find_model(&self.front.engine, &path.name, &path.version)?;
+        let (json_bytes, meta) = (
+            json_bytes(headers)?,
+            RequestMeta::new(call.arrival, headers)?,
+        );
+        call.model = path.name.clone().into_owned();
+        let model = meta.apply_to(model);
+        model.admit_early()?;
+        Ok((model, json_bytes, meta))
+    }
+
+    /// Reads the body. A model that was looked up is kept if the whole body is there already;
+    /// otherwise it is looked up again after the wait, since another version may be served then.
+    async fn read_body(
+        &self,
+        body: Incoming,
+        conn: &ConnState,
+        model: ModelHandle,
+        path: &ModelPath<'_>,
+    ) -> Result<(Bytes, ModelHandle), RequestError> {
+        let mut reading = pin!(request_body::read(body, &self.body_budget, conn));
+        let first_poll = poll_fn(|context| Poll::Ready(reading.as_mut().poll(context))).await;
+        if let Poll::Ready(bytes) = first_poll {
+            return Ok((bytes?, model));
+        }
+        drop(model); // a handle keeps its version in the workers
+        let bytes = reading.await?;
+        let model = validate::find_model(&self.front.engine, &path.name, &path.version)?;
+        Ok((bytes, model))
     }
 }
 
 /// How many bytes of the body are JSON, by the headers; `None` for all of them.
 ///
-/// Forms are let through as JSON because `curl -d` calls everything a form, and octets because
-/// `tritonclient.http.aio` calls everything so: what follows the JSON is said by the other header.
-pub(super) fn json_bytes(headers: &HeaderMap) -> Result<Option<usize>, Refused> {
-    let kind = single(headers, &CONTENT_TYPE)?.map(|kind| kind.to_str().unwrap_or("?"));
-    let essence = kind.map(|kind| {
-        kind.split(';')
-            .next()
-            .unwrap_or(kind)
-            .trim()
-            .to_ascii_lowercase()
+/// Forms are accepted as JSON because `curl -d` labels every body as a form, and octets because
+/// `tritonclient.http.aio` labels every body so; the other header then gives the length of the
+/// JSON.
+pub(super) fn json_bytes(headers: &HeaderMap) -> Result<Option<usize>, RequestError> {
+    let media_type = single_header(headers, &CONTENT_TYPE)?;
+    let media_type = media_type.map(|value| value.to_str().unwrap_or("?"));
+    let essence = media_type.map(|text| {
+        let essence = text.split(';').next().unwrap_or(text);
+        essence.trim().to_ascii_lowercase()
     });
     match essence.as_deref() {
         None | Some("" | "application/json" | "application/x-www-form-urlencoded") => {}
-        Some(kind) if kind.starts_with("application/") && kind.ends_with("+json") => {}
+        Some(text) if text.starts_with("application/") && text.ends_with("+json") => {}
         Some("application/octet-stream") => {}
-        Some(kind) => {
-            return Err(Refused::new(
-                Cause::MediaType,
+        Some(text) => {
+            return Err(RequestError::new(
+                ErrorKind::MediaType,
                 format!(
-                    "Content-Type {:?} is not understood; send application/json, or \
+                    "Content-Type {:?} is not supported; send application/json, or \
                      application/octet-stream with Inference-Header-Content-Length",
-                    ask::brief(kind)
+                    validate::excerpt(text)
                 ),
             ));
         }
     }
-    let Some(length) = single(headers, &JSON_LENGTH)? else {
+    let Some(length) = single_header(headers, &JSON_LENGTH)? else {
         return Ok(None);
     };
     let number = length.to_str().ok().and_then(whole_number);
     match number.and_then(|number| usize::try_from(number).ok()) {
         Some(length) => Ok(Some(length)),
-        None => Err(Refused::invalid(format!(
+        None => Err(RequestError::invalid(format!(
             "Inference-Header-Content-Length {:?} is not a number of bytes",
-            ask::brief(&String::from_utf8_lossy(length.as_bytes()))
+            validate::excerpt(&String::from_utf8_lossy(length.as_bytes()))
         ))),
     }
 }

@@ -1,7 +1,7 @@
-//! HTTP: the calls of the protocol.
+//! The calls of the protocol over HTTP.
 
 #[cfg(any(test, fuzzing))]
-pub(super) mod fuzzed;
+pub(super) mod fuzz_targets;
 mod infer;
 pub(super) mod reply;
 mod request;
@@ -9,47 +9,42 @@ mod route;
 
 use std::sync::Arc;
 
+use albacore_connections::{ActiveRequest, ConnState};
+use albacore_program::MetricsFormat;
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, HeaderValue};
 use hyper::{HeaderMap, Request, StatusCode};
 use serde::Serialize;
 
-use super::body::{self, Arriving};
-use super::metadata;
-use super::refused::Refused;
-use super::{Front, ask, state, triton};
-use albacore_connections::{ActiveRequest, ConnState};
-use albacore_program::MetricsFormat;
+use super::request_body::{self, BodyBudget};
+use super::request_error::RequestError;
+use super::{Front, metadata, state, triton, validate};
 use reply::HttpReply;
-use route::{Named, Route};
+use route::{ModelPath, Route};
 
-pub(super) struct Http {
+pub(super) struct HttpService {
     pub(super) front: Arc<Front>,
-    pub(super) arriving: Arriving,
+    pub(super) body_budget: BodyBudget,
 }
 
-impl Http {
+impl HttpService {
     pub(super) async fn answer(
         &self,
         request: Request<Incoming>,
-        call: &ActiveRequest,
+        active: &ActiveRequest,
     ) -> HttpReply {
         let (head, body) = request.into_parts();
-        let route = match route::find(&head.method, head.uri.path()) {
-            Ok(Route::Infer(named)) => {
-                return self.infer(&head.headers, &named, (body, call.conn())).await;
-            }
-            other => other,
-        };
-        let answered = match route {
-            Ok(Route::Index) => self.index(&head.headers, (body, call.conn())).await,
+        let (headers, conn) = (&head.headers, active.conn());
+        let result = match route::parse(&head.method, head.uri.path()) {
+            Ok(Route::Infer(path)) => return self.infer(headers, &path, body, conn).await,
+            Ok(Route::Index) => self.index(headers, body, conn).await,
             Ok(route) => {
-                body::discard(body);
-                self.inform(&route, &head.headers)
+                request_body::discard(body);
+                self.answer_without_body(&route, headers)
             }
             Err(no_route) => {
-                body::discard(body);
-                let mut reply = reply::refused(&no_route.refused);
+                request_body::discard(body);
+                let mut reply = reply::error(&no_route.error);
                 if !no_route.allow.is_empty() {
                     reply
                         .headers_mut()
@@ -58,23 +53,32 @@ impl Http {
                 return reply;
             }
         };
-        answered.unwrap_or_else(|refused| reply::refused(&refused))
+        result.unwrap_or_else(|error| reply::error(&error))
     }
 
-    /// The index of the repository.
+    /// The index of the model repository.
     async fn index(
         &self,
         headers: &HeaderMap,
-        (body, conn): (Incoming, &ConnState),
-    ) -> Result<HttpReply, Refused> {
-        let bytes = body::read(body, &self.arriving, conn).await?;
-        let only_ready = triton::only_ready(&body::unpack(headers, bytes, conn)?)?;
-        let models = triton::index(&self.front.engine, &self.front.board.read(), only_ready);
+        body: Incoming,
+        conn: &ConnState,
+    ) -> Result<HttpReply, RequestError> {
+        let bytes = request_body::read(body, &self.body_budget, conn).await?;
+        let only_ready = triton::only_ready(&request_body::decompress(headers, bytes, conn)?)?;
+        let models = triton::index(
+            &self.front.engine,
+            &self.front.status.snapshot(),
+            only_ready,
+        );
         Ok(reply::json(StatusCode::OK, &triton::index_json(&models)))
     }
 
     /// Every call but infer and the index.
-    fn inform(&self, route: &Route<'_>, headers: &HeaderMap) -> Result<HttpReply, Refused> {
+    fn answer_without_body(
+        &self,
+        route: &Route<'_>,
+        headers: &HeaderMap,
+    ) -> Result<HttpReply, RequestError> {
         let engine = &self.front.engine;
         let reply = match route {
             Route::Server => reply::json(StatusCode::OK, &metadata::SERVER),
@@ -87,26 +91,26 @@ impl Http {
                 },
             ),
             Route::Ready => not_ready(),
-            Route::Model(Named { name, version }) => {
-                let model = ask::find(engine, name, version)?;
+            Route::Model(ModelPath { name, version }) => {
+                let model = validate::find_model(engine, name, version)?;
                 reply::json(
                     StatusCode::OK,
                     &metadata::describe(model.info(), self.front.outputs(name)),
                 )
             }
-            Route::Config(Named { name, version }) => {
-                let model = ask::find(engine, name, version)?;
-                let config = self.front.config(model.info());
+            Route::Config(ModelPath { name, version }) => {
+                let model = validate::find_model(engine, name, version)?;
+                let config = self.front.model_config(model.info());
                 reply::json(StatusCode::OK, &triton::config_json(&config))
             }
-            Route::Stats(Named { name, version }) => {
+            Route::Stats(ModelPath { name, version }) => {
                 let statistics = &self.front.metrics.statistics;
                 let models = triton::statistics(engine, statistics, (name, version))?;
                 reply::json(StatusCode::OK, &triton::statistics_json(&models))
             }
-            Route::LoadOrUnload => return Err(triton::not_by_call()),
-            Route::ModelReady(Named { name, version }) => {
-                let model = ask::find(engine, name, version)?;
+            Route::LoadOrUnload => return Err(triton::load_unsupported()),
+            Route::ModelReady(ModelPath { name, version }) => {
+                let model = validate::find_model(engine, name, version)?;
                 if engine.is_ready() {
                     reply::json(
                         StatusCode::OK,
@@ -127,15 +131,16 @@ impl Http {
                 reply::with_type(StatusCode::OK, media_type, text.into_bytes())
             }
             Route::State => {
-                let state =
-                    state::describe(engine, self.front.board.read(), self.front.desk.seen());
+                let status = self.front.status.snapshot();
+                let (batching, stream) = self.front.config.current();
+                let state = state::describe(engine, status, batching, stream);
                 reply::json(StatusCode::OK, &state)
             }
             Route::Infer(_) | Route::Index => {
-                reply::refused(&Refused::invalid("this call needs a body"))
+                reply::error(&RequestError::invalid("this call needs a body"))
             }
         };
-        Ok(if route.is_momentary() {
+        Ok(if route.is_volatile() {
             uncached(reply)
         } else {
             reply
@@ -143,7 +148,7 @@ impl Http {
     }
 }
 
-/// A reply that holds for the moment only.
+/// Forbids caches to store the reply.
 fn uncached(mut reply: HttpReply) -> HttpReply {
     let headers = reply.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

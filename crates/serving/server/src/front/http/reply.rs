@@ -1,23 +1,22 @@
-//! Replies over HTTP: JSON always, also for errors; results as text, as bytes behind the JSON, or
+//! Replies over HTTP: always JSON, also for errors; results as text, as bytes after the JSON, or
 //! both.
 
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
-use super::super::ask::{self, VERSION, Wanted};
-use super::super::coding::Coding;
+use super::super::content_coding::ContentCoding;
 use super::super::datatype::Datatype;
 use super::super::limits::COMPRESSED_REPLY_BYTES_MIN;
-use super::super::outgoing::Outgoing;
-use super::super::refused::Refused;
+use super::super::reply_body::ReplyBody;
+use super::super::request_error::RequestError;
+use super::super::validate::{self, RequestedOutput, VERSION};
 use super::super::{SERVER_TIMING, server_timing};
 use albacore_engine::{ElementType, ModelInfo, OutputInfo, Reply, Timing};
 
-/// What this server sends.
-pub(super) type HttpReply = Response<Outgoing>;
+pub(super) type HttpReply = Response<ReplyBody>;
 
-/// How many bytes of a body are JSON; the rest is binary tensors.
+/// Number of bytes of a body that are JSON; the rest are binary tensors.
 pub(super) const JSON_LENGTH: HeaderName =
     HeaderName::from_static("inference-header-content-length");
 
@@ -32,26 +31,24 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> HttpReply {
 }
 
 /// A reply with a body of this type.
-pub(super) fn with_type(status: StatusCode, kind: HeaderValue, body: Vec<u8>) -> HttpReply {
-    let mut reply = Response::new(Outgoing::from(body));
+pub(super) fn with_type(status: StatusCode, media_type: HeaderValue, body: Vec<u8>) -> HttpReply {
+    let mut reply = Response::new(ReplyBody::from(body));
     *reply.status_mut() = status;
-    reply.headers_mut().insert(CONTENT_TYPE, kind);
+    reply.headers_mut().insert(CONTENT_TYPE, media_type);
     reply
 }
 
-/// The reply for a refused request.
-pub(in super::super) fn refused(refused: &Refused) -> HttpReply {
+/// The reply for an error.
+pub(in super::super) fn error(error: &RequestError) -> HttpReply {
     #[derive(Serialize)]
     struct Body<'a> {
         error: &'a str,
     }
-    let mut reply = json(
-        refused.cause.status(),
-        &Body {
-            error: &refused.message,
-        },
-    );
-    if let Some(seconds) = refused.retry_after_seconds() {
+    let body = Body {
+        error: &error.message,
+    };
+    let mut reply = json(error.kind.status(), &body);
+    if let Some(seconds) = error.retry_after_seconds() {
         reply
             .headers_mut()
             .insert(RETRY_AFTER, HeaderValue::from(seconds));
@@ -59,35 +56,30 @@ pub(in super::super) fn refused(refused: &Refused) -> HttpReply {
     reply
 }
 
-/// The body of an infer reply.
-pub(super) struct Results {
+/// The reply to an infer call.
+pub(super) struct InferReply {
     body: Vec<u8>,
-    /// Set when binary tensors follow the JSON.
+    /// Length of the JSON, if binary tensors follow it.
     json_bytes: Option<usize>,
     timing: Timing,
 }
 
-impl Results {
-    /// Prints the wanted outputs of `reply`.
+impl InferReply {
+    /// Prints the requested outputs of `reply`.
     pub(super) fn print(
         model: &ModelInfo,
         id: Option<&str>,
         rows: usize,
-        wanted: &[Wanted],
+        requested: &[RequestedOutput],
         reply: &Reply,
     ) -> Self {
-        let outputs: Vec<_> = wanted
-            .iter()
-            .filter_map(|wanted| {
-                Some((
-                    wanted.binary,
-                    model.output(wanted.kind)?,
-                    reply.output(wanted.kind)?,
-                ))
-            })
-            .collect();
+        let outputs = requested.iter().filter_map(|requested| {
+            let kind = requested.kind;
+            Some((requested.binary, model.output(kind)?, reply.output(kind)?))
+        });
+        let outputs: Vec<_> = outputs.collect();
         let bytes: usize = outputs.iter().map(|(_, _, values)| values.len()).sum();
-        // Four bytes become up to sixteen characters; memory that is not written to costs nothing.
+        // A value of four bytes becomes up to sixteen characters; unused capacity costs nothing.
         let mut body = Vec::with_capacity(256 + 4 * bytes);
         body.extend_from_slice(b"{\"model_name\":");
         text(&mut body, &model.name);
@@ -119,20 +111,20 @@ impl Results {
         }
     }
 
-    /// The reply, compressed if `coding` says so and it is worth it.
-    pub(super) fn into_reply(self, coding: Option<Coding>) -> HttpReply {
-        let kind = if self.json_bytes.is_some() {
+    /// The HTTP reply, compressed by `coding` unless it is short.
+    pub(super) fn into_http(self, coding: Option<ContentCoding>) -> HttpReply {
+        let media_type = if self.json_bytes.is_some() {
             OCTETS
         } else {
             JSON
         };
         let coding = coding.filter(|_| self.body.len() >= COMPRESSED_REPLY_BYTES_MIN);
-        let packed = coding.and_then(|coding| Some((coding, coding.pack(&self.body)?)));
-        let (coding, body) = match packed {
-            Some((coding, packed)) => (Some(coding), packed),
+        let compressed = coding.and_then(|coding| Some((coding, coding.compress(&self.body)?)));
+        let (coding, body) = match compressed {
+            Some((coding, compressed)) => (Some(coding), compressed),
             None => (None, self.body),
         };
-        let mut reply = with_type(StatusCode::OK, kind, body);
+        let mut reply = with_type(StatusCode::OK, media_type, body);
         // infallible: digits, letters and punctuation
         if let Ok(timing) = HeaderValue::try_from(server_timing(self.timing)) {
             let name = HeaderName::from_static(SERVER_TIMING);
@@ -154,17 +146,17 @@ impl Results {
 
 fn print_output(body: &mut Vec<u8>, rows: usize, output: &OutputInfo, binary: bool, values: &[u8]) {
     body.extend_from_slice(b"{\"name\":");
-    text(body, ask::output_name(output.kind));
+    text(body, validate::output_name(output.kind));
     body.extend_from_slice(b",\"datatype\":");
-    text(body, Datatype::of(output.element).name());
+    text(body, Datatype::from_element(output.element).name());
     let shape: Vec<_> = std::iter::once(rows)
         .chain(output.row_shape.iter().copied())
         .collect();
     body.extend_from_slice(b",\"shape\":");
-    number(body, &shape);
+    json_value(body, &shape);
     if binary {
         body.extend_from_slice(b",\"parameters\":{\"binary_data_size\":");
-        number(body, &values.len());
+        json_value(body, &values.len());
         body.push(b'}');
     } else {
         body.extend_from_slice(b",\"data\":[");
@@ -173,10 +165,10 @@ fn print_output(body: &mut Vec<u8>, rows: usize, output: &OutputInfo, binary: bo
                 f32_text(body, f32::from_le_bytes(value))
             }),
             ElementType::F64 => each(body, values, |body, value| {
-                number(body, &f64::from_le_bytes(value))
+                json_value(body, &f64::from_le_bytes(value))
             }),
             ElementType::I32 => each(body, values, |body, value| {
-                number(body, &i32::from_le_bytes(value))
+                json_value(body, &i32::from_le_bytes(value))
             }),
         }
         body.push(b']');
@@ -197,29 +189,29 @@ fn each<const N: usize>(
     }
 }
 
-/// The shortest text of a binary32, or `null` for a value that is not finite, which has no JSON
-/// form.
+/// Prints the shortest text of a binary32, or `null` for a value that is not finite, which has no
+/// JSON form.
 ///
-/// A reader that goes through a binary64 rounds twice. Of all finite values just one, with either
-/// sign, comes back as its neighbor then (the test looks at all of them); that one is printed as a
+/// A client that parses to a binary64 first rounds twice. Of all finite values exactly one, with
+/// either sign, then becomes its neighbor (the test covers all values); it is printed as a
 /// binary64.
 fn f32_text(body: &mut Vec<u8>, value: f32) {
     match value.abs().to_bits() == ROUNDED_TWICE {
-        true => number(body, &f64::from(value)),
-        false => number(body, &value),
+        true => json_value(body, &f64::from(value)),
+        false => json_value(body, &value),
     }
 }
 
 /// The bits of 7.038531e-26.
 const ROUNDED_TWICE: u32 = 0x15ae_43fd;
 
-/// A text as JSON.
+/// Appends a string as JSON.
 fn text(body: &mut Vec<u8>, text: &str) {
-    number(body, &text);
+    json_value(body, &text);
 }
 
-/// Anything that JSON can spell, appended.
-fn number(body: &mut Vec<u8>, value: &impl Serialize) {
+/// Appends a value as JSON.
+fn json_value(body: &mut Vec<u8>, value: &impl Serialize) {
     // infallible: writing to a vector does not fail, and no map with odd keys is printed
     let _ = serde_json::to_writer(body, value);
 }
@@ -230,7 +222,7 @@ mod tests {
 
     use super::*;
 
-    fn comes_back(bits: u32, text: &mut Vec<u8>) -> bool {
+    fn round_trips(bits: u32, text: &mut Vec<u8>) -> bool {
         let value = f32::from_bits(bits);
         text.clear();
         f32_text(text, value);
@@ -243,21 +235,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_printed_f32_comes_back_through_an_f64(bits in any::<u32>()) {
-            prop_assert!(comes_back(bits, &mut Vec::new()));
+        fn a_printed_f32_round_trips_through_an_f64(bits in any::<u32>()) {
+            prop_assert!(round_trips(bits, &mut Vec::new()));
         }
     }
 
-    /// Every one of them with `ALBACORE_SOAK`, else one of 4,099.
+    /// All values with `ALBACORE_SOAK`, else one of 4,099.
     #[test]
-    fn every_f32_comes_back_through_an_f64() {
+    fn every_f32_round_trips_through_an_f64() {
         let is_soak = std::env::var_os("ALBACORE_SOAK").is_some();
         let mut text = Vec::new();
         for bits in (0..=u32::MAX).step_by(if is_soak { 1 } else { 4099 }) {
-            assert!(comes_back(bits, &mut text), "{bits:x}");
+            assert!(round_trips(bits, &mut text), "{bits:x}");
         }
         for sign in [0, 1 << 31] {
-            assert!(comes_back(ROUNDED_TWICE | sign, &mut text));
+            assert!(round_trips(ROUNDED_TWICE | sign, &mut text));
         }
     }
 }

@@ -1,109 +1,109 @@
-//! The body of an HTTP infer call: JSON, then the bytes of binary tensors.
+//! Parses the body of an HTTP infer call: JSON, then the bytes of binary tensors.
 //!
-//! The array of `data` is cut out by its brackets, what is left is parsed by serde, and `numbers`
-//! reads the array straight into the reservation: only so is each number looked at once. Where the
-//! cut was wrong, the whole is parsed, and `data` left as a piece of text. Unknown keys are
-//! skipped.
+//! The array of `data` is cut out by its brackets, serde parses the rest, and `json_values` parses
+//! the array directly into the reservation, so that each number is parsed once. If the cut was
+//! wrong, serde parses the whole body with `data` as raw text. Unknown keys are skipped.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::super::ask::{self, Declared, Wanted, Wants};
 use super::super::datatype::Datatype;
 use super::super::limits::{DIMENSIONS_MAX, TENSORS_MAX};
-use super::super::refused::Refused;
-use super::super::terms::{Terms, whole_number};
-use super::super::{feature_names, numbers, raw};
+use super::super::request_error::RequestError;
+use super::super::request_meta::{RequestMeta, whole_number};
+use super::super::validate::{self, DeclaredTensor, OutputSelection, RequestedOutput};
+use super::super::{binary_values, feature_names, json_values};
 use albacore_engine::{KindSet, ModelInfo};
-use albacore_proto::array::Apart;
+use albacore_proto::array::SplitBody;
 
-/// An infer call that passed all checks but those of its numbers.
+/// An infer call that is valid but for the values of its rows, which
+/// [`HttpInferRequest::write_rows`] checks.
 #[derive(Debug)]
-pub(super) struct Call<'a> {
-    /// Rows of the input.
+pub(super) struct HttpInferRequest<'a> {
     pub(super) rows: usize,
-    /// Data type of the input.
     pub(super) datatype: Datatype,
     /// The outputs of the reply, in order.
-    pub(super) wanted: Vec<Wanted>,
+    pub(super) outputs: Vec<RequestedOutput>,
     /// The same as a set.
     pub(super) kinds: KindSet,
     pub(super) id: Option<String>,
-    data: Data<'a>,
+    data: HttpInput<'a>,
     features: usize,
     timeout: Option<String>,
     priority: Option<String>,
 }
 
+/// The values of the input tensor.
 #[derive(Debug)]
-enum Data<'a> {
-    /// An array, and all of the JSON that it is part of.
+enum HttpInput<'a> {
+    /// The text of an array, and the JSON that it is part of.
     Text(&'a str, &'a [u8]),
     Bytes(&'a [u8]),
 }
 
-impl<'a> Call<'a> {
-    /// Reads a body whose first `json_bytes` bytes are JSON (all of it when `None`, none when
-    /// zero).
+impl<'a> HttpInferRequest<'a> {
+    /// Parses a body whose first `json_bytes` bytes are JSON (all of it for `None`).
     pub(super) fn parse(
         model: &ModelInfo,
         body: &'a [u8],
         json_bytes: Option<usize>,
-    ) -> Result<Self, Refused> {
+    ) -> Result<Self, RequestError> {
         if json_bytes == Some(0) {
-            return Self::raw(model, body);
+            return Self::parse_raw(model, body);
         }
         let (json, binary) = body
             .split_at_checked(json_bytes.unwrap_or(body.len()))
             .ok_or_else(|| {
-                let (have, said) = (body.len(), json_bytes.unwrap_or_default());
-                Refused::invalid(format!(
-                    "Inference-Header-Content-Length is {said}, but the body has {have} bytes"
+                let (have, announced) = (body.len(), json_bytes.unwrap_or_default());
+                RequestError::invalid(format!(
+                    "Inference-Header-Content-Length is {announced}, but the body has {have} bytes"
                 ))
             })?;
-        if let Some(apart) = Apart::of(json)
-            && let Ok(document) = serde_json::from_slice::<Document<'_>>(&apart.rest)
-            && document.text().is_some_and(|text| apart.stands_for(text))
+        if let Some(split) = SplitBody::new(json)
+            && let Ok(document) = serde_json::from_slice::<InferBody<'_>>(&split.rest)
+            && document
+                .text()
+                .is_some_and(|text| split.is_placeholder(text))
         {
-            return Self::checked(model, document, Some(apart.array), (json, binary));
+            return Self::validate(model, document, Some(split.array), (json, binary));
         }
-        let document: Document<'a> =
-            serde_json::from_slice(json).map_err(|error| not_json(json, &error))?;
+        let document: InferBody<'a> =
+            serde_json::from_slice(json).map_err(|error| invalid_body(json, &error))?;
         let text = document.text();
-        Self::checked(model, document, text, (json, binary))
+        Self::validate(model, document, text, (json, binary))
     }
 
-    /// A request whose data, if they are part of the JSON, are `text`.
-    fn checked(
+    /// Validates a parsed request; `text` is its data, if that is part of the JSON.
+    fn validate(
         model: &ModelInfo,
-        document: Document<'_>,
+        document: InferBody<'_>,
         text: Option<&'a str>,
         (json, binary): (&'a [u8], &'a [u8]),
-    ) -> Result<Self, Refused> {
+    ) -> Result<Self, RequestError> {
         let [input] = &document.inputs.0[..] else {
             let inputs = document.inputs.0.len();
-            return Err(Refused::invalid(format!(
+            return Err(RequestError::invalid(format!(
                 "the request has {inputs} inputs; model {:?} takes one, \"input\"",
                 model.name
             )));
         };
-        let declared = Declared {
+        let declared = DeclaredTensor {
             datatype: &input.datatype,
             shape: &input.shape.0,
         };
-        let (datatype, rows) = ask::check_input(model, &declared)?;
+        let (datatype, rows) = validate::check_input(model, &declared)?;
         if let Some(names) = document.feature_names() {
             feature_names::check_json(model, names.get())?;
         }
         let values = rows * model.features;
         let text = text.map(|text| (text, json));
-        let data = input.data((values, datatype), text, binary)?;
-        let (wanted, kinds) = document.wanted(model)?;
+        let data = input.data(values, datatype, text, binary)?;
+        let (outputs, kinds) = document.outputs(model)?;
         Ok(Self {
             rows,
             datatype,
-            wanted,
+            outputs,
             kinds,
             data,
             features: model.features,
@@ -113,12 +113,12 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// A body without JSON: rows of the model's own type, the value as bytes in return.
-    fn raw(model: &ModelInfo, body: &'a [u8]) -> Result<Self, Refused> {
-        let datatype = ask::input_datatype(model);
+    /// Parses a body without JSON: rows of the model's own type. The reply is the value as bytes.
+    fn parse_raw(model: &ModelInfo, body: &'a [u8]) -> Result<Self, RequestError> {
+        let datatype = validate::input_datatype(model);
         let row_bytes = model.features * datatype.bytes();
         if body.is_empty() || row_bytes == 0 || !body.len().is_multiple_of(row_bytes) {
-            return Err(Refused::invalid(format!(
+            return Err(RequestError::invalid(format!(
                 "a body of {} bytes is not a whole number of rows: a row of model {:?} is {} {} \
                  values, {row_bytes} bytes",
                 body.len(),
@@ -127,13 +127,13 @@ impl<'a> Call<'a> {
                 datatype.name()
             )));
         }
-        let (wanted, kinds) = Wants::of(model).or_value(true);
+        let (outputs, kinds) = OutputSelection::new(model).or_value(true);
         let rows = body.len() / row_bytes;
-        let data = Data::Bytes(body);
+        let data = HttpInput::Bytes(body);
         Ok(Self {
             rows,
             datatype,
-            wanted,
+            outputs,
             kinds,
             id: None,
             data,
@@ -143,42 +143,42 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// Takes what the parameters say about the request's time into `terms`.
-    pub(super) fn set(&self, terms: &mut Terms) -> Result<(), Refused> {
+    /// Applies the parameters `timeout` and `priority` to `meta`.
+    pub(super) fn apply_parameters(&self, meta: &mut RequestMeta) -> Result<(), RequestError> {
         if let Some(text) = &self.timeout {
-            terms.set_timeout(whole_number(text))?;
+            meta.set_timeout(whole_number(text))?;
         }
         if let Some(text) = &self.priority {
-            terms.set_priority(whole_number(text))?;
+            meta.set_priority(whole_number(text))?;
         }
         Ok(())
     }
 
-    /// Writes the rows.
-    pub(super) fn fill(&self, memory: &mut [u8]) -> Result<(), Refused> {
+    /// Checks the values and writes them as rows of the engine.
+    pub(super) fn write_rows(&self, memory: &mut [u8]) -> Result<(), RequestError> {
         match self.data {
-            Data::Text(text, json) => {
-                let filled = numbers::fill_from_json(self.datatype, self.features, text, memory);
-                // What is no JSON is refused as that, whatever else the numbers have.
-                filled.map_err(|refused| {
+            HttpInput::Text(text, json) => {
+                let written = json_values::write_json(self.datatype, self.features, text, memory);
+                // Invalid JSON is reported as such, whatever the first invalid number is.
+                written.map_err(|invalid_value| {
                     let error = serde_json::from_slice::<IgnoredAny>(json).err();
-                    error.map_or(refused, |error| not_json(json, &error))
+                    error.map_or(invalid_value, |error| invalid_body(json, &error))
                 })
             }
-            Data::Bytes(bytes) => raw::fill_from_bytes(self.datatype, bytes, memory),
+            HttpInput::Bytes(bytes) => binary_values::write_bytes(self.datatype, bytes, memory),
         }
     }
 }
 
 /// The JSON of an infer call.
 #[derive(Deserialize)]
-struct Document<'a> {
+struct InferBody<'a> {
     id: Option<String>,
     #[serde(borrow)]
     parameters: Option<RequestParameters<'a>>,
     #[serde(borrow)]
-    inputs: Few<Input<'a>, TENSORS_MAX>,
-    outputs: Option<Few<Output, TENSORS_MAX>>,
+    inputs: BoundedList<Input<'a>, TENSORS_MAX>,
+    outputs: Option<BoundedList<Output, TENSORS_MAX>>,
 }
 
 #[derive(Deserialize)]
@@ -195,10 +195,10 @@ struct RequestParameters<'a> {
 
 #[derive(Deserialize)]
 struct Input<'a> {
-    /// The protocol wants one; which one does not matter.
+    /// Required by the protocol, and ignored.
     #[serde(rename = "name")]
     _name: String,
-    shape: Few<i64, DIMENSIONS_MAX>,
+    shape: BoundedList<i64, DIMENSIONS_MAX>,
     datatype: String,
     #[serde(borrow)]
     parameters: Option<InputParameters<'a>>,
@@ -228,17 +228,17 @@ struct OutputParameters {
 }
 
 impl Input<'_> {
-    /// Where the values are; sizes are checked here, so that no memory is taken for a shape that
-    /// lies.
+    /// Finds the values. Their size is checked before memory is allocated for the declared shape.
     fn data<'b>(
         &self,
-        (values, datatype): (usize, Datatype),
+        values: usize,
+        datatype: Datatype,
         text: Option<(&'b str, &'b [u8])>,
         binary: &'b [u8],
-    ) -> Result<Data<'b>, Refused> {
+    ) -> Result<HttpInput<'b>, RequestError> {
         let parameters = self.parameters.as_ref();
         if parameters.is_some_and(|parameters| parameters.shared_memory_region.is_some()) {
-            return Err(Refused::invalid(
+            return Err(RequestError::invalid(
                 "input \"input\": shared memory regions are not supported; send the data",
             ));
         }
@@ -246,40 +246,40 @@ impl Input<'_> {
             text,
             parameters.and_then(|parameters| parameters.binary_data_size),
         ) {
-            (None, Some(said)) => {
+            (None, Some(announced)) => {
                 let need = values.saturating_mul(datatype.bytes());
-                if said != need as u64 || binary.len() != need {
-                    return Err(Refused::invalid(format!(
+                if announced != need as u64 || binary.len() != need {
+                    return Err(RequestError::invalid(format!(
                         "input \"input\" needs {need} bytes of binary data for its shape; \
-                         binary_data_size is {said} and {} bytes follow the JSON",
+                         binary_data_size is {announced} and {} bytes follow the JSON",
                         binary.len()
                     )));
                 }
-                Ok(Data::Bytes(binary))
+                Ok(HttpInput::Bytes(binary))
             }
-            (Some(_), Some(_)) => Err(Refused::invalid(
+            (Some(_), Some(_)) => Err(RequestError::invalid(
                 "input \"input\" has both data and binary_data_size; send one of them",
             )),
-            (None, None) => Err(Refused::invalid("input \"input\" has no data")),
-            (Some(_), None) if !binary.is_empty() => Err(Refused::invalid(format!(
+            (None, None) => Err(RequestError::invalid("input \"input\" has no data")),
+            (Some(_), None) if !binary.is_empty() => Err(RequestError::invalid(format!(
                 "{} bytes follow the JSON, but input \"input\" has no binary_data_size",
                 binary.len()
             ))),
             (Some((text, json)), None) => {
                 // Each value needs a digit and a separator.
                 if text.len() / 2 < values {
-                    return Err(Refused::invalid(format!(
+                    return Err(RequestError::invalid(format!(
                         "input \"input\" has less data than the {values} values of its shape"
                     )));
                 }
-                Ok(Data::Text(text, json))
+                Ok(HttpInput::Text(text, json))
             }
         }
     }
 }
 
-impl<'a> Document<'a> {
-    /// The data of the input if it is one.
+impl<'a> InferBody<'a> {
+    /// The data of the only input, if it is part of the JSON.
     fn text(&self) -> Option<&'a str> {
         match &self.inputs.0[..] {
             [input] => input.data.map(RawValue::get),
@@ -287,7 +287,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// What the request calls its columns: a parameter of the input, or of the request.
+    /// The column names of the request: a parameter of the input, or of the request.
     fn feature_names(&self) -> Option<&'a RawValue> {
         let input = self.inputs.0.first()?.parameters.as_ref();
         let own = input.and_then(|parameters| parameters.feature_names);
@@ -297,44 +297,46 @@ impl<'a> Document<'a> {
     /// The text of a parameter.
     fn parameter(
         &self,
-        named: impl Fn(&RequestParameters<'a>) -> Option<&'a RawValue>,
+        get: impl Fn(&RequestParameters<'a>) -> Option<&'a RawValue>,
     ) -> Option<&'a str> {
-        self.parameters.as_ref().and_then(named).map(RawValue::get)
+        self.parameters.as_ref().and_then(get).map(RawValue::get)
     }
 
-    fn wanted(&self, model: &ModelInfo) -> Result<(Vec<Wanted>, KindSet), Refused> {
-        let by_default = self
+    fn outputs(&self, model: &ModelInfo) -> Result<(Vec<RequestedOutput>, KindSet), RequestError> {
+        let binary_by_default = self
             .parameters
             .as_ref()
             .and_then(|p| p.binary_data_output)
             .unwrap_or(false);
-        let mut wants = Wants::of(model);
+        let mut selection = OutputSelection::new(model);
         for output in self.outputs.iter().flat_map(|outputs| &outputs.0) {
             let parameters = output.parameters.as_ref();
             if parameters
                 .is_some_and(|p| p.classification.is_some() || p.shared_memory_region.is_some())
             {
-                return Err(Refused::invalid(format!(
+                return Err(RequestError::invalid(format!(
                     "output {:?}: the classification and shared memory extensions are not \
                      supported",
-                    ask::brief(&output.name)
+                    validate::excerpt(&output.name)
                 )));
             }
-            let binary = parameters.and_then(|p| p.binary_data).unwrap_or(by_default);
-            wants.add(&output.name, binary)?;
+            let binary = parameters
+                .and_then(|p| p.binary_data)
+                .unwrap_or(binary_by_default);
+            selection.add(&output.name, binary)?;
         }
-        Ok(wants.or_value(by_default))
+        Ok(selection.or_value(binary_by_default))
     }
 }
 
-/// A refusal that names the field, or for what is no JSON the place, with a hint where a client
-/// printed a NaN or sent bytes.
-fn not_json(json: &[u8], error: &serde_json::Error) -> Refused {
+/// The error for an invalid body: names the field, or for invalid JSON the position, with a hint
+/// for bodies with NaN or with bytes.
+fn invalid_body(json: &[u8], error: &serde_json::Error) -> RequestError {
     if error.is_data() {
         let mut reader = serde_json::Deserializer::from_slice(json);
-        // Read once more, as finding the field costs time that a good request should not spend.
-        if let Err(error) = serde_path_to_error::deserialize::<_, Document<'_>>(&mut reader) {
-            return not_a_request(&error.path().to_string(), &error.inner().to_string());
+        // A second pass finds the path of the field, which valid requests need not pay for.
+        if let Err(error) = serde_path_to_error::deserialize::<_, InferBody<'_>>(&mut reader) {
+            return invalid_field(&error.path().to_string(), &error.inner().to_string());
         }
     }
     let line = json
@@ -352,32 +354,35 @@ fn not_json(json: &[u8], error: &serde_json::Error) -> Refused {
     } else {
         ""
     };
-    Refused::invalid(format!("the body is not an infer request: {error}{hint}"))
+    RequestError::invalid(format!("the body is not an infer request: {error}{hint}"))
 }
 
-/// The refusal of a field by its path, `.` for the whole.
-fn not_a_request(path: &str, problem: &str) -> Refused {
-    const SHOWN_CHARS: usize = 200;
+/// The error for a field by its path, `.` for the whole body.
+fn invalid_field(path: &str, problem: &str) -> RequestError {
+    const QUOTED_CHARS_MAX: usize = 200;
     let (problem, _) = problem.rsplit_once(" at line ").unwrap_or((problem, ""));
-    // A text of the wrong type is repeated by the parser, however long it is.
-    let problem: String = problem.chars().take(SHOWN_CHARS).collect();
+    // The parser quotes a string of the wrong type in full.
+    let problem: String = problem.chars().take(QUOTED_CHARS_MAX).collect();
     let place = match path {
         "." => String::new(),
-        path => format!("{}: ", path.chars().take(SHOWN_CHARS).collect::<String>()),
+        path => format!(
+            "{}: ",
+            path.chars().take(QUOTED_CHARS_MAX).collect::<String>()
+        ),
     };
-    Refused::invalid(format!(
+    RequestError::invalid(format!(
         "the body is not an infer request: {place}{problem}"
     ))
 }
 
-/// A list of at most `MAX` members: a longer one is refused before it is kept.
-struct Few<T, const MAX: usize>(Vec<T>);
+/// A list of at most `MAX` members: a longer one is refused before it is stored.
+struct BoundedList<T, const MAX: usize>(Vec<T>);
 
-impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Few<T, MAX> {
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for BoundedList<T, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Members<T, const MAX: usize>(std::marker::PhantomData<T>);
         impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Members<T, MAX> {
-            type Value = Few<T, MAX>;
+            type Value = BoundedList<T, MAX>;
 
             fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 write!(formatter, "an array of at most {MAX} entries")
@@ -397,7 +402,7 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Few<T, MAX
                     }
                     kept.push(member);
                 }
-                Ok(Few(kept))
+                Ok(BoundedList(kept))
             }
         }
         deserializer.deserialize_seq(Members(std::marker::PhantomData))

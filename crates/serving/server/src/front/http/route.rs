@@ -1,13 +1,13 @@
-//! Paths and methods.
+//! Parses paths and methods.
 
 use std::borrow::Cow;
 
 use hyper::Method;
 
-use super::super::ask::brief;
-use super::super::refused::{Cause, Refused};
+use super::super::request_error::{ErrorKind, RequestError};
+use super::super::validate::excerpt;
 
-/// A call that exists.
+/// A call of the HTTP interface.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Route<'a> {
     /// `GET /v2`
@@ -17,16 +17,16 @@ pub(super) enum Route<'a> {
     /// `GET /v2/health/ready`
     Ready,
     /// `GET /v2/models/{name}[/versions/{version}]`
-    Model(Named<'a>),
+    Model(ModelPath<'a>),
     /// `GET /v2/models/{name}[/versions/{version}]/ready`
-    ModelReady(Named<'a>),
+    ModelReady(ModelPath<'a>),
     /// `POST /v2/models/{name}[/versions/{version}]/infer`
-    Infer(Named<'a>),
+    Infer(ModelPath<'a>),
     /// `GET /v2/models/{name}[/versions/{version}]/config`
-    Config(Named<'a>),
+    Config(ModelPath<'a>),
     /// `GET /v2/models[/{name}[/versions/{version}]]/stats`; an empty name is all models.
-    Stats(Named<'a>),
-    /// `POST /v2/repository/index`; `GET` is taken, too.
+    Stats(ModelPath<'a>),
+    /// `POST /v2/repository/index`; `GET` is accepted, too.
     Index,
     /// `POST /v2/repository/models/{name}/load` and `/unload`, which are refused.
     LoadOrUnload,
@@ -37,8 +37,8 @@ pub(super) enum Route<'a> {
 }
 
 impl Route<'_> {
-    /// Whether the answer is out of date at once, so that no cache may keep it.
-    pub(super) fn is_momentary(&self) -> bool {
+    /// Whether the reply changes at any time, so that caches must not store it.
+    pub(super) fn is_volatile(&self) -> bool {
         match self {
             Self::Live | Self::Ready | Self::ModelReady(_) => true,
             Self::Metrics | Self::State | Self::Stats(_) | Self::Index => true,
@@ -48,30 +48,30 @@ impl Route<'_> {
     }
 }
 
-/// A model as a path names it.
+/// Name and version of a model in a path.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Named<'a> {
+pub(super) struct ModelPath<'a> {
     pub(super) name: Cow<'a, str>,
-    /// Its version, unescaped; empty for any.
+    /// The version, unescaped; empty for any.
     pub(super) version: Cow<'a, str>,
 }
 
-/// Why there is no route.
+/// The path or the method is unknown.
 #[derive(Debug)]
-pub(super) struct NoRoute {
-    pub(super) refused: Refused,
-    /// The methods that the path has; empty when the path does not exist.
+pub(super) struct RouteError {
+    pub(super) error: RequestError,
+    /// The methods that the path supports; empty if the path is unknown.
     pub(super) allow: &'static str,
 }
 
-/// Finds the call. `HEAD` counts as `GET`.
-pub(super) fn find<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, NoRoute> {
-    let route = path_only(path).ok_or_else(|| NoRoute {
-        refused: Refused::new(
-            Cause::NotFound,
+/// Parses method and path. `HEAD` counts as `GET`.
+pub(super) fn parse<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, RouteError> {
+    let route = parse_path(path).ok_or_else(|| RouteError {
+        error: RequestError::new(
+            ErrorKind::NotFound,
             format!(
                 "{:?} is not a path of the Open Inference Protocol v2",
-                brief(path)
+                excerpt(path)
             ),
         ),
         allow: "",
@@ -84,15 +84,18 @@ pub(super) fn find<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, NoRo
     if allow.split(", ").any(|allowed| allowed == method.as_str()) {
         return Ok(route);
     }
-    let path = brief(path);
-    let message = format!("{path:?} takes {allow}, not {:?}", brief(method.as_str()));
-    Err(NoRoute {
-        refused: Refused::new(Cause::Method, message),
+    let path = excerpt(path);
+    let message = format!(
+        "{path:?} supports {allow}, not {:?}",
+        excerpt(method.as_str())
+    );
+    Err(RouteError {
+        error: RequestError::new(ErrorKind::Method, message),
         allow,
     })
 }
 
-fn path_only(path: &str) -> Option<Route<'_>> {
+fn parse_path(path: &str) -> Option<Route<'_>> {
     if path == "/metrics" {
         return Some(Route::Metrics);
     }
@@ -111,41 +114,41 @@ fn path_only(path: &str) -> Option<Route<'_>> {
         [""] => Route::Server,
         ["health", "live"] => Route::Live,
         ["health", "ready"] => Route::Ready,
-        ["models", "stats"] => Route::Stats(named("", "")?),
+        ["models", "stats"] => Route::Stats(model_path("", "")?),
         ["repository", "index"] => Route::Index,
         ["repository", "models", _, "load" | "unload"] => Route::LoadOrUnload,
-        ["models", name] => Route::Model(named(name, "")?),
-        ["models", name, "ready"] => Route::ModelReady(named(name, "")?),
-        ["models", name, "infer"] => Route::Infer(named(name, "")?),
-        ["models", name, "config"] => Route::Config(named(name, "")?),
-        ["models", name, "stats"] => Route::Stats(named(name, "")?),
+        ["models", name] => Route::Model(model_path(name, "")?),
+        ["models", name, "ready"] => Route::ModelReady(model_path(name, "")?),
+        ["models", name, "infer"] => Route::Infer(model_path(name, "")?),
+        ["models", name, "config"] => Route::Config(model_path(name, "")?),
+        ["models", name, "stats"] => Route::Stats(model_path(name, "")?),
         ["models", name, "versions", version, "config"] if !version.is_empty() => {
-            Route::Config(named(name, version)?)
+            Route::Config(model_path(name, version)?)
         }
         ["models", name, "versions", version, "stats"] if !version.is_empty() => {
-            Route::Stats(named(name, version)?)
+            Route::Stats(model_path(name, version)?)
         }
         ["models", name, "versions", version] if !version.is_empty() => {
-            Route::Model(named(name, version)?)
+            Route::Model(model_path(name, version)?)
         }
         ["models", name, "versions", version, "ready"] if !version.is_empty() => {
-            Route::ModelReady(named(name, version)?)
+            Route::ModelReady(model_path(name, version)?)
         }
         ["models", name, "versions", version, "infer"] if !version.is_empty() => {
-            Route::Infer(named(name, version)?)
+            Route::Infer(model_path(name, version)?)
         }
         _ => return None,
     })
 }
 
-fn named<'a>(name: &'a str, version: &'a str) -> Option<Named<'a>> {
-    Some(Named {
+fn model_path<'a>(name: &'a str, version: &'a str) -> Option<ModelPath<'a>> {
+    Some(ModelPath {
         name: unescape(name)?,
         version: unescape(version)?,
     })
 }
 
-/// Undoes percent-encoding; `None` if it is broken or not UTF-8.
+/// Decodes percent-encoding; `None` if it is invalid or not UTF-8.
 fn unescape(piece: &str) -> Option<Cow<'_, str>> {
     if !piece.contains('%') {
         return Some(Cow::Borrowed(piece));

@@ -1,8 +1,8 @@
-//! Tests of the infer body: what is refused and with which words; arbitrary bodies never panic.
+//! Tests of the infer body: which bodies are refused and why; arbitrary bodies never panic.
 
 use proptest::prelude::*;
 
-use super::super::super::sample::sample_model;
+use super::super::super::sample_model::sample_model;
 use super::*;
 use albacore_engine::Kind;
 
@@ -10,13 +10,14 @@ fn model() -> ModelInfo {
     sample_model(2, Kind::Leaf)
 }
 
-/// The rows of a body, or the refusal's words.
+/// The rows of a body, or the error message.
 fn rows(body: &[u8], json_bytes: Option<usize>) -> Result<Vec<f32>, String> {
     let model = model();
-    let call = Call::parse(&model, body, json_bytes).map_err(|refused| refused.to_string())?;
+    let call =
+        HttpInferRequest::parse(&model, body, json_bytes).map_err(|error| error.to_string())?;
     let mut memory = vec![0; call.rows * 2 * call.datatype.element().bytes()];
-    call.fill(&mut memory)
-        .map_err(|refused| refused.to_string())?;
+    call.write_rows(&mut memory)
+        .map_err(|error| error.to_string())?;
     Ok(memory
         .as_chunks()
         .0
@@ -31,11 +32,11 @@ fn unknown_keys_and_odd_parameters_are_tolerated() {
         "inputs": [{"name": "input", "shape": [1, 2], "datatype": "FP32", "parameters": null,
         "extra": {"deep": [[[]]]}, "data": [1.5, null]}], "outputs": null}"#;
     let model = model();
-    let call = Call::parse(&model, body, None).unwrap();
+    let call = HttpInferRequest::parse(&model, body, None).unwrap();
     assert_eq!(call.id.as_deref(), Some("7"));
     assert_eq!(
-        call.wanted,
-        [Wanted {
+        call.outputs,
+        [RequestedOutput {
             kind: Kind::Value,
             binary: false
         }]
@@ -49,17 +50,19 @@ fn a_per_output_choice_of_binary_overrides_that_of_the_request() {
     let body = br#"{"parameters": {"binary_data_output": true},
         "inputs": [{"name": "input", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}],
         "outputs": [{"name": "leaf"}, {"name": "output", "parameters": {"binary_data": false}}]}"#;
-    let call = Call::parse(&model(), body, None).unwrap().wanted;
+    let call = HttpInferRequest::parse(&model(), body, None)
+        .unwrap()
+        .outputs;
     assert_eq!(
         call[0],
-        Wanted {
+        RequestedOutput {
             kind: Kind::Leaf,
             binary: true
         }
     );
     assert_eq!(
         call[1],
-        Wanted {
+        RequestedOutput {
             kind: Kind::Value,
             binary: false
         }

@@ -1,11 +1,11 @@
-//! Which paths and methods are calls.
+//! Paths and methods that are calls, and others.
 
 use proptest::prelude::*;
 
 use super::*;
 
-fn model<'a>(name: &'a str, version: &'a str) -> Named<'a> {
-    Named {
+fn model<'a>(name: &'a str, version: &'a str) -> ModelPath<'a> {
+    ModelPath {
         name: name.into(),
         version: version.into(),
     }
@@ -78,12 +78,12 @@ fn every_call_of_the_protocol_has_a_path() {
         (Method::GET, "/metrics", Route::Metrics),
         (Method::GET, "/albacore/v1/state", Route::State),
     ] {
-        assert_eq!(find(&method, path).unwrap(), route, "{path}");
+        assert_eq!(parse(&method, path).unwrap(), route, "{path}");
     }
 }
 
 #[test]
-fn other_paths_and_methods_are_told_apart() {
+fn unknown_paths_and_wrong_methods_are_distinguished() {
     for path in [
         "",
         "/",
@@ -94,23 +94,23 @@ fn other_paths_and_methods_are_told_apart() {
         "/v2/models/%f",
     ] {
         assert_eq!(
-            find(&Method::GET, path).unwrap_err().refused.cause,
-            Cause::NotFound,
+            parse(&Method::GET, path).unwrap_err().error.kind,
+            ErrorKind::NotFound,
             "{path}"
         );
     }
-    let wrong = find(&Method::GET, "/v2/models/m/infer").unwrap_err();
-    assert_eq!((wrong.refused.cause, wrong.allow), (Cause::Method, "POST"));
-    let wrong = find(&Method::DELETE, "/v2").unwrap_err();
+    let wrong = parse(&Method::GET, "/v2/models/m/infer").unwrap_err();
+    assert_eq!((wrong.error.kind, wrong.allow), (ErrorKind::Method, "POST"));
+    let wrong = parse(&Method::DELETE, "/v2").unwrap_err();
     assert_eq!(
-        (wrong.refused.cause, wrong.allow),
-        (Cause::Method, "GET, HEAD")
+        (wrong.error.kind, wrong.allow),
+        (ErrorKind::Method, "GET, HEAD")
     );
 }
 
 proptest! {
     #[test]
     fn any_path_has_an_answer(path in "/v2/[a-z/%0-9A-F\\PC]{0,30}|\\PC{0,30}") {
-        let _ = find(&Method::GET, &path);
+        let _ = parse(&Method::GET, &path);
     }
 }

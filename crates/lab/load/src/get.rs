@@ -1,0 +1,63 @@
+//! A single GET, to read the metadata of a server.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+/// Longest time of the response.
+const RESPONSE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Largest body of a response: metadata of the widest models have some KiB.
+const RESPONSE_BYTES_MAX: usize = 1 << 20;
+
+/// Why a GET failed.
+#[derive(Debug, thiserror::Error)]
+pub enum GetError {
+    /// No connection, or no runtime for it.
+    #[error("it does not answer")]
+    Io(#[from] std::io::Error),
+    /// Not an HTTP server.
+    #[error("it does not answer in HTTP")]
+    Hyper(#[from] hyper::Error),
+    #[error("this is not a path")]
+    Path(#[from] hyper::http::Error),
+    /// Too long, or incomplete.
+    #[error("its answer cannot be read: {0}")]
+    Body(Box<dyn std::error::Error + Send + Sync>),
+    #[error("it does not answer within {} s", RESPONSE_TIME_MAX.as_secs())]
+    Slow,
+}
+
+/// Status and body of a GET.
+///
+/// # Errors
+/// [`GetError`].
+pub fn get(address: SocketAddr, path: &str) -> Result<(u16, Vec<u8>), GetError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        tokio::time::timeout(RESPONSE_TIME_MAX, ask(address, path))
+            .await
+            .unwrap_or(Err(GetError::Slow))
+    })
+}
+
+async fn ask(address: SocketAddr, path: &str) -> Result<(u16, Vec<u8>), GetError> {
+    let stream = TcpStream::connect(address).await?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    let request = hyper::Request::get(path).header("host", "localhost");
+    let answer = sender
+        .send_request(request.body(Empty::<Bytes>::new())?)
+        .await?;
+    let status = answer.status().as_u16();
+    let body = Limited::new(answer.into_body(), RESPONSE_BYTES_MAX);
+    let body = body.collect().await.map_err(GetError::Body)?;
+    Ok((status, body.to_bytes().to_vec()))
+}

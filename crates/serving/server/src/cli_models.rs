@@ -1,0 +1,63 @@
+//! The models of the command line: loaded once, at start.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use albacore_engine::{Iterations, LoadedModel, ModelInfo, Objective};
+use albacore_settings::{Digest, Source};
+use albacore_storage::Storage;
+
+/// Percent of the requests that must keep an objective of the command line.
+const PERCENTILE: f64 = 99.0;
+
+/// A model of `--model`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CliModel {
+    /// The name that requests use.
+    pub name: String,
+    pub path: PathBuf,
+    /// Replies later than this are counted late.
+    pub slo: Option<Duration>,
+}
+
+/// A model cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+#[error("model {name:?}: {reason}")]
+pub(crate) struct LoadError {
+    name: String,
+    reason: String,
+}
+
+/// Logs which iterations predict, if the file records a best iteration and the user did not choose.
+pub(crate) fn log_iterations_notice(model: &ModelInfo) {
+    if let Some(notice) = &model.iterations_notice {
+        tracing::warn!(model = model.name, "{notice}");
+    }
+}
+
+impl CliModel {
+    pub(crate) fn objective(&self) -> Option<Objective> {
+        self.slo
+            .map(|latency| Objective::of_all(latency, PERCENTILE))
+    }
+
+    /// Reads, checks and compiles the model; also returns the SHA-256 of its file.
+    ///
+    /// # Errors
+    /// The file cannot be read, is not a model, is damaged, or holds an unsupported model.
+    pub(crate) fn load(&self, storage: &Storage) -> Result<(LoadedModel, Digest), LoadError> {
+        let path = self.path.display();
+        let load = || -> Result<_, String> {
+            let utf8 = self.path.to_str().map(str::to_owned);
+            let source = Source::Path(utf8.ok_or_else(|| format!("{path} is not UTF-8"))?);
+            let fetched = storage.fetch(&source, None, &|| true);
+            let fetched = fetched.map_err(|error| error.to_string())?;
+            let model = LoadedModel::compile(&self.name, &fetched.bytes, Iterations::AsSaved);
+            let model = model.map_err(|reason| format!("{path}: {reason}"))?;
+            log_iterations_notice(model.info());
+            Ok((model.with_objective(self.objective()), fetched.sha256))
+        };
+        let name = self.name.clone();
+        load().map_err(|reason| LoadError { name, reason })
+    }
+}

@@ -1,0 +1,138 @@
+//! One attempt to load a model, on a thread of its own: fetch, compile, install in the workers.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use albacore_engine::{Engine, InstallError, Iterations, LoadedModel};
+use albacore_settings as settings;
+use albacore_settings::{Digest, Source};
+use albacore_storage::{Fetched, Storage};
+
+use super::file_stamp::{FileStamp, stamp};
+use crate::cli_models::log_iterations_notice;
+
+/// What the loading threads share.
+#[derive(Debug)]
+pub(super) struct LoadContext {
+    pub(super) engine: Arc<Engine>,
+    pub(super) storage: Storage,
+    pub(super) runtime: tokio::runtime::Handle,
+    /// Held from compilation to installation: it bounds the memory of compiled models, and keeps
+    /// the order in which loads began.
+    pub(super) install_lock: Mutex<()>,
+}
+
+/// A model file to load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LoadRequest {
+    pub(super) name: String,
+    pub(super) source: Source,
+    pub(super) sha256: Option<Digest>,
+    pub(super) iterations: Option<settings::Iterations>,
+}
+
+/// A served version: the digest of its file, and the iterations that were requested.
+pub(super) type ServedVersion = (Digest, Option<settings::Iterations>);
+
+/// A finished attempt.
+#[derive(Debug)]
+pub(super) struct LoadAttempt {
+    /// Identifies the attempt; the result of a superseded one is ignored.
+    pub(super) number: u64,
+    pub(super) request: LoadRequest,
+    /// Stamp of the file before it was read; `None` for a URL.
+    pub(super) stamp: Option<FileStamp>,
+    /// Digest of the version that is served now, or why loading failed.
+    pub(super) result: Result<Digest, String>,
+}
+
+/// Stamp of a model file; `None` for a URL.
+pub(super) fn stamp_of(source: &Source) -> Option<FileStamp> {
+    match source {
+        Source::Path(path) => stamp(Path::new(path)),
+        Source::Url(_) => None,
+    }
+}
+
+/// Starts an attempt; its result is sent to `finished`. The same file with the same iterations as
+/// the `served` version is not installed again.
+pub(super) fn start(
+    context: &Arc<LoadContext>,
+    number: u64,
+    request: LoadRequest,
+    served: Option<ServedVersion>,
+    is_wanted: Arc<AtomicBool>,
+    finished: SyncSender<LoadAttempt>,
+) -> std::io::Result<()> {
+    let context = Arc::clone(context);
+    let attempt = move || {
+        // Taken before the file is read, so that a change during the read is noticed later.
+        let stamp = stamp_of(&request.source);
+        let result = load(&context, &request, served, &is_wanted);
+        // The receiver is gone once the server stops.
+        let _ = finished.send(LoadAttempt {
+            number,
+            request,
+            stamp,
+            result,
+        });
+    };
+    let thread = std::thread::Builder::new().name("albf.load".to_owned());
+    thread.spawn(attempt).map(drop)
+}
+
+fn load(
+    context: &LoadContext,
+    request: &LoadRequest,
+    served: Option<ServedVersion>,
+    is_wanted: &AtomicBool,
+) -> Result<Digest, String> {
+    let is_wanted = || is_wanted.load(Ordering::Relaxed);
+    let fetched = context
+        .storage
+        .fetch(&request.source, request.sha256, &is_wanted)
+        .map_err(|error| error.to_string())?;
+    if Some((fetched.sha256, request.iterations)) == served {
+        return Ok(fetched.sha256);
+    }
+    let _guard = context
+        .install_lock
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    if !is_wanted() {
+        return Err("loading was cancelled".to_owned());
+    }
+    install(context, request, fetched).map_err(|problem| {
+        let source = albacore_storage::redacted(&request.source);
+        format!("{source}: {problem}")
+    })
+}
+
+fn install(
+    context: &LoadContext,
+    request: &LoadRequest,
+    fetched: Fetched,
+) -> Result<Digest, String> {
+    let iterations = iterations(request.iterations);
+    let model = LoadedModel::compile(&request.name, &fetched.bytes, iterations)?;
+    log_iterations_notice(model.info());
+    let digest = fetched.sha256;
+    drop(fetched);
+    let installed = context.runtime.block_on(context.engine.install(model));
+    installed.map_err(|error: InstallError| error.to_string())?;
+    Ok(digest)
+}
+
+fn iterations(requested: Option<settings::Iterations>) -> Iterations {
+    match requested {
+        None => Iterations::AsSaved,
+        Some(settings::Iterations::All) => Iterations::All,
+        Some(settings::Iterations::Best) => Iterations::Best,
+        Some(settings::Iterations::Range { begin, end }) => Iterations::Range {
+            begin: begin as usize,
+            end: end as usize,
+        },
+    }
+}

@@ -1,0 +1,81 @@
+//! Watches the settings file: rules and objectives change at once; models are loaded next to the
+//! served ones and then replace them. An error changes nothing, is reported, and is retried: a
+//! settings file when it changes, a model also after a pause.
+//!
+//! One thread (`WatchLoop`) owns all of this; each model is loaded on a thread of its own (`load`),
+//! so that a slow server does not delay the others. The results are published in
+//! [`crate::model_status`].
+
+mod file_stamp;
+mod load;
+mod settings_file;
+mod watch_loop;
+mod watched_model;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use albacore_engine::{Engine, NoSlot};
+use albacore_storage::Storage;
+
+use crate::effective_config::EffectiveConfig;
+use crate::model_status::{ConfigStatus, StatusStore};
+use load::LoadContext;
+pub(crate) use settings_file::{LoadedSettings, read};
+use watch_loop::WatchLoop;
+
+/// Stops watching the settings file when it is dropped.
+#[derive(Debug)]
+pub(crate) struct ConfigWatcher {
+    is_running: Arc<AtomicBool>,
+}
+
+/// The settings file cannot be watched.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WatchError {
+    /// More models than slots.
+    #[error("the models of the settings cannot be served")]
+    Models(#[from] NoSlot),
+    #[error("the thread that watches the settings cannot be started")]
+    Thread(#[from] std::io::Error),
+}
+
+impl ConfigWatcher {
+    /// Applies `settings`, which were read from `file`, and watches the file from then on. To be
+    /// called inside the engine's runtime.
+    ///
+    /// # Errors
+    /// [`WatchError`].
+    pub(crate) fn start(
+        file: PathBuf,
+        settings: LoadedSettings,
+        engine: Arc<Engine>,
+        config: Arc<EffectiveConfig>,
+        storage: Storage,
+    ) -> Result<(Self, Arc<StatusStore>), WatchError> {
+        let status = Arc::new(StatusStore::new(ConfigStatus {
+            settings_sha256: Some(settings.sha256),
+            ..ConfigStatus::default()
+        }));
+        let context = Arc::new(LoadContext {
+            engine,
+            storage,
+            runtime: tokio::runtime::Handle::current(),
+            install_lock: Mutex::new(()),
+        });
+        let mut watch_loop = WatchLoop::new(file, context, config, Arc::clone(&status));
+        watch_loop.apply(settings)?;
+        let is_running = Arc::new(AtomicBool::new(true));
+        let keep_running = Arc::clone(&is_running);
+        let thread = std::thread::Builder::new().name("albf.settings".to_owned());
+        thread.spawn(move || watch_loop.run(&keep_running))?;
+        Ok((Self { is_running }, status))
+    }
+}
+
+impl Drop for ConfigWatcher {
+    fn drop(&mut self) {
+        self.is_running.store(false, Ordering::Relaxed);
+    }
+}

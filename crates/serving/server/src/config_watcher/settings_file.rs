@@ -1,0 +1,53 @@
+//! Reads and parses the settings file.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use albacore_engine::BatchingParams;
+use albacore_settings::{Digest, FILE_BYTES_MAX, Settings};
+
+use crate::engine_params;
+
+/// A valid settings file.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadedSettings {
+    /// SHA-256 of the file.
+    pub(crate) sha256: Digest,
+    pub(crate) batching: BatchingParams,
+    pub(crate) settings: Settings,
+}
+
+/// The bytes of the file, and their SHA-256.
+///
+/// # Errors
+/// A sentence without the file's name.
+pub(super) fn read_bytes(file: &Path) -> Result<(Vec<u8>, Digest), String> {
+    let mut bytes = Vec::new();
+    // One byte more than allowed: the parser refuses a larger file.
+    let limit = FILE_BYTES_MAX as u64 + 1;
+    let opened = File::open(file).map_err(|error| format!("cannot be opened: {error}"))?;
+    let read = opened.take(limit).read_to_end(&mut bytes);
+    read.map_err(|error| format!("cannot be read: {error}"))?;
+    let sha256 = albacore_storage::sha256(&bytes);
+    Ok((bytes, sha256))
+}
+
+/// Reads and parses a settings file.
+///
+/// # Errors
+/// A sentence that names the field and what to write instead, without the file's name.
+pub(crate) fn read(file: &Path) -> Result<LoadedSettings, String> {
+    let (bytes, sha256) = read_bytes(file)?;
+    parse(&bytes, sha256)
+}
+
+pub(super) fn parse(bytes: &[u8], sha256: Digest) -> Result<LoadedSettings, String> {
+    let text = std::str::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
+    let settings = Settings::read(text).map_err(|error| error.to_string())?;
+    Ok(LoadedSettings {
+        sha256,
+        batching: engine_params::batching_params(settings.batching, settings.queue),
+        settings,
+    })
+}

@@ -1,0 +1,144 @@
+//! One model of the settings: the version that the settings name, the served version, and when to
+//! load.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use albacore_settings as settings;
+
+use super::file_stamp::FileStamp;
+use super::load::{LoadAttempt, LoadRequest, ServedVersion, stamp_of};
+use crate::limits::{LOAD_BACKOFF_MAX, LOAD_BACKOFF_MIN, STABLE_POLLS};
+
+#[derive(Debug)]
+pub(super) struct WatchedModel {
+    pub(super) settings: settings::Model,
+    /// The running attempt: its number, and the flag that cancels it.
+    running: Option<(u64, Arc<AtomicBool>)>,
+    /// Request of the last finished attempt, and the file that it read.
+    tried: Option<(LoadRequest, Option<FileStamp>)>,
+    pub(super) served: Option<ServedVersion>,
+    /// Failures in a row, and the time of the next attempt; 0 and `None` after a success.
+    failures: u32,
+    retry_at: Option<Instant>,
+    /// A file that differs from the tried one, and at how many polls it was the same.
+    changed_file: Option<(Option<FileStamp>, u32)>,
+}
+
+impl WatchedModel {
+    pub(super) fn new(settings: settings::Model) -> Self {
+        Self {
+            settings,
+            running: None,
+            tried: None,
+            served: None,
+            failures: 0,
+            retry_at: None,
+            changed_file: None,
+        }
+    }
+
+    fn request(&self) -> LoadRequest {
+        LoadRequest {
+            name: self.settings.name.clone(),
+            source: self.settings.source.clone(),
+            sha256: self.settings.sha256,
+            iterations: self.settings.iterations,
+        }
+    }
+
+    /// Whether the version that the settings name was tried already.
+    fn is_tried(&self) -> bool {
+        let tried = self.tried.as_ref();
+        tried.is_some_and(|(request, _)| *request == self.request())
+    }
+
+    /// Replaces the settings. Returns whether they need another load.
+    pub(super) fn set_settings(&mut self, settings: settings::Model) -> bool {
+        self.settings = settings;
+        if self.is_tried() {
+            return false;
+        }
+        self.cancel();
+        self.failures = 0;
+        self.retry_at = None;
+        self.changed_file = None;
+        true
+    }
+
+    /// Cancels the running attempt.
+    pub(super) fn cancel(&mut self) {
+        if let Some((_, is_wanted)) = &self.running {
+            is_wanted.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// The request to start now, if one is due. To be called once for each poll.
+    pub(super) fn due(&mut self, now: Instant) -> Option<LoadRequest> {
+        if self.running.is_some() {
+            return None;
+        }
+        let is_due =
+            !self.is_tried() || self.retry_at.is_some_and(|at| at <= now) || self.is_file_changed();
+        is_due.then(|| self.request())
+    }
+
+    /// Whether the file differs from the tried one, and was stable for [`STABLE_POLLS`].
+    fn is_file_changed(&mut self) -> bool {
+        let Some((request, tried)) = &self.tried else {
+            return false;
+        };
+        let now = stamp_of(&request.source);
+        // A missing file is being replaced, or deleted; the served version stays.
+        if now == *tried || now.is_none() {
+            self.changed_file = None;
+            return false;
+        }
+        let polls = match self.changed_file {
+            Some((seen, polls)) if seen == now => polls + 1,
+            _ => 1,
+        };
+        self.changed_file = Some((now, polls));
+        polls >= STABLE_POLLS
+    }
+
+    /// Records that an attempt was started; clearing `is_wanted` cancels it.
+    pub(super) fn started(&mut self, number: u64, is_wanted: Arc<AtomicBool>) {
+        self.running = Some((number, is_wanted));
+    }
+
+    /// Whether `attempt` is the running one, which is over then.
+    pub(super) fn take_running(&mut self, attempt: &LoadAttempt) -> bool {
+        let number = attempt.number;
+        self.running.take_if(|(own, _)| *own == number).is_some()
+    }
+
+    /// Records the result of an attempt. Returns whether it was for the current settings.
+    pub(super) fn finished(&mut self, attempt: &LoadAttempt, now: Instant) -> bool {
+        if let Ok(digest) = attempt.result {
+            self.served = Some((digest, attempt.request.iterations));
+        }
+        self.tried = Some((attempt.request.clone(), attempt.stamp));
+        self.changed_file = None;
+        if !self.is_tried() {
+            return false;
+        }
+        (self.failures, self.retry_at) = match attempt.result {
+            Ok(_) => (0, None),
+            Err(_) => (self.failures + 1, Some(now + backoff(self.failures))),
+        };
+        true
+    }
+}
+
+/// The pause after a failure that `failures` others preceded.
+fn backoff(failures: u32) -> Duration {
+    let factor = 2_u32.saturating_pow(failures);
+    LOAD_BACKOFF_MIN
+        .saturating_mul(factor)
+        .min(LOAD_BACKOFF_MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! When a model is loaded: after failures, changes of its file, and changes of its settings.
+
+use albacore_settings::Digest;
+
+use super::*;
+
+fn watched(path: &str) -> WatchedModel {
+    WatchedModel::new(model(path))
+}
+
+fn model(path: &str) -> settings::Model {
+    settings::Model {
+        name: "m".to_owned(),
+        source: settings::Source::Path(path.to_owned()),
+        sha256: None,
+        iterations: None,
+        slo: None,
+        outputs: Vec::new(),
+    }
+}
+
+fn attempt(model: &mut WatchedModel, result: Result<Digest, String>, now: Instant) -> bool {
+    let request = model.due(now).unwrap();
+    model.started(7, Arc::new(AtomicBool::new(true)));
+    assert_eq!(model.due(now), None, "one at a time");
+    let stamp = stamp_of(&request.source);
+    let attempt = LoadAttempt {
+        number: 7,
+        request,
+        stamp,
+        result,
+    };
+    assert!(model.take_running(&attempt) && !model.take_running(&attempt));
+    model.finished(&attempt, now)
+}
+
+#[test]
+fn a_failed_load_is_retried_with_exponential_backoff() {
+    let mut model = watched("/absent");
+    let mut now = Instant::now();
+    for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
+        assert!(attempt(&mut model, Err("no".to_owned()), now));
+        assert_eq!(model.due(now), None);
+        now += Duration::from_secs(seconds);
+        assert!(model.due(now).is_some(), "{seconds}");
+    }
+    assert!(attempt(&mut model, Ok(Digest([1; 32])), now));
+    assert_eq!(model.due(now + LOAD_BACKOFF_MAX), None);
+}
+
+#[test]
+fn a_changed_file_is_loaded_once_it_is_stable() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let write = |text: &str| std::fs::write(&file, text).unwrap();
+    write("1");
+    let mut model = watched(file.path().to_str().unwrap());
+    let now = Instant::now();
+    attempt(&mut model, Ok(Digest([1; 32])), now);
+    assert_eq!(model.due(now), None);
+    write("22");
+    assert_eq!(model.due(now), None);
+    write("333");
+    assert_eq!(model.due(now), None, "the file still changes");
+    assert!(model.due(now).is_some());
+    attempt(&mut model, Err("broken".to_owned()), now);
+    assert_eq!(
+        model.served,
+        Some((Digest([1; 32]), None)),
+        "the served version stays"
+    );
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!((model.due(now), model.due(now)), (None, None));
+}
+
+#[test]
+fn changed_settings_are_loaded_at_once_and_cancel_the_running_attempt() {
+    let mut model = watched("/a");
+    let now = Instant::now();
+    let is_wanted = Arc::new(AtomicBool::new(true));
+    let request = model.due(now).unwrap();
+    model.started(1, Arc::clone(&is_wanted));
+    assert!(model.set_settings(self::model("/b")));
+    assert!(!is_wanted.load(Ordering::Relaxed));
+    let late = LoadAttempt {
+        number: 1,
+        request,
+        stamp: None,
+        result: Err("no".to_owned()),
+    };
+    assert!(model.take_running(&late) && !model.finished(&late, now));
+    assert!(model.due(now).is_some(), "the new settings were not tried");
+    attempt(&mut model, Ok(Digest([2; 32])), now);
+    let mut with_slo = self::model("/b");
+    with_slo.slo = Some(settings::Slo::uniform(Duration::from_millis(1), 99.0));
+    assert!(!model.set_settings(with_slo), "an objective needs no load");
+    assert_eq!(model.due(now), None);
+    let mut with_iterations = self::model("/b");
+    with_iterations.iterations = Some(settings::Iterations::Best);
+    assert!(
+        model.set_settings(with_iterations),
+        "other iterations need a load"
+    );
+    assert!(model.due(now).is_some());
+}

@@ -1,0 +1,166 @@
+//! Parses the `data` of a JSON tensor directly into rows.
+//!
+//! The text is not validated as JSON before; invalid JSON is refused here. Flat (`[1, 2, 3, 4]`)
+//! and nested (`[[1, 2], [3, 4]]`) data are the same row-major values. `null` is a missing value,
+//! because JSON has no NaN. No recursion and no allocation: time is linear in the text, memory
+//! constant.
+
+use super::datatype::Datatype;
+use super::request_error::RequestError;
+use super::row_writer::RowWriter;
+use albacore_proto::array::{Reader, is_number};
+
+/// Fills `memory` (rows of `features` values) from the text of a JSON array.
+pub(super) fn write_json(
+    datatype: Datatype,
+    features: usize,
+    text: &str,
+    memory: &mut [u8],
+) -> Result<(), RequestError> {
+    if matches!(datatype, Datatype::Fp16 | Datatype::Bf16) {
+        let name = datatype.name();
+        return Err(RequestError::invalid(format!(
+            "input \"input\": {name} has no JSON form; send it as binary data"
+        )));
+    }
+    let rows = memory.len() / (features * datatype.element().bytes()).max(1);
+    let mut writer = RowWriter::new(datatype, memory);
+    let mut reader = Reader::new(text);
+    if !reader.take(b'[') {
+        return Err(RequestError::invalid(
+            "input \"input\": data is not an array",
+        ));
+    }
+    if reader.peek() == Some(b'[') {
+        nested(&mut reader, &mut writer, Shape { rows, features })?;
+    } else {
+        values(&mut reader, &mut writer)?;
+        let (have, need) = (writer.written(), rows * features);
+        if have != need {
+            return Err(RequestError::invalid(format!(
+                "input \"input\" has {have} values of data where its shape [{rows}, {features}] \
+                 needs {need}"
+            )));
+        }
+    }
+    if reader.peek().is_some() {
+        return Err(RequestError::invalid(
+            "input \"input\": something follows the array of data",
+        ));
+    }
+    Ok(())
+}
+
+/// The shape that a request declared.
+#[derive(Clone, Copy)]
+struct Shape {
+    rows: usize,
+    features: usize,
+}
+
+/// Parses rows in brackets of their own, after the first bracket.
+fn nested(
+    reader: &mut Reader<'_>,
+    writer: &mut RowWriter<'_>,
+    Shape { rows, features }: Shape,
+) -> Result<(), RequestError> {
+    for row in 0.. {
+        if !reader.take(b'[') {
+            return Err(writer.error("a row is not an array though the first one is"));
+        }
+        if row == rows {
+            return Err(RequestError::invalid(format!(
+                "input \"input\" has more rows of data than the {rows} of its shape"
+            )));
+        }
+        let before = writer.written();
+        values(reader, writer)?;
+        let values = writer.written() - before;
+        if values != features {
+            return Err(RequestError::invalid(format!(
+                "row {row} of input \"input\" has {values} values, not {features}"
+            )));
+        }
+        if reader.take(b']') {
+            if row + 1 != rows {
+                let have = row + 1;
+                return Err(RequestError::invalid(format!(
+                    "input \"input\" has {have} rows of data where its shape says {rows}"
+                )));
+            }
+            return Ok(());
+        }
+        if !reader.take(b',') {
+            return Err(writer.error("the array of data is cut off"));
+        }
+    }
+    Ok(())
+}
+
+/// Parses values up to and including the closing bracket. Those beyond the memory are counted, not
+/// written.
+fn values(reader: &mut Reader<'_>, writer: &mut RowWriter<'_>) -> Result<(), RequestError> {
+    if reader.take(b']') {
+        return Ok(());
+    }
+    let is_short = writer.datatype() == Datatype::Fp32;
+    loop {
+        // bound: each pass consumes at least one byte of the text or ends
+        match is_short.then(|| reader.short_f32()).flatten() {
+            Some(value) => writer.put_f32(value),
+            None => put(reader.token(), writer)?,
+        }
+        if reader.take(b']') {
+            return Ok(());
+        }
+        if !reader.take(b',') {
+            return Err(writer.error("the array of data is cut off"));
+        }
+    }
+}
+
+/// Writes one value, if it has the form of a JSON number or literal.
+fn put(token: &str, writer: &mut RowWriter<'_>) -> Result<(), RequestError> {
+    let parsed = match (writer.datatype(), token.as_bytes().first()) {
+        (_, Some(b'n')) if token == "null" => {
+            writer.put_f32(f32::NAN);
+            return Ok(());
+        }
+        (_, Some(b'-' | b'0'..=b'9')) if !is_number(token) => None,
+        (Datatype::Fp32, Some(b'-' | b'0'..=b'9')) => token
+            .parse()
+            .ok()
+            .filter(|value: &f32| value.is_finite())
+            .map(|v| writer.put_f32(v)),
+        (Datatype::Fp64, Some(b'-' | b'0'..=b'9')) => token
+            .parse()
+            .ok()
+            .filter(|value: &f64| value.is_finite())
+            .map(|v| writer.put_f64(v)),
+        (Datatype::Bool, Some(b't')) if token == "true" => return writer.put_integer(1),
+        (Datatype::Bool, Some(b'f')) if token == "false" => return writer.put_integer(0),
+        (_, Some(b'-' | b'0'..=b'9')) => match integer(token) {
+            Some(value) => return writer.put_integer(value),
+            None => None,
+        },
+        _ => None,
+    };
+    parsed.ok_or_else(|| {
+        let shown: String = token.chars().take(32).collect();
+        writer.error(&format!(
+            "`{shown}` is not a {} number",
+            writer.datatype().name()
+        ))
+    })
+}
+
+/// Parses a whole number, also in the forms `3.0` and `3e2`.
+fn integer(token: &str) -> Option<i128> {
+    token.parse().ok().or_else(|| {
+        let value: f64 = token.parse().ok()?;
+        (value.fract() == 0.0 && value.abs() < 9.3e18).then_some(value as i128)
+    })
+}
+
+#[cfg(test)]
+mod tests;

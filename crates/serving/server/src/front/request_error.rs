@@ -1,0 +1,177 @@
+//! Errors of requests, with an HTTP status and a gRPC code for each kind.
+//!
+//! 429 and `RESOURCE_EXHAUSTED` mean "overloaded"; 503 and `UNAVAILABLE` only "shutting down or not
+//! ready yet": clients and proxies retry the latter by themselves, and retries multiply an
+//! overload.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use hyper::StatusCode;
+use tonic::Code;
+
+use albacore_connections::HeadError;
+use albacore_engine::{Failure, Refusal};
+
+/// Kind of an error, which determines both codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ErrorKind {
+    /// The request is invalid; a retry without a change fails again.
+    Invalid,
+    /// No such model, version or path.
+    NotFound,
+    /// The path exists, the method does not.
+    Method,
+    /// The body arrives too slowly.
+    Slow,
+    /// More bytes or rows than one request may hold.
+    TooLarge,
+    /// A content type or encoding that is not supported.
+    MediaType,
+    /// The queue is full.
+    Overloaded,
+    /// The server shuts down, or cannot compute yet.
+    Unavailable,
+    /// The timeout of the request passed.
+    Expired,
+    /// The request was accepted and its computation failed.
+    Failed,
+    /// A call or a coding that this server does not implement.
+    Unimplemented,
+}
+
+impl ErrorKind {
+    /// The status of an HTTP reply.
+    pub(super) const fn status(self) -> StatusCode {
+        match self {
+            Self::Invalid => StatusCode::BAD_REQUEST,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Slow => StatusCode::REQUEST_TIMEOUT,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::Overloaded => StatusCode::TOO_MANY_REQUESTS,
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Expired => StatusCode::GATEWAY_TIMEOUT,
+            Self::Failed => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Unimplemented => StatusCode::NOT_IMPLEMENTED,
+        }
+    }
+
+    /// The code of a gRPC reply.
+    pub(super) const fn code(self) -> Code {
+        match self {
+            Self::Invalid | Self::TooLarge | Self::MediaType => Code::InvalidArgument,
+            Self::NotFound => Code::NotFound,
+            Self::Method | Self::Unimplemented => Code::Unimplemented,
+            Self::Slow | Self::Expired => Code::DeadlineExceeded,
+            Self::Overloaded => Code::ResourceExhausted,
+            Self::Unavailable => Code::Unavailable,
+            Self::Failed => Code::Internal,
+        }
+    }
+}
+
+/// Why a request has no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub(super) struct RequestError {
+    pub(super) kind: ErrorKind,
+    /// One sentence for the client: what is wrong, where, and what to do.
+    pub(super) message: Cow<'static, str>,
+    /// When a retry makes sense.
+    pub(super) retry_after: Option<Duration>,
+}
+
+impl RequestError {
+    /// An error without advice on when to retry.
+    pub(super) fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            retry_after: None,
+        }
+    }
+
+    /// An invalid request.
+    pub(super) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Invalid, message)
+    }
+
+    /// The server is overloaded: the client should retry after a second.
+    pub(super) fn overloaded(message: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            retry_after: Some(Duration::from_secs(1)),
+            ..Self::new(ErrorKind::Overloaded, message)
+        }
+    }
+
+    /// `Retry-After` in whole seconds, rounded up: HTTP has no finer unit.
+    pub(super) fn retry_after_seconds(&self) -> Option<u64> {
+        self.retry_after
+            .map(|after| after.as_millis().div_ceil(1000).max(1) as u64)
+    }
+}
+
+impl From<Refusal> for RequestError {
+    fn from(refusal: Refusal) -> Self {
+        let (kind, retry_after) = match &refusal {
+            Refusal::QueueFull { retry_after, .. }
+            | Refusal::Late { retry_after, .. }
+            | Refusal::MemoryFull { retry_after, .. } => {
+                (ErrorKind::Overloaded, Some(*retry_after))
+            }
+            Refusal::NoWorkers { retry_after } => (ErrorKind::Unavailable, Some(*retry_after)),
+            Refusal::Draining => (ErrorKind::Unavailable, None),
+            Refusal::Expired => (ErrorKind::Expired, None),
+            Refusal::TooLarge { .. } => (ErrorKind::TooLarge, None),
+            Refusal::NoSuchOutput { .. } | Refusal::Invalid(_) => (ErrorKind::Invalid, None),
+        };
+        Self {
+            kind,
+            message: refusal.to_string().into(),
+            retry_after,
+        }
+    }
+}
+
+impl From<HeadError> for RequestError {
+    fn from(error: HeadError) -> Self {
+        let kind = match error {
+            HeadError::UnknownTransferEncoding => ErrorKind::Unimplemented,
+            _ => ErrorKind::Invalid,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+impl From<Failure> for RequestError {
+    fn from(failure: Failure) -> Self {
+        let kind = match &failure {
+            Failure::Poisonous { .. } | Failure::Compute { .. } => ErrorKind::Failed,
+            Failure::Stopped => ErrorKind::Unavailable,
+        };
+        Self::new(kind, failure.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_full_queue_is_reported_as_overload() {
+        let full = Refusal::QueueFull {
+            retry_after: Duration::from_millis(1200),
+            queued_rows: 9,
+            rows_max: 9,
+        };
+        let error = RequestError::from(full);
+        assert_eq!(error.kind.status().as_u16(), 429);
+        assert_eq!(error.kind.code(), Code::ResourceExhausted);
+        assert_eq!(error.retry_after_seconds(), Some(2));
+        let draining = RequestError::from(Refusal::Draining);
+        assert_eq!(draining.kind.status().as_u16(), 503);
+        assert_eq!(draining.kind.code(), Code::Unavailable);
+    }
+}

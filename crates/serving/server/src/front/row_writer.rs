@@ -1,0 +1,92 @@
+//! Writes values into rows: checked for exactness, as little-endian floats.
+//!
+//! The engine takes rows of `f32` or `f64`. An integer that the float cannot represent exactly is
+//! refused rather than rounded: a split on an identifier must not see a neighboring value.
+
+use super::datatype::Datatype;
+use super::request_error::RequestError;
+use albacore_engine::ElementType;
+
+/// Integers up to this magnitude are exact in a binary64.
+const EXACT_IN_F64: i128 = 1 << 53;
+
+/// Writes values one after the other into the memory of a reservation. Values beyond its end are
+/// dropped: the caller compares the counts.
+pub(super) struct RowWriter<'a> {
+    datatype: Datatype,
+    element: ElementType,
+    /// The memory after the last value.
+    rest: &'a mut [u8],
+    written: usize,
+}
+
+impl<'a> RowWriter<'a> {
+    /// A writer of values of type `datatype` to `memory`.
+    pub(super) fn new(datatype: Datatype, memory: &'a mut [u8]) -> Self {
+        Self {
+            datatype,
+            element: datatype.element(),
+            rest: memory,
+            written: 0,
+        }
+    }
+
+    /// Number of values so far, those beyond the end included.
+    pub(super) fn written(&self) -> usize {
+        self.written
+    }
+
+    /// The data type that the values were declared to have.
+    pub(super) fn datatype(&self) -> Datatype {
+        self.datatype
+    }
+
+    /// Writes a float, which needs no check.
+    pub(super) fn put_f32(&mut self, value: f32) {
+        match self.element {
+            ElementType::F64 => self.put(f64::from(value).to_le_bytes()),
+            ElementType::F32 | ElementType::I32 => self.put(value.to_le_bytes()),
+        }
+    }
+
+    /// Writes a float, which needs no check; a row of `f32` rounds it.
+    pub(super) fn put_f64(&mut self, value: f64) {
+        match self.element {
+            ElementType::F64 => self.put(value.to_le_bytes()),
+            ElementType::F32 | ElementType::I32 => self.put((value as f32).to_le_bytes()),
+        }
+    }
+
+    /// Writes an integer, checked against the range of the declared type and against exactness.
+    pub(super) fn put_integer(&mut self, value: i128) -> Result<(), RequestError> {
+        if let Some((least, most)) = self.datatype.integer_range()
+            && !(least..=most).contains(&value)
+        {
+            return Err(self.error(&format!("{value} is outside of {least}..={most}")));
+        }
+        if value.abs() > EXACT_IN_F64 {
+            return Err(self.error(&format!(
+                "{value} cannot be held exactly in 53 bits; send FP64 if rounding is wanted"
+            )));
+        }
+        self.put_f64(value as f64); // exact: |value| <= 2^53, and <= 2^16 where rows are f32
+        Ok(())
+    }
+
+    /// An error that names the value by its index.
+    pub(super) fn error(&self, problem: &str) -> RequestError {
+        let (index, name) = (self.written, self.datatype.name());
+        RequestError::invalid(format!(
+            "value {index} of input \"input\" ({name}): {problem}"
+        ))
+    }
+
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+        self.written += 1;
+        let rest = std::mem::take(&mut self.rest);
+        if let Some((cell, rest)) = rest.split_first_chunk_mut::<N>() {
+            *cell = bytes;
+            self.rest = rest;
+        }
+    }
+}

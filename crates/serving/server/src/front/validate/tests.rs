@@ -1,0 +1,84 @@
+//! What requests may ask for, and with which words the rest is refused.
+
+use super::super::sample_model::sample_model;
+use super::*;
+
+fn model() -> ModelInfo {
+    sample_model(3, Kind::Contribs)
+}
+
+fn check(datatype: &str, shape: &[i64]) -> Result<(Datatype, usize), RequestError> {
+    check_input(&model(), &DeclaredTensor { datatype, shape })
+}
+
+#[test]
+fn only_two_dimensions_with_rows_are_taken() {
+    assert_eq!(check("FP32", &[2, 3]), Ok((Datatype::Fp32, 2)));
+    for shape in [
+        &[3][..],
+        &[],
+        &[0, 3],
+        &[-1, 3],
+        &[2, 4],
+        &[2, 3, 1],
+        &[i64::MAX, 3],
+        &[i64::MIN, 3],
+    ] {
+        let said = check("FP32", shape).unwrap_err().to_string();
+        assert!(said.contains("takes [rows, 3]"), "{said}");
+    }
+}
+
+#[test]
+fn types_are_case_sensitive() {
+    for datatype in ["fp32", "BYTES", "", "FP8"] {
+        assert!(
+            check(datatype, &[1, 3])
+                .unwrap_err()
+                .message
+                .contains("it takes")
+        );
+    }
+}
+
+#[test]
+fn a_reply_has_a_largest_size() {
+    let model = model();
+    let wanted = |binary| RequestedOutput {
+        kind: Kind::Contribs,
+        binary,
+    };
+    let rows = REPLY_BYTES_MAX / 16;
+    assert_eq!(check_reply_size(&model, rows, &[wanted(true)]), Ok(()));
+    let text = check_reply_size(&model, rows, &[wanted(false)]);
+    assert_eq!(text.unwrap_err().kind, ErrorKind::TooLarge);
+    assert!(check_reply_size(&model, usize::MAX, &[wanted(true)]).is_err());
+}
+
+#[test]
+fn outputs_keep_their_order_and_value_is_the_default() {
+    let model = model();
+    let mut wants = OutputSelection::new(&model);
+    wants.add("contribs", true).unwrap();
+    wants.add("output", false).unwrap();
+    assert!(wants.add("output", false).is_err());
+    assert!(wants.add("leaf", false).is_err());
+    let (wanted, kinds) = wants.or_value(false);
+    assert_eq!(
+        wanted[0],
+        RequestedOutput {
+            kind: Kind::Contribs,
+            binary: true
+        }
+    );
+    assert_eq!(wanted.len(), 2);
+    assert!(kinds.contains(Kind::Value) && !kinds.contains(Kind::Leaf));
+    let (wanted, _) = OutputSelection::new(&model).or_value(true);
+    assert_eq!(
+        wanted,
+        [RequestedOutput {
+            kind: Kind::Value,
+            binary: true
+        }]
+    );
+}

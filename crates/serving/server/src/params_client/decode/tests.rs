@@ -1,0 +1,119 @@
+//! Valid and invalid messages.
+
+use albacore_batching::{Nanos, Policy};
+use albacore_engine::Objective;
+
+use super::*;
+
+fn message() -> proto::Parameters {
+    proto::Parameters {
+        batching: Some(proto::Batching {
+            policy: proto::Policy::Timeout.into(),
+            max_rows: 512,
+            max_delay_us: Some(2000),
+        }),
+        queue: Some(proto::Queue { max_rows: 4096 }),
+        slo: vec![proto::Objective {
+            model: "m".to_owned(),
+            latency_us: 25_000,
+            percentile: 99.0,
+            contribs_us: Some(80_000),
+            interactions_us: None,
+        }],
+        window_us: None,
+        workers: 2,
+        threads: 2,
+        cpu_share: 4.0,
+        generation: 7,
+        report_us: None,
+    }
+}
+
+#[test]
+fn every_field_of_a_message_is_decoded() {
+    let decoded = stream_parameters(&message()).unwrap();
+    let delay = Nanos(2_000_000);
+    assert_eq!(decoded.batching.policy, Policy::Timeout { delay });
+    assert_eq!(decoded.batching.batch_rows_max, 512);
+    assert_eq!(decoded.batching.queue_rows_max, 4096);
+    let latency = Duration::from_millis(25);
+    let objective = Objective {
+        contribs: Some(Duration::from_millis(80)),
+        ..Objective::of_all(latency, 99.0)
+    };
+    assert_eq!(decoded.objectives, [("m".to_owned(), objective)]);
+    assert_eq!(
+        (decoded.parameters.generation, decoded.unused.len()),
+        (7, 0)
+    );
+    let mut more = message();
+    more.window_us = Some(5000);
+    assert_eq!(stream_parameters(&more).unwrap().unused, ["window"]);
+}
+
+#[test]
+fn invalid_fields_are_refused_by_name() {
+    type Change = fn(&mut proto::Parameters, &mut proto::Batching);
+    let cases: [(Change, &str); 15] = [
+        (|_, b| b.policy = 0, "batching.policy: 0 is not a policy"),
+        (|_, b| b.policy = 99, "batching.policy: 99 is not a policy"),
+        (
+            |_, b| b.policy = proto::Policy::Eager.into(),
+            "batching.max_delay_us: is allowed with",
+        ),
+        (
+            |_, b| b.max_delay_us = None,
+            "batching.max_delay_us: is missing",
+        ),
+        (
+            |_, b| b.max_delay_us = Some(25_000),
+            "batching.max_delay: \"25ms\" is not shorter",
+        ),
+        (
+            |_, b| b.max_delay_us = Some(u64::MAX),
+            "batching.max_delay: ",
+        ),
+        (
+            |_, b| b.policy = proto::Policy::Deferred.into(),
+            "batching.max_delay_us: is allowed with",
+        ),
+        (|_, b| b.max_rows = 0, "batching.max_rows: 0 is not from 1"),
+        (
+            |_, b| b.max_rows = u32::MAX,
+            "batching.max_rows: 4294967295 is not",
+        ),
+        (|p, _| p.queue = None, "queue: is missing"),
+        (
+            |p, _| p.slo[0].percentile = f64::NAN,
+            "slo[0].percentile: NaN is not",
+        ),
+        (|p, _| p.slo[0].latency_us = 0, "slo[0].latency: "),
+        (
+            |p, _| p.slo[0].interactions_us = Some(u64::MAX),
+            "slo[0].interactions: ",
+        ),
+        (
+            |p, _| p.slo = vec![p.slo[0].clone(); 2],
+            "slo[1].model: \"m\" is listed twice",
+        ),
+        (
+            |p, _| p.cpu_share = f64::INFINITY,
+            "cpu_share: inf is not above 0",
+        ),
+    ];
+    for (change, words) in cases {
+        let mut message = message();
+        let mut batching = message.batching.take().unwrap();
+        change(&mut message, &mut batching);
+        message.batching = Some(batching);
+        let error = stream_parameters(&message).unwrap_err();
+        assert!(
+            error.starts_with(&format!("parameters.{words}")),
+            "{words}: {error}"
+        );
+    }
+    let mut without = message();
+    without.batching = None;
+    let error = stream_parameters(&without).unwrap_err();
+    assert_eq!(error, "parameters.batching: is missing");
+}

@@ -1,0 +1,36 @@
+//! Client of `albacore-params` (`--params`): receives parameters while the server runs.
+//!
+//! Batching, queue bounds and objectives have two sources: the settings (the file of `--settings`,
+//! or the command line) and the params stream. **The stream overrides the settings while it is
+//! connected**: it delivers an edit within milliseconds, where a mounted file takes a minute. After
+//! the stream is lost its last parameters stay in force, so that a restart of `albacore-params`
+//! changes nothing, until one of these events:
+//! - the stream is connected again and sends the current parameters;
+//! - the settings file changes, which makes it the newer source;
+//! - the stream was lost for [`crate::limits::PARAMS_RETENTION`], in which a mounted file has
+//!   caught up: the settings are in force again.
+//!
+//! Invalid parameters change nothing: they are refused with the name of the field, counted, and
+//! reported once. The stream cannot change models, workers or threads.
+//!
+//! `client` keeps the connection, `decode` validates a message,
+//! [`crate::effective_config::EffectiveConfig`] holds both sources.
+
+mod client;
+mod decode;
+mod endpoint;
+
+pub(crate) use client::run;
+pub use endpoint::ParamsEndpoint;
+
+/// Decodes and validates a message of the stream, for fuzz targets.
+#[cfg(any(test, fuzzing))]
+pub fn fuzz_target(bytes: &[u8]) {
+    use prost::Message as _;
+    if bytes.len() > crate::limits::PARAMS_BYTES_MAX {
+        return;
+    }
+    if let Ok(message) = albacore_proto::params::Parameters::decode(bytes) {
+        let _ = decode::stream_parameters(&message);
+    }
+}

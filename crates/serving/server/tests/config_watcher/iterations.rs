@@ -1,0 +1,162 @@
+//! Boosting iterations of a served model change by an edit of the settings.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
+use albacore_settings::{Iterations, Policy};
+use serde_json::{Value, json};
+
+use super::running::{PATIENCE, Running, zoo as zoo_file};
+use super::{Volume, infer, model, settings, start, until, until_in_force};
+
+#[path = "../../../../models/trees/tests/zoo/mod.rs"]
+mod zoo;
+
+fn with(file: &str, iterations: Option<Iterations>) -> String {
+    let mut model = model(file);
+    model.iterations = iterations;
+    settings(vec![model], Policy::Eager, 1024)
+}
+
+/// First and last iteration in use, of how many, and the best.
+fn used(server: &Running) -> [Value; 4] {
+    let metadata = server.get("/v2/models/m").json();
+    let names = [
+        "iterations_begin",
+        "iterations_end",
+        "iterations_in_file",
+        "best_iteration",
+    ];
+    names.map(|name| metadata["parameters"][name].clone())
+}
+
+/// The indices of rows without NaN, which JSON does not have.
+fn finite_rows(values: &[f32], width: usize) -> Vec<usize> {
+    let rows = values.chunks_exact(width).enumerate();
+    rows.filter(|(_, row)| row.iter().all(|value| value.is_finite()))
+        .map(|(index, _)| index)
+        .collect()
+}
+
+#[test]
+fn an_edit_of_iterations_loads_other_trees() {
+    let sample = zoo::sample("xgb_early_stop");
+    let rows = sample.array("X").unwrap();
+    let values = rows.as_f32();
+    let kept = finite_rows(&values, rows.width());
+    assert!(kept.len() > 10);
+    let data: Vec<&[f32]> = kept
+        .iter()
+        .map(|&row| &values[row * rows.width()..][..rows.width()])
+        .collect();
+    let body = json!({
+        "inputs": [{"name": "input", "shape": [kept.len(), rows.width()], "datatype": "FP32",
+            "data": data.concat()}],
+        "outputs": [{"name": "output"}, {"name": "leaf"}],
+    });
+    let answers_as = |server: &Running, array: &str, trees: u64| {
+        let answer = infer(server, "m", body.to_string().as_bytes()).json();
+        let wanted = sample.array(array).unwrap();
+        let output = answer["outputs"][0]["data"].as_array().unwrap();
+        for (&row, got) in kept.iter().zip(output) {
+            let got = got.as_f64().unwrap() as f32;
+            assert_eq!(
+                got.to_bits(),
+                (wanted.data[row] as f32).to_bits(),
+                "{array}"
+            );
+        }
+        assert_eq!(answer["outputs"][1]["shape"][1], trees);
+    };
+    let file = "xgb_early_stop.ubj";
+    let volume = Volume::new(&with(file, None));
+    let mut server = start(&volume, &[]);
+    server.wait_until_ready();
+    let [begin, end, in_file, best] = used(&server);
+    assert_eq!((begin, &end, best), (json!(0), &in_file, json!(5)));
+    let whole = in_file.as_u64().unwrap();
+    answers_as(&server, "pred", whole);
+
+    let edit = |iterations: Iterations, end: u64| {
+        volume.update(&with(file, Some(iterations)));
+        // The same file: what is waited for is the model, not its digest.
+        until(&server, "other iterations are used", |_| {
+            used(&server)[1] == json!(end)
+        });
+        until_in_force(&server, &volume);
+    };
+    edit(Iterations::Best, 6);
+    answers_as(&server, "pred_best", 6);
+    edit(Iterations::Range { begin: 0, end: 2 }, 2);
+    answers_as(&server, "pred_range_0_2", 2);
+    edit(Iterations::All, whole);
+    answers_as(&server, "pred", whole);
+
+    // What the file does not hold is reported, and what is served stays.
+    let beyond = Iterations::Range {
+        begin: 0,
+        end: 1 + whole as u32,
+    };
+    volume.update(&with(file, Some(beyond)));
+    let state = until(&server, "the model failed", |state| {
+        state["models"][0]["state"] == "failed"
+    });
+    let error = state["models"][0]["error"].as_str().unwrap();
+    assert!(error.contains("not within the file"), "{error}");
+    assert!(error.contains(file), "{error}");
+    answers_as(&server, "pred", whole);
+    volume.update(&with("xgb_exact.ubj", Some(Iterations::Best)));
+    let state = until(&server, "no best iteration", |state| {
+        let error = state["models"][0]["error"].as_str();
+        error.is_some_and(|error| error.contains("names no best iteration"))
+    });
+    assert_eq!(state["models"][0]["state"], "failed");
+    answers_as(&server, "pred", whole);
+}
+
+/// The first line on the standard error of a server that names a best iteration.
+fn notice(arguments: &[&str]) -> String {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_albacore-server"))
+        .args(["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"])
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stderr = BufReader::new(child.stderr.take().unwrap());
+    let (send, found) = std::sync::mpsc::sync_channel(1);
+    let reader = std::thread::spawn(move || {
+        let mut lines = stderr.lines().map_while(Result::ok);
+        let line = lines.find(|line| line.contains("best_iteration"));
+        send.send(line).unwrap();
+        // The server is never stopped by a full pipe.
+        lines.for_each(drop);
+    });
+    let line = found.recv_timeout(PATIENCE);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    reader.join().unwrap();
+    line.expect("a line in time")
+        .expect("a line before the end")
+}
+
+#[test]
+fn a_server_logs_which_iterations_are_used_where_none_were_chosen() {
+    let file = "xgb_early_stop.ubj";
+    let volume = Volume::new(&with(file, None));
+    let settings = volume.settings().display().to_string();
+    let fixed = format!("m={}", zoo_file(file).display());
+    for arguments in [
+        ["--settings", settings.as_str()],
+        ["--model", fixed.as_str()],
+    ] {
+        let line = notice(&arguments);
+        for part in [
+            "best_iteration is 5",
+            "as the Booster that saved the file predicts",
+            "set iterations to Best",
+        ] {
+            assert!(line.contains(part), "{part} in {line}");
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Models and batching change under load: no request fails, and each is answered by one edition.
+
+use std::collections::HashSet;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use albacore_settings::{Policy, Slo};
+use serde_json::Value;
+
+use super::running::{Connection, Running};
+use super::volume::digest;
+use super::{FILES, Volume, call, infer, model, settings, start, state, until, until_in_force};
+
+const SWAPS: usize = 24;
+
+/// What every edition answers to a call, as the text of its output.
+fn answers(body: &[u8]) -> Vec<Value> {
+    let answer = |file: &&str| {
+        let volume = Volume::new(&settings(vec![model(file)], Policy::Eager, 1024));
+        let mut server = start(&volume, &[]);
+        server.wait_until_ready();
+        let answer = infer(&server, "m", body);
+        assert_eq!(answer.status, 200);
+        let output = answer.json()["outputs"][0].clone();
+        assert_eq!(server.stop("-TERM"), Some(0));
+        output
+    };
+    FILES.iter().map(answer).collect()
+}
+
+/// Sends calls until told to stop; every answer must be one of `known`. Counts calls, and notes
+/// which were given.
+fn load(
+    server: &Running,
+    body: &[u8],
+    known: &[Value],
+    is_over: &AtomicBool,
+    given: &Mutex<HashSet<usize>>,
+) -> usize {
+    let mut connection = Connection::to(server.http);
+    let mut calls = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        let answer = connection.call("POST", "/v2/models/m/infer", &[], body);
+        let text = String::from_utf8_lossy(&answer.body);
+        assert_eq!(answer.status, 200, "after {calls} calls: {text}");
+        let output = &answer.json()["outputs"][0];
+        let which = known.iter().position(|known| known == output);
+        given
+            .lock()
+            .unwrap()
+            .insert(which.expect("one edition's answer"));
+        calls += 1;
+    }
+    calls
+}
+
+/// Swaps models and batching while four clients send calls of `rows` rows; `meanwhile` runs beside.
+fn swap_under_load(rows: usize, meanwhile: impl Fn(&Running, &AtomicBool) + Sync) {
+    let body = call(rows);
+    let known = answers(&body);
+    let volume = Volume::new(&settings(vec![model(FILES[0])], Policy::Auto, 1024));
+    let mut server = start(&volume, &[]);
+    server.wait_until_ready();
+    let is_over = AtomicBool::new(false);
+    let (given, calls) = (Mutex::new(HashSet::new()), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let sent = load(&server, &body, &known, &is_over, &given);
+                calls.fetch_add(sent, Ordering::Relaxed);
+            });
+        }
+        scope.spawn(|| meanwhile(&server, &is_over));
+        for swap in 1..=SWAPS {
+            let policy = match swap % 3 {
+                0 => Policy::Auto,
+                1 => Policy::Eager,
+                _ => Policy::Timeout {
+                    delay: Duration::from_millis(1),
+                },
+            };
+            let which = swap % FILES.len();
+            let mut model = model(FILES[which]);
+            model.sha256 = Some(digest(FILES[which]));
+            volume.update(&settings(vec![model], policy, [16, 1024, 100][swap % 3]));
+            until_in_force(&server, &volume);
+            let output = &infer(&server, "m", &body).json()["outputs"][0];
+            assert_eq!(*output, known[which], "swap {swap} is over");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(given.into_inner().unwrap().len(), FILES.len());
+    assert!(calls.into_inner() >= SWAPS, "there was load");
+    // Every old image is closed: the workers have one edition open.
+    for pid in workers(&server) {
+        let images = || {
+            let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+            maps.lines()
+                .filter(|line| line.contains("albacore-model"))
+                .count()
+        };
+        until(&server, "old images are closed", |_| images() <= 1);
+    }
+    let metrics = server.get("/metrics").body;
+    let metrics = String::from_utf8(metrics).unwrap();
+    assert!(
+        metrics.contains("albacore_failed_total{model=\"m\"} 0"),
+        "{metrics}"
+    );
+    assert_eq!(server.stop("-TERM"), Some(0));
+}
+
+/// Process ids of the workers as they are now.
+fn workers(server: &Running) -> Vec<u32> {
+    let path = format!("/proc/{0}/task", server.pid());
+    let tasks = std::fs::read_dir(path).unwrap();
+    let children = tasks
+        .filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).ok());
+    let text: String = children.collect();
+    text.split_whitespace()
+        .map(|pid| pid.parse().unwrap())
+        .collect()
+}
+
+#[test]
+fn no_request_fails_or_is_answered_by_two_versions_over_many_swaps() {
+    // Larger than some batches: the parts of a request run apart.
+    swap_under_load(40, |_, _| {});
+}
+
+#[test]
+fn workers_killed_during_swaps_lose_no_request() {
+    swap_under_load(40, |server, is_over| {
+        let mut kills = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            let workers = workers(server);
+            if let Some(pid) = workers.get(kills % workers.len().max(1)) {
+                let killed = Command::new("kill").args(["-9", &pid.to_string()]).status();
+                kills += usize::from(killed.unwrap().success());
+            }
+            std::thread::sleep(Duration::from_millis(150));
+        }
+        assert!(kills >= 5, "{kills} workers were killed");
+    });
+}
+
+#[test]
+fn objectives_and_bounds_change_without_loading_anything() {
+    let mut slow = model(FILES[0]);
+    let volume = Volume::new(&settings(vec![slow.clone()], Policy::Auto, 1024));
+    let mut server = start(&volume, &[]);
+    server.wait_until_ready();
+    let body = call(5);
+    assert_eq!(infer(&server, "m", &body).status, 200);
+    let before = until_in_force(&server, &volume);
+    assert_eq!(
+        (&before["requests"]["good"], &before["bad_rate"]),
+        (&1.into(), &0.0.into())
+    );
+    assert!(before["load_factor"].as_f64().unwrap() < 1.0, "{before:#}");
+    // No reply is that fast.
+    slow.slo = Some(Slo::uniform(Duration::from_micros(1), 99.0));
+    let text = settings(vec![slow], Policy::Auto, 4);
+    volume.update(&text.replace("max_rows: 65536", "max_rows: 4"));
+    let after = until_in_force(&server, &volume);
+    let (old, new) = (&before["models"][0], &after["models"][0]);
+    assert_eq!(
+        old["loaded_at_unix_ms"], new["loaded_at_unix_ms"],
+        "nothing was loaded"
+    );
+    assert_eq!(infer(&server, "m", &call(4)).status, 200);
+    let refused = infer(&server, "m", &body);
+    assert_eq!(refused.status, 413, "5 rows, and 4 may wait");
+    let state = state(&server);
+    assert_eq!(state["requests"]["late"], 1, "{state:#}");
+    assert_eq!(state["load_factor"], 2.0, "one of two was bad");
+    let kernels = state["models"][0]["kernels"].as_array().unwrap();
+    let last = kernels.last().unwrap();
+    assert!(
+        last["rows_max"].is_null() && last["kernel"].is_string(),
+        "{kernels:?}"
+    );
+    let latency = &state["models"][0]["latency"][0];
+    assert_eq!(
+        (&latency["kind"], &latency["samples"]),
+        (&"value".into(), &2.into())
+    );
+    assert!(state["latency_p99_ms"].as_f64().unwrap() > 0.0);
+    let metrics = String::from_utf8(server.get("/metrics").body).unwrap();
+    assert!(metrics.contains("albacore_load_factor 2.0"), "{metrics}");
+}
+
+#[test]
+fn models_are_added_and_removed_while_others_serve() {
+    let named = |name: &str, file: &str| {
+        let mut model = model(file);
+        model.name = name.to_owned();
+        model
+    };
+    let only = |models| settings(models, Policy::Auto, 1024);
+    let volume = Volume::new(&only(vec![named("a", FILES[0])]));
+    let mut server = start(&volume, &[]);
+    server.wait_until_ready();
+    let body = call(3);
+    for round in 0..5 {
+        let name = format!("b{round}");
+        assert_eq!(infer(&server, &name, &body).status, 404);
+        volume.update(&only(vec![named("a", FILES[0]), named(&name, FILES[1])]));
+        until_in_force(&server, &volume);
+        assert_eq!(infer(&server, &name, &body).status, 200);
+        assert_eq!(infer(&server, "a", &body).status, 200);
+        volume.update(&only(vec![named("a", FILES[0])]));
+        until_in_force(&server, &volume);
+        assert_eq!(infer(&server, &name, &body).status, 404);
+    }
+    let metrics = String::from_utf8(server.get("/metrics").body).unwrap();
+    assert!(
+        !metrics.contains("albacore_batches_total{model=\"b"),
+        "{metrics}"
+    );
+    // A worker that starts now has what is served, and nothing else.
+    server.signal_workers("-KILL");
+    until(&server, "the workers are back", |state| {
+        state["workers"]["alive"] == 2
+    });
+    assert_eq!(infer(&server, "a", &body).status, 200);
+}
+
+#[test]
+fn a_model_file_that_is_replaced_is_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.ubj");
+    let put = |file: &str| {
+        let new = folder.path().join("new");
+        std::fs::copy(super::running::zoo(file), &new).unwrap();
+        std::fs::rename(&new, &path).unwrap();
+    };
+    put(FILES[0]);
+    let mut own = model(FILES[0]);
+    own.source = albacore_settings::Source::Path(path.display().to_string());
+    let volume = Volume::new(&settings(vec![own], Policy::Auto, 1024));
+    let mut server = start(&volume, &[]);
+    server.wait_until_ready();
+    let body = call(3);
+    let first = infer(&server, "m", &body).json();
+    put(FILES[1]);
+    until(&server, "the new file is loaded", |state| {
+        state["models"][0]["sha256"] == digest(FILES[1]).to_string()
+    });
+    let second = infer(&server, "m", &body).json();
+    assert_ne!(first["outputs"], second["outputs"]);
+    let event = server.event("model_loaded");
+    assert_eq!(event["model"], "m");
+}
