@@ -6,8 +6,8 @@ use albacore_mapping::WorkerIndex;
 use albacore_os::{Enclosure, HostRoot, Micros, Pid};
 use albacore_plan::limits::LONER_AGE_MICROS;
 use albacore_plan::{
-    Cause, Enforcement, Ledger, Linted, Note, Observation, Placement, Plan, Policy, Source, Target,
-    ThreadId, lint, plan,
+    Cause, Enforcement, Ledger, LintInput, Linted, Note, Observation, Placement, Plan, Policy,
+    Source, Target, ThreadId, lint, plan,
 };
 use albacore_topology::{CpuSet, Topology};
 
@@ -287,7 +287,13 @@ impl Subject {
             let pair = self.solved.pair().filter(|_| is_placed);
             let mapping = pair.map(|(_, mapping)| mapping);
             let proposed = plan(&self.policy, &observation, mapping, &self.ledger);
-            let mut linted = lint(proposed, &observation, pair)?;
+            let input = LintInput {
+                policy: &self.policy,
+                observation: &observation,
+                ledger: &self.ledger,
+                solved: pair,
+            };
+            let mut linted = lint(proposed, &input)?;
             self.tell_found(&linted, around)?;
             let done = if self.writes(around) {
                 let calls = &mut around.figures.setaffinity_calls;
@@ -479,11 +485,14 @@ impl Subject {
         around: &Surroundings<'_>,
     ) -> Result<Plan<Linted>, PlacerError> {
         let observation = self.observe(around)?;
-        Ok(lint(
-            plan(policy, &observation, None, &self.ledger),
-            &observation,
-            None,
-        )?)
+        let proposed = plan(policy, &observation, None, &self.ledger);
+        let input = LintInput {
+            policy,
+            observation: &observation,
+            ledger: &self.ledger,
+            solved: None,
+        };
+        Ok(lint(proposed, &input)?)
     }
 }
 

@@ -23,7 +23,7 @@ pub use albacore_values::{Micros, Pid, Tid};
 pub use drift::{Cause, Drift};
 pub use fingerprint::plan_hash;
 pub use ledger::{BackOff, Ledger};
-pub use lint::{LintError, lint};
+pub use lint::{LintError, LintInput, lint};
 pub use name::{parse_thread_name, thread_name};
 pub use observation::{Observation, Process, ProcessId, Source, Thread, ThreadId};
 pub use plan::{Linted, Note, Plan, Proposed, Step, StepKind, Target, plan, problem};

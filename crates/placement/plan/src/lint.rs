@@ -1,15 +1,21 @@
-//! The last check before anything is written: looks at a finished plan with no trust in how it was
-//! made.
+//! The last check before anything is written. It does not trust the planner: which processes are
+//! workers, and which thread may fill which slot, is determined here again, by code of its own
+//! (`workers`), from the observation.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use albacore_mapping::{Mapping, Problem, Slot, Violation, check};
+use albacore_mapping::{Mapping, Problem, Slot, Violation, WorkerIndex, check};
 use albacore_topology::CpuSet;
 
-use crate::{Linted, Observation, Pid, Plan, Proposed, Role, StepKind, Tid, find_roles};
+use crate::{
+    Ledger, Linted, Observation, Pid, Plan, Policy, Process, ProcessId, Proposed, Step, StepKind,
+    Thread, ThreadId, Tid, parse_thread_name,
+};
 
-/// Why a plan must not be executed. Each is a broken invariant of this program or an observation
-/// that grew old.
+mod workers;
+
+/// Why a plan must not be executed. Each is a broken invariant of this program, or the observation
+/// is out of date.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LintError {
@@ -26,6 +32,12 @@ pub enum LintError {
     /// A step pins something that is not a worker.
     #[error("process {} is not a worker and must not be pinned", pid.0)]
     NotAWorker { pid: Pid },
+    /// A worker was left out although fewer workers than the policy asks for are placed.
+    #[error("process {} is a worker and the plan leaves it out", pid.0)]
+    MissingWorker { pid: Pid },
+    /// A thread is pinned to a slot that its name, its order or the policy rules out.
+    #[error("thread {} cannot fill slot {slot:?}", tid.0)]
+    WrongSlot { tid: Tid, slot: Slot },
     /// Two steps write one thread, or fill one slot.
     #[error("thread {} or its slot {slot:?} appears twice", tid.0)]
     Twice { tid: Tid, slot: Option<Slot> },
@@ -41,50 +53,157 @@ fn first(violations: &[Violation]) -> String {
         .unwrap_or_default()
 }
 
+/// What a plan is checked against.
+#[derive(Clone, Copy, Debug)]
+pub struct LintInput<'a> {
+    pub policy: &'a Policy,
+    pub observation: &'a Observation,
+    /// The ledger as it was before the plan: what the planner added is not believed.
+    pub ledger: &'a Ledger,
+    /// The solved problem and its mapping, if the plan follows one.
+    pub solved: Option<(&'a Problem, &'a Mapping)>,
+}
+
 /// Passes a plan for execution.
 ///
 /// # Errors
-/// The first rule that the plan breaks; the plan is gone then, and the world has to be observed
-/// again.
-pub fn lint(
-    plan: Plan<Proposed>,
-    observation: &Observation,
-    solved: Option<(&Problem, &Mapping)>,
-) -> Result<Plan<Linted>, LintError> {
-    if let Some((problem, mapping)) = solved {
+/// The first rule that the plan breaks. The plan is consumed: observe and plan again.
+pub fn lint(plan: Plan<Proposed>, input: &LintInput<'_>) -> Result<Plan<Linted>, LintError> {
+    if let Some((problem, mapping)) = input.solved {
         check(problem, mapping).map_err(|violations| LintError::Mapping { violations })?;
     }
-    let roles = find_roles(observation, plan.asked, plan.ledger());
-    let mut threads = BTreeSet::new();
-    let mut slots = BTreeSet::new();
+    let workers = workers::find(input.observation, input.policy.workers, input.ledger);
+    check_no_worker_missing(&plan, input, &workers)?;
+    let mut earlier = EarlierSteps::default();
     for step in &plan.steps {
-        let tid = step.thread.tid;
-        let process = observation
-            .processes
-            .iter()
-            .find(|p| p.id == step.process && p.threads.iter().any(|t| t.id == step.thread))
-            .ok_or(LintError::UnknownThread { tid })?;
-        let is_init = step.process.pid.0 <= 1;
-        if is_init || step.kind == StepKind::Pin && roles.of(process) != Role::Worker {
-            return Err(LintError::NotAWorker {
-                pid: process.id.pid,
-            });
-        }
-        let cpuset = &observation.cpuset;
-        let is_inside = match step.kind {
-            StepKind::Pin => !step.mask.is_empty() && step.mask.is_subset(cpuset),
-            StepKind::GiveBack => !step.mask.is_empty() && step.mask == *cpuset,
-        };
-        if !is_inside {
-            let (mask, cpuset) = (step.mask.clone(), cpuset.clone());
-            return Err(LintError::OutsideCpuset { tid, mask, cpuset });
-        }
-        if !threads.insert(step.thread) || step.slot.is_some_and(|slot| !slots.insert(slot)) {
-            return Err(LintError::Twice {
-                tid,
-                slot: step.slot,
-            });
+        let process = observed_process(step, input.observation)?;
+        check_role(step, &workers)?;
+        check_mask(step, &input.observation.cpuset)?;
+        earlier.add(step)?;
+        if let (StepKind::Pin, Some(slot)) = (step.kind, step.slot) {
+            check_slot(step, slot, process, input.policy)?;
         }
     }
     Ok(plan.into_stage())
 }
+
+/// The process whose thread a step writes.
+fn observed_process<'a>(
+    step: &Step,
+    observation: &'a Observation,
+) -> Result<&'a Process, LintError> {
+    let has_thread = |p: &Process| p.threads.iter().any(|t| t.id == step.thread);
+    let mut processes = observation.processes.iter();
+    processes
+        .find(|p| p.id == step.process && has_thread(p))
+        .ok_or(LintError::UnknownThread {
+            tid: step.thread.tid,
+        })
+}
+
+/// Only workers are pinned, and the init process is never written.
+fn check_role(step: &Step, workers: &BTreeSet<ProcessId>) -> Result<(), LintError> {
+    let is_init = step.process.pid.0 <= 1;
+    if is_init || step.kind == StepKind::Pin && !workers.contains(&step.process) {
+        let pid = step.process.pid;
+        return Err(LintError::NotAWorker { pid });
+    }
+    Ok(())
+}
+
+/// Every worker has an index, unless all indices are taken or its threads' names claim one that
+/// it cannot have.
+fn check_no_worker_missing(
+    plan: &Plan<Proposed>,
+    input: &LintInput<'_>,
+    workers: &BTreeSet<ProcessId>,
+) -> Result<(), LintError> {
+    let placed: BTreeSet<ProcessId> = plan.ledger().workers().map(|(_, id)| id).collect();
+    if plan.cpuset.is_empty() || placed.len() >= usize::from(input.policy.workers) {
+        return Ok(());
+    }
+    let is_left_out =
+        |p: &&Process| workers.contains(&p.id) && !placed.contains(&p.id) && !has_slot_name(p);
+    match input.observation.processes.iter().find(is_left_out) {
+        Some(process) => Err(LintError::MissingWorker {
+            pid: process.id.pid,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// A pin stays inside the cpuset; a mask is given back as the whole cpuset.
+fn check_mask(step: &Step, cpuset: &CpuSet) -> Result<(), LintError> {
+    let is_valid = match step.kind {
+        StepKind::Pin => step.mask.is_subset(cpuset),
+        StepKind::GiveBack => step.mask == *cpuset,
+    };
+    if is_valid && !step.mask.is_empty() {
+        return Ok(());
+    }
+    Err(LintError::OutsideCpuset {
+        tid: step.thread.tid,
+        mask: step.mask.clone(),
+        cpuset: cpuset.clone(),
+    })
+}
+
+/// A slot lies within W x T. Where threads of the process are named after slots of that worker, the
+/// name decides; elsewhere rank 0 is the first thread of the process, and only that.
+fn check_slot(
+    step: &Step,
+    slot: Slot,
+    process: &Process,
+    policy: &Policy,
+) -> Result<(), LintError> {
+    let is_within = |slot: Slot| slot.worker.0 < policy.workers && slot.rank.0 < policy.threads;
+    let name = |thread: &Thread| parse_thread_name(&thread.comm);
+    let mut own_names = process.threads.iter().filter_map(name);
+    let is_right = if own_names.any(|name| name.worker == slot.worker && is_within(name)) {
+        let mut threads = process.threads.iter();
+        threads.any(|thread| thread.id == step.thread && name(thread) == Some(slot))
+    } else {
+        let is_first_thread = step.thread.tid == process.id.pid.first_thread();
+        is_first_thread == (slot.rank.0 == 0)
+    };
+    if is_within(slot) && is_right {
+        return Ok(());
+    }
+    let tid = step.thread.tid;
+    Err(LintError::WrongSlot { tid, slot })
+}
+
+fn has_slot_name(process: &Process) -> bool {
+    let mut threads = process.threads.iter();
+    threads.any(|thread| parse_thread_name(&thread.comm).is_some())
+}
+
+/// What earlier steps of the plan wrote.
+#[derive(Default)]
+struct EarlierSteps {
+    threads: BTreeSet<ThreadId>,
+    slots: BTreeSet<Slot>,
+    /// The process of each worker index.
+    processes: BTreeMap<WorkerIndex, ProcessId>,
+}
+
+impl EarlierSteps {
+    /// Refuses a thread, a slot or a worker index that an earlier step used for something else.
+    fn add(&mut self, step: &Step) -> Result<(), LintError> {
+        let is_new_thread = self.threads.insert(step.thread);
+        let is_new_slot = step.slot.is_none_or(|slot| {
+            let process = *self.processes.entry(slot.worker).or_insert(step.process);
+            self.slots.insert(slot) && process == step.process
+        });
+        if is_new_thread && is_new_slot {
+            return Ok(());
+        }
+        Err(LintError::Twice {
+            tid: step.thread.tid,
+            slot: step.slot,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

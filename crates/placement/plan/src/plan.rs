@@ -124,8 +124,6 @@ pub struct Plan<Stage> {
     pub drifts: Vec<Drift>,
     /// What is odd, without repetition.
     pub notes: Vec<Note>,
-    /// How many workers were asked for.
-    pub(crate) asked: u16,
     pub(crate) setting: Setting,
     pub(crate) ledger: Ledger,
     stage: PhantomData<Stage>,
@@ -151,7 +149,6 @@ impl<Stage> Plan<Stage> {
             steps,
             drifts,
             notes,
-            asked,
             setting,
             ledger,
             stage: _,
@@ -164,7 +161,6 @@ impl<Stage> Plan<Stage> {
             steps,
             drifts,
             notes,
-            asked,
             setting,
             ledger,
             stage: PhantomData,
@@ -239,12 +235,23 @@ pub fn plan(
     mapping: Option<&Mapping>,
     ledger: &Ledger,
 ) -> Plan<Proposed> {
+    let roles = find_roles(observation, policy.workers, ledger);
+    plan_with_roles(policy, observation, mapping, ledger, &roles)
+}
+
+/// [`plan`] with roles that were found before.
+pub(crate) fn plan_with_roles(
+    policy: &Policy,
+    observation: &Observation,
+    mapping: Option<&Mapping>,
+    ledger: &Ledger,
+    roles: &Roles,
+) -> Plan<Proposed> {
     let mut draft = Draft::new(policy, observation, ledger);
     if observation.cpuset.is_empty() {
         draft.notes.push(Note::EmptyCpuset);
         return draft.finish();
     }
-    let roles = find_roles(observation, policy.workers, ledger);
     draft.ledger.arbiter = roles.arbiter;
     draft.ledger.likeness.clone_from(&roles.likeness);
     let workers: Vec<&Process> = observation
@@ -260,7 +267,7 @@ pub fn plan(
     }
     draft.place(workers, mapping);
     draft.note_inherited();
-    draft.give_back(&roles);
+    draft.give_back(roles);
     draft.finish()
 }
 
@@ -474,7 +481,6 @@ impl<'a> Draft<'a> {
             steps: self.steps,
             drifts: self.drifts,
             notes: self.notes,
-            asked: self.policy.workers,
             setting: self.setting,
             ledger: self.ledger,
             stage: PhantomData,

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::limits::{LONER_AGE_MICROS, SETTLING_MICROS};
-use crate::{LintError, MainThread, Source, Tid, lint, thread_name};
+use crate::{LintError, LintInput, MainThread, Source, Tid, lint, thread_name};
 
 /// A server of named workers, as a value that tests change; masks are what the last plan wrote.
 #[derive(Clone, Debug)]
@@ -143,7 +143,7 @@ impl World {
         let pair = solved.as_ref().map(|(s, p)| (p, &s.mapping));
         let mapping = pair.map(|(_, m)| m);
         let plan = plan(&self.policy, &self.observation, mapping, &self.ledger);
-        lint(plan, &self.observation, pair).unwrap()
+        lint(plan, &input(self, pair)).unwrap()
     }
 
     /// Plans and executes: masks become what the steps ask. The plan, for inspection.
@@ -530,6 +530,15 @@ fn a_first_process_that_was_born_narrow_is_noted_and_left_alone() {
     assert!(plan.steps.is_empty() && !plan.notes.iter().any(is_noted));
 }
 
+fn input<'a>(world: &'a World, solved: Option<(&'a Problem, &'a Mapping)>) -> LintInput<'a> {
+    LintInput {
+        policy: &world.policy,
+        observation: &world.observation,
+        ledger: &world.ledger,
+        solved,
+    }
+}
+
 #[test]
 fn lint_refuses_what_plan_never_makes() {
     let mut world = named(2, 2);
@@ -546,7 +555,7 @@ fn lint_refuses_what_plan_never_makes() {
     let refused = |change: &dyn Fn(&mut Plan<Proposed>)| {
         let mut bad = good.clone();
         change(&mut bad);
-        lint(bad, &world.observation, None).unwrap_err()
+        lint(bad, &input(&world, None)).unwrap_err()
     };
     let outside = refused(&|p| p.steps[0].mask = set("0,9"));
     assert!(matches!(outside, LintError::OutsideCpuset { .. }));
@@ -572,7 +581,7 @@ fn lint_refuses_what_plan_never_makes() {
         threads: 2,
         cpus: vec![albacore_topology::CpuId(0); 3],
     };
-    let mapping = lint(good.clone(), &world.observation, Some((&problem, &broken))).unwrap_err();
+    let mapping = lint(good.clone(), &input(&world, Some((&problem, &broken)))).unwrap_err();
     assert!(matches!(mapping, LintError::Mapping { .. }));
     world.kill(Pid(102));
 }
