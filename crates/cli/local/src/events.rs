@@ -23,7 +23,7 @@ pub(crate) fn event(name: &str, fields: Value) -> Value {
 pub(crate) fn of_report(report: &Report) -> Value {
     match report {
         Report::Planned { .. } => of_plan(report),
-        Report::WorkerBorn {
+        Report::WorkerSpawned {
             worker,
             pid,
             respawns,
@@ -32,7 +32,7 @@ pub(crate) fn of_report(report: &Report) -> Value {
             "worker_born",
             json!({"worker": worker.0, "pid": pid.0, "respawns": respawns}),
         ),
-        Report::WorkerGone { worker, pid, .. } => {
+        Report::WorkerExited { worker, pid, .. } => {
             event("worker_gone", json!({"worker": worker.0, "pid": pid.0}))
         }
         Report::CpusetChanged { cpuset, .. } => {
@@ -112,7 +112,7 @@ fn of_thread(report: &Report) -> Value {
             tid,
             mask,
             cause,
-            birth_to_verified_micros,
+            spawn_to_verified_micros,
             kind,
             ..
         } => event(
@@ -125,7 +125,7 @@ fn of_thread(report: &Report) -> Value {
                 "cpus": text(mask),
                 "cause": cause.name(),
                 "kind": kind.name(),
-                "birth_to_verified_us": birth_to_verified_micros,
+                "birth_to_verified_us": spawn_to_verified_micros,
             }),
         ),
         Report::Drift {
@@ -158,8 +158,8 @@ fn of_thread(report: &Report) -> Value {
             event("step_failed", json!({"tid": tid.0, "reason": reason}))
         }
         Report::Planned { .. }
-        | Report::WorkerBorn { .. }
-        | Report::WorkerGone { .. }
+        | Report::WorkerSpawned { .. }
+        | Report::WorkerExited { .. }
         | Report::CpusetChanged { .. }
         | Report::MachineChanged { .. }
         | Report::Note { .. }

@@ -145,11 +145,11 @@ impl PlacerStats {
             }
             Report::Drift { subject, cause, .. } => self.take_drift(*subject, *cause),
             Report::Pinned {
-                birth_to_verified_micros,
+                spawn_to_verified_micros,
                 ..
             } => {
                 self.write_refusal = None;
-                if let Some(micros) = birth_to_verified_micros {
+                if let Some(micros) = spawn_to_verified_micros {
                     self.spawns[bucket(*micros)] += 1;
                 }
             }
@@ -160,7 +160,7 @@ impl PlacerStats {
                 stats.back_offs += 1;
                 stats.back_off = Some(BackOffSummary::of(back_off, stats.back_off.as_ref(), now));
             }
-            Report::WorkerBorn {
+            Report::WorkerSpawned {
                 subject, respawns, ..
             } => self.subject(*subject).respawns += u64::from(*respawns > 0),
             Report::StepFailed {

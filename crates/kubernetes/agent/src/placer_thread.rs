@@ -46,7 +46,7 @@ impl PlacerThread {
                 }
             };
             drop(ready.send(Ok((placer.handle(), placer.machine().hash64()))));
-            let connected = use_connector.then(|| placer.hear_births());
+            let connected = use_connector.then(|| placer.listen_for_spawns());
             if let Some(Err(error)) = connected {
                 tracing::warn!(%error, "new threads are found by polling");
                 stats.lock().polling_reason = Some(error.to_string());

@@ -129,7 +129,7 @@ fn a_pod_on_trial_is_not_connected_to_and_its_reports_delay_nothing() {
     let trial = json!({"placement": {"trial": {"window": "1s", "windows": 8}}});
     rig.deploy("fraud", 2, 1, &trial);
     let mut pod = rig.pod("fraud-1", "fraud", &["2", "1", "named"]);
-    let toy = albacore_testbed::product_of("albacore-placer", "swarm").unwrap();
+    let toy = albacore_testbed::product_of("albacore-placer", "prefork_server").unwrap();
     rig.run_program(&mut pod, &toy, &["2", "1", "named"], ADDRESS);
     rig.deploy("other", 2, 1, &json!({}));
     let other = rig.pod("other-1", "other", &["2", "1", "named"]);

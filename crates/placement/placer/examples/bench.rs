@@ -25,8 +25,13 @@ struct Server {
 impl Server {
     fn start(workers: u16, threads: u16) -> Self {
         let bench = std::env::current_exe().unwrap();
-        let swarm = bench.parent().unwrap().parent().unwrap().join("swarm");
-        let mut command = Command::new(&swarm);
+        let program = bench
+            .parent()
+            .unwrap()
+            .parent()
+            .unwrap()
+            .join("prefork_server");
+        let mut command = Command::new(&program);
         command.args([workers.to_string(), threads.to_string(), "named".into()]);
         Self {
             child: command.stdin(Stdio::piped()).spawn().unwrap(),

@@ -53,7 +53,7 @@ pub enum Control {
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ControlError {
     /// Too many orders wait.
-    #[error("the placer has too many orders waiting: try again")]
+    #[error("the placer has too many controls waiting: try again")]
     Full,
     /// The placer is gone.
     #[error("the placer has ended")]

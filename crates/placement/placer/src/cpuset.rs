@@ -155,9 +155,9 @@ impl CpusetView {
         cgroup.read_effective_of(host, online.clone())
     }
 
-    /// While a change is a moment old, an old kernel may still be wiping masks for it, thread by
-    /// thread: what is found then counts as another change, and nobody else is blamed.
-    pub(crate) fn settle(&mut self) {
+    /// Counts another change while the last one is recent: an old kernel may still be wiping masks for
+    /// it, thread by thread, and a mask found wiped must not count as a foreign change.
+    pub(crate) fn count_ongoing_change(&mut self) {
         let age = self.changed_at.map(|at| at.elapsed());
         self.changes += u64::from(age.is_some_and(|age| age < CPUSET_WRITE_TIME));
     }

@@ -53,7 +53,7 @@ pub enum PlacerError {
     #[error(transparent)]
     Problem(#[from] ProblemError),
     /// The policies of the subjects cannot be solved together.
-    #[error("the servers of this machine together: {0}")]
+    #[error("the servers of this machine joint: {0}")]
     Joint(#[from] JointError),
     /// A broken invariant of this program; nothing was written.
     #[error(

@@ -39,7 +39,7 @@ pub(crate) struct Guard<'a> {
 
 /// A step and how it went.
 #[derive(Debug)]
-pub(crate) struct Done {
+pub(crate) struct ExecutedStep {
     pub(crate) step: Step,
     pub(crate) outcome: Outcome,
 }
@@ -52,7 +52,7 @@ pub(crate) fn execute(
     plan: &Plan<Linted>,
     guard: &Guard<'_>,
     calls: &mut u64,
-) -> Vec<Done> {
+) -> Vec<ExecutedStep> {
     let every: CpuSet = (0..=CpuSet::MAX_ID).map(CpuId).collect();
     let run = |step: &Step| {
         let request = match step.kind {
@@ -60,7 +60,7 @@ pub(crate) fn execute(
             StepKind::GiveBack | StepKind::Pin => &step.mask,
         };
         let outcome = execute_step(reader, step, request, guard, calls);
-        Done {
+        ExecutedStep {
             step: step.clone(),
             outcome,
         }

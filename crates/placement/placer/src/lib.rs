@@ -2,28 +2,25 @@
 //! nothing of Kubernetes: `albacore run` drives it with one subject, a node's agent with many.
 #![forbid(unsafe_code)]
 
-mod adopt;
-mod allowance;
-mod around;
-mod cache;
 mod config;
 mod control;
 mod cpuset;
 mod error;
 mod execute;
 mod histogram;
+mod joint_solve;
 pub mod limits;
+mod move_hysteresis;
 mod placer;
 mod priority;
 mod process;
+mod process_tree;
 mod report;
-mod solving;
+mod solve_rate;
 mod state;
-mod staying;
 mod subject;
+mod subject_solver;
 mod table;
-mod telling;
-mod together;
 
 pub use config::{Config, SubjectConfig, SubjectId};
 pub use control::{Control, ControlError, Handle, Pending};
@@ -31,6 +28,6 @@ pub use error::PlacerError;
 pub use histogram::Histogram;
 pub use placer::{Placer, Progress};
 pub use priority::favor_this_thread;
-pub use report::{BirthKind, Figures, Report, Restored};
+pub use report::{Figures, Report, Restored, SpawnKind};
 pub use state::SubjectState;
 pub use table::{Row, RowState};

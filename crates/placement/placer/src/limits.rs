@@ -8,7 +8,7 @@ use std::time::Duration;
 pub const IDLE_PERIOD: Duration = Duration::from_millis(20);
 
 /// Asking who has an id costs as much as asking so many processes for their number of threads.
-pub const LOOKS_PER_BIRTH: usize = 8;
+pub const LOOKUPS_PER_SPAWN: usize = 8;
 
 /// Period while a birth is expected: a death announces one, and the promise is 20 ms.
 pub const FAST_PERIOD: Duration = Duration::from_millis(1);
@@ -53,7 +53,7 @@ pub const SWEEP_PERIOD_PER_THREAD: Duration = Duration::from_micros(800);
 
 /// The cgroups of processes are looked up in every sixteenth look at cpusets; a process that is
 /// moved shows in its masks before.
-pub const CPUSET_LOOKS_PER_SEARCH: u32 = 16;
+pub const CPUSET_READS_PER_SEARCH: u32 = 16;
 
 /// The cpu time of the loop is looked at in this period: longer than what one event costs counts.
 pub const BUDGET_PERIOD: Duration = Duration::from_secs(4);
@@ -152,7 +152,7 @@ pub const CHILDREN_PAUSE_MAX: Duration = Duration::from_secs(4);
 pub const TREE_PAUSE_RATIO: u32 = 1000;
 
 /// Period in which quotas of cpu time and strangers in a container's cgroup are looked at.
-pub const AROUND_PERIOD: Duration = Duration::from_secs(10);
+pub const CONTAINER_CHECK_PERIOD: Duration = Duration::from_secs(10);
 
 /// Pause after something failed, at first.
 pub const ERROR_PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -162,10 +162,10 @@ pub const ERROR_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Announced births are taken in this period at most while many are: it costs a wake-up each time.
 /// The promise is 5 ms from birth to verified mask.
-pub const HEARING_PERIOD: Duration = Duration::from_millis(2);
+pub const SPAWN_EVENTS_PERIOD: Duration = Duration::from_millis(2);
 
 /// How long announced births are not listened to after they cost too much, times the slowdown.
-pub const DEAF_TIME: Duration = Duration::from_secs(1);
+pub const SPAWN_EVENTS_PAUSE: Duration = Duration::from_secs(1);
 
 /// File descriptors that are left for reading files and for the rest of the program; half of them
 /// where they are few.

@@ -2,7 +2,7 @@
 //! converge.
 //!
 //! What wakes it: the end of a process (pidfd), a write to a cpuset file (inotify), a cpu that
-//! comes or goes (uevent), an order, and periods for what nothing announces. Births are found by
+//! comes or goes (uevent), an order, and periods for what nothing announces. SpawnEvents are found by
 //! reading one counter, the last id given to any process or thread of the machine: while it stands
 //! still nobody was born, and nothing else has to be read.
 
@@ -11,22 +11,23 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use albacore_os::{
-    CpusetWatch, Key, LastPid, Micros, Pid, Poll, SchedExt, Tid, UeventSocket, Wake, read_online,
+    CpusetWatch, Key, Micros, OsError, Pid, Poll, SchedExt, UeventSocket, Wake, read_online,
     read_sched_ext, read_sysfs,
 };
 use albacore_plan::Policy;
 use albacore_topology::{Topology, parse_sysfs};
 
+use crate::joint_solve::JointSolver;
 use crate::limits::{
-    AROUND_PERIOD, COALESCING_TIME, CONTROLS_MAX, CPUSET_LOOKS_PER_SEARCH, CPUSET_PERIOD,
+    COALESCING_TIME, CONTAINER_CHECK_PERIOD, CONTROLS_MAX, CPUSET_PERIOD, CPUSET_READS_PER_SEARCH,
     ERROR_PAUSE_MAX, ERROR_PAUSE_MIN, TREE_PAUSE_RATIO, TREE_PERIOD, TREE_PERIOD_MAX, WAIT_MAX,
 };
-use crate::process::{Quiet, Reader};
+use crate::process::Reader;
 use crate::report::{Figures, Report, Restored};
-use crate::subject::{Subject, Surroundings};
-use crate::together::Together;
+use crate::subject::{PassContext, Subject};
 use crate::{Config, Control, Handle, PlacerError, Row, SubjectConfig, SubjectId, SubjectState};
-use births::Births;
+use spawn_detection::SpawnDetector;
+use spawn_events::SpawnEvents;
 use sweep::{Budget, Sweep};
 
 const CONTROL_KEY: Key = Key(u64::MAX);
@@ -39,63 +40,96 @@ fn process_key(subject: SubjectId, pid: Pid) -> Key {
     Key(u64::from(subject.0) << 32 | u64::from(pid.0.unsigned_abs()))
 }
 
-/// Whether the loop goes on.
+/// Whether the loop continues.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Progress {
     /// Call [`Placer::step`] again.
     Running,
-    /// An order to stop arrived.
+    /// [`Control::Stop`] arrived.
     Stopped,
 }
 
-/// When what is due next.
+/// When each periodic task is due next.
 #[derive(Clone, Copy, Debug, Default)]
 struct Due {
-    births: Micros,
+    spawns: Micros,
     sweep: Micros,
     cpusets: Micros,
     tree: Micros,
-    tree_at_last: Micros,
     children: Micros,
-    around: Micros,
+    container: Micros,
+    /// When the trees were last read, and the last process id then.
+    tree_read_at: Micros,
+    tree_pid: i32,
+    /// How many times cpusets were read.
+    cpuset_reads: u32,
+}
+
+/// What wakes the loop.
+#[derive(Debug)]
+struct EventSources {
+    poll: Poll,
+    cpuset_watch: CpusetWatch,
+    uevents: Option<UeventSocket>,
+    spawn_events: Option<SpawnEvents>,
+}
+
+impl EventSources {
+    fn new() -> Result<Self, OsError> {
+        let poll = Poll::new()?;
+        let cpuset_watch = CpusetWatch::new()?;
+        poll.add(&cpuset_watch, CPUSET_KEY)?;
+        // Forbidden in some sandboxes: the online cpus are polled as well.
+        let uevents = UeventSocket::open().ok();
+        if let Some(socket) = &uevents {
+            poll.add(socket, UEVENT_KEY)?;
+        }
+        Ok(Self {
+            poll,
+            cpuset_watch,
+            uevents,
+            spawn_events: None,
+        })
+    }
+}
+
+/// The queue of control messages, and the handle that sends them.
+#[derive(Debug)]
+struct Controls {
+    receiver: Receiver<Control>,
+    handle: Handle,
+}
+
+impl Controls {
+    fn new(poll: &Poll) -> Result<Self, OsError> {
+        let wake = Wake::new()?;
+        poll.add(&wake, CONTROL_KEY)?;
+        let (sender, receiver) = sync_channel(CONTROLS_MAX);
+        let handle = Handle { sender, wake };
+        Ok(Self { receiver, handle })
+    }
 }
 
 /// Places the threads of its subjects and keeps them placed. Single-threaded; [`Handle`]s reach it
-/// from elsewhere.
+/// from other threads.
 #[derive(Debug)]
 pub struct Placer {
     config: Config,
     reader: Reader,
-    poll: Poll,
-    wake: Wake,
-    orders: Receiver<Control>,
-    handle: Handle,
-    cpuset_watch: CpusetWatch,
-    uevents: Option<UeventSocket>,
-    births: Option<Births>,
     machine: Topology,
     scheduler: SchedExt,
     subjects: BTreeMap<SubjectId, Subject>,
-    together: Together,
     next_id: u32,
-    figures: Figures,
+    joint: JointSolver,
+    events: EventSources,
+    controls: Controls,
+    spawns: SpawnDetector,
     due: Due,
-    last_pid: i32,
-    last_pid_file: LastPid,
     sweep: Sweep,
     budget: Budget,
-    cpuset_looks: u32,
-    /// Time that looks for expected births have taken: bounded by their own pauses and by how long
-    /// births are expected.
-    fast_micros: u64,
-    last_pid_at: Micros,
-    /// Nothing was born on the machine in this time.
-    quiet: Quiet,
-    /// Ids that were given out and of whom nothing was to be seen yet.
-    unseen: Vec<(Tid, Micros)>,
-    looked_at: Micros,
-    tree_pid: i32,
-    has_other_files: bool,
+    figures: Figures,
+    /// A subject has cgroups whose files are not watched yet.
+    has_unwatched_files: bool,
     is_stopped: bool,
 }
 
@@ -106,59 +140,30 @@ impl Placer {
     /// The machine cannot be read or understood, or file descriptors run out.
     pub fn new(config: Config) -> Result<Self, PlacerError> {
         let reader = Reader::new(config.host.clone())?;
-        let machine = read_machine(&reader)?;
-        let last_pid_file = LastPid::open(&config.host)?;
-        let poll = Poll::new()?;
-        let wake = Wake::new()?;
-        poll.add(&wake, CONTROL_KEY)?;
-        let cpuset_watch = CpusetWatch::new()?;
-        poll.add(&cpuset_watch, CPUSET_KEY)?;
-        // Forbidden in some sandboxes: the online cpus are polled as well.
-        let uevents = UeventSocket::open().ok();
-        if let Some(socket) = &uevents {
-            poll.add(socket, UEVENT_KEY)?;
-        }
-        let (sender, orders) = sync_channel(CONTROLS_MAX);
-        let handle = Handle {
-            sender,
-            wake: wake.clone(),
-        };
+        let events = EventSources::new()?;
         Ok(Self {
-            config,
+            machine: read_machine(&reader)?,
             reader,
-            poll,
-            wake,
-            orders,
-            handle,
-            cpuset_watch,
-            uevents,
-            births: None,
-            machine,
             scheduler: SchedExt::Disabled,
             subjects: BTreeMap::new(),
-            together: Together::default(),
             next_id: 0,
-            figures: Figures::default(),
+            joint: JointSolver::default(),
+            controls: Controls::new(&events.poll)?,
+            events,
+            spawns: SpawnDetector::open(&config.host)?,
             due: Due::default(),
-            last_pid: 0,
-            last_pid_file,
             sweep: Sweep::default(),
             budget: Budget::default(),
-            cpuset_looks: 0,
-            fast_micros: 0,
-            last_pid_at: Micros(0),
-            quiet: Quiet::default(),
-            unseen: Vec::new(),
-            looked_at: Micros(0),
-            tree_pid: 0,
-            has_other_files: false,
+            figures: Figures::default(),
+            has_unwatched_files: false,
             is_stopped: false,
+            config,
         })
     }
 
-    /// A handle to give orders with, from any thread.
+    /// A handle that sends control messages from any thread.
     pub fn handle(&self) -> Handle {
-        self.handle.clone()
+        self.controls.handle.clone()
     }
 
     /// Adds a process tree. The first [`Placer::step`] after this places it.
@@ -168,7 +173,7 @@ impl Placer {
     pub fn add_subject(&mut self, config: &SubjectConfig) -> Result<SubjectId, PlacerError> {
         let id = SubjectId(self.next_id);
         let mut subject = Subject::new(id, config, &self.reader, self.config.limit.clone())?;
-        subject.adopt_found(&self.reader, &self.machine)?;
+        subject.adopt_masks(&self.reader, &self.machine)?;
         self.next_id += 1;
         self.subjects.insert(id, subject);
         self.due = Due::default();
@@ -192,8 +197,8 @@ impl Placer {
         Ok(())
     }
 
-    /// Writes the masks of a subject again that are left as they are because somebody else changed
-    /// them. Nothing, if there is no such subject.
+    /// Ends the back-offs of a subject: masks that another program keeps changing are written again.
+    /// No effect if there is no such subject.
     pub fn retry_now(&mut self, id: SubjectId) {
         if let Some(subject) = self.subjects.get_mut(&id) {
             subject.retry_now();
@@ -224,26 +229,26 @@ impl Placer {
         &self.machine
     }
 
-    /// How every subject stands as a whole.
+    /// The state of every subject as a whole.
     pub fn states(&self) -> Vec<SubjectState> {
         let topology_hash = self.machine.hash64();
         let subjects = self.subjects.values();
         subjects.map(|s| s.state(topology_hash)).collect()
     }
 
-    /// Runs until an order to stop, then gives every mask back. What fails is told once and tried
-    /// again, ever more slowly: one subject that cannot be placed, or a moment without file
-    /// descriptors, ends nothing.
+    /// Runs until [`Control::Stop`], then gives every mask back. An error is reported once and the step
+    /// is retried with growing pauses: one subject that cannot be placed, or a shortage of file
+    /// descriptors, does not end the loop.
     pub fn run(&mut self, report: &mut dyn FnMut(&Report)) -> Restored {
-        let (mut told, mut pause) = (String::new(), ERROR_PAUSE_MIN);
-        // bound: one wait per turn, and a pause after an error; ends with an order to stop
+        let (mut reported, mut pause) = (String::new(), ERROR_PAUSE_MIN);
+        // bound: one wait per turn, and a pause after an error; ends with Control::Stop
         while !self.is_stopped {
             match self.step(WAIT_MAX, report) {
-                Ok(_) => (told, pause) = (String::new(), ERROR_PAUSE_MIN),
+                Ok(_) => (reported, pause) = (String::new(), ERROR_PAUSE_MIN),
                 Err(error) => {
                     let (category, reason) = (error.category(), error.to_string());
-                    if told != reason {
-                        told.clone_from(&reason);
+                    if reported != reason {
+                        reported.clone_from(&reason);
                         report(&Report::Failed { category, reason });
                     }
                     std::thread::sleep(pause);
@@ -257,49 +262,49 @@ impl Placer {
     /// Waits until something is to be done, at most `timeout`, and does it.
     ///
     /// # Errors
-    /// Placing cannot go on as it is. The state stays consistent: a caller may go on with `step` (a
-    /// subject that the kernel refused is then only observed) or end with `restore`.
+    /// A task failed. The state stays consistent: call `step` again (a subject that the kernel refused
+    /// is then only observed) or end with `restore`.
     pub fn step(
         &mut self,
         timeout: Duration,
         report: &mut dyn FnMut(&Report),
     ) -> Result<Progress, PlacerError> {
         let begun = self.reader.clock.thread_cpu()?;
-        let progress = self.turn(timeout, report);
+        let progress = self.run_once(timeout, report);
         let ended = self.reader.clock.thread_cpu()?;
         self.figures.cpu_micros += ended.0.saturating_sub(begun.0);
         progress
     }
 
-    fn turn(
+    fn run_once(
         &mut self,
         timeout: Duration,
         report: &mut dyn FnMut(&Report),
     ) -> Result<Progress, PlacerError> {
         let now = self.reader.clock.now()?;
         let wait = Duration::from_micros(self.next_due().0.saturating_sub(now.0)).min(timeout);
-        let mut keys = self.poll.wait(wait)?;
-        let is_hint = |key: &Key| [CPUSET_KEY, UEVENT_KEY].contains(key);
-        if keys.iter().any(is_hint) {
-            // Writers of cpusets write several files; what comes now is answered together.
+        let mut keys = self.events.poll.wait(wait)?;
+        let is_file_event = |key: &Key| [CPUSET_KEY, UEVENT_KEY].contains(key);
+        if keys.iter().any(is_file_event) {
+            // Writers of cpusets write several files: the events of all are handled together.
             std::thread::sleep(COALESCING_TIME);
-            keys.extend(self.poll.wait(Duration::ZERO)?);
+            keys.extend(self.events.poll.wait(Duration::ZERO)?);
             self.due.cpusets = Micros(0);
         }
-        self.take_orders(&keys, report);
+        self.handle_controls(&keys, report);
         if self.is_stopped {
             return Ok(Progress::Stopped);
         }
-        self.take_hints(&keys)?;
-        self.take_ends(&keys)?;
-        let is_hearing_again = self.hears_again_at().is_some_and(|at| now >= at);
-        if keys.contains(&CONNECTOR_KEY) || is_hearing_again {
-            self.take_births()?;
+        self.handle_file_events(&keys)?;
+        self.handle_exits(&keys)?;
+        let resumes_spawn_events = self.spawn_events_resume_at().is_some_and(|at| now >= at);
+        if keys.contains(&CONNECTOR_KEY) || resumes_spawn_events {
+            self.handle_spawn_events()?;
         }
-        self.look(report)?;
-        let mut result = self.together.update(
+        self.run_due(report)?;
+        let mut result = self.joint.update(
             &mut self.subjects,
-            &mut Surroundings {
+            &mut PassContext {
                 reader: &self.reader,
                 machine: &self.machine,
                 may_write: true,
@@ -310,7 +315,7 @@ impl Placer {
         for id in self.subjects.keys().copied().collect::<Vec<_>>() {
             result = result.and(self.converge(id, report));
         }
-        self.bury(report);
+        self.remove_ended(report);
         result?;
         Ok(Progress::Running)
     }
@@ -329,7 +334,7 @@ impl Placer {
         let Some(mut subject) = self.subjects.remove(&id) else {
             return Restored::default();
         };
-        let restored = subject.restore(&mut Surroundings {
+        let restored = subject.restore(&mut PassContext {
             reader: &self.reader,
             machine: &self.machine,
             may_write: true,
@@ -341,69 +346,73 @@ impl Placer {
     }
 
     fn next_due(&self) -> Micros {
-        // What has no hurry is done when births are looked for, which is soon: each wake-up costs
-        // as much as a look.
-        let births = self.due.births;
+        // Tasks without a deadline run when spawns are checked, which is soon: each wake-up costs as
+        // much as a check.
+        let births = self.due.spawns;
         let retries = self
             .subjects
             .values()
-            .filter_map(|subject| subject.retry_at);
+            .filter_map(|subject| subject.schedule.retry_at());
         let dirty = self
             .subjects
             .values()
-            .filter(|s| s.is_dirty)
+            .filter(|s| s.schedule.is_requested())
             .map(|_| Micros(0));
         std::iter::once(births)
             .chain(retries)
             .chain(dirty)
-            .chain(self.hears_again_at())
+            .chain(self.spawn_events_resume_at())
             .min()
             .unwrap_or_default()
     }
 
-    /// Looks at everything that is due.
-    fn look(&mut self, report: &mut dyn FnMut(&Report)) -> Result<(), PlacerError> {
+    /// Runs every periodic task that is due.
+    fn run_due(&mut self, report: &mut dyn FnMut(&Report)) -> Result<(), PlacerError> {
         let now = self.reader.clock.now()?;
         if now >= self.due.cpusets {
-            self.cpuset_looks = self.cpuset_looks.wrapping_add(1);
-            let searches = self.cpuset_looks.is_multiple_of(CPUSET_LOOKS_PER_SEARCH);
-            self.look_at_cpusets(searches, report)?;
+            self.due.cpuset_reads = self.due.cpuset_reads.wrapping_add(1);
+            let searches = self
+                .due
+                .cpuset_reads
+                .is_multiple_of(CPUSET_READS_PER_SEARCH);
+            self.read_cpusets(searches, report)?;
             self.due.cpusets = after(now, CPUSET_PERIOD);
         }
-        if now >= self.due.births {
-            self.look_for_births(now)?;
+        if now >= self.due.spawns {
+            self.detect_spawns(now)?;
         }
         if now >= self.due.sweep && self.sweep(now)? {
-            // A cpuset moves masks before it is announced: whether one did decides whom to blame.
-            self.hear_cpusets()?;
-            self.look_at_cpusets(true, report)?;
+            // A change of cpuset moves masks before it is announced, and decides the cause of a drift.
+            self.handle_cpuset_events()?;
+            self.read_cpusets(true, report)?;
         }
         if now >= self.due.tree {
-            let is_old = now.0 >= after(self.due.tree_at_last, TREE_PERIOD_MAX).0;
-            if is_old || self.tree_pid != self.last_pid {
-                self.look_at_trees()?;
-                self.due.tree_at_last = now;
-                self.tree_pid = self.last_pid;
+            let is_old = now.0 >= after(self.due.tree_read_at, TREE_PERIOD_MAX).0;
+            if is_old || self.due.tree_pid != self.spawns.last_pid() {
+                self.read_trees()?;
+                self.due.tree_read_at = now;
+                self.due.tree_pid = self.spawns.last_pid();
             }
             let took = self.reader.clock.now()?.0.saturating_sub(now.0);
             let pause = Duration::from_micros(took) * TREE_PAUSE_RATIO;
             self.due.tree = after(now, pause.clamp(TREE_PERIOD, TREE_PERIOD_MAX));
         }
-        if now >= self.due.around {
+        if now >= self.due.container {
             for subject in self.subjects.values_mut() {
-                subject.is_dirty |= subject.look_around(&self.reader)?;
+                let changed = subject.check_container(&self.reader)?;
+                subject.schedule.request_if(changed);
             }
-            self.due.around = after(now, AROUND_PERIOD);
+            self.due.container = after(now, CONTAINER_CHECK_PERIOD);
         }
         for subject in self.subjects.values_mut() {
-            subject.is_dirty |= subject.retry_at.is_some_and(|at| now >= at);
+            subject.schedule.check_retry(now);
         }
         self.watch_processes()?;
         self.keep_budget(now)
     }
 
-    /// Reads the cpusets; also looks for the cgroups anew if it `searches`.
-    fn look_at_cpusets(
+    /// Reads the cpusets; also finds the cgroups again if it `searches`.
+    fn read_cpusets(
         &mut self,
         searches: bool,
         report: &mut dyn FnMut(&Report),
@@ -417,7 +426,7 @@ impl Placer {
             }
             self.subjects
                 .values_mut()
-                .for_each(|subject| subject.is_dirty = true);
+                .for_each(|subject| subject.schedule.request());
         }
         let online = read_online(host)?;
         if online != self.machine.cpuset() {
@@ -426,38 +435,38 @@ impl Placer {
             report(&Report::MachineChanged { online });
             self.subjects
                 .values_mut()
-                .for_each(|subject| subject.is_dirty = true);
+                .for_each(|subject| subject.schedule.request());
             self.sweep_soon();
         }
         let mut is_other = false;
         for subject in self.subjects.values_mut().filter(|s| s.tree.has_root()) {
             let moved = searches && subject.find_cgroups(&self.reader.host)?;
             if subject.cpuset.update_of(&self.reader.host, &online)? {
-                let (subject_id, cpuset) = (subject.id, subject.cpuset.cpus.clone());
+                let (subject_id, cpuset) = (subject.id(), subject.cpuset.cpus.clone());
                 report(&Report::CpusetChanged {
                     subject: subject_id,
                     cpuset,
                 });
-                subject.is_dirty = true;
+                subject.schedule.request();
                 is_other = true;
             }
-            self.has_other_files |= moved;
+            self.has_unwatched_files |= moved;
         }
         if is_other {
             self.sweep_soon();
         }
-        if std::mem::take(&mut self.has_other_files) {
+        if std::mem::take(&mut self.has_unwatched_files) {
             self.watch_files();
         }
         Ok(())
     }
 
-    fn look_at_trees(&mut self) -> Result<(), PlacerError> {
+    fn read_trees(&mut self) -> Result<(), PlacerError> {
         for subject in self.subjects.values_mut() {
-            subject.is_dirty |= subject.tree.read_all()?;
+            subject.schedule.request_if(subject.tree.read_all()?);
             subject
                 .tree
-                .read_cpu_times(usize::from(subject.policy.threads));
+                .read_cpu_times(usize::from(subject.policy().threads));
         }
         Ok(())
     }
@@ -467,13 +476,17 @@ impl Placer {
         id: SubjectId,
         report: &mut dyn FnMut(&Report),
     ) -> Result<(), PlacerError> {
-        let Some(subject) = self.subjects.get_mut(&id).filter(|s| s.is_dirty) else {
+        let Some(subject) = self
+            .subjects
+            .get_mut(&id)
+            .filter(|s| s.schedule.is_requested())
+        else {
             return Ok(());
         };
         if !subject.tree.has_root() {
             return Ok(());
         }
-        subject.converge(&mut Surroundings {
+        subject.converge(&mut PassContext {
             reader: &self.reader,
             machine: &self.machine,
             may_write: self.scheduler == SchedExt::Disabled && self.reader.host.is_live(),
@@ -482,13 +495,13 @@ impl Placer {
         })
     }
 
-    /// Forgets subjects whose root has ended; what lives of them gets its masks back first.
-    fn bury(&mut self, report: &mut dyn FnMut(&Report)) {
+    /// Removes subjects whose root has exited; processes that still live get their masks back first.
+    fn remove_ended(&mut self, report: &mut dyn FnMut(&Report)) {
         let ended: Vec<SubjectId> = self
             .subjects
             .values()
             .filter(|s| !s.tree.has_root())
-            .map(|s| s.id)
+            .map(|s| s.id())
             .collect();
         for subject in ended {
             self.restore_one(subject, report);
@@ -508,10 +521,10 @@ fn read_machine(reader: &Reader) -> Result<Topology, PlacerError> {
     )?)?)
 }
 
-mod births;
-mod looking;
-mod orders;
+mod control_messages;
+mod spawn_detection;
+mod spawn_events;
 mod sweep;
 #[cfg(test)]
 mod tests;
-mod watching;
+mod watches;

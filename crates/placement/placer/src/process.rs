@@ -14,14 +14,14 @@ use crate::limits::{DESCRIPTORS_SPARED, EXEC_TIME_MAX, NAMING_TIME_MAX, THREADS_
 
 /// A stretch of time in which nothing was born on the whole machine.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Quiet {
+pub(crate) struct QuietPeriod {
     pub(crate) since: Micros,
     pub(crate) until: Micros,
 }
 
 /// A live thread, as it was last read.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct CachedThread {
     pub(crate) id: ThreadId,
     pub(crate) comm: String,
     pub(crate) mask: CpuSet,
@@ -38,7 +38,7 @@ pub(crate) struct LiveProcess {
     pub(crate) id: ProcessId,
     pub(crate) parent: Pid,
     cmdline: String,
-    pub(crate) threads: BTreeMap<Tid, Known>,
+    pub(crate) threads: BTreeMap<Tid, CachedThread>,
     /// Ends are told by this; `None` on recordings and when descriptors run out: then scans find
     /// them.
     pub(crate) pidfd: Option<PidFd>,
@@ -132,7 +132,7 @@ impl LiveProcess {
             not_before: not_before.max(reader.clock.start(stat.start_ticks)),
         };
         process.read_cmdline(reader)?;
-        let is_alive = process.read_threads(reader, Quiet::default())?;
+        let is_alive = process.read_threads(reader, QuietPeriod::default())?;
         Ok(is_alive.then_some(process))
     }
 
@@ -167,7 +167,11 @@ impl LiveProcess {
     }
 
     /// Lists the threads and reads what is new of them; false if the process has ended.
-    pub(crate) fn read_threads(&mut self, reader: &Reader, quiet: Quiet) -> Result<bool, OsError> {
+    pub(crate) fn read_threads(
+        &mut self,
+        reader: &Reader,
+        quiet: QuietPeriod,
+    ) -> Result<bool, OsError> {
         let host = &reader.host;
         let now = reader.clock.now()?;
         let tids = match read_tasks(host, self.pid()) {
@@ -199,7 +203,7 @@ impl LiveProcess {
     }
 
     /// Notes when a thread was born, which is known better now than from its start time.
-    pub(crate) fn note_birth(&mut self, tid: Tid, at: Micros) {
+    pub(crate) fn note_spawn(&mut self, tid: Tid, at: Micros) {
         if tid.0 == self.id.pid.0 {
             self.not_before = self.not_before.max(at);
         }
@@ -280,18 +284,18 @@ impl LiveProcess {
     /// thread bears the name of whoever made it until it gets its own.
     fn unnamed(&self, since: Micros) -> Vec<Tid> {
         let mut taken = BTreeSet::new();
-        let mut by_birth: Vec<&Known> = self.threads.values().collect();
+        let mut by_birth: Vec<&CachedThread> = self.threads.values().collect();
         by_birth.sort_by_key(|known| known.id);
         by_birth.retain(|known| {
-            let is_told = parse_thread_name(&known.comm).is_some_and(|slot| taken.insert(slot));
-            !is_told && known.not_before >= since
+            let is_named = parse_thread_name(&known.comm).is_some_and(|slot| taken.insert(slot));
+            !is_named && known.not_before >= since
         });
         by_birth.iter().map(|known| known.id.tid).collect()
     }
 
     /// The process as a value.
     pub(crate) fn observed(&self) -> Process {
-        let thread = |known: &Known| Thread {
+        let thread = |known: &CachedThread| Thread {
             id: known.id,
             comm: known.comm.clone(),
             mask: known.mask.clone(),
@@ -312,7 +316,7 @@ fn read_thread(
     process: ProcessId,
     tid: Tid,
     horizon: Micros,
-) -> Result<Option<Known>, OsError> {
+) -> Result<Option<CachedThread>, OsError> {
     let pid = process.pid;
     let stat = match read_task_stat(&reader.host, pid, tid) {
         Ok(stat) if stat.is_dead() => return Ok(None),
@@ -328,7 +332,7 @@ fn read_thread(
         start_ticks: stat.start_ticks,
         tid,
     };
-    Ok(Some(Known {
+    Ok(Some(CachedThread {
         id,
         comm: String::from_utf8_lossy(&stat.comm).into_owned(),
         mask,

@@ -9,7 +9,7 @@ use crate::{Histogram, SubjectId};
 
 /// Why a thread was new.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum BirthKind {
+pub enum SpawnKind {
     /// It was there when the subject was added, or belongs to the first process of its worker.
     Start,
     /// It belongs to a process that replaced a worker, and was born with it (within its first
@@ -19,7 +19,7 @@ pub enum BirthKind {
     NewThread,
 }
 
-impl BirthKind {
+impl SpawnKind {
     /// The kind in snake_case, as in JSON.
     pub fn name(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ pub enum Report {
         mapping: Mapping,
     },
     /// A process became worker.
-    WorkerBorn {
+    WorkerSpawned {
         subject: SubjectId,
         worker: WorkerIndex,
         pid: Pid,
@@ -62,7 +62,7 @@ pub enum Report {
         respawns: u32,
     },
     /// The process of a worker ended.
-    WorkerGone {
+    WorkerExited {
         subject: SubjectId,
         worker: WorkerIndex,
         pid: Pid,
@@ -79,9 +79,9 @@ pub enum Report {
         cause: Cause,
         /// At most this time went by from its birth to the verified mask; `None` unless this is its
         /// first mask.
-        birth_to_verified_micros: Option<u64>,
-        /// Why it was new, or [`BirthKind::Start`].
-        kind: BirthKind,
+        spawn_to_verified_micros: Option<u64>,
+        /// Why it was new, or [`SpawnKind::Start`].
+        kind: SpawnKind,
     },
     /// A mask was not the planned one.
     Drift {
@@ -180,10 +180,10 @@ pub struct Figures {
     /// Verified threads that were found on the whole cpuset: a change of it, or a cpu that went,
     /// lost their masks.
     pub widened: u64,
-    /// Births on the machine that the kernel announced.
-    pub births_heard: u64,
+    /// SpawnEvents on the machine that the kernel announced.
+    pub spawn_events: u64,
     /// How often announcements were lost, and everything was looked at instead.
-    pub births_lost: u64,
+    pub spawn_events_lost: u64,
     /// Cpu time that [`crate::Placer::step`] has used, with what reports were told to,
     /// microseconds.
     pub cpu_micros: u64,

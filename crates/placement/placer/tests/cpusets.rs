@@ -2,21 +2,21 @@
 //! v2, whichever the machine has; needs root and two cpus.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // tests fail by panicking
 
-mod swarm;
+mod prefork;
 
 use std::time::Duration;
 
 use albacore_os::{HostRoot, UserMasks, probe_user_masks};
 use albacore_placer::{Config, Placer, PlacerError, Report, RowState, SubjectConfig};
 use albacore_plan::{Cause, Note, Source};
-use swarm::group::{Group, two};
-use swarm::{Run, Swarm, cpus, mask_of, policy, threads_of};
+use prefork::group::{Group, two};
+use prefork::{PreforkServer, Run, cpus, mask_of, policy, threads_of};
 
 #[test]
 fn a_cpuset_that_shrinks_and_grows_is_followed_and_masks_never_leave_it() {
     let (low, _, both) = two();
     let group = Group::new("moves", &both);
-    let server = Swarm::start(2, 2, &["named"]);
+    let server = PreforkServer::start(2, 2, &["named"]);
     let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
     run.until_placed();
     group.take(server.pid());
@@ -59,7 +59,7 @@ fn a_cpuset_that_shrinks_and_grows_is_followed_and_masks_never_leave_it() {
 fn masks_given_back_grow_with_the_cpuset_as_if_they_had_never_been_narrower() {
     let (low, _, both) = two();
     let group = Group::new("grows", &low);
-    let server = Swarm::start(1, 2, &["named"]);
+    let server = PreforkServer::start(1, 2, &["named"]);
     group.take(server.pid());
     let mut run = Run::on(server.pid(), Source::Named, policy(1, 2));
     run.until("verified", |run| {
@@ -77,7 +77,7 @@ fn masks_given_back_grow_with_the_cpuset_as_if_they_had_never_been_narrower() {
 #[test]
 fn a_limit_is_kept_inside_a_wider_cpuset() {
     let (_, high, _) = two();
-    let server = Swarm::start(1, 2, &["named"]);
+    let server = PreforkServer::start(1, 2, &["named"]);
     let config = Config {
         limit: Some(high.clone()),
         ..Config::live()
@@ -93,7 +93,7 @@ fn a_limit_is_kept_inside_a_wider_cpuset() {
 
 #[test]
 fn a_server_without_a_usable_cpu_is_refused_with_the_file_that_says_so() {
-    let server = Swarm::start(1, 1, &["named"]);
+    let server = PreforkServer::start(1, 1, &["named"]);
     let config = Config {
         limit: Some(cpus("8000")),
         ..Config::live()
@@ -114,13 +114,13 @@ fn a_server_without_a_usable_cpu_is_refused_with_the_file_that_says_so() {
 fn a_mask_that_is_lost_with_a_cpuset_is_counted_as_widened_and_repaired() {
     let (_, _, both) = two();
     let group = Group::new("widened", &both);
-    let server = Swarm::start_in(&group, 1, 2);
+    let server = PreforkServer::start_in(&group, 1, 2);
     let mut run = Run::inside(&group, server.pid(), policy(1, 2));
     run.until_placed();
     assert_eq!(run.placer.figures().widened, 0);
     // What an old kernel does with any change of a cpuset, done by hand: every kernel is tested so.
     let tid = run.rows()[1].tid.unwrap();
-    swarm::taskset(tid, &both);
+    prefork::taskset(tid, &both);
     group.set(&both);
     run.until("repaired", |run| {
         run.placer.figures().widened == 1 && run.is_placed()
@@ -134,7 +134,7 @@ fn a_mask_that_is_lost_with_a_cpuset_is_counted_as_widened_and_repaired() {
 fn a_container_without_a_cpu_waits_until_it_has_one_and_the_loop_sleeps() {
     let (_, _, both) = two();
     let group = Group::new("empty", &both);
-    let server = Swarm::start_in(&group, 1, 2);
+    let server = PreforkServer::start_in(&group, 1, 2);
     let mut placer = Placer::new(Config {
         limit: Some(cpus("8000")),
         ..Config::live()

@@ -2,7 +2,7 @@
 //! short form. Figures are printed. Needs root and two cpus.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // tests fail by panicking
 
-mod swarm;
+mod prefork;
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
@@ -12,8 +12,8 @@ use albacore_os::{Pid, PidFd, Tid};
 use albacore_placer::{RowState, SubjectConfig, favor_this_thread};
 use albacore_plan::Source;
 use albacore_topology::CpuSet;
-use swarm::group::{Group, two};
-use swarm::{DEADLINE, Run, Swarm, mask_of, own_cpus, policy, taskset, threads_of};
+use prefork::group::{Group, two};
+use prefork::{DEADLINE, PreforkServer, Run, mask_of, own_cpus, policy, taskset, threads_of};
 
 /// How many times longer than usual.
 fn soak() -> u64 {
@@ -52,9 +52,9 @@ fn a_storm_of_forks_changes_no_mask_of_anybody_else() {
     let (low, high, both) = two();
     let canaries = Canaries::start(200, &[low, high, both]);
     let before = canaries.masks();
-    let server = Swarm::start(2, 2, &["named"]);
+    let server = PreforkServer::start(2, 2, &["named"]);
     let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
-    run.placer.hear_births().unwrap();
+    run.placer.listen_for_spawns().unwrap();
     run.until_placed();
     let forks = 10_000 * soak();
     let storm = format!("n=0; while [ $n -lt {forks} ]; do (:); n=$((n+1)); done");
@@ -73,11 +73,11 @@ fn a_storm_of_forks_changes_no_mask_of_anybody_else() {
     run.until_placed();
     assert_eq!(canaries.masks(), before);
     let figures = run.placer.figures();
-    assert!(figures.births_heard > 0);
+    assert!(figures.spawn_events > 0);
     println!(
         "forks {forks}, heard {}, lost {}, respawned {}, p99 {:?} us",
-        figures.births_heard,
-        figures.births_lost,
+        figures.spawn_events,
+        figures.spawn_events_lost,
         figures.respawns,
         figures.respawn_micros.percentile(99.0)
     );
@@ -87,13 +87,13 @@ fn a_storm_of_forks_changes_no_mask_of_anybody_else() {
 
 #[test]
 fn births_that_the_kernel_announces_are_placed() {
-    let mut server = Swarm::start(2, 2, &["named"]);
+    let mut server = PreforkServer::start(2, 2, &["named"]);
     let rounds = 20 * soak().min(5) as u16;
     let mut run = Run::on(server.pid(), Source::Named, policy(2, 2 + rounds));
     // As every thread that drives a placer: at the usual priority the figure is that of the
     // machine's load.
     favor_this_thread(&mut |_| {});
-    run.placer.hear_births().unwrap();
+    run.placer.listen_for_spawns().unwrap();
     run.for_a_while(Duration::from_millis(1_500));
     for round in 0..rounds {
         server.order(&format!("thread {}", round % 2));
@@ -116,7 +116,7 @@ fn births_that_the_kernel_announces_are_placed() {
     assert!(times.count() > 0);
 }
 
-fn masks(server: &Swarm) -> BTreeMap<Tid, CpuSet> {
+fn masks(server: &PreforkServer) -> BTreeMap<Tid, CpuSet> {
     let threads = threads_of(server.pid()).into_iter();
     threads
         .filter_map(|tid| Some((tid, mask_of(tid)?)))
@@ -126,7 +126,7 @@ fn masks(server: &Swarm) -> BTreeMap<Tid, CpuSet> {
 #[test]
 fn a_restart_moves_hardly_any_thread_whatever_happened_before() {
     for (source, more) in [(Source::Named, &["named"][..]), (Source::PreFork, &[])] {
-        let server = Swarm::start(4, 4, more);
+        let server = PreforkServer::start(4, 4, more);
         let mut run = Run::on(server.pid(), source, policy(4, 4));
         run.until_placed();
         for round in 0..4 * soak() {
@@ -160,7 +160,7 @@ fn a_restart_moves_hardly_any_thread_whatever_happened_before() {
 fn a_rewritten_cpuset_is_repaired() {
     let (low, _, both) = two();
     let group = Group::new("rewrites", &both);
-    let server = Swarm::start_in(&group, 2, 2);
+    let server = PreforkServer::start_in(&group, 2, 2);
     let mut run = Run::inside(&group, server.pid(), policy(2, 2));
     run.until_placed();
     let mut times = Vec::new();
@@ -188,10 +188,16 @@ fn a_rewritten_cpuset_is_repaired() {
 
 #[test]
 fn with_few_file_descriptors_everything_is_placed_all_the_same() {
-    let server = Swarm::start(16, 2, &["named"]);
+    let server = PreforkServer::start(16, 2, &["named"]);
     let place = "ulimit -n 40 && exec \"$@\"";
     let mut command = Command::new("sh");
-    command.args(["-c", place, "sh", env!("CARGO_BIN_EXE_swarm"), "place"]);
+    command.args([
+        "-c",
+        place,
+        "sh",
+        env!("CARGO_BIN_EXE_prefork_server"),
+        "place",
+    ]);
     let mut life = Life(
         command
             .args([&server.pid().0.to_string(), "16", "2"])
@@ -211,7 +217,7 @@ fn with_few_file_descriptors_everything_is_placed_all_the_same() {
         }
     };
     until_pinned(&mut life);
-    let worker = swarm::tree_of(server.pid())[5];
+    let worker = prefork::tree_of(server.pid())[5];
     let pidfd = PidFd::open(worker).unwrap();
     pidfd.signal(nix::sys::signal::Signal::SIGKILL).unwrap();
     std::thread::sleep(Duration::from_millis(100));
@@ -225,8 +231,8 @@ fn with_few_file_descriptors_everything_is_placed_all_the_same() {
 /// nothing anew.
 #[test]
 fn settled_many_threads_cost_little_and_nothing_is_written() {
-    let servers: Vec<Swarm> = (0..(5 * soak()).min(50))
-        .map(|_| Swarm::start(4, 25, &["named"]))
+    let servers: Vec<PreforkServer> = (0..(5 * soak()).min(50))
+        .map(|_| PreforkServer::start(4, 25, &["named"]))
         .collect();
     let mut run = Run::on(servers[0].pid(), Source::Named, policy(4, 25));
     favor_this_thread(&mut |_| {});
@@ -265,7 +271,7 @@ struct Life(Child);
 
 impl Life {
     fn start(server: Pid) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_swarm"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_prefork_server"));
         command
             .args(["place", &server.0.to_string(), "2", "3"])
             .stderr(Stdio::null());
@@ -283,7 +289,7 @@ impl Drop for Life {
 #[test]
 fn no_mask_is_left_behind_whenever_a_placer_is_stopped_or_killed() {
     let (_, _, both) = two();
-    let server = Swarm::start(2, 3, &["named"]);
+    let server = PreforkServer::start(2, 3, &["named"]);
     let start = Instant::now();
     while threads_of(server.pid()).len() < 2 * 3 + 1 {
         assert!(start.elapsed() < DEADLINE, "the workers do not start");

@@ -2,7 +2,7 @@
 //! needs root, two cpus.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
-mod swarm;
+mod prefork;
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,8 +13,8 @@ use std::time::Duration;
 use albacore_os::{Cgroup, CgroupVersion, HostRoot, Pid, Tid, read_stat};
 use albacore_placer::{Config, Placer, PlacerError, RowState, SubjectConfig, SubjectState};
 use albacore_plan::{Note, Source};
-use swarm::group::{Group, two};
-use swarm::{Run, Swarm, mask_of, policy, tasks_of, taskset, threads_of};
+use prefork::group::{Group, two};
+use prefork::{PreforkServer, Run, mask_of, policy, tasks_of, taskset, threads_of};
 
 /// A process of somebody else's.
 struct Stranger(Child);
@@ -46,7 +46,7 @@ fn state(run: &Run) -> SubjectState {
 fn a_process_that_left_the_cgroup_is_never_touched_again() {
     let (low, high, both) = two();
     let (own, other) = (Group::new("own", &both), Group::new("other", &both));
-    let server = Swarm::start_in(&own, 2, 2);
+    let server = PreforkServer::start_in(&own, 2, 2);
     let mut run = Run::inside(&own, server.pid(), policy(2, 2));
     run.until_placed();
     let worker = run.rows()[2].pid.unwrap();
@@ -87,7 +87,7 @@ impl Dice {
 fn of_ten_thousand_wrong_targets_none_is_accepted_and_no_mask_is_touched() {
     let (_, _, both) = two();
     let (own, other) = (Group::new("right", &both), Group::new("wrong", &both));
-    let server = Swarm::start_in(&own, 1, 1);
+    let server = PreforkServer::start_in(&own, 1, 1);
     let strangers: Vec<Stranger> = (0..4)
         .map(|_| Stranger::in_group(&other.directory))
         .collect();
@@ -104,7 +104,7 @@ fn of_ten_thousand_wrong_targets_none_is_accepted_and_no_mask_is_touched() {
     let link = scratch.path().join("pod");
     symlink(&other.directory, &link).unwrap();
     let masks: Vec<_> = strangers.iter().map(|s| mask_of(Tid(s.pid().0))).collect();
-    let own_tree = swarm::tree_of(server.pid());
+    let own_tree = prefork::tree_of(server.pid());
     let outside: Vec<Pid> = all
         .into_iter()
         .filter(|pid| !own_tree.contains(pid))
@@ -158,7 +158,7 @@ fn of_ten_thousand_wrong_targets_none_is_accepted_and_no_mask_is_touched() {
 fn whoever_enters_a_container_is_counted_and_not_placed() {
     let (_, _, both) = two();
     let own = Group::new("entered", &both);
-    let server = Swarm::start_in(&own, 1, 2);
+    let server = PreforkServer::start_in(&own, 1, 2);
     let stranger = Stranger::in_group(&own.directory);
     let mut run = Run::inside(&own, server.pid(), policy(1, 2));
     run.until_placed();
@@ -200,7 +200,7 @@ fn a_quota_below_the_threads_asked_places_as_many_as_may_run_at_once() {
     let (_, _, both) = two();
     let own = Group::new("quota", &both);
     let _quota = Quota::of(&own, 130_000);
-    let server = Swarm::start_in(&own, 1, 2);
+    let server = PreforkServer::start_in(&own, 1, 2);
     let mut run = Run::inside(&own, server.pid(), policy(1, 2));
     run.until("placed within the quota", |run| {
         state(run).policy.threads == 1 && run.rows().len() == 1 && run.is_placed()

@@ -2,16 +2,16 @@
 //! without need.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
-mod swarm;
+mod prefork;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use albacore_placer::{Control, Report, SubjectConfig, SubjectId};
 use albacore_plan::{Enforcement, Placement, Policy, Source};
 use albacore_topology::{CpuId, CpuSet};
-use swarm::{Run, Swarm, own_cpus, policy, threads_of};
+use prefork::{PreforkServer, Run, own_cpus, policy, threads_of};
 
-fn add(run: &mut Run, server: &Swarm, policy: Policy) -> SubjectId {
+fn add(run: &mut Run, server: &PreforkServer, policy: Policy) -> SubjectId {
     let config = SubjectConfig {
         root: server.pid(),
         cgroup: None,
@@ -49,8 +49,8 @@ fn plans(run: &Run, subject: SubjectId) -> usize {
 #[test]
 fn two_servers_share_the_cpus_evenly() {
     let (one, two) = (
-        Swarm::start(1, 1, &["named"]),
-        Swarm::start(1, 2, &["named"]),
+        PreforkServer::start(1, 1, &["named"]),
+        PreforkServer::start(1, 2, &["named"]),
     );
     let mut run = Run::on(one.pid(), Source::Named, policy(1, 1));
     let second = add(&mut run, &two, policy(1, 2));
@@ -62,11 +62,11 @@ fn two_servers_share_the_cpus_evenly() {
 
 #[test]
 fn a_newcomer_takes_what_is_free_and_moves_nobody() {
-    let one = Swarm::start(1, 1, &["named"]);
+    let one = PreforkServer::start(1, 1, &["named"]);
     let mut run = Run::on(one.pid(), Source::Named, policy(1, 1));
     run.until_placed();
     let before = planned(&run, run.subject);
-    let two = Swarm::start(1, 1, &["named"]);
+    let two = PreforkServer::start(1, 1, &["named"]);
     let second = add(&mut run, &two, policy(1, 1));
     run.until("both placed", |run| {
         run.rows().len() == 2 && run.is_placed()
@@ -90,10 +90,10 @@ fn a_newcomer_takes_what_is_free_and_moves_nobody() {
 #[test]
 fn when_one_leaves_the_others_spread_over_what_it_leaves() {
     let (one, two) = (
-        Swarm::start(1, 2, &["named"]),
-        Swarm::start(1, 1, &["named"]),
+        PreforkServer::start(1, 2, &["named"]),
+        PreforkServer::start(1, 1, &["named"]),
     );
-    let three = Swarm::start(1, 1, &["named"]);
+    let three = PreforkServer::start(1, 1, &["named"]);
     let mut run = Run::on(one.pid(), Source::Named, policy(1, 2));
     let second = add(&mut run, &two, policy(1, 1));
     let third = add(&mut run, &three, policy(1, 1));
@@ -116,8 +116,8 @@ fn when_one_leaves_the_others_spread_over_what_it_leaves() {
 #[test]
 fn threads_of_a_round_robin_are_obstacles() {
     let (one, two) = (
-        Swarm::start(1, 1, &["named"]),
-        Swarm::start(1, 1, &["named"]),
+        PreforkServer::start(1, 1, &["named"]),
+        PreforkServer::start(1, 1, &["named"]),
     );
     let round_robin = Policy {
         placement: Placement::RoundRobin,
@@ -141,8 +141,8 @@ fn threads_of_a_round_robin_are_obstacles() {
 #[test]
 fn threads_that_pinned_themselves_are_obstacles() {
     let (one, two) = (
-        Swarm::start(1, 1, &["named"]),
-        Swarm::start(1, 1, &["named"]),
+        PreforkServer::start(1, 1, &["named"]),
+        PreforkServer::start(1, 1, &["named"]),
     );
     let unplaced = Policy {
         placement: Placement::None,
@@ -152,7 +152,7 @@ fn threads_that_pinned_themselves_are_obstacles() {
     let mut run = Run::on(one.pid(), Source::Named, unplaced);
     run.until("worker there", |_| !threads_of(one.pid()).is_empty());
     for tid in threads_of(one.pid()) {
-        swarm::taskset(tid, &lowest);
+        prefork::taskset(tid, &lowest);
     }
     run.for_a_while(std::time::Duration::from_millis(200));
     let second = add(&mut run, &two, policy(1, 1));
@@ -169,8 +169,8 @@ fn threads_that_pinned_themselves_are_obstacles() {
 #[test]
 fn one_that_is_only_observed_does_not_disturb() {
     let (one, two) = (
-        Swarm::start(1, 2, &["named"]),
-        Swarm::start(1, 2, &["named"]),
+        PreforkServer::start(1, 2, &["named"]),
+        PreforkServer::start(1, 2, &["named"]),
     );
     let mut run = Run::on(one.pid(), Source::Named, policy(1, 2));
     run.until_placed();

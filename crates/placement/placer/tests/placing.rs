@@ -2,16 +2,18 @@
 //! moves them.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // tests fail by panicking
 
-mod swarm;
+mod prefork;
 
 use std::time::Duration;
 
 use albacore_os::Tid;
-use albacore_placer::{BirthKind, Report, RowState};
+use albacore_placer::{Report, RowState, SpawnKind};
 use albacore_plan::limits::{BACK_OFF_MICROS_MIN, REPAIRS_MAX};
 use albacore_plan::{BackOff, Cause, Enforcement, MainThread, Placement, Source};
 use albacore_topology::CpuSet;
-use swarm::{Run, Swarm, cpus, mask_of, own_cpus, policy, tasks_of, taskset, threads_of, tree_of};
+use prefork::{
+    PreforkServer, Run, cpus, mask_of, own_cpus, policy, tasks_of, taskset, threads_of, tree_of,
+};
 
 fn kill(pid: albacore_os::Pid) {
     // Gone already is fine.
@@ -22,7 +24,7 @@ fn kill(pid: albacore_os::Pid) {
 
 #[test]
 fn every_thread_of_a_named_server_is_placed_and_the_front_keeps_the_cpuset() {
-    let server = Swarm::start(2, 3, &["named"]);
+    let server = PreforkServer::start(2, 3, &["named"]);
     let mut run = Run::on(server.pid(), Source::Named, policy(2, 3));
     run.until_placed();
     for row in run.rows() {
@@ -44,7 +46,7 @@ fn every_thread_of_a_named_server_is_placed_and_the_front_keeps_the_cpuset() {
 
 #[test]
 fn workers_of_any_prefork_server_are_found_by_the_shape_of_the_tree() {
-    let server = Swarm::start(2, 2, &[]);
+    let server = PreforkServer::start(2, 2, &[]);
     let mut run = Run::on(server.pid(), Source::PreFork, policy(2, 2));
     run.until_placed();
     for row in run.rows().iter().filter(|row| row.slot.rank.0 == 0) {
@@ -59,7 +61,7 @@ fn workers_of_any_prefork_server_are_found_by_the_shape_of_the_tree() {
 #[test]
 fn a_killed_worker_is_placed_again_in_its_own_slots_and_nobody_else_moves() {
     for (named, source) in [(&["named"][..], Source::Named), (&[][..], Source::PreFork)] {
-        let server = Swarm::start(2, 2, named);
+        let server = PreforkServer::start(2, 2, named);
         let mut run = Run::on(server.pid(), source, policy(2, 2));
         run.until_placed();
         for round in 1..=25u32 {
@@ -89,7 +91,7 @@ fn a_killed_worker_is_placed_again_in_its_own_slots_and_nobody_else_moves() {
 
 #[test]
 fn nothing_is_written_while_nothing_changes() {
-    let server = Swarm::start(2, 2, &["named"]);
+    let server = PreforkServer::start(2, 2, &["named"]);
     let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
     run.until_placed();
     run.for_a_while(Duration::from_millis(200));
@@ -100,7 +102,7 @@ fn nothing_is_written_while_nothing_changes() {
 
 #[test]
 fn a_foreign_taskset_is_undone_and_has_its_cause() {
-    let server = Swarm::start(2, 2, &["named"]);
+    let server = PreforkServer::start(2, 2, &["named"]);
     let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
     run.until_placed();
     let tid = run.rows()[1].tid.unwrap();
@@ -121,7 +123,7 @@ fn a_foreign_taskset_is_undone_and_has_its_cause() {
 
 #[test]
 fn a_thread_out_of_the_blue_gets_the_cpus_of_its_worker() {
-    let mut server = Swarm::start(2, 1, &[]);
+    let mut server = PreforkServer::start(2, 1, &[]);
     // Two threads are asked, one is there: the second comes later.
     let mut run = Run::on(server.pid(), Source::PreFork, policy(2, 2));
     run.until("mains placed", |run| {
@@ -140,8 +142,8 @@ fn a_thread_out_of_the_blue_gets_the_cpus_of_its_worker() {
         matches!(
             r,
             Report::Pinned {
-                kind: BirthKind::NewThread,
-                birth_to_verified_micros: Some(_),
+                kind: SpawnKind::NewThread,
+                spawn_to_verified_micros: Some(_),
                 ..
             }
         )
@@ -172,7 +174,7 @@ fn a_thread_out_of_the_blue_gets_the_cpus_of_its_worker() {
 
 #[test]
 fn children_of_workers_do_not_keep_an_inherited_pin() {
-    let mut server = Swarm::start(2, 2, &["named"]);
+    let mut server = PreforkServer::start(2, 2, &["named"]);
     let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
     run.until_placed();
     server.order("helper 1");
@@ -187,7 +189,7 @@ fn children_of_workers_do_not_keep_an_inherited_pin() {
 
 #[test]
 fn a_server_that_pins_itself_is_left_alone_after_three_reversals() {
-    let server = Swarm::start(1, 2, &["named", "pin=5"]);
+    let server = PreforkServer::start(1, 2, &["named", "pin=5"]);
     let mut run = Run::on(server.pid(), Source::Named, policy(1, 2));
     // The peer insists on the highest cpu; whether that is the planned one is the solver's affair,
     // so both cpus of the worker are tried by moving the plan: a policy for one more thread swaps
@@ -240,7 +242,7 @@ fn insist(run: &mut Run, tid: albacore_os::Tid) -> BackOff {
 
 #[test]
 fn somebody_who_writes_again_and_again_wins_until_it_is_tried_again() {
-    let server = Swarm::start(2, 2, &["named"]);
+    let server = PreforkServer::start(2, 2, &["named"]);
     let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
     run.until_placed();
     let tid = run.rows()[3].tid.unwrap();
@@ -287,7 +289,7 @@ fn somebody_who_writes_again_and_again_wins_until_it_is_tried_again() {
 
 #[test]
 fn every_mask_is_given_back_at_the_end() {
-    let mut server = Swarm::start(2, 2, &["named"]);
+    let mut server = PreforkServer::start(2, 2, &["named"]);
     let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
     run.until_placed();
     server.order("thread 0");
@@ -304,7 +306,7 @@ fn every_mask_is_given_back_at_the_end() {
 
 #[test]
 fn observe_plans_and_tells_but_writes_nothing() {
-    let server = Swarm::start(2, 2, &["named"]);
+    let server = PreforkServer::start(2, 2, &["named"]);
     let observe = albacore_plan::Policy {
         enforcement: Enforcement::Observe,
         ..policy(2, 2)
@@ -332,7 +334,7 @@ fn observe_plans_and_tells_but_writes_nothing() {
 
 #[test]
 fn the_main_thread_may_have_all_cpus_of_its_worker() {
-    let server = Swarm::start(1, 2, &["named"]);
+    let server = PreforkServer::start(1, 2, &["named"]);
     let wide = albacore_plan::Policy {
         main_thread: MainThread::WorkerSet,
         ..policy(1, 2)
@@ -355,7 +357,7 @@ fn the_main_thread_may_have_all_cpus_of_its_worker() {
 
 #[test]
 fn a_live_change_to_none_gives_masks_back_and_tuna_places_again() {
-    let server = Swarm::start(2, 2, &["named"]);
+    let server = PreforkServer::start(2, 2, &["named"]);
     let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
     run.until_placed();
     let handle = run.placer.handle();
@@ -389,7 +391,7 @@ fn a_live_change_to_none_gives_masks_back_and_tuna_places_again() {
 
 #[test]
 fn a_live_change_to_observe_gives_masks_back_once_and_then_writes_nothing() {
-    let server = Swarm::start(2, 2, &["named"]);
+    let server = PreforkServer::start(2, 2, &["named"]);
     let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
     run.until_placed();
     let handle = run.placer.handle();
@@ -442,7 +444,7 @@ fn a_live_change_to_observe_gives_masks_back_once_and_then_writes_nothing() {
 
 #[test]
 fn a_server_that_ends_is_told_and_forgotten() {
-    let server = Swarm::start(1, 1, &["named"]);
+    let server = PreforkServer::start(1, 1, &["named"]);
     let mut run = Run::on(server.pid(), Source::Named, policy(1, 1));
     run.until_placed();
     drop(server);

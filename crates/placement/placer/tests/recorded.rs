@@ -2,7 +2,7 @@
 //! appears.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // tests fail by panicking
 
-mod swarm;
+mod prefork;
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::path::Path;
 use albacore_os::{HostRoot, Pid};
 use albacore_placer::{Config, Report};
 use albacore_plan::{Cause, Source};
-use swarm::{Run, cpus, policy};
+use prefork::{Run, cpus, policy};
 
 /// Writes a host of four cores with a server of two workers of two threads below `root`.
 fn record(root: &Path) -> HostRoot {

@@ -93,7 +93,7 @@ fn only_a_worker_that_replaces_another_counts_as_respawn() {
     let mut stats = PlacerStats::default();
     let subject = SubjectId(7);
     for respawns in [0, 1, 2] {
-        let report = Report::WorkerBorn {
+        let report = Report::WorkerSpawned {
             subject,
             worker: albacore_mapping::WorkerIndex(0),
             pid: Pid(1),

@@ -36,7 +36,7 @@ pub(crate) struct Rig {
     pub(crate) kubeconfig: PathBuf,
     pub(crate) folder: tempfile::TempDir,
     cgroup: PathBuf,
-    swarm: PathBuf,
+    prefork_server: PathBuf,
 }
 
 /// A pod of the node: its object, its container's cgroup and processes.
@@ -71,7 +71,7 @@ impl Rig {
             kubeconfig,
             folder: tempfile::tempdir().unwrap(),
             cgroup,
-            swarm: product_of("albacore-placer", "swarm").unwrap(),
+            prefork_server: product_of("albacore-placer", "prefork_server").unwrap(),
         };
         make_cgroup(&rig.cgroup.join("kubepods/burstable"), Path::new(CPUSETS));
         let root = rig.folder.path().join("cgroup");
@@ -182,7 +182,7 @@ impl Rig {
 
     /// Restarts the pod's container: another id, another cgroup, other processes.
     pub(crate) fn run_container(&self, pod: &mut Pod, server: &[&str]) {
-        self.run_program(pod, &self.swarm, server, "10.1.0.7");
+        self.run_program(pod, &self.prefork_server, server, "10.1.0.7");
     }
 
     /// The same with any program, reached at an address.
@@ -220,7 +220,7 @@ impl Rig {
 
     /// Starts the toy server in a cgroup.
     pub(crate) fn spawn_in(&self, cgroup: &Path, server: &[&str]) -> Child {
-        spawn_in(cgroup, &self.swarm, server)
+        spawn_in(cgroup, &self.prefork_server, server)
     }
 
     /// The tree of cgroups that the agent reads.

@@ -23,7 +23,7 @@ pub(super) struct Sweep {
 /// What the loop has used of the cpu.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
-    looked_at: Micros,
+    checked_at: Micros,
     /// [`crate::Figures::cpu_micros`] then, without the looks for births that were expected.
     used: u64,
 }
@@ -52,12 +52,12 @@ impl Placer {
         let mut differs = false;
         for subject in self.subjects.values_mut() {
             if subject.tree.read_masks()? {
-                subject.is_dirty = true;
+                subject.schedule.request();
                 differs = true;
                 // A thread that ended may have been replaced at once.
-                subject.tree.read_births()?;
+                subject.tree.read_new_threads()?;
             }
-            subject.note_verified();
+            subject.record_verified();
         }
         self.figures.sweeps += 1;
         Ok(differs)
@@ -72,12 +72,12 @@ impl Placer {
             let (at, read, changed) = subject.tree.read_some_masks(start, left)?;
             left = left.saturating_sub(read);
             if changed {
-                subject.is_dirty = true;
+                subject.schedule.request();
                 differs = true;
-                subject.tree.read_births()?;
+                subject.tree.read_new_threads()?;
             }
             if at.is_none() {
-                subject.note_verified();
+                subject.record_verified();
             }
             if left == 0 {
                 self.sweep.at = Some((id, at));
@@ -96,15 +96,18 @@ impl Placer {
     /// Lengthens all periods while the loop uses more of the cpu than it may, and shortens them
     /// again.
     pub(super) fn keep_budget(&mut self, now: Micros) -> Result<(), PlacerError> {
-        let time = Duration::from_micros(now.0.saturating_sub(self.budget.looked_at.0));
+        let time = Duration::from_micros(now.0.saturating_sub(self.budget.checked_at.0));
         if time < BUDGET_PERIOD {
             return Ok(());
         }
-        let used = self.figures.cpu_micros.saturating_sub(self.fast_micros);
+        let used = self
+            .figures
+            .cpu_micros
+            .saturating_sub(self.spawns.expected_micros());
         let more = used.saturating_sub(self.budget.used);
-        let is_first = self.budget.looked_at == Micros(0);
+        let is_first = self.budget.checked_at == Micros(0);
         self.budget = Budget {
-            looked_at: now,
+            checked_at: now,
             used,
         };
         let permille = more * 1_000 / (time.as_micros() as u64).max(1);
@@ -115,7 +118,7 @@ impl Placer {
             slowdown => slowdown,
         };
         match permille > BUDGET_PERMILLE_MAX && !is_first {
-            true => self.turn_deaf(now),
+            true => self.pause_spawn_events(now),
             false => Ok(()),
         }
     }

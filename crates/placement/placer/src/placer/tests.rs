@@ -74,7 +74,7 @@ fn has_two_workers(placer: &Placer) -> bool {
 }
 
 #[test]
-fn a_child_that_execs_after_it_was_first_seen_is_known_by_its_new_command_line() {
+fn a_child_that_execs_after_it_was_first_read_has_its_new_command_line() {
     let mut arbiter = Arbiter::start();
     let mut placer = Placer::new(Config::live()).unwrap();
     let id = placer.add_subject(&config(&arbiter)).unwrap();
@@ -94,7 +94,7 @@ fn a_child_that_execs_after_it_was_first_seen_is_known_by_its_new_command_line()
 }
 
 #[test]
-fn a_death_is_followed_at_once_by_fast_looks_for_the_birth_that_it_announces() {
+fn the_exit_of_a_worker_starts_fast_polling_for_its_replacement() {
     let mut arbiter = Arbiter::start();
     arbiter.let_workers_exec();
     let mut placer = Placer::new(Config::live()).unwrap();
@@ -103,13 +103,14 @@ fn a_death_is_followed_at_once_by_fast_looks_for_the_birth_that_it_announces() {
     let worker = placer.table().unwrap()[0].pid.unwrap();
     let worker = nix::unistd::Pid::from_raw(worker.0);
     nix::sys::signal::kill(worker, nix::sys::signal::SIGKILL).unwrap();
-    step_until(&mut placer, "a death", |placer| {
-        placer.subjects[&id].fast_until > Micros(0)
+    step_until(&mut placer, "an exit", |placer| {
+        let now = placer.reader.clock.now().unwrap();
+        placer.subjects[&id].schedule.expects_spawn(now)
     });
     let now = placer.reader.clock.now().unwrap();
     assert!(
-        placer.due.births <= after(now, FAST_PAUSE_MAX),
-        "the step that saw the death expects the birth"
+        placer.due.spawns <= after(now, FAST_PAUSE_MAX),
+        "the step that saw the exit expects the spawn"
     );
-    assert!(placer.subjects[&id].expects_birth(now));
+    assert!(placer.subjects[&id].expects_spawn(now));
 }

@@ -11,12 +11,12 @@ use crate::limits::{SOLVE_BUDGET, SOLVE_BURST, SOLVE_PAUSE_RATIO};
 
 /// What was used and has not come back yet.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Allowance {
+pub(crate) struct SolveRate {
     used: Duration,
     at: Option<Instant>,
 }
 
-impl Allowance {
+impl SolveRate {
     /// How long to wait at `now` before the next solve; zero if it may begin.
     pub(crate) fn wait(&mut self, now: Instant) -> Duration {
         let since = self
@@ -39,14 +39,14 @@ mod tests {
     #[test]
     fn a_few_changes_are_answered_at_once_and_many_take_their_share_of_a_core() {
         let start = Instant::now();
-        let (mut allowance, mut now, mut solves) = (Allowance::default(), start, 0u32);
+        let (mut rate, mut now, mut solves) = (SolveRate::default(), start, 0u32);
         let long = Duration::from_secs(60);
         while now < start + long {
-            let wait = allowance.wait(now);
+            let wait = rate.wait(now);
             assert!(solves > 4 || wait.is_zero(), "{solves} solves: {wait:?}");
             now += wait;
-            assert!(allowance.wait(now).is_zero());
-            allowance.spend(SOLVE_BUDGET);
+            assert!(rate.wait(now).is_zero());
+            rate.spend(SOLVE_BUDGET);
             now += SOLVE_BUDGET;
             solves += 1;
         }
@@ -57,12 +57,12 @@ mod tests {
     #[test]
     fn a_solver_that_was_kept_from_its_cpu_is_not_punished_for_it() {
         let now = Instant::now();
-        let mut allowance = Allowance::default();
+        let mut rate = SolveRate::default();
         for _ in 0..10 {
-            allowance.spend(Duration::from_secs(3));
+            rate.spend(Duration::from_secs(3));
         }
         let bound = SOLVE_BUDGET * 10 * SOLVE_PAUSE_RATIO;
-        assert!(allowance.wait(now) <= bound);
-        assert!(allowance.wait(now + bound).is_zero());
+        assert!(rate.wait(now) <= bound);
+        assert!(rate.wait(now + bound).is_zero());
     }
 }

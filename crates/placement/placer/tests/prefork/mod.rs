@@ -30,11 +30,11 @@ pub(crate) fn policy(workers: u16, threads: u16) -> Policy {
     }
 }
 
-pub(crate) struct Swarm {
+pub(crate) struct PreforkServer {
     pub(crate) child: Child,
 }
 
-impl Swarm {
+impl PreforkServer {
     pub(crate) fn start(workers: u16, threads: u16, more: &[&str]) -> Self {
         Self::start_with(workers, threads, more, |_| {})
     }
@@ -45,7 +45,7 @@ impl Swarm {
         more: &[&str],
         prepare: impl FnOnce(&mut Command),
     ) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_swarm"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_prefork_server"));
         command
             .args([workers.to_string(), threads.to_string()])
             .args(more)
@@ -62,7 +62,7 @@ impl Swarm {
         command
             .args(["-c", "echo $$ >\"$0/cgroup.procs\" && exec \"$@\""])
             .arg(&group.directory)
-            .arg(env!("CARGO_BIN_EXE_swarm"))
+            .arg(env!("CARGO_BIN_EXE_prefork_server"))
             .args([&workers.to_string(), &threads.to_string(), "named"])
             .stdin(Stdio::piped());
         let child = command.spawn().unwrap();
@@ -87,7 +87,7 @@ impl Swarm {
     }
 }
 
-impl Drop for Swarm {
+impl Drop for PreforkServer {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
         let _ = self.child.kill();

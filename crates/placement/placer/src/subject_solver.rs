@@ -5,36 +5,36 @@ use std::time::{Duration, Instant};
 use albacore_mapping::{Mapping, Problem, ProblemError, Solution, round_robin, solve};
 use albacore_plan::{Observation, Placement, Policy, problem};
 
-use crate::allowance::Allowance;
 use crate::limits::{JOINT_PERIOD, SOLVE_BUDGET};
-use crate::staying::{is_warm, weigh};
+use crate::move_hysteresis::{is_warm, keep_unless_worth_moving};
+use crate::solve_rate::SolveRate;
 
 /// The mapping in force, and the problem that it answers.
 #[derive(Debug, Default)]
-pub(crate) struct Solved {
+pub(crate) struct SubjectSolver {
     answer: Option<(Placement, Problem, Solution)>,
     /// Where threads were found before the first answer.
     found: Option<Mapping>,
-    allowance: Allowance,
-    /// Others share the cpus: the answer comes from `together`.
+    rate: SolveRate,
+    /// Others share the cpus: the answer comes from `joint_solve`.
     is_joined: bool,
     /// The answer was found with others that are gone: it is only the start for the next one.
     is_stale: bool,
 }
 
 /// What became of a wish for a mapping.
-pub(crate) enum Solving {
+pub(crate) enum SolveOutcome {
     /// Nothing is to be solved: the kernel places, or there is no cpu.
-    Nothing,
+    NotNeeded,
     /// The mapping in force still answers the problem.
-    Current,
+    Unchanged,
     /// There is a new mapping, found in this time.
-    Fresh(Duration),
+    Solved(Duration),
     /// The problem changed, but too often of late: ask again then.
-    Later(Duration),
+    Deferred(Duration),
 }
 
-impl Solved {
+impl SubjectSolver {
     /// The problem and the mapping in force.
     pub(crate) fn pair(&self) -> Option<(&Problem, &Mapping)> {
         self.answer
@@ -79,7 +79,7 @@ impl Solved {
         !is_known
     }
 
-    /// From now on the answers come from [`Solved::adopt`].
+    /// From now on the answers come from [`SubjectSolver::adopt`].
     pub(crate) fn join(&mut self) {
         self.is_joined = true;
     }
@@ -96,47 +96,47 @@ impl Solved {
         &mut self,
         policy: &Policy,
         observation: &Observation,
-    ) -> Result<Solving, ProblemError> {
+    ) -> Result<SolveOutcome, ProblemError> {
         let current = self.current(policy);
         let Some(wanted) = problem(policy, observation, current.as_ref()) else {
             // An empty cpuset is a moment: the mapping is the start for the next one.
             if policy.placement == Placement::None {
                 self.answer = None;
             }
-            return Ok(Solving::Nothing);
+            return Ok(SolveOutcome::NotNeeded);
         };
         if let Some((placement, problem, _)) = &self.answer
             && *placement == policy.placement
             && is_same(problem, &wanted)
             && !self.is_stale
         {
-            return Ok(Solving::Current);
+            return Ok(SolveOutcome::Unchanged);
         }
         if self.is_joined {
-            return Ok(Solving::Later(JOINT_PERIOD));
+            return Ok(SolveOutcome::Deferred(JOINT_PERIOD));
         }
         let start = Instant::now();
-        let wait = self.allowance.wait(start);
+        let wait = self.rate.wait(start);
         if !wait.is_zero() {
-            return Ok(Solving::Later(wait));
+            return Ok(SolveOutcome::Deferred(wait));
         }
         let solution = match policy.placement {
             Placement::RoundRobin => round_robin(&wanted)?,
             Placement::Tuna | Placement::None => {
                 let found = solve(&wanted, &mut || start.elapsed() >= SOLVE_BUDGET)?;
-                weigh(&wanted, found, was_warm(observation))
+                keep_unless_worth_moving(&wanted, found, is_server_warm(observation))
             }
         };
         let took = start.elapsed();
-        self.allowance.spend(took);
+        self.rate.spend(took);
         self.is_stale = false;
         self.answer = Some((policy.placement, wanted, solution));
-        Ok(Solving::Fresh(took))
+        Ok(SolveOutcome::Solved(took))
     }
 }
 
 /// Whether the server's first process has had time to touch its memory.
-fn was_warm(observation: &Observation) -> bool {
+fn is_server_warm(observation: &Observation) -> bool {
     let root = observation.processes.first();
     root.is_some_and(|root| is_warm(root.born, observation.at))
 }

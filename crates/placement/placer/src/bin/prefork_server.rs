@@ -1,13 +1,13 @@
 //! A toy pre-fork server for the tests: workers with threads that die, are replaced and misbehave
 //! on command.
 //!
-//! `swarm WORKERS THREADS [named] [pin=MILLIS]` starts WORKERS worker processes of THREADS threads
+//! `prefork_server WORKERS THREADS [named] [pin=MILLIS]` starts WORKERS worker processes of THREADS threads
 //! each and replaces every one that dies. `named`: threads are named as the built-in server's.
 //! `pin`: every thread of worker 0 writes its own mask that often. Lines on stdin are orders to a
 //! worker: `thread W` (one more thread), `helper W` (a child process), `spin W` (its newest thread
 //! starts to compute). Everything ends when stdin does.
 //!
-//! `swarm place PID WORKERS THREADS` is a placer for such a server, to be killed: until SIGTERM,
+//! `prefork_server place PID WORKERS THREADS` is a placer for such a server, to be killed: until SIGTERM,
 //! then it gives back.
 #![forbid(unsafe_code)]
 
@@ -122,7 +122,7 @@ fn place(arguments: &[String]) -> io::Result<()> {
 
 /// One more thread with this rank; ends with the sender of its orders.
 fn thread(worker: usize, rank: usize, is_named: bool, pin: Option<Duration>) -> Sender<()> {
-    let (sender, orders) = channel();
+    let (sender, controls) = channel();
     let mut builder = std::thread::Builder::new();
     if is_named {
         builder = builder.name(format!("albw{worker}.{rank}"));
@@ -130,13 +130,13 @@ fn thread(worker: usize, rank: usize, is_named: bool, pin: Option<Duration>) -> 
     // A thread that cannot be made is missing in what the test sees.
     let _ = builder.spawn(move || match pin {
         Some(period) => keep_pinning(period),
-        None => serve(&orders),
+        None => serve(&controls),
     });
     sender
 }
 
-fn serve(orders: &Receiver<()>) {
-    if orders.recv().is_ok() {
+fn serve(controls: &Receiver<()>) {
+    if controls.recv().is_ok() {
         // bound: computes until the process ends
         loop {
             std::hint::spin_loop();

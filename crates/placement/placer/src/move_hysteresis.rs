@@ -21,7 +21,11 @@ pub(crate) fn is_warm(not_before: Micros, now: Micros) -> bool {
 }
 
 /// `found`, or the mapping in force if going from it to `found` gains less than it costs.
-pub(crate) fn weigh(problem: &Problem, found: Solution, is_warm: bool) -> Solution {
+pub(crate) fn keep_unless_worth_moving(
+    problem: &Problem,
+    found: Solution,
+    is_warm: bool,
+) -> Solution {
     let Some(current) = &problem.current else {
         return found;
     };
@@ -98,7 +102,7 @@ mod tests {
 
     fn answer(problem: &Problem, is_warm: bool) -> Solution {
         let found = solve(problem, &mut || false).unwrap();
-        weigh(problem, found, is_warm)
+        keep_unless_worth_moving(problem, found, is_warm)
     }
 
     #[test]

@@ -21,31 +21,31 @@ use albacore_os::Micros;
 use albacore_plan::{Enforcement, Placement};
 use albacore_topology::{CpuId, CpuSet, Distances, Topology};
 
-use crate::allowance::Allowance;
 use crate::limits::{JOINT_MOVE_COST, NUMA_MOVE_COST, SOLVE_BUDGET};
-use crate::subject::{Subject, Surroundings};
+use crate::solve_rate::SolveRate;
+use crate::subject::{PassContext, Subject};
 use crate::{PlacerError, SubjectId};
 
 /// What was solved together last.
 #[derive(Debug, Default)]
-pub(crate) struct Together {
+pub(crate) struct JointSolver {
     /// The subjects of the last look.
     subjects: Vec<SubjectId>,
     /// Mappings that had been solved by then: a new round robin is a new obstacle.
     solves: u64,
     /// The answer that stands, also over respawns: nothing is solved again for them.
-    standing: Option<CachedSolution>,
-    allowance: Allowance,
+    cached: Option<CachedSolution>,
+    rate: SolveRate,
 }
 
 /// What is asked, and which subject each deployment is.
 #[derive(Debug)]
-struct Question {
+struct JointInput {
     members: Vec<SubjectId>,
     problem: JointProblem,
 }
 
-impl Together {
+impl JointSolver {
     /// Brings the mappings of all members up to date.
     ///
     /// # Errors
@@ -53,70 +53,71 @@ impl Together {
     pub(crate) fn update(
         &mut self,
         subjects: &mut BTreeMap<SubjectId, Subject>,
-        around: &mut Surroundings<'_>,
+        context: &mut PassContext<'_>,
     ) -> Result<(), PlacerError> {
         let is_still = self.subjects.iter().eq(subjects.keys())
-            && self.solves == around.figures.solves
-            && !subjects.values().any(|subject| subject.is_dirty);
+            && self.solves == context.figures.solves
+            && !subjects
+                .values()
+                .any(|subject| subject.schedule.is_requested());
         if is_still {
             return Ok(());
         }
-        self.solves = around.figures.solves;
-        let now = around.reader.clock.now()?;
-        let question = Question::of(subjects, around.machine, now);
-        let is_joint = question.members.len() > 1
-            || (question.members.len() == 1 && !question.problem.obstacles.is_empty());
+        self.solves = context.figures.solves;
+        let now = context.reader.clock.now()?;
+        let input = JointInput::of(subjects, context.machine, now);
+        let is_joint = input.members.len() > 1
+            || (input.members.len() == 1 && !input.problem.obstacles.is_empty());
         for subject in subjects.values_mut() {
-            if is_joint && question.members.contains(&subject.id) {
-                subject.solved.join();
+            if is_joint && input.members.contains(&subject.id()) {
+                subject.solver.join();
             } else {
-                subject.is_dirty |= subject.solved.leave();
+                subject.schedule.request_if(subject.solver.leave());
             }
         }
         self.subjects = subjects.keys().copied().collect();
         if !is_joint {
-            self.standing = None;
+            self.cached = None;
             return Ok(());
         }
-        let standing = self.standing.as_ref();
-        if standing.is_some_and(|standing| standing.is_in_force(&question.problem)) {
+        let cached = self.cached.as_ref();
+        if cached.is_some_and(|cached| cached.is_in_force(&input.problem)) {
             return Ok(());
         }
         let start = Instant::now();
-        if !self.allowance.wait(start).is_zero() {
+        if !self.rate.wait(start).is_zero() {
             // a member without an answer asks again; so this is looked at again
             self.subjects.clear();
             return Ok(());
         }
-        let solved = question.solve(start);
+        let solved = input.solve(start);
         let took = start.elapsed();
-        self.allowance.spend(took);
+        self.rate.spend(took);
         let solved = solved?;
-        for (member, (problem, solution)) in question.members.iter().zip(question.answers(&solved))
-        {
+        for (member, (problem, solution)) in input.members.iter().zip(input.answers(&solved)) {
             if let Some(subject) = subjects.get_mut(member) {
-                tell_if_new(subject, problem, solution, took, around);
+                adopt_if_new(subject, problem, solution, took, context);
             }
         }
-        self.standing = Some(CachedSolution::new(question.problem, solved));
+        self.cached = Some(CachedSolution::new(input.problem, solved));
         Ok(())
     }
 }
 
-fn tell_if_new(
+fn adopt_if_new(
     subject: &mut Subject,
     problem: Problem,
     solution: Solution,
     took: Duration,
-    around: &mut Surroundings<'_>,
+    context: &mut PassContext<'_>,
 ) {
-    if subject.solved.adopt(problem, solution) {
-        subject.is_dirty = true;
-        subject.tell_planned(took, around);
+    if subject.solver.adopt(problem, solution) {
+        subject.schedule.request();
+        subject.report_planned(took, context);
     }
 }
 
-impl Question {
+impl JointInput {
     fn of(subjects: &BTreeMap<SubjectId, Subject>, machine: &Topology, now: Micros) -> Self {
         let online = machine.cpuset();
         let (mut members, mut deployments) = (Vec::new(), Vec::new());
@@ -127,28 +128,28 @@ impl Question {
                 // it ended and is about to give its masks back
                 continue;
             }
-            if !subject.is_placed() {
-                for cpu in seats(subject)
+            if !subject.is_solved() {
+                for cpu in fixed_cpus(subject)
                     .into_iter()
                     .filter(|&cpu| online.contains(cpu))
                 {
                     *weights.entry(cpu).or_insert(0) += 1;
                 }
             } else if !cpuset.is_empty() {
-                members.push(subject.id);
+                members.push(subject.id());
                 deployments.push(Deployment {
-                    workers: subject.policy.workers,
-                    threads: subject.policy.threads,
-                    mode: subject.policy.mode,
+                    workers: subject.policy().workers,
+                    threads: subject.policy().threads,
+                    mode: subject.policy().mode,
                     cpuset,
-                    current: subject.solved.current(&subject.policy),
+                    current: subject.solver.current(subject.policy()),
                 });
             }
         }
         let inside = subjects.values().filter(|s| s.tree.has_root());
         let contained: Vec<&CpuSet> = inside
             .clone()
-            .filter(|subject| subject.enclosure.is_some())
+            .filter(|subject| subject.is_enclosed())
             .map(|subject| &subject.cpuset.cpus)
             .collect();
         let known = inside.fold(CpuSet::new(), |all, s| all.union(&s.cpuset.cpus));
@@ -233,11 +234,11 @@ fn noisy_siblings(machine: &Topology, contained: &[&CpuSet], known: &CpuSet) -> 
 
 /// The cpus on which threads of a subject are known to sit. Those of a round robin are where they
 /// are planned to be, also while a worker is being replaced.
-fn seats(subject: &Subject) -> Vec<CpuId> {
-    if subject.policy.placement == Placement::RoundRobin
-        && subject.policy.enforcement == Enforcement::Enforce
+fn fixed_cpus(subject: &Subject) -> Vec<CpuId> {
+    if subject.policy().placement == Placement::RoundRobin
+        && subject.policy().enforcement == Enforcement::Enforce
     {
-        let solution = subject.solved.solution();
+        let solution = subject.solver.solution();
         return solution.map_or_else(Vec::new, |solution| solution.mapping.cpus.clone());
     }
     let processes = subject.tree.iter();

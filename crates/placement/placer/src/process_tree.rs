@@ -7,10 +7,10 @@ use albacore_os::{Birth, Enclosure, Family, Micros, OsError, Pid, Tid, read_chil
 use albacore_plan::{Process, Source};
 
 use crate::limits::PROCESSES_MAX;
-use crate::process::{Known, LiveProcess, Quiet, Reader, is_young};
+use crate::process::{CachedThread, LiveProcess, QuietPeriod, Reader, is_young};
 
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub(crate) struct ProcessTree {
     reader: Reader,
     root: Pid,
     source: Source,
@@ -24,7 +24,7 @@ pub(crate) struct Tree {
     /// When that was last done for any.
     last_listed: Micros,
     /// Nothing was born on the machine in this time.
-    pub(crate) quiet: Quiet,
+    pub(crate) quiet: QuietPeriod,
     /// The youngest process was not born before this.
     youngest: Micros,
     /// A thread may be getting its name.
@@ -33,7 +33,7 @@ pub(crate) struct Tree {
     has_unwatched: bool,
 }
 
-impl Tree {
+impl ProcessTree {
     /// A tree of which nothing is read yet.
     pub(crate) fn new(
         reader: Reader,
@@ -50,7 +50,7 @@ impl Tree {
             processes: BTreeMap::new(),
             listed_at: BTreeMap::new(),
             last_listed: Micros(0),
-            quiet: Quiet::default(),
+            quiet: QuietPeriod::default(),
             youngest: Micros(0),
             may_rename: true,
             has_unwatched: true,
@@ -74,11 +74,11 @@ impl Tree {
     }
 
     /// A thread by its process and tid.
-    pub(crate) fn thread(&self, pid: Pid, tid: Tid) -> Option<&Known> {
+    pub(crate) fn thread(&self, pid: Pid, tid: Tid) -> Option<&CachedThread> {
         self.processes.get(&pid)?.threads.get(&tid)
     }
 
-    pub(crate) fn thread_mut(&mut self, pid: Pid, tid: Tid) -> Option<&mut Known> {
+    pub(crate) fn thread_mut(&mut self, pid: Pid, tid: Tid) -> Option<&mut CachedThread> {
         self.processes.get_mut(&pid)?.threads.get_mut(&tid)
     }
 
@@ -139,13 +139,13 @@ impl Tree {
     fn read_process(&mut self, pid: Pid) -> Result<bool, OsError> {
         self.may_rename = true;
         let Some(known) = self.processes.get_mut(&pid) else {
-            return self.meet(pid);
+            return self.add_process(pid);
         };
         let stat = albacore_os::read_stat(&self.reader.host, pid);
         if !stat.is_ok_and(|s| s.start_ticks == known.id.start_ticks && !s.is_dead()) {
             // Ended, or its pid means another process now.
             self.remove(pid);
-            self.meet(pid)?;
+            self.add_process(pid)?;
             return Ok(true);
         }
         let before = known.threads.len();
@@ -161,7 +161,7 @@ impl Tree {
     }
 
     /// Reads a process that is not known; false if it has ended already.
-    fn meet(&mut self, pid: Pid) -> Result<bool, OsError> {
+    fn add_process(&mut self, pid: Pid) -> Result<bool, OsError> {
         if let Some(enclosure) = &self.enclosure
             && !is_true(enclosure.holds(&self.reader.host, pid, Tid(pid.0)))?
         {
@@ -212,7 +212,7 @@ impl Tree {
             let now = self.reader.clock.now()?;
             for child in self.children(parent)? {
                 if !self.processes.contains_key(&child) && self.order.len() < PROCESSES_MAX {
-                    changed |= self.meet(child)?;
+                    changed |= self.add_process(child)?;
                 }
             }
             self.listed_at.insert(parent, now);
@@ -222,16 +222,16 @@ impl Tree {
     }
 
     /// Takes a birth that was announced; true if it is new in this tree.
-    pub(crate) fn hear(&mut self, birth: &Birth) -> Result<bool, OsError> {
+    pub(crate) fn handle_event(&mut self, birth: &Birth) -> Result<bool, OsError> {
         let family = Family {
             parent: birth.parent,
             process: birth.process,
         };
-        self.take_birth(family, birth.thread, birth.at)
+        self.handle_spawn(family, birth.thread, birth.at)
     }
 
     /// Takes a birth that was not before a time; true if it is new in this tree.
-    pub(crate) fn take_birth(
+    pub(crate) fn handle_spawn(
         &mut self,
         family: Family,
         thread: Tid,
@@ -242,12 +242,12 @@ impl Tree {
         let changed = if self.processes.contains_key(&process) {
             self.read_process(process)?
         } else if is_child && self.order.len() < PROCESSES_MAX {
-            self.meet(process)?
+            self.add_process(process)?
         } else {
             return Ok(false);
         };
         if let Some(process) = self.processes.get_mut(&process) {
-            process.note_birth(thread, not_before);
+            process.note_spawn(thread, not_before);
         }
         Ok(changed)
     }
@@ -265,7 +265,7 @@ impl Tree {
     }
 
     /// Looks for threads of known processes that were born since; true if there are.
-    pub(crate) fn read_births(&mut self) -> Result<bool, OsError> {
+    pub(crate) fn read_new_threads(&mut self) -> Result<bool, OsError> {
         let mut changed = false;
         let other: Vec<Pid> = self
             .processes
@@ -280,7 +280,7 @@ impl Tree {
     }
 
     /// No birth until `until`: what is found later was born later.
-    pub(crate) fn note_quiet(&mut self, quiet: Quiet) {
+    pub(crate) fn note_quiet(&mut self, quiet: QuietPeriod) {
         self.quiet = quiet;
         if self.last_listed < quiet.since {
             return;

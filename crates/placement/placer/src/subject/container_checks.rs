@@ -4,13 +4,13 @@
 use albacore_os::{CpuQuota, Pid, read_cpu_quota};
 use albacore_plan::{Note, Policy};
 
+use super::Subject;
 use crate::PlacerError;
 use crate::process::Reader;
-use crate::subject::Subject;
 
 /// What was found in the last look.
 #[derive(Debug, Default)]
-pub(crate) struct Around {
+pub(crate) struct ContainerState {
     pub(crate) quota: CpuQuota,
     pub(crate) is_throttled: bool,
     pub(crate) entered: usize,
@@ -20,25 +20,24 @@ pub(crate) struct Around {
 
 impl Subject {
     /// Looks at it anew; true if something is to be told or planned because of it.
-    pub(crate) fn look_around(&mut self, reader: &Reader) -> Result<bool, PlacerError> {
+    pub(crate) fn check_container(&mut self, reader: &Reader) -> Result<bool, PlacerError> {
         let Some(enclosure) = self.enclosure.as_ref() else {
             return Ok(false);
         };
-        let before = self.around_notes();
+        let before = self.container_notes();
         let host = &reader.host;
         let quota = read_cpu_quota(host, enclosure.cgroup())?;
-        let stopped = quota.throttled_periods > self.around.quota.throttled_periods;
-        self.around.is_throttled = self.around.is_known && stopped;
-        self.around.quota = quota;
-        self.around.is_known = true;
+        let stopped = quota.throttled_periods > self.container.quota.throttled_periods;
+        self.container.is_throttled = self.container.is_known && stopped;
+        self.container.quota = quota;
+        self.container.is_known = true;
         let members = enclosure.cgroup().read_processes()?;
         // 0 is a process of another pid namespace: nothing tells whether it is one of the tree.
         let is_stranger = |pid: &&Pid| pid.0 != 0 && self.tree.get(**pid).is_none();
-        self.around.entered = members.iter().filter(is_stranger).count();
+        self.container.entered = members.iter().filter(is_stranger).count();
         let threads = self.threads_within_quota();
-        let is_other = threads != self.policy.threads;
-        self.policy.threads = threads;
-        Ok(is_other || before != self.around_notes())
+        let is_other = self.policy.set_threads(threads);
+        Ok(is_other || before != self.container_notes())
     }
 
     /// T, or as many threads per worker as the quota lets run at once. Threads beyond that share
@@ -47,8 +46,8 @@ impl Subject {
     pub(crate) fn threads_within_quota(&self) -> u16 {
         let Policy {
             workers, threads, ..
-        } = self.asked;
-        let Some(millicpus) = self.around.quota.millicpus else {
+        } = *self.policy.asked();
+        let Some(millicpus) = self.container.quota.millicpus else {
             return threads;
         };
         let each = millicpus / 1_000 / u32::from(workers.max(1));
@@ -57,22 +56,22 @@ impl Subject {
     }
 
     /// Notes that no plan can make.
-    pub(crate) fn around_notes(&self) -> Vec<Note> {
+    pub(crate) fn container_notes(&self) -> Vec<Note> {
         let mut notes = Vec::new();
-        if let Some(millicpus) = self.around.quota.millicpus
-            && self.policy.threads < self.asked.threads
+        if let Some(millicpus) = self.container.quota.millicpus
+            && self.policy().threads < self.policy.asked().threads
         {
             notes.push(Note::Quota {
                 millicpus,
-                threads: self.policy.threads,
-                asked: self.asked.threads,
+                threads: self.policy().threads,
+                asked: self.policy.asked().threads,
             });
         }
-        if self.around.is_throttled {
+        if self.container.is_throttled {
             notes.push(Note::Throttled);
         }
-        if self.around.entered > 0 {
-            let count = self.around.entered;
+        if self.container.entered > 0 {
+            let count = self.container.entered;
             notes.push(Note::Entered { count });
         }
         notes

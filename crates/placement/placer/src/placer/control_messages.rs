@@ -1,4 +1,4 @@
-//! Carries out the orders that other threads send.
+//! Handles the control messages of other threads.
 
 use super::{CONTROL_KEY, Placer};
 use crate::limits::CONTROLS_MAX;
@@ -8,28 +8,24 @@ use crate::{Control, SubjectId};
 use albacore_os::Key;
 
 impl Placer {
-    pub(super) fn take_orders(&mut self, keys: &[Key], report: &mut dyn FnMut(&Report)) {
+    pub(super) fn handle_controls(&mut self, keys: &[Key], report: &mut dyn FnMut(&Report)) {
         if !keys.contains(&CONTROL_KEY) {
             return;
         }
-        self.wake.clear();
-        // bound: CONTROLS_MAX orders fit into the queue
-        for order in self
-            .orders
-            .try_iter()
-            .take(CONTROLS_MAX)
-            .collect::<Vec<_>>()
-        {
-            self.take_order(order, report);
+        self.controls.handle.wake.clear();
+        let controls = self.controls.receiver.try_iter();
+        // bound: the queue holds CONTROLS_MAX
+        for control in controls.take(CONTROLS_MAX).collect::<Vec<_>>() {
+            self.handle_control(control, report);
         }
     }
 
-    fn take_order(&mut self, order: Control, report: &mut dyn FnMut(&Report)) {
-        // An answer that nobody waits for any more is dropped.
-        match order {
+    fn handle_control(&mut self, control: Control, report: &mut dyn FnMut(&Report)) {
+        // A reply whose receiver is gone is dropped.
+        match control {
             Control::Add { config, reply } => drop(reply.try_send(self.add_subject(&config))),
             Control::SetPolicy(id, policy) => {
-                // A subject that ended meanwhile has no policy to set; its end was told.
+                // A subject that ended meanwhile has no policy to set; its end was reported.
                 if self.set_policy(id, policy).is_ok() {
                     report(&Report::PolicySet { subject: id });
                 }

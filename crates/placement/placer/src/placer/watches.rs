@@ -6,12 +6,12 @@ use super::{CONNECTOR_KEY, CPUSET_KEY, Placer, UEVENT_KEY, process_key};
 use crate::limits::FAST_TIME_MAX;
 
 impl Placer {
-    pub(super) fn take_hints(&mut self, keys: &[Key]) -> Result<(), OsError> {
+    pub(super) fn handle_file_events(&mut self, keys: &[Key]) -> Result<(), OsError> {
         if keys.contains(&CPUSET_KEY) {
-            self.hear_cpusets()?;
+            self.handle_cpuset_events()?;
         }
         if keys.contains(&UEVENT_KEY)
-            && let Some(socket) = &self.uevents
+            && let Some(socket) = &self.events.uevents
         {
             socket.drain()?;
         }
@@ -19,13 +19,13 @@ impl Placer {
     }
 
     /// Takes what was announced of writes to cpuset files.
-    pub(super) fn hear_cpusets(&mut self) -> Result<(), OsError> {
-        if self.cpuset_watch.drain()? {
+    pub(super) fn handle_cpuset_events(&mut self) -> Result<(), OsError> {
+        if self.events.cpuset_watch.drain()? {
             for subject in self.subjects.values_mut() {
                 // Written and written back, it looks the same but may have wiped masks: counts as a
                 // change.
                 subject.cpuset.changes += 1;
-                subject.is_dirty = true;
+                subject.schedule.request();
             }
             self.sweep_soon();
         }
@@ -33,17 +33,16 @@ impl Placer {
     }
 
     /// Processes that ended: a death announces a birth.
-    pub(super) fn take_ends(&mut self, keys: &[Key]) -> Result<(), OsError> {
+    pub(super) fn handle_exits(&mut self, keys: &[Key]) -> Result<(), OsError> {
         let now = self.reader.clock.now()?;
         for subject in self.subjects.values_mut() {
             for &key in keys.iter().filter(|key| key.0 < CONNECTOR_KEY.0) {
                 let pid = Pid((key.0 & u64::from(u32::MAX)) as i32);
-                if process_key(subject.id, pid) != key || subject.tree.remove(pid).is_none() {
+                if process_key(subject.id(), pid) != key || subject.tree.remove(pid).is_none() {
                     continue;
                 }
-                subject.fast_until = Micros(now.0 + FAST_TIME_MAX.as_micros() as u64);
-                subject.is_dirty = true;
-                self.due.births = Micros(0);
+                subject.schedule.expect_spawn(now, FAST_TIME_MAX);
+                self.due.spawns = Micros(0);
             }
         }
         Ok(())
@@ -58,16 +57,18 @@ impl Placer {
         files.sort();
         files.dedup();
         // A file that cannot be watched is polled: the watch only makes that early.
-        let _ = self.cpuset_watch.set(&files);
+        let _ = self.events.cpuset_watch.set(&files);
     }
 
     pub(super) fn watch_processes(&mut self) -> Result<(), OsError> {
         for subject in self.subjects.values_mut() {
-            let id = subject.id;
+            let id = subject.id();
             for process in subject.tree.unwatched() {
                 process.is_watched = true;
                 if let Some(pidfd) = &process.pidfd {
-                    self.poll.add(pidfd, process_key(id, process.pid()))?;
+                    self.events
+                        .poll
+                        .add(pidfd, process_key(id, process.pid()))?;
                 }
             }
         }

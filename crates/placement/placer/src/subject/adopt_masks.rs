@@ -1,24 +1,31 @@
-//! What a former life pinned: after a restart the mapping is read from the masks, so that the next
-//! one starts from it and moves a thread only for a gain.
+//! Adopts the masks that an earlier incarnation of the placer wrote: after a restart the mapping is
+//! read from the masks, so that the next one starts from it and moves a thread only for a gain.
 
 use albacore_mapping::{Mapping, Rank, Slot, WorkerIndex};
-use albacore_plan::{Observation, Policy, plan};
-use albacore_topology::CpuId;
+use albacore_plan::{Policy, plan};
+use albacore_topology::{CpuId, Topology};
 
-use crate::subject::Subject;
+use super::Subject;
+use crate::PlacerError;
+use crate::process::Reader;
 
 impl Subject {
     /// Reads the mapping from the masks, where at least half of the slots have a thread on one cpu;
     /// the others get a cpu of their mask, or any.
-    pub(crate) fn adopt(&mut self, observation: &Observation) {
-        if self.solved.solution().is_some() {
-            return;
+    pub(crate) fn adopt_masks(
+        &mut self,
+        reader: &Reader,
+        machine: &Topology,
+    ) -> Result<(), PlacerError> {
+        if self.solver.solution().is_some() {
+            return Ok(());
         }
+        let observation = &self.observe(reader, machine)?;
         let Policy {
             workers, threads, ..
-        } = self.policy;
-        // Only who is who is taken from this plan; none of its steps is executed.
-        let plan = plan(&self.policy, observation, None, &self.ledger);
+        } = *self.policy();
+        // Only the assignment of slots is taken from this plan; none of its steps is executed.
+        let plan = plan(self.policy(), observation, None, &self.ledger);
         let ledger = plan.ledger();
         let slots = (0..workers).flat_map(|worker| {
             (0..threads).map(move |rank| Slot {
@@ -27,7 +34,7 @@ impl Subject {
             })
         });
         let Some(any) = observation.cpuset.first() else {
-            return;
+            return Ok(());
         };
         let (mut known, mut cpus) = (0, Vec::new());
         for slot in slots {
@@ -42,7 +49,8 @@ impl Subject {
             cpus.push(cpu);
         }
         if known * 2 >= cpus.len() && !cpus.is_empty() {
-            self.solved.start_from(Mapping { threads, cpus });
+            self.solver.start_from(Mapping { threads, cpus });
         }
+        Ok(())
     }
 }

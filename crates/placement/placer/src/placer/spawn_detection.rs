@@ -1,0 +1,190 @@
+//! Detects spawned processes and threads by polling the last id that the kernel gave out.
+//!
+//! **Problem.** A server of hundreds of processes is checked fifty times a second, and on a busy
+//! machine something is spawned between any two checks. **Approach.** Ids are given out in order,
+//! so those between the counter's last two values are all that were spawned: if they are few, each
+//! is looked up; looking up many costs more than asking each process for its number of threads.
+//! **Limits.** An id is given out a moment before its thread is visible, so an id that is not visible
+//! is looked up once more; an id that a program chose (a restored checkpoint) is found when the tree
+//! is read.
+
+use std::time::Duration;
+
+use albacore_os::{Family, HostRoot, LastPid, Micros, OsError, Tid, read_family};
+
+use super::{Placer, after};
+use crate::PlacerError;
+use crate::limits::{
+    CHILDREN_PAUSE_MAX, CHILDREN_PAUSE_RATIO, FAST_PAUSE_MAX, FAST_PAUSE_RATIO, FAST_PERIOD,
+    IDLE_PERIOD, LOOKUPS_PER_SPAWN, SCAN_PAUSE_MAX, SCAN_PAUSE_RATIO,
+};
+use crate::process::QuietPeriod;
+use crate::subject::Subject;
+
+/// A spawned process or thread, and a time before which it was not spawned.
+struct Spawn {
+    family: Family,
+    thread: Tid,
+    not_before: Micros,
+}
+
+/// What was spawned on the machine since the last check.
+enum Spawns {
+    None,
+    Found(Vec<Spawn>),
+    /// Too many to look up, or the counter was reset.
+    Unknown,
+}
+
+/// Reads the counter of process and thread ids.
+#[derive(Debug)]
+pub(super) struct SpawnDetector {
+    last_pid_file: LastPid,
+    /// The counter when it was last read; negative if events were lost since.
+    last_pid: i32,
+    last_pid_at: Micros,
+    checked_at: Micros,
+    /// Nothing was spawned on the machine in this time.
+    quiet: QuietPeriod,
+    /// Ids that were given out and whose threads were not visible yet.
+    not_yet_visible: Vec<(Tid, Micros)>,
+    /// Cpu time of checks for expected spawns: bounded by their own pauses and by how long spawns
+    /// are expected.
+    expected_micros: u64,
+}
+
+impl SpawnDetector {
+    pub(super) fn open(host: &HostRoot) -> Result<Self, OsError> {
+        Ok(Self {
+            last_pid_file: LastPid::open(host)?,
+            last_pid: 0,
+            last_pid_at: Micros(0),
+            checked_at: Micros(0),
+            quiet: QuietPeriod::default(),
+            not_yet_visible: Vec::new(),
+            expected_micros: 0,
+        })
+    }
+
+    pub(super) fn last_pid(&self) -> i32 {
+        self.last_pid
+    }
+
+    pub(super) fn expected_micros(&self) -> u64 {
+        self.expected_micros
+    }
+
+    /// Events were lost: the next check finds everything anew.
+    pub(super) fn invalidate(&mut self) {
+        self.last_pid = -1;
+    }
+
+    /// What was spawned since the last call, where all subjects have so many processes.
+    fn check(&mut self, host: &HostRoot, processes: usize, now: Micros) -> Result<Spawns, OsError> {
+        let last = self.last_pid_file.read()?;
+        let before = std::mem::replace(&mut self.last_pid, last);
+        let checked_at = std::mem::replace(&mut self.checked_at, now);
+        if last == before && self.not_yet_visible.is_empty() {
+            self.quiet = QuietPeriod {
+                since: self.last_pid_at,
+                until: now,
+            };
+            return Ok(Spawns::None);
+        }
+        self.last_pid_at = now;
+        let mut ids = std::mem::take(&mut self.not_yet_visible);
+        let repeated = ids.len();
+        // Not so at the first check, after lost events, and when ids wrap.
+        let is_continuous = before > 0 && last >= before && host.is_live();
+        let count = repeated + usize::try_from(last.saturating_sub(before)).unwrap_or(0);
+        let lookups_max = (processes / LOOKUPS_PER_SPAWN).max(LOOKUPS_PER_SPAWN);
+        if !is_continuous || count > lookups_max {
+            return Ok(Spawns::Unknown);
+        }
+        ids.extend((before + 1..=last).map(|id| (Tid(id), checked_at)));
+        let mut spawns = Vec::new();
+        for (at, (thread, not_before)) in ids.into_iter().enumerate() {
+            match read_family(host, thread) {
+                Ok(Some(family)) => spawns.push(Spawn {
+                    family,
+                    thread,
+                    not_before,
+                }),
+                // Most of them have exited by now.
+                Ok(None) if at < repeated => {}
+                Ok(None) => self.not_yet_visible.push((thread, not_before)),
+                Err(error) => {
+                    self.invalidate();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Spawns::Found(spawns))
+    }
+}
+
+/// Reads what was spawned in a subject.
+fn read_spawns(subject: &mut Subject, spawns: &Spawns, quiet: QuietPeriod) -> Result<(), OsError> {
+    match spawns {
+        Spawns::None => {}
+        Spawns::Found(spawns) => {
+            subject.tree.note_quiet(quiet);
+            for spawn in spawns {
+                let (family, thread) = (spawn.family, spawn.thread);
+                let changed = subject
+                    .tree
+                    .handle_spawn(family, thread, spawn.not_before)?;
+                subject.schedule.request_if(changed);
+            }
+        }
+        Spawns::Unknown => {
+            subject.tree.note_quiet(quiet);
+            subject.schedule.set_unlisted_children(true);
+            let changed = subject.tree.read_new_threads()?;
+            subject.schedule.request_if(changed);
+        }
+    }
+    Ok(())
+}
+
+impl Placer {
+    pub(super) fn detect_spawns(&mut self, now: Micros) -> Result<(), PlacerError> {
+        let processes = self.subjects.values().map(|s| s.tree.len()).sum();
+        let spawns = self.spawns.check(&self.reader.host, processes, now)?;
+        let mut is_fast = false;
+        let mut children_took = Duration::ZERO;
+        for subject in self.subjects.values_mut() {
+            let expects = subject.expects_spawn(now);
+            subject.schedule.request_if(subject.tree.read_execs(now)?);
+            read_spawns(subject, &spawns, self.spawns.quiet)?;
+            // Listing children costs more than finding threads: an unexpected worker may be found
+            // later.
+            if subject.schedule.has_unlisted_children() && (expects || now >= self.due.children) {
+                let start = self.reader.clock.now()?;
+                let parents = subject.parents();
+                subject
+                    .schedule
+                    .request_if(subject.tree.read_children(&parents)?);
+                subject.schedule.set_unlisted_children(false);
+                let end = self.reader.clock.now()?;
+                children_took += Duration::from_micros(end.0.saturating_sub(start.0));
+            }
+            subject.schedule.request_if(subject.tree.read_names(now));
+            is_fast |= expects || subject.tree.awaits_names(now);
+        }
+        if !children_took.is_zero() {
+            let pause = (children_took * CHILDREN_PAUSE_RATIO).min(CHILDREN_PAUSE_MAX);
+            self.due.children = after(now, pause);
+        }
+        let took = Duration::from_micros(self.reader.clock.now()?.0.saturating_sub(now.0));
+        let pause = if is_fast {
+            self.spawns.expected_micros += took.as_micros() as u64;
+            (took * FAST_PAUSE_RATIO).clamp(FAST_PERIOD, FAST_PAUSE_MAX)
+        } else {
+            let pause = (took * SCAN_PAUSE_RATIO).max(IDLE_PERIOD) * self.slowdown();
+            pause.min(SCAN_PAUSE_MAX)
+        };
+        self.due.spawns = after(now, pause);
+        Ok(())
+    }
+}

@@ -1,0 +1,69 @@
+//! The policy of a subject: as the user asked for it, and as it is in force.
+
+use albacore_plan::{Enforcement, Placement, Policy};
+
+#[derive(Debug)]
+pub(crate) struct PolicyState {
+    asked: Policy,
+    /// As asked, but for the threads, which a cpu quota may make fewer.
+    in_force: Policy,
+    /// The kernel forbade a write: no more are tried until the policy is set again.
+    is_refused: bool,
+    /// Masks are to be given back once: enforcement changed from Enforce to Observe.
+    is_releasing: bool,
+}
+
+impl PolicyState {
+    pub(crate) fn new(policy: Policy) -> Self {
+        Self {
+            asked: policy.clone(),
+            in_force: policy,
+            is_refused: false,
+            is_releasing: false,
+        }
+    }
+
+    pub(crate) fn asked(&self) -> &Policy {
+        &self.asked
+    }
+
+    pub(crate) fn in_force(&self) -> &Policy {
+        &self.in_force
+    }
+
+    pub(crate) fn set(&mut self, policy: Policy) {
+        let was_enforced = self.in_force.enforcement == Enforcement::Enforce || self.is_releasing;
+        self.is_releasing = was_enforced && policy.enforcement == Enforcement::Observe;
+        self.asked = policy.clone();
+        self.in_force = policy;
+        self.is_refused = false;
+    }
+
+    /// Places so many threads per worker; true if that is another number than before.
+    pub(crate) fn set_threads(&mut self, threads: u16) -> bool {
+        let before = std::mem::replace(&mut self.in_force.threads, threads);
+        before != threads
+    }
+
+    pub(crate) fn refuse(&mut self) {
+        self.is_refused = true;
+    }
+
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
+    pub(crate) fn may_write(&self) -> bool {
+        self.in_force.enforcement == Enforcement::Enforce && !self.is_refused
+    }
+
+    /// Whether threads go where the solver says.
+    pub(crate) fn is_solved(&self) -> bool {
+        self.in_force.placement == Placement::Tuna && self.may_write()
+    }
+
+    /// Whether masks are to be given back now; false from then on.
+    pub(crate) fn take_release(&mut self) -> bool {
+        std::mem::take(&mut self.is_releasing)
+    }
+}

@@ -1,0 +1,257 @@
+//! Turns plans and outcomes into reports, each fact once.
+
+use std::time::Duration;
+
+use albacore_mapping::{Rank, Slot, WorkerIndex};
+use albacore_os::Micros;
+use albacore_plan::{Linted, Note, Placement, Plan, StepKind, Target, plan_hash};
+
+use crate::execute::{ExecutedStep, Outcome};
+use crate::report::{Report, SpawnKind};
+use crate::state::SubjectState;
+use crate::table::{Row, RowState};
+
+use super::worker_history::WorkerChange;
+use super::{PassContext, Subject};
+
+/// A thread that is spawned this long after its process was not spawned with it.
+const SPAWNED_TOGETHER_MICROS: u64 = 1_000_000;
+
+impl Subject {
+    pub(crate) fn report_planned(&self, took: Duration, context: &mut PassContext<'_>) {
+        context.figures.solves += 1;
+        let Some(solution) = self.solver.solution() else {
+            return;
+        };
+        (context.report)(&Report::Planned {
+            subject: self.id,
+            cpuset: self.cpuset.cpus.clone(),
+            objective: solution.certificate.objective,
+            bound: solution.certificate.bound,
+            optimal: solution.certificate.optimal,
+            relaxed: solution.certificate.relaxed.clone(),
+            solve_micros: took.as_micros() as u64,
+            mapping: solution.mapping.clone(),
+        });
+    }
+
+    /// Reports workers, drifts and notes that are new with this plan.
+    pub(super) fn report_found(&mut self, plan: &Plan<Linted>, context: &mut PassContext<'_>) {
+        self.report_workers(plan, context);
+        for drift in &plan.drifts {
+            let Some(new) = self.verification.add_drift(drift, &self.cpuset.cpus) else {
+                continue;
+            };
+            context.figures.drifts += 1;
+            context.figures.widened += u64::from(new.is_widened);
+            (context.report)(&Report::Drift {
+                subject: self.id,
+                slot: drift.slot,
+                pid: drift.process.pid,
+                tid: drift.thread.tid,
+                planned: drift.planned.clone(),
+                actual: drift.actual.clone(),
+                cause: drift.cause,
+            });
+        }
+        let mut notes = plan.notes.clone();
+        notes.extend(self.container_notes());
+        for note in notes.iter().filter(|note| !self.notes.contains(note)) {
+            self.report_note(note, context);
+        }
+        self.notes = notes;
+    }
+
+    pub(super) fn report_note(&self, note: &Note, context: &mut PassContext<'_>) {
+        let report = match note {
+            Note::BackedOff {
+                thread,
+                slot,
+                back_off,
+            } => Report::BackedOff {
+                subject: self.id,
+                slot: *slot,
+                tid: thread.tid,
+                back_off: *back_off,
+            },
+            note => Report::Note {
+                subject: self.id,
+                note: note.clone(),
+            },
+        };
+        (context.report)(&report);
+    }
+
+    fn report_workers(&mut self, plan: &Plan<Linted>, context: &mut PassContext<'_>) {
+        let workers = plan.ledger().workers();
+        let live = workers.map(|(worker, id)| (worker, id.pid)).collect();
+        let subject = self.id;
+        for change in self.workers.update(&live) {
+            let report = match change {
+                WorkerChange::Exited { worker, pid } => Report::WorkerExited {
+                    subject,
+                    worker,
+                    pid,
+                },
+                WorkerChange::Spawned {
+                    worker,
+                    pid,
+                    respawns,
+                } => {
+                    context.figures.respawns += u64::from(respawns > 0);
+                    Report::WorkerSpawned {
+                        subject,
+                        worker,
+                        pid,
+                        respawns,
+                    }
+                }
+            };
+            (context.report)(&report);
+        }
+    }
+
+    /// Reports masks that were written and verified, and records when each target was last found as
+    /// planned.
+    pub(super) fn report_verified(
+        &mut self,
+        plan: &Plan<Linted>,
+        executed: &[ExecutedStep],
+        context: &mut PassContext<'_>,
+    ) {
+        self.verification.retain(&plan.targets);
+        for (&thread, target) in &plan.targets {
+            let (pid, tid) = (target.process.pid, thread.tid);
+            let Some(cached) = self.tree.thread(pid, tid).filter(|t| t.mask == target.mask) else {
+                continue;
+            };
+            let (read_at, not_before) = (cached.read_at, cached.not_before);
+            self.verification.verify(thread, read_at);
+            self.verification.end_drift(thread);
+            let kind = self.spawn_kind(target, not_before);
+            let is_first = target.slot.is_some() && self.verification.is_first_placement(thread);
+            let latency = (is_first && not_before > self.added_at)
+                .then(|| read_at.0.saturating_sub(not_before.0));
+            match (kind, latency) {
+                (SpawnKind::Respawn, Some(micros)) => context.figures.respawn_micros.record(micros),
+                (SpawnKind::NewThread, Some(micros)) => {
+                    context.figures.new_thread_micros.record(micros);
+                }
+                _ => {}
+            }
+            let is_pin =
+                |one: &&ExecutedStep| one.step.thread == thread && one.step.kind == StepKind::Pin;
+            if let Some(ExecutedStep {
+                step,
+                outcome: Outcome::Verified,
+            }) = executed.iter().find(is_pin)
+            {
+                (context.report)(&Report::Pinned {
+                    subject: self.id,
+                    slot: target.slot,
+                    pid,
+                    tid,
+                    mask: step.mask.clone(),
+                    cause: step.cause,
+                    spawn_to_verified_micros: latency,
+                    kind,
+                });
+            }
+        }
+    }
+
+    fn spawn_kind(&self, target: &Target, not_before: Micros) -> SpawnKind {
+        let process = self.tree.get(target.process.pid);
+        let born = process.map_or(Micros(0), |process| process.not_before);
+        let is_young = not_before.0.saturating_sub(born.0) < SPAWNED_TOGETHER_MICROS;
+        let is_respawn = self.workers.respawns(target.worker) > 0;
+        match (is_young, is_respawn) {
+            (true, true) => SpawnKind::Respawn,
+            (true, false) => SpawnKind::Start,
+            (false, _) if not_before <= self.added_at => SpawnKind::Start,
+            (false, _) => SpawnKind::NewThread,
+        }
+    }
+
+    /// Records that all targets whose masks were read as planned are verified as of now.
+    pub(crate) fn record_verified(&mut self) {
+        let mut verified = Vec::new();
+        for (&thread, target) in self.verification.targets() {
+            if let Some(cached) = self.tree.thread(target.process.pid, thread.tid)
+                && cached.mask == target.mask
+            {
+                verified.push((thread, cached.read_at));
+            }
+        }
+        for (thread, at) in verified {
+            self.verification.verify(thread, at);
+        }
+    }
+
+    /// The state of the subject as a whole.
+    pub(crate) fn state(&self, topology_hash: u64) -> SubjectState {
+        let pair = self.solver.pair();
+        SubjectState {
+            subject: self.id,
+            cpuset: self.cpuset.cpus.clone(),
+            policy: self.policy().clone(),
+            threads_asked: self.policy.asked().threads,
+            workers_found: self.workers.count(),
+            notes: self.notes.clone(),
+            drifts: self.verification.drifts().clone(),
+            widened: self.verification.widened(),
+            respawns: self.workers.total_respawns(),
+            entered: self.container.entered,
+            quota: self.container.quota,
+            is_throttled: self.container.is_throttled,
+            is_refused: self.policy.is_refused(),
+            plan_hash: pair.map(|(problem, mapping)| plan_hash(problem, mapping)),
+            topology_hash,
+        }
+    }
+
+    /// One row per slot.
+    pub(crate) fn rows(&self, now: Micros) -> Vec<Row> {
+        let slots = (0..self.policy().workers).flat_map(|worker| {
+            (0..self.policy().threads).map(move |rank| Slot {
+                worker: WorkerIndex(worker),
+                rank: Rank(rank),
+            })
+        });
+        slots.map(|slot| self.row(slot, now)).collect()
+    }
+
+    fn row(&self, slot: Slot, now: Micros) -> Row {
+        let thread = self.ledger.thread_in(slot);
+        let pid = self.workers.pid(slot.worker);
+        let known = thread
+            .zip(pid)
+            .and_then(|(t, pid)| self.tree.thread(pid, t.tid));
+        let known = known.filter(|known| Some(known.id) == thread);
+        let target = thread.and_then(|thread| self.verification.targets().get(&thread));
+        let planned = target.map(|target| target.mask.clone()).or_else(|| {
+            let cpu = self.solver.solution().and_then(|s| s.mapping.cpu(slot))?;
+            Some([cpu].into_iter().collect())
+        });
+        let verified = thread.and_then(|thread| self.verification.verified_at(thread));
+        let actual = known.map(|known| known.mask.clone());
+        let state = match (thread, &actual) {
+            _ if self.policy().placement == Placement::None => RowState::Unplaced,
+            (_, None) | (None, _) => RowState::Missing,
+            (_, actual) if *actual == planned => RowState::Verified,
+            (Some(thread), _) if self.ledger.back_off(thread, now).is_some() => RowState::BackedOff,
+            _ => RowState::Drifted,
+        };
+        Row {
+            subject: self.id,
+            slot,
+            pid,
+            tid: known.map(|known| known.id.tid),
+            planned: planned.filter(|_| self.policy().placement != Placement::None),
+            actual,
+            verified_micros_ago: verified.map(|at| now.0.saturating_sub(at.0)),
+            respawns: self.workers.respawns(slot.worker),
+            state,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Gives the masks of a subject back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use albacore_plan::{LintInput, Linted, Placement, Plan, Policy, lint, plan};
+
+use super::{PassContext, Subject};
+use crate::PlacerError;
+use crate::execute::{ExecutedStep, Outcome, execute};
+use crate::limits::{RESTORE_ERRORS_MAX, RESTORE_PASSES_MAX};
+use crate::report::Restored;
+
+impl Subject {
+    /// Gives every mask back, whatever fails, until a look at the tree finds nothing left to give
+    /// back.
+    pub(crate) fn restore(&mut self, context: &mut PassContext<'_>) -> Restored {
+        let mut restored = Restored::default();
+        let mut given = BTreeSet::new();
+        let policy = Policy {
+            placement: Placement::None,
+            ..self.policy().clone()
+        };
+        for _ in 0..RESTORE_PASSES_MAX {
+            restored.errors.clear();
+            restored.errors_total = 0;
+            let mut fail = |reason: String| {
+                restored.errors_total += 1;
+                if restored.errors.len() < RESTORE_ERRORS_MAX {
+                    restored.errors.push(reason);
+                }
+            };
+            // Errors of reading leave what was read before: better than giving nothing back.
+            if let Err(e) = self.refresh(context) {
+                fail(e.to_string());
+            }
+            let linted = match self.plan_restore(&policy, context) {
+                Ok(linted) => linted,
+                Err(e) => {
+                    fail(e.to_string());
+                    break;
+                }
+            };
+            let mut linted = linted;
+            let calls = &mut context.figures.setaffinity_calls;
+            let done = execute(context.reader, &linted, &self.guard(), calls);
+            for ExecutedStep { step, outcome } in &done {
+                match outcome {
+                    Outcome::Verified => {
+                        linted.confirm(step);
+                        given.insert(step.thread);
+                    }
+                    Outcome::Gone | Outcome::Outside => {}
+                    Outcome::Differs { actual } => fail(format!(
+                        "thread {} has {actual} instead of {}",
+                        step.thread.tid.0, step.mask
+                    )),
+                    Outcome::Stale => {
+                        fail(format!("thread {}: the cpuset changed", step.thread.tid.0))
+                    }
+                    Outcome::NotPermitted(e) => fail(e.to_string()),
+                    Outcome::Failed(reason) => fail(reason.clone()),
+                }
+            }
+            self.ledger = linted.into_ledger();
+            self.verification.set_targets(BTreeMap::new());
+            if done.is_empty() {
+                break;
+            }
+        }
+        restored.count = given.len();
+        restored
+    }
+
+    fn refresh(&mut self, context: &PassContext<'_>) -> Result<(), PlacerError> {
+        let host = &context.reader.host;
+        self.cpuset.update(host)?;
+        if albacore_os::read_stat(host, self.tree.root()).is_ok_and(|stat| !stat.is_dead()) {
+            self.tree.read_all()?;
+        }
+        self.tree.read_masks()?;
+        Ok(())
+    }
+
+    fn plan_restore(
+        &self,
+        policy: &Policy,
+        context: &PassContext<'_>,
+    ) -> Result<Plan<Linted>, PlacerError> {
+        let observation = self.observe(context.reader, context.machine)?;
+        let proposed = plan(policy, &observation, None, &self.ledger);
+        let input = LintInput {
+            policy,
+            observation: &observation,
+            ledger: &self.ledger,
+            solved: None,
+        };
+        Ok(lint(proposed, &input)?)
+    }
+}
