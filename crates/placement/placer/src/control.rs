@@ -1,4 +1,4 @@
-//! Orders to a running placer from other threads.
+//! Control messages to a running placer from other threads.
 
 use std::sync::mpsc::{
     Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel,
@@ -10,38 +10,38 @@ use albacore_plan::Policy;
 
 use crate::{Figures, PlacerError, Restored, Row, SubjectConfig, SubjectId, SubjectState};
 
-/// An order. Where it has a `reply`, that is sent once the order was carried out, and never waited
-/// for: whoever does not want it any more drops its end.
+/// A control message. Where it has a `reply` channel, the loop sends the reply once the message was
+/// handled and never blocks on it: a caller that no longer wants it drops its end.
 #[derive(Clone, Debug)]
 pub enum Control {
-    /// Place this process tree, too.
+    /// Places this process tree, too.
     Add {
         config: SubjectConfig,
         /// Its id, or why it cannot be placed.
         reply: SyncSender<Result<SubjectId, PlacerError>>,
     },
-    /// From now on this policy holds for a subject.
+    /// Sets the policy of a subject.
     SetPolicy(SubjectId, Policy),
-    /// Write the masks of a subject again that are left as they are because somebody else changed
-    /// them.
+    /// Ends the back-offs of a subject: masks that another program keeps changing are written
+    /// again.
     RetryNow(SubjectId),
-    /// Give the masks of a subject back and forget it.
+    /// Gives the masks of a subject back and removes it.
     Remove {
         subject: SubjectId,
-        /// What was given back, if anybody asks. Nothing, if there is no such subject.
+        /// What was given back; nothing if there is no such subject.
         reply: Option<SyncSender<Restored>>,
     },
-    /// Tell the state of every slot of every subject.
+    /// Asks for the state of every slot of every subject.
     Table {
         /// As [`crate::Placer::table`].
         reply: SyncSender<Result<Vec<Row>, PlacerError>>,
     },
-    /// Tell how every subject stands as a whole.
+    /// Asks for the state of every subject as a whole.
     States {
         /// As [`crate::Placer::states`].
         reply: SyncSender<Vec<SubjectState>>,
     },
-    /// Tell counters and distributions.
+    /// Asks for counters and distributions.
     Figures {
         /// As [`crate::Placer::figures`].
         reply: SyncSender<Figures>,
@@ -49,11 +49,11 @@ pub enum Control {
     Stop,
 }
 
-/// Why an order did not arrive, or was not answered.
+/// Why a control message was not delivered, or not answered.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ControlError {
-    /// Too many orders wait.
-    #[error("the placer has too many controls waiting: try again")]
+    /// The queue is full.
+    #[error("the control queue of the placer is full: try again")]
     Full,
     /// The placer is gone.
     #[error("the placer has ended")]
@@ -63,8 +63,8 @@ pub enum ControlError {
     Late,
 }
 
-/// The answer to an order, which comes when the placer's loop comes to it: within some milliseconds
-/// usually, and within a solver's budget and the writes of a plan at most.
+/// The reply to a control message: comes within some milliseconds usually, and within a solver's
+/// budget and the writes of a plan at most.
 #[derive(Debug)]
 pub struct Pending<T>(Receiver<T>);
 
@@ -97,7 +97,7 @@ impl<T> Pending<T> {
     }
 }
 
-/// Gives orders to one placer; clones give orders to the same.
+/// Sends control messages to one placer; clones send to the same.
 #[derive(Clone, Debug)]
 pub struct Handle {
     pub(crate) sender: SyncSender<Control>,
@@ -105,7 +105,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Sends an order and wakes the loop.
+    /// Sends a control message and wakes the loop.
     ///
     /// # Errors
     /// The placer is gone, or does not keep up.
@@ -139,8 +139,8 @@ impl Handle {
         self.send(Control::SetPolicy(subject, policy))
     }
 
-    /// Has the masks of a subject written again that are left as they are because somebody else
-    /// changed them.
+    /// Ends the back-offs of a subject: masks that another program keeps changing are written
+    /// again.
     ///
     /// # Errors
     /// As [`Handle::send`].
@@ -169,7 +169,7 @@ impl Handle {
         Ok(pending)
     }
 
-    /// Asks how every subject stands as a whole.
+    /// Asks for the state of every subject as a whole.
     ///
     /// # Errors
     /// As [`Handle::send`].

@@ -30,7 +30,7 @@ pub(crate) struct CpusetView {
     pub(crate) cpus: CpuSet,
     /// Where they were read.
     pub(crate) source: PathBuf,
-    /// How often they were seen or heard to change.
+    /// How often they changed, or a change was announced.
     pub(crate) changes: u64,
     /// When it was seen to change last.
     changed_at: Option<Instant>,
@@ -155,8 +155,8 @@ impl CpusetView {
         cgroup.read_effective_of(host, online.clone())
     }
 
-    /// Counts another change while the last one is recent: an old kernel may still be wiping masks for
-    /// it, thread by thread, and a mask found wiped must not count as a foreign change.
+    /// Counts another change while the last one is recent: an old kernel may still be wiping masks
+    /// for it, thread by thread, and a mask found wiped must not count as a foreign change.
     pub(crate) fn count_ongoing_change(&mut self) {
         let age = self.changed_at.map(|at| at.elapsed());
         self.changes += u64::from(age.is_some_and(|age| age < CPUSET_WRITE_TIME));

@@ -43,7 +43,7 @@ pub enum PlacerError {
         /// The cgroup it should be in.
         cgroup: std::path::PathBuf,
     },
-    /// A process that nobody may place.
+    /// A process that must not be placed.
     #[error("process {pid} is {what}, which is never placed")]
     Forbidden { pid: i32, what: &'static str },
     /// The kernel does not let this process pin.

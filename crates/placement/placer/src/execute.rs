@@ -1,7 +1,7 @@
 //! Writes masks and reads them back. Never stops at an error: every step has its own outcome.
 
 use albacore_os::{Enclosure, MaskError, OsError, read_mask, read_task_stat, write_mask};
-use albacore_plan::{Linted, Plan, Step, StepKind};
+use albacore_plan::{Linted, Plan, PlanStep, StepKind};
 use albacore_topology::{CpuId, CpuSet};
 
 use crate::process::Reader;
@@ -18,8 +18,8 @@ pub(crate) enum Outcome {
     },
     /// The thread has ended, before or during the step: normal.
     Gone,
-    /// The thread is none that may be written: it left the cgroup of its container, or is one of
-    /// nobody's.
+    /// The thread may not be written: it left the cgroup of its container, or is an unmanaged
+    /// thread.
     Outside,
     /// The cpuset has changed since it was read: plan again.
     Stale,
@@ -40,13 +40,13 @@ pub(crate) struct Guard<'a> {
 /// A step and how it went.
 #[derive(Debug)]
 pub(crate) struct ExecutedStep {
-    pub(crate) step: Step,
+    pub(crate) step: PlanStep,
     pub(crate) outcome: Outcome,
 }
 
 /// Executes a plan; `calls` counts the masks written. Where the cpuset is not limited, a mask is
 /// given back by asking for every cpu there is: the kernel trims that to the cpuset and lets it
-/// grow with the cpuset again, as if nobody had ever asked for less.
+/// grow with the cpuset again, as if no narrower mask had ever been set.
 pub(crate) fn execute(
     reader: &Reader,
     plan: &Plan<Linted>,
@@ -54,7 +54,7 @@ pub(crate) fn execute(
     calls: &mut u64,
 ) -> Vec<ExecutedStep> {
     let every: CpuSet = (0..=CpuSet::MAX_ID).map(CpuId).collect();
-    let run = |step: &Step| {
+    let run = |step: &PlanStep| {
         let request = match step.kind {
             StepKind::GiveBack if !guard.is_limited => &every,
             StepKind::GiveBack | StepKind::Pin => &step.mask,
@@ -70,7 +70,7 @@ pub(crate) fn execute(
 
 fn execute_step(
     reader: &Reader,
-    step: &Step,
+    step: &PlanStep,
     request: &CpuSet,
     guard: &Guard<'_>,
     calls: &mut u64,
@@ -111,7 +111,7 @@ fn execute_step(
 
 /// True if the thread is where it may be written: read again for every write, whatever was known
 /// before. Neither the init process nor the kernel's own threads ever are.
-fn may_write(reader: &Reader, step: &Step, guard: &Guard<'_>) -> Result<bool, OsError> {
+fn may_write(reader: &Reader, step: &PlanStep, guard: &Guard<'_>) -> Result<bool, OsError> {
     let (pid, tid) = (step.process.pid, step.thread.tid);
     if pid.0 <= 1 || tid.0 <= 1 {
         return Ok(false);
@@ -123,7 +123,7 @@ fn may_write(reader: &Reader, step: &Step, guard: &Guard<'_>) -> Result<bool, Os
 }
 
 /// True if the tid still means the thread of the step.
-fn is_same(reader: &Reader, step: &Step) -> Result<bool, OsError> {
+fn is_same(reader: &Reader, step: &PlanStep) -> Result<bool, OsError> {
     match read_task_stat(&reader.host, step.process.pid, step.thread.tid) {
         Ok(stat) => {
             Ok(stat.start_ticks == step.thread.start_ticks && !stat.is_dead() && !stat.is_kernel)

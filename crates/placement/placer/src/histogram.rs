@@ -1,5 +1,5 @@
 //! Counts of times in fixed memory: 4 buckets for each power of two microseconds, so a quantile is
-//! right to 25 %, and it is always told as its bucket's upper end: never better than measured.
+//! right to 25 %, and it is always reported as its bucket's upper end: never better than measured.
 
 const PER_OCTAVE: u32 = 4;
 const BUCKETS: usize = 41 * PER_OCTAVE as usize;

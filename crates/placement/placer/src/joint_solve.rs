@@ -1,11 +1,11 @@
-//! Subjects that share the machine are one problem: their mains repel each other, and what one
-//! fills is not there for another.
+//! Subjects that share the machine are one problem: their mains repel each other, and a cpu that
+//! one of them fills is not free for another.
 //!
-//! Members are the subjects that the solver places and whose masks are written. What the others run
-//! counts as an obstacle where it is known to sit: the cpus of a round robin, and threads whose
-//! mask is a single cpu, whether their own program or somebody else put them there. So does, on its
+//! Members are the subjects that the solver places and whose masks are written. Threads of other
+//! subjects count as obstacles where their cpu is known: the cpus of a round robin, and threads
+//! whose mask is a single cpu, whether their own program or another one set it. So does, on its
 //! core, a cpu outside all cpusets that is the sibling of a container's cpu. A single member
-//! without obstacles is no joint problem: it is solved as if this file did not exist. A newcomer
+//! without obstacles is no joint problem: it is solved by `subject_solver` alone. A new member
 //! moves others only where that gains more than [`JOINT_MOVE_COST`] a thread, or where the cpus
 //! would be unevenly loaded; on a machine of several NUMA domains, once one of them is warm, only
 //! for the latter.
@@ -29,11 +29,11 @@ use crate::{PlacerError, SubjectId};
 /// What was solved together last.
 #[derive(Debug, Default)]
 pub(crate) struct JointSolver {
-    /// The subjects of the last look.
+    /// The subjects of the last check.
     subjects: Vec<SubjectId>,
     /// Mappings that had been solved by then: a new round robin is a new obstacle.
     solves: u64,
-    /// The answer that stands, also over respawns: nothing is solved again for them.
+    /// The last solution; respawns do not invalidate it.
     cached: Option<CachedSolution>,
     rate: SolveRate,
 }
@@ -86,7 +86,7 @@ impl JointSolver {
         }
         let start = Instant::now();
         if !self.rate.wait(start).is_zero() {
-            // a member without an answer asks again; so this is looked at again
+            // a member without an answer asks again, and then this is checked again
             self.subjects.clear();
             return Ok(());
         }
@@ -219,8 +219,8 @@ fn has_numa(machine: &Topology) -> bool {
     domains.any(|domain| Some(domain) != first)
 }
 
-/// Cpus of nobody's here that share a core with a cpu of a container: the kubelet gave them to
-/// others, who use them.
+/// Cpus of no subject that share a core with a cpu of a container: the kubelet gave them to other
+/// containers.
 fn noisy_siblings(machine: &Topology, contained: &[&CpuSet], known: &CpuSet) -> CpuSet {
     let cpus = machine.cpus().iter();
     let ours = cpus

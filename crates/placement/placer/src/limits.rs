@@ -2,30 +2,30 @@
 
 use std::time::Duration;
 
-/// Period in which the births counter of the machine is read while nothing is expected. The promise
-/// for a thread out of the blue is 60 ms from birth to verified mask; one reading, with the wake-up
+/// Period in which the spawns counter of the machine is read while nothing is expected. The promise
+/// for an unannounced thread is 60 ms from spawn to verified mask; one reading, with the wake-up
 /// for it, costs 15 to 50 microseconds.
 pub const IDLE_PERIOD: Duration = Duration::from_millis(20);
 
-/// Asking who has an id costs as much as asking so many processes for their number of threads.
+/// Looking up one id costs as much as asking so many processes for their number of threads.
 pub const LOOKUPS_PER_SPAWN: usize = 8;
 
-/// Period while a birth is expected: a death announces one, and the promise is 20 ms.
+/// Period while a spawn is expected: an exit announces it, and the promise is 20 ms.
 pub const FAST_PERIOD: Duration = Duration::from_millis(1);
 
-/// How long a birth is expected after a death: longer than any server that replaces its workers "at
+/// How long a spawn is expected after an exit: longer than any server that replaces its workers "at
 /// once" needs; a slower one is still found in the idle period.
 pub const FAST_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Longest pause between two scans while processes are born somewhere on the machine, whatever it
-/// costs: the promise is 60 ms from birth to verified mask.
+/// Longest pause between two scans while processes are spawned somewhere on the machine, whatever
+/// it costs: the promise is 60 ms from spawn to verified mask.
 pub const SCAN_PAUSE_MAX: Duration = Duration::from_millis(45);
 
 /// A scan is followed by a pause of this many times its duration: a third of a percent of a core,
-/// unless a birth is expected.
+/// unless a spawn is expected.
 pub const SCAN_PAUSE_RATIO: u32 = 300;
 
-/// The same while a birth is expected.
+/// The same while a spawn is expected.
 pub const FAST_PAUSE_RATIO: u32 = 3;
 
 /// Longest such pause: a scan that was itself interrupted by the load must not delay the next one
@@ -42,7 +42,7 @@ pub const SWEEP_PERIOD_MIN: Duration = Duration::from_millis(20);
 /// Longest wait of the loop for anything.
 pub const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Masks that the sweep reads at once, before it lets births be looked for again: about a
+/// Masks that the sweep reads at once, before it lets spawns be detected again: about a
 /// millisecond.
 pub const SWEEP_SLICE: usize = 256;
 
@@ -51,11 +51,11 @@ pub const SWEEP_SLICE: usize = 256;
 /// every 4 s.
 pub const SWEEP_PERIOD_PER_THREAD: Duration = Duration::from_micros(800);
 
-/// The cgroups of processes are looked up in every sixteenth look at cpusets; a process that is
+/// The cgroups of processes are looked up in every sixteenth reading of cpusets; a process that is
 /// moved shows in its masks before.
 pub const CPUSET_READS_PER_SEARCH: u32 = 16;
 
-/// The cpu time of the loop is looked at in this period: longer than what one event costs counts.
+/// The cpu time of the loop is checked in this period: longer than what one event costs counts.
 pub const BUDGET_PERIOD: Duration = Duration::from_secs(4);
 
 /// Share of a core, in thousandths, above which the loop lengthens its periods ...
@@ -75,7 +75,7 @@ pub const CPUSET_PERIOD: Duration = Duration::from_millis(250);
 /// within this time.
 pub const CPUSET_WRITE_TIME: Duration = Duration::from_millis(100);
 
-/// Period in which the whole tree is read if something was born on the machine since.
+/// Period in which the whole tree is read if something was spawned on the machine since.
 pub const TREE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Period in which the whole tree is read in any case: ids may wrap, counters may be reset.
@@ -123,25 +123,25 @@ pub const WARM_UP_TIME: Duration = Duration::from_secs(10);
 /// A subject whose cpus are shared asks again after this time for the answer that all get together.
 pub const JOINT_PERIOD: Duration = Duration::from_millis(5);
 
-/// Processes looked at in one subject: a server of 64 workers with helpers has a few hundred.
+/// Processes read of one subject: a server of 64 workers with helpers has a few hundred.
 pub const PROCESSES_MAX: usize = 4096;
 
-/// Threads looked at in one subject.
+/// Threads read of one subject.
 pub const THREADS_MAX: usize = 16_384;
 
 /// Control messages that wait to be handled; more are refused to their sender.
 pub const CONTROLS_MAX: usize = 64;
 
-/// Errors told of one restore; the rest is only counted.
+/// Errors listed in the report of one restore; the rest is only counted.
 pub const RESTORE_ERRORS_MAX: usize = 16;
 
 /// Cgroups of one subject whose cpusets are read: its processes usually share one.
 pub const CGROUPS_MAX: usize = 8;
 
-/// How long after its birth a process is expected to exec: then it has another command line.
+/// How long after its spawn a process is expected to exec: then it has another command line.
 pub const EXEC_TIME_MAX: Duration = Duration::from_millis(500);
 
-/// A look for new workers that nobody expects is followed by a pause of this many times its
+/// A search for unexpected new workers is followed by a pause of this many times its
 /// duration.
 pub const CHILDREN_PAUSE_RATIO: u32 = 400;
 
@@ -151,7 +151,7 @@ pub const CHILDREN_PAUSE_MAX: Duration = Duration::from_secs(4);
 /// Reading a whole tree is followed by a pause of this many times its duration.
 pub const TREE_PAUSE_RATIO: u32 = 1000;
 
-/// Period in which quotas of cpu time and strangers in a container's cgroup are looked at.
+/// Period in which quotas of cpu time and strangers in a container's cgroup are checked.
 pub const CONTAINER_CHECK_PERIOD: Duration = Duration::from_secs(10);
 
 /// Pause after something failed, at first.
@@ -160,11 +160,11 @@ pub const ERROR_PAUSE_MIN: Duration = Duration::from_millis(20);
 /// Longest such pause: it doubles while the same goes on.
 pub const ERROR_PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Announced births are taken in this period at most while many are: it costs a wake-up each time.
-/// The promise is 5 ms from birth to verified mask.
+/// Announced spawns are taken in this period at most while many are: it costs a wake-up each time.
+/// The promise is 5 ms from spawn to verified mask.
 pub const SPAWN_EVENTS_PERIOD: Duration = Duration::from_millis(2);
 
-/// How long announced births are not listened to after they cost too much, times the slowdown.
+/// How long announced spawns are not listened to after they cost too much, times the slowdown.
 pub const SPAWN_EVENTS_PAUSE: Duration = Duration::from_secs(1);
 
 /// File descriptors that are left for reading files and for the rest of the program; half of them

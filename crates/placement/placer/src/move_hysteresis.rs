@@ -1,13 +1,13 @@
 //! Whether a better mapping is worth the moves that it takes.
 //!
-//! **Problem.** A cpuset that changes poses another problem, whose best answer may lie anywhere;
-//! but a thread that moves finds its caches cold, and one that moves to another NUMA domain has
-//! left its memory behind for good (P26: nobody here migrates pages). **Approach.** As with
-//! deployments that share cpus: a change that gains less than it moves is not made. A thread costs
+//! **Problem.** A changed cpuset poses another problem, whose best answer may lie anywhere; but a
+//! thread that moves finds its caches cold, and one that moves to another NUMA domain leaves its
+//! memory behind for good (P26: no component migrates pages). **Approach.** As with deployments
+//! that share cpus: a change that gains less than it moves is not made. A thread costs
 //! [`MOVE_COST`], one that leaves its NUMA domain [`NUMA_MOVE_COST`] once its server is warm;
-//! before, what it reads is not there yet. Rules come first: where the mapping in force breaks one
-//! by more than the new answer, it goes. **Limits.** All or nothing: moves that gain and moves that
-//! do not are weighed together.
+//! before, its memory is not populated. Rules come first: where the mapping in force violates one
+//! by more than the new answer, it is replaced. **Limits.** All or nothing: moves that gain and
+//! moves that do not are weighed together.
 
 use albacore_mapping::{Certificate, Mapping, Problem, Proof, ProvenBound, Solution, check};
 use albacore_os::Micros;
@@ -15,7 +15,7 @@ use albacore_topology::CpuId;
 
 use crate::limits::{MOVE_COST, NUMA_MOVE_COST, WARM_UP_TIME};
 
-/// Whether a server that was not born before a time has had time to touch its memory.
+/// Whether a server that started at `not_before` or later has had time to touch its memory.
 pub(crate) fn is_warm(not_before: Micros, now: Micros) -> bool {
     now.0.saturating_sub(not_before.0) >= WARM_UP_TIME.as_micros() as u64
 }

@@ -1,10 +1,10 @@
-//! The loop: waits for what can change a mask, looks at what changed, and lets each subject
+//! The loop: waits for events that can change a mask, reads what changed, and lets each subject
 //! converge.
 //!
-//! What wakes it: the end of a process (pidfd), a write to a cpuset file (inotify), a cpu that
-//! comes or goes (uevent), an order, and periods for what nothing announces. SpawnEvents are found by
-//! reading one counter, the last id given to any process or thread of the machine: while it stands
-//! still nobody was born, and nothing else has to be read.
+//! It is woken by the exit of a process (pidfd), a write to a cpuset file (inotify), a cpu that
+//! comes or goes (uevent), a control message, and periods for what no event announces. Spawns are
+//! found by reading one counter, the last id given to any process or thread of the machine: while
+//! it does not change, nothing was spawned and nothing else has to be read.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -197,8 +197,8 @@ impl Placer {
         Ok(())
     }
 
-    /// Ends the back-offs of a subject: masks that another program keeps changing are written again.
-    /// No effect if there is no such subject.
+    /// Ends the back-offs of a subject: masks that another program keeps changing are written
+    /// again. No effect if there is no such subject.
     pub fn retry_now(&mut self, id: SubjectId) {
         if let Some(subject) = self.subjects.get_mut(&id) {
             subject.retry_now();
@@ -236,9 +236,9 @@ impl Placer {
         subjects.map(|s| s.state(topology_hash)).collect()
     }
 
-    /// Runs until [`Control::Stop`], then gives every mask back. An error is reported once and the step
-    /// is retried with growing pauses: one subject that cannot be placed, or a shortage of file
-    /// descriptors, does not end the loop.
+    /// Runs until [`Control::Stop`], then gives every mask back. An error is reported once and the
+    /// step is retried with growing pauses: one subject that cannot be placed, or a shortage of
+    /// file descriptors, does not end the loop.
     pub fn run(&mut self, report: &mut dyn FnMut(&Report)) -> Restored {
         let (mut reported, mut pause) = (String::new(), ERROR_PAUSE_MIN);
         // bound: one wait per turn, and a pause after an error; ends with Control::Stop
@@ -262,8 +262,8 @@ impl Placer {
     /// Waits until something is to be done, at most `timeout`, and does it.
     ///
     /// # Errors
-    /// A task failed. The state stays consistent: call `step` again (a subject that the kernel refused
-    /// is then only observed) or end with `restore`.
+    /// A task failed. The state stays consistent: call `step` again (a subject that the kernel
+    /// refused is then only observed) or end with `restore`.
     pub fn step(
         &mut self,
         timeout: Duration,
@@ -346,8 +346,8 @@ impl Placer {
     }
 
     fn next_due(&self) -> Micros {
-        // Tasks without a deadline run when spawns are checked, which is soon: each wake-up costs as
-        // much as a check.
+        // Tasks without a deadline run when spawns are checked, which is soon: each wake-up costs
+        // as much as a check.
         let births = self.due.spawns;
         let retries = self
             .subjects
@@ -382,7 +382,8 @@ impl Placer {
             self.detect_spawns(now)?;
         }
         if now >= self.due.sweep && self.sweep(now)? {
-            // A change of cpuset moves masks before it is announced, and decides the cause of a drift.
+            // A change of cpuset moves masks before it is announced, and decides the cause of a
+            // drift.
             self.handle_cpuset_events()?;
             self.read_cpusets(true, report)?;
         }
@@ -495,7 +496,8 @@ impl Placer {
         })
     }
 
-    /// Removes subjects whose root has exited; processes that still live get their masks back first.
+    /// Removes subjects whose root has exited; processes that still live get their masks back
+    /// first.
     fn remove_ended(&mut self, report: &mut dyn FnMut(&Report)) {
         let ended: Vec<SubjectId> = self
             .subjects

@@ -1,6 +1,6 @@
 //! Priority of the thread that drives a placer.
 //!
-//! A worker that is born while every cpu is busy computes on the wrong cpu until the placer gets
+//! A worker that is spawned while every cpu is busy computes on the wrong cpu until the placer gets
 //! one itself. Measured with two workers on two busy cpus: 10 to 40 ms from name to pin at the
 //! usual priority, of which the placer needed well under one.
 
@@ -8,7 +8,7 @@ use albacore_os::Favor;
 
 use crate::Report;
 
-/// Raises the priority of the calling thread, which is to drive a placer; tells if it could not.
+/// Raises the priority of the calling thread, which is to drive a placer; reports if that fails.
 pub fn favor_this_thread(report: &mut dyn FnMut(&Report)) {
     match albacore_os::favor_this_thread() {
         Favor::Priority => {}

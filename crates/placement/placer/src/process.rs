@@ -12,7 +12,7 @@ use albacore_topology::CpuSet;
 
 use crate::limits::{DESCRIPTORS_SPARED, EXEC_TIME_MAX, NAMING_TIME_MAX, THREADS_MAX};
 
-/// A stretch of time in which nothing was born on the whole machine.
+/// A period in which nothing was spawned on the whole machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct QuietPeriod {
     pub(crate) since: Micros,
@@ -26,7 +26,7 @@ pub(crate) struct CachedThread {
     pub(crate) comm: String,
     pub(crate) mask: CpuSet,
     pub(crate) cpu_ticks: u64,
-    /// It was certainly not born before this.
+    /// It was certainly not started before this.
     pub(crate) not_before: Micros,
     /// When the mask was last read.
     pub(crate) read_at: Micros,
@@ -83,13 +83,13 @@ impl Reader {
     }
 }
 
-/// True if whoever was not born before this may still exec.
+/// True if a process that started at `not_before` or later may still exec.
 pub(crate) fn is_young(not_before: Micros, now: Micros) -> bool {
     now.0.saturating_sub(not_before.0) < EXEC_TIME_MAX.as_micros() as u64
 }
 
 impl LiveProcess {
-    /// Reads a process for the first time; `None` if it has ended already. It was not born before
+    /// Reads a process for the first time; `None` if it has ended already. It did not start before
     /// `not_before`.
     pub(crate) fn read(
         reader: &Reader,
@@ -202,7 +202,7 @@ impl LiveProcess {
         Ok(true)
     }
 
-    /// Notes when a thread was born, which is known better now than from its start time.
+    /// Notes when a thread was spawned, which is known better now than from its start time.
     pub(crate) fn note_spawn(&mut self, tid: Tid, at: Micros) {
         if tid.0 == self.id.pid.0 {
             self.not_before = self.not_before.max(at);
@@ -280,8 +280,8 @@ impl LiveProcess {
         self.may_rename
     }
 
-    /// Threads born after `since` whose names tell no slot, or one that an older thread has: a new
-    /// thread bears the name of whoever made it until it gets its own.
+    /// Threads spawned after `since` whose names tell no slot, or one that an older thread has: a
+    /// new thread has the name of the thread that spawned it until it gets its own.
     fn unnamed(&self, since: Micros) -> Vec<Tid> {
         let mut taken = BTreeSet::new();
         let mut by_birth: Vec<&CachedThread> = self.threads.values().collect();

@@ -1,4 +1,4 @@
-//! The process tree of one subject as it was last read, and the cheap ways to bring it up to date.
+//! The process tree of one subject as it was last read, and cheap ways to update it.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -14,7 +14,7 @@ pub(crate) struct ProcessTree {
     reader: Reader,
     root: Pid,
     source: Source,
-    /// Processes elsewhere are no part of the tree, whoever their parents are.
+    /// Processes outside are no part of the tree, even if their parents are.
     enclosure: Option<Enclosure>,
     /// The root first, parents before children.
     order: Vec<Pid>,
@@ -23,13 +23,13 @@ pub(crate) struct ProcessTree {
     listed_at: BTreeMap<Pid, Micros>,
     /// When that was last done for any.
     last_listed: Micros,
-    /// Nothing was born on the machine in this time.
+    /// Nothing was spawned on the machine in this time.
     pub(crate) quiet: QuietPeriod,
-    /// The youngest process was not born before this.
+    /// The youngest process did not start before this.
     youngest: Micros,
     /// A thread may be getting its name.
     may_rename: bool,
-    /// A process may be there whose end nobody waits for.
+    /// There may be a process whose exit is not watched yet.
     has_unwatched: bool,
 }
 
@@ -129,7 +129,7 @@ impl ProcessTree {
             self.remove(*pid);
         }
         self.order = found;
-        // Only now: whoever was found above is younger than the listing before.
+        // Only now: processes found above are younger than the listing before.
         self.listed_at = listed_at;
         self.last_listed = self.reader.clock.now()?;
         Ok(changed || !gone.is_empty())
@@ -181,7 +181,7 @@ impl ProcessTree {
         }
     }
 
-    /// A time before which the process cannot have been born, by when its parent's children were
+    /// A time before which the process cannot have started, by when its parent's children were
     /// listed last.
     fn parent_listed_at(&self, pid: Pid) -> Result<Micros, OsError> {
         if pid == self.root {
@@ -205,7 +205,7 @@ impl ProcessTree {
         }
     }
 
-    /// Looks for children of `parents` that were born since; true if there are.
+    /// Looks for children of `parents` that were spawned since; true if there are.
     pub(crate) fn read_children(&mut self, parents: &[Pid]) -> Result<bool, OsError> {
         let mut changed = false;
         for &parent in parents {
@@ -221,7 +221,7 @@ impl ProcessTree {
         Ok(changed)
     }
 
-    /// Takes a birth that was announced; true if it is new in this tree.
+    /// Takes a spawn that was announced; true if it is new in this tree.
     pub(crate) fn handle_event(&mut self, birth: &Birth) -> Result<bool, OsError> {
         let family = Family {
             parent: birth.parent,
@@ -230,7 +230,7 @@ impl ProcessTree {
         self.handle_spawn(family, birth.thread, birth.at)
     }
 
-    /// Takes a birth that was not before a time; true if it is new in this tree.
+    /// Takes a spawn that was not before a time; true if it is new in this tree.
     pub(crate) fn handle_spawn(
         &mut self,
         family: Family,
@@ -264,7 +264,7 @@ impl ProcessTree {
         Ok(changed)
     }
 
-    /// Looks for threads of known processes that were born since; true if there are.
+    /// Looks for threads of known processes that were spawned since; true if there are.
     pub(crate) fn read_new_threads(&mut self) -> Result<bool, OsError> {
         let mut changed = false;
         let other: Vec<Pid> = self
@@ -279,7 +279,7 @@ impl ProcessTree {
         Ok(changed)
     }
 
-    /// No birth until `until`: what is found later was born later.
+    /// No spawn until `until`: what is found later was spawned later.
     pub(crate) fn note_quiet(&mut self, quiet: QuietPeriod) {
         self.quiet = quiet;
         if self.last_listed < quiet.since {
@@ -363,7 +363,7 @@ impl ProcessTree {
         }
     }
 
-    /// Processes whose end nobody waits for yet.
+    /// Processes whose exit is not watched yet.
     pub(crate) fn unwatched(&mut self) -> impl Iterator<Item = &mut LiveProcess> {
         let is_any = std::mem::take(&mut self.has_unwatched);
         let all = is_any.then(|| self.processes.values_mut());
@@ -383,7 +383,7 @@ impl ProcessTree {
     }
 }
 
-/// What is gone is nothing at all.
+/// An error because the process is gone counts as false.
 fn is_true(answer: Result<bool, OsError>) -> Result<bool, OsError> {
     match answer {
         Err(e) if e.is_gone() => Ok(false),

@@ -1,4 +1,4 @@
-//! What a placer tells: a closed list of events.
+//! The events that a placer reports: a closed list.
 
 use albacore_mapping::{Mapping, Relaxation, Slot, WorkerIndex};
 use albacore_os::{Pid, Tid};
@@ -12,10 +12,10 @@ use crate::{Histogram, SubjectId};
 pub enum SpawnKind {
     /// It was there when the subject was added, or belongs to the first process of its worker.
     Start,
-    /// It belongs to a process that replaced a worker, and was born with it (within its first
+    /// It belongs to a process that replaced a worker, and was spawned with it (within its first
     /// second).
     Respawn,
-    /// It was born later, out of the blue.
+    /// It was spawned later, unannounced.
     NewThread,
 }
 
@@ -77,7 +77,7 @@ pub enum Report {
         mask: CpuSet,
         /// Why it had to be written.
         cause: Cause,
-        /// At most this time went by from its birth to the verified mask; `None` unless this is its
+        /// At most this time went by from its spawn to the verified mask; `None` unless this is its
         /// first mask.
         spawn_to_verified_micros: Option<u64>,
         /// Why it was new, or [`SpawnKind::Start`].
@@ -95,7 +95,7 @@ pub enum Report {
         actual: CpuSet,
         cause: Cause,
     },
-    /// A thread is left as it is for a while, because somebody else changed its mask too often.
+    /// A thread is left as it is for a while, because another program changed its mask too often.
     BackedOff {
         subject: SubjectId,
         /// The slot it fills, if any.
@@ -139,8 +139,8 @@ pub enum Report {
     },
     /// Masks were given back.
     Restored(Restored),
-    /// Something cannot be done now; it is tried again, and told again only once it went well in
-    /// between.
+    /// Something cannot be done now; it is tried again, and reported again only once it succeeded
+    /// in between.
     Failed {
         /// As [`crate::PlacerError::category`].
         category: &'static str,
@@ -182,9 +182,9 @@ pub struct Figures {
     pub widened: u64,
     /// SpawnEvents on the machine that the kernel announced.
     pub spawn_events: u64,
-    /// How often announcements were lost, and everything was looked at instead.
+    /// How often announcements were lost, and everything was checked instead.
     pub spawn_events_lost: u64,
-    /// Cpu time that [`crate::Placer::step`] has used, with what reports were told to,
+    /// Cpu time that [`crate::Placer::step`] has used, with the callbacks of reports,
     /// microseconds.
     pub cpu_micros: u64,
     /// How many times longer than usual its periods are now, because it used more than it may. At

@@ -1,4 +1,4 @@
-//! How a subject stands as a whole, for whoever reports it.
+//! The state of a subject as a whole.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use albacore_topology::CpuSet;
 
 use crate::SubjectId;
 
-/// How a subject stands.
+/// The state of a subject.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SubjectState {
     pub subject: SubjectId,
@@ -18,11 +18,11 @@ pub struct SubjectState {
     pub policy: Policy,
     pub threads_asked: u16,
     pub workers_found: usize,
-    /// What is odd now; [`crate::Report::Note`] tells each when it is new.
+    /// What is odd now; [`crate::Report::Note`] reports each when it is new.
     pub notes: Vec<Note>,
     /// Masks found not as planned since it was added, by cause.
     pub drifts: BTreeMap<Cause, u64>,
-    /// Verified threads that were found on the whole cpuset although nobody of theirs asked for it:
+    /// Verified threads that were found on the whole cpuset although no policy asked for it:
     /// a change of the cpuset or a cpu that went lost their masks.
     pub widened: u64,
     /// Workers that replaced another since it was added.
@@ -33,7 +33,7 @@ pub struct SubjectState {
     /// Its quota of cpu time, and how often it was stopped for it; as its cgroup counts, from its
     /// beginning.
     pub quota: CpuQuota,
-    /// True if its quota stopped it since the last look but one.
+    /// True if its quota stopped it since the check before the last.
     pub is_throttled: bool,
     /// The kernel forbade a write: it is only observed until its policy is set anew.
     pub is_refused: bool,

@@ -370,8 +370,9 @@ impl Subject {
     }
 
     /// Reads again what may have changed during the steps: threads spawned by threads that were not
-    /// pinned yet, another cpuset. Masks come first: an old kernel wipes them with every change of a
-    /// cpuset, and a mask that is read after the cpuset would be taken for the server's own doing.
+    /// pinned yet, another cpuset. Masks come first: an old kernel wipes them with every change of
+    /// a cpuset, and a mask that is read after the cpuset would be taken for the server's own
+    /// doing.
     fn read_again(&mut self, context: &mut PassContext<'_>) -> Result<(), PlacerError> {
         let parents = self.parents();
         self.tree.read_children(&parents)?;

@@ -6,14 +6,14 @@ use albacore_topology::CpuSet;
 
 use crate::SubjectId;
 
-/// How a slot stands.
+/// The state of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RowState {
     /// The mask was read and is as planned.
     Verified,
     /// The mask was read and is not as planned.
     Drifted,
-    /// The mask is not as planned and left as it is for a while: somebody else changed it too
+    /// The mask is not as planned and left as it is for a while: another program changed it too
     /// often.
     BackedOff,
     /// No thread fills the slot now.
@@ -51,6 +51,6 @@ pub struct Row {
     pub verified_micros_ago: Option<u64>,
     /// How often the worker was replaced.
     pub respawns: u32,
-    /// How the slot stands.
+    /// The state of the slot.
     pub state: RowState,
 }

@@ -1,10 +1,10 @@
-//! Why a mask is not the planned one. The kernel does not tell who wrote a mask, so a cause is the
-//! best that follows from what is known: it is never more certain than its definition here.
+//! Why a mask is not the planned one. The kernel does not record who wrote a mask, so a cause is
+//! the best that follows from what is known: it is never more certain than its definition here.
 
 use albacore_mapping::Slot;
 use albacore_topology::CpuSet;
 
-use crate::ledger::{Ledger, Setting};
+use crate::ledger::{Environment, Ledger};
 use crate::{Micros, ProcessId, Thread, ThreadId};
 
 /// Why a mask drifted.
@@ -16,11 +16,11 @@ pub enum Cause {
     /// A cpu came or went since the mask was verified, or the mask is empty because its cpu went.
     Hotplug,
     /// Somebody else wrote the mask of a verified thread: a person, another tool, or the server
-    /// itself. Which of them the kernel does not tell.
+    /// itself. The kernel does not record which.
     Foreign,
     /// The thread is new and has the whole cpuset.
     NewThread,
-    /// The thread is new and has the narrower mask of whoever made it.
+    /// The thread is new and has the narrower mask of the thread that spawned it.
     Inherited,
     /// The plan itself changed: another policy, another mapping, another rank for the thread.
     Policy,
@@ -56,31 +56,36 @@ pub struct Drift {
 }
 
 /// Why the mask of `thread` is not the planned one.
-pub(crate) fn cause_of(thread: &Thread, setting: &Setting, now: Micros, ledger: &Ledger) -> Cause {
+pub(crate) fn cause_of(
+    thread: &Thread,
+    environment: &Environment,
+    now: Micros,
+    ledger: &Ledger,
+) -> Cause {
     let Some(verified) = ledger.verified.get(&thread.id) else {
         return if ledger.is_unrepaired(thread.id) {
             Cause::Foreign
         } else if thread.mask.is_empty() {
             Cause::Hotplug
-        } else if thread.mask == setting.cpuset || ledger.returned.contains_key(&thread.id) {
+        } else if thread.mask == environment.cpuset || ledger.given_back.contains_key(&thread.id) {
             Cause::NewThread
-        } else if thread.mask.is_subset(&setting.cpuset) {
+        } else if thread.mask.is_subset(&environment.cpuset) {
             Cause::Inherited
         } else {
             Cause::Unknown
         };
     };
-    if verified.setting.machine != setting.machine || thread.mask.is_empty() {
+    if verified.environment.machine != environment.machine || thread.mask.is_empty() {
         Cause::Hotplug
-    } else if verified.setting.cpuset != setting.cpuset
-        || verified.setting.cpuset_changes != setting.cpuset_changes
+    } else if verified.environment.cpuset != environment.cpuset
+        || verified.environment.cpuset_changes != environment.cpuset_changes
     {
         Cause::CpusetChange
     } else if thread.mask == verified.mask {
         Cause::Policy
-    } else if !thread.mask.is_subset(&setting.cpuset) {
+    } else if !thread.mask.is_subset(&environment.cpuset) {
         Cause::Unknown
-    } else if thread.mask == setting.cpuset && ledger.is_settling(now) {
+    } else if thread.mask == environment.cpuset && ledger.is_settling(now) {
         Cause::CpusetChange
     } else {
         Cause::Foreign

@@ -12,15 +12,15 @@ use crate::limits::{
 };
 use crate::{Micros, Observation, ProcessId, ThreadId};
 
-/// The circumstances of a plan; when they change, masks may change with nobody's doing.
+/// The circumstances of a plan; when they change, the kernel may change masks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Setting {
+pub(crate) struct Environment {
     pub(crate) cpuset: CpuSet,
     pub(crate) cpuset_changes: u64,
     pub(crate) machine: u64,
 }
 
-impl Setting {
+impl Environment {
     pub(crate) fn of(observation: &Observation) -> Self {
         Self {
             cpuset: observation.cpuset.clone(),
@@ -35,15 +35,15 @@ impl Setting {
 pub(crate) struct Verified {
     pub(crate) process: ProcessId,
     pub(crate) mask: CpuSet,
-    pub(crate) setting: Setting,
+    pub(crate) environment: Environment,
     /// It is ours to give back: written by us, or found in place by a placer that writes (its
-    /// former life wrote it).
+    /// earlier incarnation wrote it).
     pub(crate) is_ours: bool,
 }
 
-/// What somebody else did to a thread's mask, and what follows from it.
+/// Foreign changes of a thread's mask, and the back-off that follows from them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Changes {
+pub(crate) struct ForeignChanges {
     /// When the mask was changed, of late.
     recent: Vec<Micros>,
     /// Since it was changed too often; `None` before that.
@@ -52,10 +52,10 @@ pub(crate) struct Changes {
     is_unrepaired: bool,
 }
 
-/// A thread whose mask is left as it is for a while, because somebody else changed it too often.
+/// A thread whose mask is left as it is for a while, because another program changed it too often.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BackOff {
-    /// How often somebody else changed the mask. Who that is the kernel does not tell.
+    /// How often another program changed the mask. The kernel does not record which.
     pub changes: u32,
     /// When the first of these changes was found.
     pub first: Micros,
@@ -71,7 +71,7 @@ impl BackOff {
     }
 }
 
-impl Changes {
+impl ForeignChanges {
     /// Notes a change; how it is left alone from now on, if it is.
     fn note(&mut self, now: Micros) -> Option<BackOff> {
         self.is_unrepaired = true;
@@ -117,15 +117,15 @@ impl Changes {
 pub struct Ledger {
     pub(crate) generation: u64,
     /// The setting that was seen last, and since when; no time for the first one.
-    pub(crate) setting: Setting,
-    pub(crate) setting_since: Option<Micros>,
+    pub(crate) environment: Environment,
+    pub(crate) environment_since: Option<Micros>,
     pub(crate) arbiter: Option<ProcessId>,
-    pub(crate) likeness: Option<String>,
+    pub(crate) command_shape: Option<String>,
     pub(crate) workers: BTreeMap<WorkerIndex, ProcessId>,
     pub(crate) slots: BTreeMap<Slot, ThreadId>,
     pub(crate) verified: BTreeMap<ThreadId, Verified>,
-    pub(crate) returned: BTreeMap<ThreadId, ProcessId>,
-    pub(crate) changes: BTreeMap<ThreadId, Changes>,
+    pub(crate) given_back: BTreeMap<ThreadId, ProcessId>,
+    pub(crate) changes: BTreeMap<ThreadId, ForeignChanges>,
 }
 
 impl Ledger {
@@ -188,7 +188,7 @@ impl Ledger {
     }
 
     /// Forgets every thread that does not live any more.
-    pub(crate) fn forget_dead(&mut self, observation: &Observation) {
+    pub(crate) fn forget_exited(&mut self, observation: &Observation) {
         let live: BTreeSet<ThreadId> = observation
             .processes
             .iter()
@@ -196,20 +196,20 @@ impl Ledger {
             .map(|t| t.id)
             .collect();
         self.verified.retain(|thread, _| live.contains(thread));
-        self.returned.retain(|thread, _| live.contains(thread));
+        self.given_back.retain(|thread, _| live.contains(thread));
         self.changes.retain(|thread, _| live.contains(thread));
     }
 
     /// Notes the setting of a plan. Where it is another one than before, what was taken for
-    /// somebody's doing a moment ago was the kernel's: masks may be seen before the change that
+    /// a foreign change a moment ago was the kernel's: masks may be seen before the change that
     /// wiped them is.
-    pub(crate) fn note_setting(&mut self, setting: &Setting, now: Micros) {
-        if self.setting == *setting {
+    pub(crate) fn note_environment(&mut self, environment: &Environment, now: Micros) {
+        if self.environment == *environment {
             return;
         }
-        let is_first = self.setting == Setting::default();
-        self.setting_since = (!is_first).then_some(now);
-        self.setting.clone_from(setting);
+        let is_first = self.environment == Environment::default();
+        self.environment_since = (!is_first).then_some(now);
+        self.environment.clone_from(environment);
         let is_older = |at: Micros| now.0.saturating_sub(at.0) >= SETTLING_MICROS;
         for changes in self.changes.values_mut() {
             changes.recent.retain(|at| is_older(*at));
@@ -219,11 +219,11 @@ impl Ledger {
 
     /// True while the kernel may still be writing masks after a change of the cpuset.
     pub(crate) fn is_settling(&self, now: Micros) -> bool {
-        self.setting_since
+        self.environment_since
             .is_some_and(|since| now.0.saturating_sub(since.0) < SETTLING_MICROS)
     }
 
-    /// True if somebody changed the thread's mask, and that was noted and not repaired yet.
+    /// True if another program changed the thread's mask, and that was noted and not repaired yet.
     pub(crate) fn is_unrepaired(&self, thread: ThreadId) -> bool {
         let changes = self.changes.get(&thread);
         changes.is_some_and(|changes| changes.is_unrepaired)
@@ -236,8 +236,8 @@ impl Ledger {
         }
     }
 
-    /// Notes that somebody changed a mask that we wrote; how the thread is left alone from now on,
-    /// if it is.
+    /// Notes that another program changed a mask that we wrote; how the thread is left alone from
+    /// now on, if it is.
     pub(crate) fn note_change(&mut self, thread: ThreadId, at: Micros) -> Option<BackOff> {
         let back_off = self.changes.entry(thread).or_default().note(at)?;
         self.verified.remove(&thread);
@@ -248,11 +248,11 @@ impl Ledger {
         self.changes.retain(|_, changes| changes.forget_old(now));
     }
 
-    /// True if a thread of this process was ever given a mask by us and lives.
-    pub(crate) fn touched(&self, process: ProcessId) -> bool {
+    /// True if a live thread of this process was ever pinned by this program.
+    pub(crate) fn has_pinned(&self, process: ProcessId) -> bool {
         self.verified
             .values()
             .any(|verified| verified.process == process)
-            || self.returned.values().any(|&held| held == process)
+            || self.given_back.values().any(|&held| held == process)
     }
 }

@@ -2,7 +2,7 @@
 //! Pure: time and the machine are values, nothing is read or written here.
 //!
 //! The pipeline of types: [`Observation`] -> [`problem`] -> (solver) -> [`plan`] ->
-//! [`Plan<Proposed>`] -> [`lint`] -> [`Plan<Linted>`], the only kind that anybody executes.
+//! [`Plan<Proposed>`] -> [`lint`] -> [`Plan<Linted>`], the only kind that is executed.
 #![forbid(unsafe_code)]
 
 mod drift;
@@ -26,6 +26,6 @@ pub use ledger::{BackOff, Ledger};
 pub use lint::{LintError, LintInput, lint};
 pub use name::{parse_thread_name, thread_name};
 pub use observation::{Observation, Process, ProcessId, Source, Thread, ThreadId};
-pub use plan::{Linted, Note, Plan, Proposed, Step, StepKind, Target, plan, problem};
+pub use plan::{Linted, Note, Plan, PlanStep, Proposed, StepKind, Target, plan, problem};
 pub use policy::{Enforcement, MainThread, Placement, Policy};
 pub use roles::{Role, Roles, find_roles};

@@ -1,8 +1,8 @@
 //! Bounds of this crate, each with its reason.
 
 /// Foreign changes of one thread's mask that are repaired at once within [`CHANGES_WINDOW_MICROS`];
-/// after the next one the thread is left as it is for a while: whoever writes a fourth time means
-/// it, or does it by a timer.
+/// after the next one the thread is left as it is for a while: a program that writes a fourth time
+/// does so on purpose, or by a timer.
 pub const REPAIRS_MAX: u32 = 3;
 
 /// The time in which foreign changes count together, microseconds: one minute. A person with
@@ -35,7 +35,7 @@ pub const GROUP_AGE_MICROS: u64 = 100_000;
 
 /// Age from which a process that has forked nothing is taken for a server that does not fork, if
 /// one worker was asked for, microseconds. Before that it may be a master that is still importing
-/// its application: pinned then, it would give birth to workers on one cpu. One that imports longer
+/// its application: pinned then, it would spawn workers on one cpu. One that imports longer
 /// is pinned, and repaired with its first worker.
 pub const LONER_AGE_MICROS: u64 = 3_000_000;
 

@@ -8,8 +8,8 @@ use albacore_mapping::{Mapping, Problem, Slot, Violation, WorkerIndex, check};
 use albacore_topology::CpuSet;
 
 use crate::{
-    Ledger, Linted, Observation, Pid, Plan, Policy, Process, ProcessId, Proposed, Step, StepKind,
-    Thread, ThreadId, Tid, parse_thread_name,
+    Ledger, Linted, Observation, Pid, Plan, PlanStep, Policy, Process, ProcessId, Proposed,
+    StepKind, Thread, ThreadId, Tid, parse_thread_name,
 };
 
 mod workers;
@@ -89,7 +89,7 @@ pub fn lint(plan: Plan<Proposed>, input: &LintInput<'_>) -> Result<Plan<Linted>,
 
 /// The process whose thread a step writes.
 fn observed_process<'a>(
-    step: &Step,
+    step: &PlanStep,
     observation: &'a Observation,
 ) -> Result<&'a Process, LintError> {
     let has_thread = |p: &Process| p.threads.iter().any(|t| t.id == step.thread);
@@ -102,7 +102,7 @@ fn observed_process<'a>(
 }
 
 /// Only workers are pinned, and the init process is never written.
-fn check_role(step: &Step, workers: &BTreeSet<ProcessId>) -> Result<(), LintError> {
+fn check_role(step: &PlanStep, workers: &BTreeSet<ProcessId>) -> Result<(), LintError> {
     let is_init = step.process.pid.0 <= 1;
     if is_init || step.kind == StepKind::Pin && !workers.contains(&step.process) {
         let pid = step.process.pid;
@@ -133,7 +133,7 @@ fn check_no_worker_missing(
 }
 
 /// A pin stays inside the cpuset; a mask is given back as the whole cpuset.
-fn check_mask(step: &Step, cpuset: &CpuSet) -> Result<(), LintError> {
+fn check_mask(step: &PlanStep, cpuset: &CpuSet) -> Result<(), LintError> {
     let is_valid = match step.kind {
         StepKind::Pin => step.mask.is_subset(cpuset),
         StepKind::GiveBack => step.mask == *cpuset,
@@ -151,7 +151,7 @@ fn check_mask(step: &Step, cpuset: &CpuSet) -> Result<(), LintError> {
 /// A slot lies within W x T. Where threads of the process are named after slots of that worker, the
 /// name decides; elsewhere rank 0 is the first thread of the process, and only that.
 fn check_slot(
-    step: &Step,
+    step: &PlanStep,
     slot: Slot,
     process: &Process,
     policy: &Policy,
@@ -189,7 +189,7 @@ struct EarlierSteps {
 
 impl EarlierSteps {
     /// Refuses a thread, a slot or a worker index that an earlier step used for something else.
-    fn add(&mut self, step: &Step) -> Result<(), LintError> {
+    fn add(&mut self, step: &PlanStep) -> Result<(), LintError> {
         let is_new_thread = self.threads.insert(step.thread);
         let is_new_slot = step.slot.is_none_or(|slot| {
             let process = *self.processes.entry(slot.worker).or_insert(step.process);

@@ -1,4 +1,4 @@
-//! The names by which the built-in server tells worker and rank from outside:
+//! The names by which the built-in server shows worker and rank to other processes:
 //! `albw<worker>.<rank>`.
 
 use albacore_mapping::{Rank, Slot, WorkerIndex};

@@ -1,20 +1,21 @@
-//! One read of the world, as a value.
+//! A snapshot of a process tree, its cpuset and the machine, as a value.
 
 use albacore_topology::{CpuSet, Topology};
 use albacore_values::{Micros, Pid, Tid};
 
-/// A thread for good: ids are used again, an id with its start time is not. Ordered by birth.
+/// Identifies a thread for good: tids are reused, a tid with its start time is not. Ordered by
+/// start time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ThreadId {
-    /// When it was born, in clock ticks since boot.
+    /// When it was spawned, in clock ticks since boot.
     pub start_ticks: u64,
     pub tid: Tid,
 }
 
-/// A process for good. Ordered by birth.
+/// Identifies a process for good. Ordered by start time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProcessId {
-    /// When it was born, in clock ticks since boot.
+    /// When it was spawned, in clock ticks since boot.
     pub start_ticks: u64,
     pub pid: Pid,
 }
@@ -32,7 +33,7 @@ pub struct Thread {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Process {
     pub id: ProcessId,
-    /// When it was born, at the earliest.
+    /// When it was spawned, at the earliest.
     pub born: Micros,
     /// The process it was forked by.
     pub parent: Pid,
@@ -61,7 +62,7 @@ pub enum Source {
     PreFork,
 }
 
-/// One read of the world, for one subject.
+/// What was observed of one subject.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Observation {
     pub at: Micros,

@@ -8,16 +8,16 @@ use albacore_mapping::{Mapping, Problem, Slot, WorkerIndex};
 use albacore_topology::{CpuSet, Distances};
 
 use crate::drift::cause_of;
-use crate::ledger::{Setting, Verified};
+use crate::ledger::{Environment, Verified};
 use crate::ranks::{index_workers, rank_threads};
-use crate::targets::Aim;
 pub use crate::targets::Target;
+use crate::targets::TargetBuilder;
 use crate::{
     BackOff, Cause, Drift, Enforcement, Ledger, Micros, Observation, Pid, Placement, Policy,
     Process, ProcessId, Role, Roles, Thread, ThreadId, find_roles,
 };
 
-/// A plan as [`plan`] made it: nobody may execute it.
+/// A plan as [`plan`] made it: it must not be executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Proposed {}
 
@@ -36,7 +36,7 @@ pub enum StepKind {
 
 /// One intended write of a mask.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Step {
+pub struct PlanStep {
     /// What it is for.
     pub kind: StepKind,
     /// Whose mask; to be checked again right before and after the write.
@@ -77,7 +77,7 @@ pub enum Note {
     ExtraThreads { worker: WorkerIndex, count: usize },
     /// The main thread is not pinned yet, because the worker's pool could come out too small.
     PoolSizeUnsafe { worker: WorkerIndex },
-    /// A thread is left as it is for a while: somebody else changed its mask too often.
+    /// A thread is left as it is for a while: another program changed its mask too often.
     BackedOff {
         thread: ThreadId,
         /// Its slot, if it has one.
@@ -87,7 +87,7 @@ pub enum Note {
     },
     /// The cpuset has no cpu: nothing can be placed.
     EmptyCpuset,
-    /// The first process has a narrower mask than its cpuset, which nobody here gave it: its
+    /// The first process has a narrower mask than its cpuset, which this program did not set: its
     /// runtime, or who started that, is pinned, and masks are inherited. Workers are placed all the
     /// same.
     InheritedAffinity { pid: Pid, mask: CpuSet },
@@ -119,12 +119,12 @@ pub struct Plan<Stage> {
     /// What each placed thread should have.
     pub targets: BTreeMap<ThreadId, Target>,
     /// Writes, in order: pins of main threads first.
-    pub steps: Vec<Step>,
+    pub steps: Vec<PlanStep>,
     /// Masks that were not as planned.
     pub drifts: Vec<Drift>,
     /// What is odd, without repetition.
     pub notes: Vec<Note>,
-    pub(crate) setting: Setting,
+    pub(crate) environment: Environment,
     pub(crate) ledger: Ledger,
     stage: PhantomData<Stage>,
 }
@@ -149,7 +149,7 @@ impl<Stage> Plan<Stage> {
             steps,
             drifts,
             notes,
-            setting,
+            environment,
             ledger,
             stage: _,
         } = self;
@@ -161,7 +161,7 @@ impl<Stage> Plan<Stage> {
             steps,
             drifts,
             notes,
-            setting,
+            environment,
             ledger,
             stage: PhantomData,
         }
@@ -170,31 +170,31 @@ impl<Stage> Plan<Stage> {
 
 impl Plan<Linted> {
     /// Remembers that a step was done and its mask read back as planned.
-    pub fn confirm(&mut self, step: &Step) {
+    pub fn confirm(&mut self, step: &PlanStep) {
         match step.kind {
             StepKind::Pin => {
-                self.ledger.returned.remove(&step.thread);
+                self.ledger.given_back.remove(&step.thread);
                 self.ledger.note_repaired(step.thread);
                 let mask = step.mask.clone();
-                let setting = self.setting.clone();
+                let environment = self.environment.clone();
                 let verified = Verified {
                     process: step.process,
                     mask,
-                    setting,
+                    environment,
                     is_ours: true,
                 };
                 self.ledger.verified.insert(step.thread, verified);
             }
             StepKind::GiveBack => {
                 self.ledger.verified.remove(&step.thread);
-                self.ledger.returned.insert(step.thread, step.process);
+                self.ledger.given_back.insert(step.thread, step.process);
             }
         }
     }
 
-    /// Remembers that a step was done and another mask read back: somebody changed it in between.
-    /// How the thread is left alone from now on, if that was too often.
-    pub fn contradict(&mut self, step: &Step) -> Option<Note> {
+    /// Remembers that a step was done and another mask read back: another program changed it in
+    /// between. How the thread is left alone from now on, if that was too often.
+    pub fn contradict(&mut self, step: &PlanStep) -> Option<Note> {
         if step.kind == StepKind::GiveBack {
             return None;
         }
@@ -247,13 +247,13 @@ pub(crate) fn plan_with_roles(
     ledger: &Ledger,
     roles: &Roles,
 ) -> Plan<Proposed> {
-    let mut draft = Draft::new(policy, observation, ledger);
+    let mut draft = PlanBuilder::new(policy, observation, ledger);
     if observation.cpuset.is_empty() {
         draft.notes.push(Note::EmptyCpuset);
         return draft.finish();
     }
     draft.ledger.arbiter = roles.arbiter;
-    draft.ledger.likeness.clone_from(&roles.likeness);
+    draft.ledger.command_shape.clone_from(&roles.command_shape);
     let workers: Vec<&Process> = observation
         .processes
         .iter()
@@ -266,37 +266,37 @@ pub(crate) fn plan_with_roles(
         });
     }
     draft.place(workers, mapping);
-    draft.note_inherited();
+    draft.note_inherited_affinity();
     draft.give_back(roles);
     draft.finish()
 }
 
 /// A plan in the making.
-struct Draft<'a> {
+struct PlanBuilder<'a> {
     policy: &'a Policy,
     observation: &'a Observation,
     before: &'a Ledger,
-    setting: Setting,
+    environment: Environment,
     ledger: Ledger,
     targets: BTreeMap<ThreadId, Target>,
-    steps: Vec<Step>,
+    steps: Vec<PlanStep>,
     drifts: Vec<Drift>,
     notes: Vec<Note>,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> PlanBuilder<'a> {
     fn new(policy: &'a Policy, observation: &'a Observation, before: &'a Ledger) -> Self {
         let mut ledger = before.clone();
         ledger.generation += 1;
-        ledger.forget_dead(observation);
+        ledger.forget_exited(observation);
         ledger.forget_old_changes(observation.at);
-        let setting = Setting::of(observation);
-        ledger.note_setting(&setting, observation.at);
+        let environment = Environment::of(observation);
+        ledger.note_environment(&environment, observation.at);
         Self {
             policy,
             observation,
             before,
-            setting,
+            environment,
             ledger,
             targets: BTreeMap::new(),
             steps: Vec::new(),
@@ -310,7 +310,7 @@ impl<'a> Draft<'a> {
     fn place(&mut self, workers: Vec<&'a Process>, mapping: Option<&Mapping>) {
         let indexed = index_workers(workers, self.policy, self.before, &mut self.notes);
         self.ledger.workers = indexed.workers.iter().map(|(&w, p)| (w, p.id)).collect();
-        let aim = Aim {
+        let builder = TargetBuilder {
             policy: self.policy,
             source: self.observation.source,
             mapping,
@@ -320,7 +320,7 @@ impl<'a> Draft<'a> {
         for (&worker, process) in &indexed.workers {
             let ranked = rank_threads(worker, process, self.policy.threads, self.before);
             slots.extend(ranked.slots.iter().map(|(&slot, &thread)| (slot, thread)));
-            let targets = aim.at(worker, process, ranked, &mut self.notes);
+            let targets = builder.at(worker, process, ranked, &mut self.notes);
             let drifted = self.compare(process, &targets);
             self.repair(drifted);
             self.targets.extend(targets);
@@ -340,25 +340,25 @@ impl<'a> Draft<'a> {
             let Some(target) = targets.get(&thread.id) else {
                 continue;
             };
-            if self.is_left_alone(thread.id) && thread.mask != target.mask {
+            if self.is_backed_off(thread.id) && thread.mask != target.mask {
                 continue;
             }
             if thread.mask == target.mask {
                 let before = self.ledger.verified.get(&thread.id);
-                let is_narrow = target.mask != self.setting.cpuset;
+                let is_narrow = target.mask != self.environment.cpuset;
                 let adopts = is_narrow && self.policy.enforcement == Enforcement::Enforce;
                 let verified = Verified {
                     process: process.id,
                     mask: target.mask.clone(),
-                    setting: self.setting.clone(),
+                    environment: self.environment.clone(),
                     is_ours: adopts || before.is_some_and(|verified| verified.is_ours),
                 };
-                self.ledger.returned.remove(&thread.id);
+                self.ledger.given_back.remove(&thread.id);
                 self.ledger.verified.insert(thread.id, verified);
                 self.ledger.note_repaired(thread.id);
                 continue;
             }
-            let cause = cause_of(thread, &self.setting, self.observation.at, &self.ledger);
+            let cause = cause_of(thread, &self.environment, self.observation.at, &self.ledger);
             self.drifts.push(Drift {
                 thread: thread.id,
                 process: process.id,
@@ -371,7 +371,7 @@ impl<'a> Draft<'a> {
         first..self.drifts.len()
     }
 
-    /// Turns drifts into steps, but for threads whose masks somebody else changed too often.
+    /// Turns drifts into steps, but for threads whose masks another program changed too often.
     fn repair(&mut self, drifted: std::ops::Range<usize>) {
         for drift in &self.drifts[drifted] {
             let (thread, slot) = (drift.thread, drift.slot);
@@ -387,7 +387,7 @@ impl<'a> Draft<'a> {
                 });
                 continue;
             }
-            self.steps.push(Step {
+            self.steps.push(PlanStep {
                 kind: StepKind::Pin,
                 thread,
                 process: drift.process,
@@ -398,20 +398,20 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn is_left_alone(&self, thread: ThreadId) -> bool {
+    fn is_backed_off(&self, thread: ThreadId) -> bool {
         self.ledger.back_off(thread, self.observation.at).is_some()
     }
 
-    /// Notes a first process that was born with a narrow mask. Workers may be the first process
+    /// Notes a first process that was spawned with a narrow mask. Workers may be the first process
     /// themselves: theirs is ours once they are placed.
-    fn note_inherited(&mut self) {
+    fn note_inherited_affinity(&mut self) {
         let Some(root) = self.observation.processes.first() else {
             return;
         };
         let cpuset = &self.observation.cpuset;
         let Some(main) = root.main() else { return };
         let is_narrow = main.mask != *cpuset && main.mask.is_subset(cpuset);
-        if is_narrow && !main.mask.is_empty() && !self.ledger.touched(root.id) {
+        if is_narrow && !main.mask.is_empty() && !self.ledger.has_pinned(root.id) {
             self.notes.push(Note::InheritedAffinity {
                 pid: root.id.pid,
                 mask: main.mask.clone(),
@@ -425,15 +425,17 @@ impl<'a> Draft<'a> {
         let mut touched: BTreeSet<Pid> = BTreeSet::new();
         for process in &self.observation.processes {
             let inherits = roles.of(process) == Role::Helper && touched.contains(&process.parent);
-            if inherits || self.before.touched(process.id) || self.ledger.touched(process.id) {
+            if inherits || self.before.has_pinned(process.id) || self.ledger.has_pinned(process.id)
+            {
                 touched.insert(process.id.pid);
             }
             for thread in &process.threads {
-                if self.targets.contains_key(&thread.id) || self.is_left_alone(thread.id) {
+                if self.targets.contains_key(&thread.id) || self.is_backed_off(thread.id) {
                     continue;
                 }
-                if let Some(cause) = self.owes(thread, touched.contains(&process.id.pid)) {
-                    self.steps.push(Step {
+                if let Some(cause) = self.give_back_cause(thread, touched.contains(&process.id.pid))
+                {
+                    self.steps.push(PlanStep {
                         kind: StepKind::GiveBack,
                         thread: thread.id,
                         process: process.id,
@@ -447,19 +449,19 @@ impl<'a> Draft<'a> {
     }
 
     /// Why a thread without a target has to be given its mask back, if it has.
-    fn owes(&self, thread: &Thread, is_touched: bool) -> Option<Cause> {
+    fn give_back_cause(&self, thread: &Thread, is_touched: bool) -> Option<Cause> {
         let cpuset = &self.observation.cpuset;
         if let Some(verified) = self.ledger.verified.get(&thread.id) {
             // A kernel that remembers masks would bring ours back later, so it is overwritten even
             // where it does not show. A mask that is neither ours nor the cpuset was chosen by
-            // somebody after us: it stays.
+            // another program afterwards: it stays.
             let is_ours = [&verified.mask, cpuset, &verified.mask.intersection(cpuset)]
                 .contains(&&thread.mask)
                 || thread.mask.is_empty();
             return (verified.is_ours && is_ours).then_some(Cause::Policy);
         }
         let is_narrow = thread.mask != *cpuset && thread.mask.is_subset(cpuset);
-        let was_returned = self.ledger.returned.contains_key(&thread.id);
+        let was_returned = self.ledger.given_back.contains_key(&thread.id);
         (is_touched && is_narrow && !was_returned).then_some(Cause::Inherited)
     }
 
@@ -481,7 +483,7 @@ impl<'a> Draft<'a> {
             steps: self.steps,
             drifts: self.drifts,
             notes: self.notes,
-            setting: self.setting,
+            environment: self.environment,
             ledger: self.ledger,
             stage: PhantomData,
         }

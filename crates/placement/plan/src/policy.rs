@@ -7,7 +7,7 @@ use albacore_mapping::Mode;
 pub enum Placement {
     /// The solver: mains apart, peers by mode, volume balanced.
     Tuna,
-    /// The article's baseline: threads dealt to cpus in order.
+    /// The article's baseline: threads assigned to cpus in order.
     RoundRobin,
     /// The kernel: every mask is given back to the cpuset, and nothing is written after that.
     None,

@@ -1,9 +1,9 @@
 //! Fills slots with live threads: which process is worker w, which of its threads is rank t.
 //!
 //! Worker: a process keeps its index while it lives; a new one takes the lowest free index, so a
-//! respawned worker gets the place of the one that died. Rank: names `albw<worker>.<rank>` decide.
-//! Otherwise rank 0 is the thread the process began with, and a thread keeps its rank while it
-//! lives; free ranks go to the oldest threads without one. A thread that got its rank by age but
+//! respawned worker gets the place of the one that exited. Rank: names `albw<worker>.<rank>`
+//! decide. Otherwise rank 0 is the thread the process began with, and a thread keeps its rank while
+//! it lives; free ranks go to the oldest threads without one. A thread that got its rank by age but
 //! never computes yields it to one that does (numpy's pool is older than OpenMP's).
 
 use std::collections::BTreeMap;
@@ -13,8 +13,8 @@ use albacore_mapping::{Rank, Slot, WorkerIndex};
 use crate::limits::{BUSY_RATIO, BUSY_TICKS};
 use crate::{Ledger, Note, Policy, Process, ThreadId, parse_thread_name};
 
-/// Workers by index, and who is too many.
-pub(crate) struct Indexed<'a> {
+/// Workers by index, and surplus worker processes.
+pub(crate) struct IndexedWorkers<'a> {
     pub(crate) workers: BTreeMap<WorkerIndex, &'a Process>,
     pub(crate) surplus: Vec<&'a Process>,
 }
@@ -25,9 +25,9 @@ pub(crate) fn index_workers<'a>(
     policy: &Policy,
     ledger: &Ledger,
     notes: &mut Vec<Note>,
-) -> Indexed<'a> {
+) -> IndexedWorkers<'a> {
     processes.sort_by_key(|process| process.id);
-    let mut indexed = Indexed {
+    let mut indexed = IndexedWorkers {
         workers: BTreeMap::new(),
         surplus: Vec::new(),
     };
@@ -76,7 +76,7 @@ fn claimed_index(process: &Process) -> Option<WorkerIndex> {
 }
 
 /// The threads of one worker in their slots; the others are extra.
-pub(crate) struct Ranked {
+pub(crate) struct RankedThreads {
     pub(crate) slots: BTreeMap<Slot, ThreadId>,
     pub(crate) extra: Vec<ThreadId>,
 }
@@ -87,7 +87,7 @@ pub(crate) fn rank_threads(
     process: &Process,
     threads: u16,
     ledger: &Ledger,
-) -> Ranked {
+) -> RankedThreads {
     let slot = |rank: u16| Slot {
         worker,
         rank: Rank(rank),
@@ -137,7 +137,7 @@ pub(crate) fn rank_threads(
         .map(|t| t.id)
         .filter(|id| !held.contains(id))
         .collect();
-    Ranked { slots, extra }
+    RankedThreads { slots, extra }
 }
 
 /// Idle threads in ranks of peers give way to busy ones without a rank.

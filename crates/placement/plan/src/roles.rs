@@ -2,7 +2,7 @@
 //!
 //! Problem: a pre-fork server is a tree such as `sh - tini - gunicorn - {gunicorn, gunicorn,
 //! resource tracker}`, each worker perhaps with helper children of its own. Only the workers are
-//! placed. The arbiter must not be: masks are inherited, so a pinned arbiter would give birth to
+//! placed. The arbiter must not be: masks are inherited, so a pinned arbiter would spawn
 //! workers that share its cpu.
 //!
 //! Approach: walk down from the root. Children of one process are *like* each other if their
@@ -17,7 +17,7 @@
 //! of workers are never taken for workers. An arbiter once found stays arbiter, and the workers
 //! stay those like the workers before, so that a moment with few live workers changes nothing; only
 //! a larger group that lasts takes their place. (Between fork and exec a child looks like its
-//! parent, and like nobody it will be.)
+//! parent, not like the workers.)
 //!
 //! Limits: a server whose workers have nothing in common in their command lines is not recognized;
 //! the note "found 1 of W workers" says so.
@@ -30,7 +30,7 @@ use crate::{Ledger, Micros, Observation, Pid, Process, ProcessId, Source, parse_
 /// What a process is to the placement.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
-    /// Gives birth to workers, or wraps whoever does. Never pinned.
+    /// Spawns workers, or wraps the process that does. Never pinned.
     Arbiter,
     Worker,
     /// A descendant of a worker. Never pinned, but given its mask back if it inherited a pin.
@@ -46,7 +46,7 @@ pub struct Roles {
     /// The process whose children the workers are, if there is one.
     pub arbiter: Option<ProcessId>,
     /// What the workers have in common.
-    pub(crate) likeness: Option<String>,
+    pub(crate) command_shape: Option<String>,
 }
 
 impl Roles {
@@ -65,7 +65,8 @@ impl Roles {
     }
 }
 
-/// Finds the roles where `asked` workers are to be; the ledger tells what was found before.
+/// Finds the roles where the policy asks for `asked` workers; the ledger holds what was found
+/// before.
 pub fn find_roles(observation: &Observation, asked: u16, before: &Ledger) -> Roles {
     match observation.source {
         Source::Named => find_named(observation),
@@ -103,23 +104,23 @@ fn find_forked(observation: &Observation, asked: u16, before: &Ledger) -> Roles 
     for _ in 0..WRAPPERS_MAX {
         found.roles.insert(here.id.pid, Role::Arbiter);
         let is_known = before.arbiter == Some(here.id);
-        let group = tree.like_children(here, before.likeness.as_deref().filter(|_| is_known));
+        let group = tree.worker_group(here, before.command_shape.as_deref().filter(|_| is_known));
         let Some(first) = group.first() else {
             // Nothing was forked: the process serves by itself, or has not come to forking yet.
             let is_old = observation.at.0.saturating_sub(here.born.0) >= LONER_AGE_MICROS;
             if is_known {
                 // All its workers are gone at this moment; it is the arbiter all the same.
                 found.arbiter = before.arbiter;
-                found.likeness.clone_from(&before.likeness);
+                found.command_shape.clone_from(&before.command_shape);
             } else if is_old && asked == 1 {
                 workers = vec![here];
             }
             break;
         };
-        let is_arbiter = group.len() >= 2 || is_known || alike(first, here);
+        let is_arbiter = group.len() >= 2 || is_known || same_shape(first, here);
         if is_arbiter {
             found.arbiter = Some(here.id);
-            found.likeness = Some(likeness(first));
+            found.command_shape = Some(command_shape(first));
             workers = group;
             break;
         }
@@ -141,13 +142,13 @@ fn find_forked(observation: &Observation, asked: u16, before: &Ledger) -> Roles 
 }
 
 /// True if one process is a fork of the other without an exec, or they do the same job.
-fn alike(a: &Process, b: &Process) -> bool {
-    likeness(a) == likeness(b)
+fn same_shape(a: &Process, b: &Process) -> bool {
+    command_shape(a) == command_shape(b)
 }
 
 /// What workers of one server have in common: the command line without digits; empty ones (a
-/// process that is just ending) are like nobody, so they keep their pid.
-fn likeness(process: &Process) -> String {
+/// process that is just ending) equal no other, so they keep their pid.
+fn command_shape(process: &Process) -> String {
     if process.cmdline.is_empty() {
         return process.id.pid.0.to_string();
     }
@@ -182,11 +183,11 @@ impl<'a> Tree<'a> {
     }
 
     /// The children that are like the workers `before`, unless a larger group has lasted; without
-    /// such the largest group, of equal ones that like the parent, else the one born first.
-    fn like_children(&self, parent: &Process, before: Option<&str>) -> Vec<&'a Process> {
+    /// such the largest group, of equal ones that like the parent, else the one spawned first.
+    fn worker_group(&self, parent: &Process, before: Option<&str>) -> Vec<&'a Process> {
         let mut groups: BTreeMap<String, Vec<&'a Process>> = BTreeMap::new();
         for &child in self.children(parent) {
-            groups.entry(likeness(child)).or_default().push(child);
+            groups.entry(command_shape(child)).or_default().push(child);
         }
         if let Some(known) = before.and_then(|before| groups.get(before)) {
             let is_old = |p: &&&Process| self.at.0.saturating_sub(p.born.0) >= GROUP_AGE_MICROS;
@@ -195,7 +196,7 @@ impl<'a> Tree<'a> {
                 return known.clone();
             }
         }
-        let own = likeness(parent);
+        let own = command_shape(parent);
         let rank = |key: &String, group: &[&Process]| {
             let born = group.iter().map(|p| p.id).min();
             (group.len(), *key == own, std::cmp::Reverse(born))
@@ -214,7 +215,7 @@ impl<'a> Tree<'a> {
             .max_by_key(|p| (self.size(p, WRAPPERS_MAX), born(p)))
     }
 
-    /// Processes in the subtree, looked at `depth` levels deep.
+    /// Processes in the subtree, checked `depth` levels deep.
     fn size(&self, process: &Process, depth: usize) -> usize {
         if depth == 0 {
             return 1;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use albacore_mapping::{Mapping, Rank, Slot, WorkerIndex};
 use albacore_topology::CpuSet;
 
-use crate::ranks::Ranked;
+use crate::ranks::RankedThreads;
 use crate::{MainThread, Note, Policy, Process, ProcessId, Source, ThreadId};
 
 /// What one thread should have.
@@ -23,8 +23,8 @@ pub struct Target {
     pub mask: CpuSet,
 }
 
-/// What is needed to aim at the threads of a worker.
-pub(crate) struct Aim<'a> {
+/// Computes the targets of a worker's threads.
+pub(crate) struct TargetBuilder<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) source: Source,
     /// `None` if the kernel places: there are no targets then.
@@ -32,7 +32,7 @@ pub(crate) struct Aim<'a> {
     pub(crate) cpuset: &'a CpuSet,
 }
 
-impl Aim<'_> {
+impl TargetBuilder<'_> {
     /// The cpus of a worker's slots.
     pub(crate) fn worker_set(&self, worker: WorkerIndex) -> CpuSet {
         let slots = self.mapping.into_iter().flat_map(Mapping::iter);
@@ -47,7 +47,7 @@ impl Aim<'_> {
         &self,
         worker: WorkerIndex,
         process: &Process,
-        ranked: Ranked,
+        ranked: RankedThreads,
         notes: &mut Vec<Note>,
     ) -> BTreeMap<ThreadId, Target> {
         let policy = self.policy;

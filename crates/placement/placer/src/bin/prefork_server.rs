@@ -1,14 +1,14 @@
 //! A toy pre-fork server for the tests: workers with threads that die, are replaced and misbehave
 //! on command.
 //!
-//! `prefork_server WORKERS THREADS [named] [pin=MILLIS]` starts WORKERS worker processes of THREADS threads
-//! each and replaces every one that dies. `named`: threads are named as the built-in server's.
-//! `pin`: every thread of worker 0 writes its own mask that often. Lines on stdin are orders to a
-//! worker: `thread W` (one more thread), `helper W` (a child process), `spin W` (its newest thread
-//! starts to compute). Everything ends when stdin does.
+//! `prefork_server WORKERS THREADS [named] [pin=MILLIS]` starts WORKERS worker processes of THREADS
+//! threads each and replaces every one that dies. `named`: threads are named as the built-in
+//! server's. `pin`: every thread of worker 0 writes its own mask that often. Lines on stdin are
+//! orders to a worker: `thread W` (one more thread), `helper W` (a child process), `spin W` (its
+//! newest thread starts to compute). Everything ends when stdin does.
 //!
-//! `prefork_server place PID WORKERS THREADS` is a placer for such a server, to be killed: until SIGTERM,
-//! then it gives back.
+//! `prefork_server place PID WORKERS THREADS` is a placer for such a server, to be killed: until
+//! SIGTERM, then it gives back.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -189,7 +189,7 @@ fn worker(arguments: &[String]) -> io::Result<()> {
             Some("helper") => {
                 Command::new("sleep")
                     .arg("300")
-                    // It may outlive whoever reads what this process says.
+                    // It may outlive the reader of this process's output.
                     .stdout(Stdio::null())
                     .stderr(Stdio::null())
                     .stdin(Stdio::null())

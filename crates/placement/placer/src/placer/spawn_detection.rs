@@ -4,9 +4,9 @@
 //! machine something is spawned between any two checks. **Approach.** Ids are given out in order,
 //! so those between the counter's last two values are all that were spawned: if they are few, each
 //! is looked up; looking up many costs more than asking each process for its number of threads.
-//! **Limits.** An id is given out a moment before its thread is visible, so an id that is not visible
-//! is looked up once more; an id that a program chose (a restored checkpoint) is found when the tree
-//! is read.
+//! **Limits.** An id is given out a moment before its thread is visible, so an id that is not
+//! visible is looked up once more; an id that a program chose (a restored checkpoint) is found when
+//! the tree is read.
 
 use std::time::Duration;
 

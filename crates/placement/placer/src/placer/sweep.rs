@@ -24,12 +24,12 @@ pub(super) struct Sweep {
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     checked_at: Micros,
-    /// [`crate::Figures::cpu_micros`] then, without the looks for births that were expected.
+    /// [`crate::Figures::cpu_micros`] then, without the checks for spawns that were expected.
     used: u64,
 }
 
 impl Placer {
-    /// Reads all masks with the next look.
+    /// Reads all masks with the next check.
     pub(super) fn sweep_soon(&mut self) {
         self.sweep.is_whole = true;
         self.due.sweep = Micros(0);

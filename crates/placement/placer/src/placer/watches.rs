@@ -1,4 +1,4 @@
-//! What announces itself: ends of processes, writes of cpusets, cpus that come and go.
+//! Handles announced events: exits of processes, writes of cpusets, cpus that come and go.
 
 use albacore_os::{Key, Micros, OsError, Pid};
 
@@ -32,7 +32,7 @@ impl Placer {
         Ok(())
     }
 
-    /// Processes that ended: a death announces a birth.
+    /// Handles exits: a replacement is expected after each.
     pub(super) fn handle_exits(&mut self, keys: &[Key]) -> Result<(), OsError> {
         let now = self.reader.clock.now()?;
         for subject in self.subjects.values_mut() {

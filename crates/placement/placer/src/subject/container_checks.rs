@@ -1,5 +1,5 @@
 //! What concerns a container's subject as a whole and changes rarely: its quota of cpu time, who
-//! else is in its cgroup, and a mask that it was born with.
+//! else is in its cgroup, and a mask that it was spawned with.
 
 use albacore_os::{CpuQuota, Pid, read_cpu_quota};
 use albacore_plan::{Note, Policy};
@@ -8,18 +8,18 @@ use super::Subject;
 use crate::PlacerError;
 use crate::process::Reader;
 
-/// What was found in the last look.
+/// What was found in the last check.
 #[derive(Debug, Default)]
 pub(crate) struct ContainerState {
     pub(crate) quota: CpuQuota,
     pub(crate) is_throttled: bool,
     pub(crate) entered: usize,
-    /// Of a look that succeeded once.
+    /// A check has succeeded once.
     is_known: bool,
 }
 
 impl Subject {
-    /// Looks at it anew; true if something is to be told or planned because of it.
+    /// Checks the container again; true if something is to be reported or planned because of it.
     pub(crate) fn check_container(&mut self, reader: &Reader) -> Result<bool, PlacerError> {
         let Some(enclosure) = self.enclosure.as_ref() else {
             return Ok(false);
@@ -32,7 +32,7 @@ impl Subject {
         self.container.quota = quota;
         self.container.is_known = true;
         let members = enclosure.cgroup().read_processes()?;
-        // 0 is a process of another pid namespace: nothing tells whether it is one of the tree.
+        // 0 is a process of another pid namespace: it cannot be matched with the tree.
         let is_stranger = |pid: &&Pid| pid.0 != 0 && self.tree.get(**pid).is_none();
         self.container.entered = members.iter().filter(is_stranger).count();
         let threads = self.threads_within_quota();

@@ -11,7 +11,7 @@ use crate::limits::{RESTORE_ERRORS_MAX, RESTORE_PASSES_MAX};
 use crate::report::Restored;
 
 impl Subject {
-    /// Gives every mask back, whatever fails, until a look at the tree finds nothing left to give
+    /// Gives every mask back, whatever fails, until a check of the tree finds nothing left to give
     /// back.
     pub(crate) fn restore(&mut self, context: &mut PassContext<'_>) -> Restored {
         let mut restored = Restored::default();

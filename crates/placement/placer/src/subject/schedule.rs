@@ -69,7 +69,8 @@ impl PassSchedule {
         self.request_if(self.retry_at.is_some_and(|at| now >= at));
     }
 
-    /// Retries later, each time later: another program writes faster than this one, or a step fails.
+    /// Retries later, each time later: another program writes faster than this one, or a step
+    /// fails.
     pub(crate) fn back_off(&mut self, now: Micros) {
         self.back_offs = (self.back_offs + 1).min(BACK_OFFS_MAX);
         self.retry_after(now, Duration::from_millis(20 << self.back_offs));

@@ -42,7 +42,8 @@ impl Verification {
         &self.drifts
     }
 
-    /// Verified threads that were found on the whole cpuset although nothing of theirs asked for it.
+    /// Verified threads that were found on the whole cpuset although nothing of theirs asked for
+    /// it.
     pub(crate) fn widened(&self) -> u64 {
         self.widened
     }

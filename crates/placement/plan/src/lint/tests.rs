@@ -110,7 +110,7 @@ fn ledger(observation: &Observation, arbiter: Option<Index>, command: &str) -> L
     let known = arbiter.map(|index| index.get(&observation.processes).id);
     Ledger {
         arbiter: known,
-        likeness: known.map(|_| command.replace(|c: char| c.is_ascii_digit(), "")),
+        command_shape: known.map(|_| command.replace(|c: char| c.is_ascii_digit(), "")),
         ..Ledger::default()
     }
 }

@@ -99,7 +99,7 @@ impl<'a> Tree<'a> {
                 let serves_alone = asked == 1 && is_old && !is_known;
                 return if serves_alone { vec![here] } else { Vec::new() };
             }
-            let known = ledger.likeness.as_deref().filter(|_| is_known);
+            let known = ledger.command_shape.as_deref().filter(|_| is_known);
             let group = self.worker_group(here, &children, known);
             if is_known || group.len() > 1 || group.iter().any(|p| same_command(p, here)) {
                 return group;

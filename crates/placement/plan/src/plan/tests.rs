@@ -258,7 +258,7 @@ fn what_the_kernel_forgets_before_and_after_a_change_is_seen_is_nobodys_doing() 
         assert_eq!(wiped(&mut world, 1000), [Cause::CpusetChange; 2]);
         assert_eq!(wiped(&mut world, 1000), [Cause::CpusetChange; 2]);
     }
-    // Somebody's narrow mask is somebody's.
+    // A narrow mask that this program did not write is a foreign change.
     world.thread_mut(threads[0]).mask = set("6");
     let causes = |plan: &Plan<Linted>| plan.drifts.iter().map(|d| d.cause).collect::<Vec<_>>();
     assert_eq!(causes(&world.run()), [Cause::Foreign]);
@@ -274,7 +274,7 @@ fn what_the_kernel_forgets_before_and_after_a_change_is_seen_is_nobodys_doing() 
     assert_eq!(world.run().ledger().next_retry(now), None);
 }
 
-/// Changes a thread's mask at a time; what the next plan does about it.
+/// ForeignChanges a thread's mask at a time; what the next plan does about it.
 fn changed(world: &mut World, thread: ThreadId, seconds: u64) -> Plan<Linted> {
     world.observation.at.0 = seconds * 1_000_000;
     world.thread_mut(thread).mask = set("6");
@@ -338,7 +338,7 @@ fn a_slow_hand_is_repaired_for_ever() {
 }
 
 /// Writes to a thread within each of four hours. Its mask is changed when `insist` says so of the
-/// seconds since the last write; it is looked at each second.
+/// seconds since the last write; it is checked each second.
 fn writes_of_hours(insist: impl Fn(u64) -> bool) -> [usize; 4] {
     let mut world = named(1, 2);
     world.observation.at = Micros(0);

@@ -139,7 +139,7 @@ fn a_process_that_may_yet_fork_is_no_worker() {
     let roles = find_roles(&observation(Source::PreFork, whole), 1, &Ledger::default());
     let ledger = Ledger {
         arbiter: roles.arbiter,
-        likeness: roles.likeness,
+        command_shape: roles.command_shape,
         ..Ledger::default()
     };
     let alone = observation(Source::PreFork, vec![process(1, 0, GUNICORN)]);
@@ -163,7 +163,7 @@ fn the_last_live_worker_stays_worker_beside_children_that_have_not_execed_yet() 
     let roles = find_roles(&whole, 1, &Ledger::default());
     let ledger = Ledger {
         arbiter: roles.arbiter,
-        likeness: roles.likeness,
+        command_shape: roles.command_shape,
         ..Ledger::default()
     };
     let unexeced = |pid| Process {
