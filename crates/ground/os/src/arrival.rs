@@ -44,7 +44,7 @@ impl Default for ArrivalReader {
 }
 
 impl ArrivalReader {
-    /// Reads what is there, as `recv` does.
+    /// Reads the available bytes, as `recv` does.
     ///
     /// # Errors
     /// Those of `recvmsg`, among them [`io::ErrorKind::WouldBlock`].

@@ -59,7 +59,7 @@ pub enum CgroupError {
     /// A file could not be read.
     #[error(transparent)]
     Os(#[from] OsError),
-    /// The process is outside the cgroup namespace of whoever reads.
+    /// The process is outside the cgroup namespace of the reader.
     #[error(
         "the cgroup {path:?} of process {} lies outside this cgroup namespace: \
          run in the cgroup namespace of the host, or mount its cgroups", pid.0

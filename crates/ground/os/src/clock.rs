@@ -1,4 +1,4 @@
-//! Monotonic time, and the clock in which the kernel notes when a thread was born.
+//! Monotonic time, and the clock of the kernel's thread start times.
 
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{SysconfVar, sysconf};
@@ -53,7 +53,7 @@ impl Clock {
         ))
     }
 
-    /// When a start time in ticks began: the thread was born in the tick that follows.
+    /// The beginning of a start time in ticks: the thread started in the tick that follows.
     pub fn start(&self, ticks: u64) -> Micros {
         Micros((u128::from(ticks) * 1_000_000 / u128::from(self.ticks_per_second)) as u64)
     }

@@ -1,10 +1,10 @@
-//! The kernel's process events (the proc connector): tells every birth on the machine when it
+//! The kernel's process events (the proc connector): announces every spawn on the machine when it
 //! happens.
 //!
 //! Its socket exists in the machine's first network namespace only, and events are sent to readers
 //! in the first pid namespace only; kernels before 6.6 want `CAP_NET_ADMIN`. A filter in the kernel
-//! drops everything but births. What does not fit into the socket's buffer is lost, and that is
-//! told: then everything has to be looked at.
+//! drops everything but spawns. Events that do not fit into the socket's buffer are lost, and that
+//! is reported: then everything has to be read.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -51,9 +51,9 @@ pub enum ConnectorError {
     Os(#[from] OsError),
 }
 
-/// A process or thread was born.
+/// A process or thread was spawned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Birth {
+pub struct SpawnEvent {
     /// The parent of its process.
     pub parent: Pid,
     pub process: Pid,
@@ -64,14 +64,14 @@ pub struct Birth {
     pub at: Micros,
 }
 
-/// A socket at which births arrive.
+/// A socket that receives spawn events.
 #[derive(Debug)]
 pub struct ProcConnector {
     fd: OwnedFd,
 }
 
 impl ProcConnector {
-    /// Asks the kernel for births from now on.
+    /// Asks the kernel to announce spawns from now on.
     ///
     /// # Errors
     /// This is not the machine's own namespace, or the kernel or a sandbox forbids it.
@@ -87,7 +87,7 @@ impl ProcConnector {
         if fd < 0 {
             return Err(told("socket(NETLINK_CONNECTOR)", Errno::last()));
         }
-        // SAFETY: the descriptor was made above and is nobody else's.
+        // SAFETY: the descriptor was created above and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let connector = Self { fd };
         connector.keep_births_only()?;
@@ -104,7 +104,7 @@ impl ProcConnector {
         Ok(connector)
     }
 
-    /// Lets the kernel drop every event that is no birth before it reaches the buffer.
+    /// Lets the kernel drop every event that is not a spawn before it reaches the buffer.
     fn keep_births_only(&self) -> Result<(), OsError> {
         let instruction = |code: u32, jt, jf, k| libc::sock_filter {
             // infallible: the codes are below 2^16.
@@ -147,11 +147,11 @@ impl ProcConnector {
         }
     }
 
-    /// Takes the births that have arrived, at most 4,096 at once. True if some were lost.
+    /// Reads the spawns that have arrived, at most 4,096 at once. True if some were lost.
     ///
     /// # Errors
     /// The kernel refuses to tell.
-    pub fn read(&self, births: &mut Vec<Birth>) -> Result<bool, OsError> {
+    pub fn read(&self, births: &mut Vec<SpawnEvent>) -> Result<bool, OsError> {
         let mut buffer = [0u8; BIRTH_BYTES_MAX];
         let ahead = ahead_of_monotonic()?;
         let mut lost = false;
@@ -197,7 +197,7 @@ fn listen_message() -> [u8; EVENT_OFFSET + 4] {
     message
 }
 
-/// Microseconds by which the clock of this crate is ahead of the monotonic one, which stands still
+/// Microseconds by which the clock of this crate is ahead of the monotonic one, which stops
 /// in suspend.
 fn ahead_of_monotonic() -> Result<u64, OsError> {
     let micros = |clock| {
@@ -209,7 +209,7 @@ fn ahead_of_monotonic() -> Result<u64, OsError> {
     Ok(micros(ClockId::CLOCK_BOOTTIME)?.saturating_sub(monotonic))
 }
 
-fn parse_birth(datagram: &[u8], ahead: u64) -> Option<Birth> {
+fn parse_birth(datagram: &[u8], ahead: u64) -> Option<SpawnEvent> {
     let word = |at: usize| {
         let bytes = datagram.get(at..at + 4)?;
         Some(u32::from_ne_bytes(bytes.try_into().ok()?))
@@ -221,7 +221,7 @@ fn parse_birth(datagram: &[u8], ahead: u64) -> Option<Birth> {
     let nanos = u64::from_ne_bytes(nanos.try_into().ok()?);
     // Parent's thread and process, child's thread and process.
     let id = |n: usize| word(EVENT_OFFSET + 16 + 4 * n).map(|id| id as i32);
-    Some(Birth {
+    Some(SpawnEvent {
         parent: Pid(id(1)?),
         process: Pid(id(3)?),
         thread: Tid(id(2)?),
@@ -248,9 +248,9 @@ mod tests {
         let pid = Pid(child.id() as i32);
         child.wait().unwrap();
         let mut births = Vec::new();
-        let is_child = |b: &&Birth| b.parent == me && b.process == pid;
-        let is_thread = |b: &&Birth| b.process == me && b.thread.0 != me.0;
-        let is_told = |births: &[Birth]| {
+        let is_child = |b: &&SpawnEvent| b.parent == me && b.process == pid;
+        let is_thread = |b: &&SpawnEvent| b.process == me && b.thread.0 != me.0;
+        let is_told = |births: &[SpawnEvent]| {
             births.iter().any(|b| is_child(&b)) && births.iter().any(|b| is_thread(&b))
         };
         for _ in 0..600 {

@@ -1,8 +1,8 @@
 //! Tells whether a task is in a cgroup, whatever the reader's cgroup namespace is.
 //!
 //! Problem: a reader in a container sees `/proc/PID/cgroup` relative to its own cgroup
-//! (`/../../pod.../...`), and a path that merely ends alike can be forged by whoever may make
-//! cgroups of his own. Approach: the kernel lists a cgroup's processes in `cgroup.procs`; what
+//! (`/../../pod.../...`), and a path that merely ends alike can be forged by a process that may
+//! make cgroups of his own. Approach: the kernel lists a cgroup's processes in `cgroup.procs`; what
 //! `/proc` says about one of those is how this cgroup is spelled for this reader. Whatever is
 //! spelled so, or so and further down, is inside, nothing else.
 

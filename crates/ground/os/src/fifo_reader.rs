@@ -20,7 +20,7 @@ use crate::OsError;
 /// Everybody who sees the pipe may write into it; only its owner reads.
 const MODE: u32 = 0o622;
 
-/// Bytes of one system call: what a pipe holds unless somebody asked for more.
+/// Bytes of one system call: the default capacity of a pipe.
 const PART_BYTES: usize = 64 << 10;
 
 /// The read end of a named pipe.

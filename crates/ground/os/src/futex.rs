@@ -1,4 +1,4 @@
-//! Sleeping on a 32-bit word until somebody, perhaps in another process, changes it.
+//! Sleeping on a 32-bit word until another thread, perhaps of another process, changes it.
 
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;

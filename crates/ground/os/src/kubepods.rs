@@ -5,7 +5,7 @@
 //! reader's cgroup namespace (`/../../pod...`), and a container with cgroups of its own can make
 //! directories of any name in them. Approach: the kubelet's directory (`kubepods`,
 //! `kubepods.slice`, or one below a slice or folder of its own as in kind) is looked for from the
-//! mount downwards, and the highest wins: nobody in a container can make one there. Below it a
+//! mount downwards, and the highest wins: a container cannot make one there. Below it a
 //! container has its place: pod or QoS class and pod, then container. Only these few paths are
 //! tried, so what lies deeper, is spelled otherwise or is a symbolic link is never found.
 

@@ -48,7 +48,7 @@ pub use cgroup::{Cgroup, CgroupError, CgroupVersion, EffectiveCpuset, EffectiveF
 pub use channel::{Channel, Message};
 pub use child::{Child, Exit, inherited_fd, set_thread_name};
 pub use clock::Clock;
-pub use connector::{Birth, ConnectorError, ProcConnector};
+pub use connector::{ConnectorError, ProcConnector, SpawnEvent};
 pub use cpus::{SchedExt, read_online, read_sched_ext};
 pub use descriptors::{raise_descriptor_limit, read_descriptor_limit};
 pub use enclosure::Enclosure;

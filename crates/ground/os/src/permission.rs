@@ -1,5 +1,5 @@
 //! Finds out, without changing anything, what this process may see and do: each missing thing by
-//! itself, so that it can be told and set right.
+//! itself, so that it can be reported and corrected.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

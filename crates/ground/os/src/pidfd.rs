@@ -24,7 +24,7 @@ impl PidFd {
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.0, 0) };
         match RawFd::try_from(fd) {
             Ok(fd) if fd >= 0 => {
-                // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+                // SAFETY: the kernel has just given us this descriptor; it has no other owner.
                 let fd = unsafe { OwnedFd::from_raw_fd(fd) };
                 Ok(Self { fd })
             }

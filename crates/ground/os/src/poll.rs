@@ -74,14 +74,14 @@ impl Poll {
     }
 }
 
-/// Wakes whoever waits for it; clones wake the same waiter.
+/// Wakes the thread that waits for it; clones wake the same thread.
 #[derive(Clone, Debug)]
 pub struct Wake {
     eventfd: Arc<EventFd>,
 }
 
 impl Wake {
-    /// A waker that nobody has used yet.
+    /// A waker that was not used yet.
     ///
     /// # Errors
     /// There are no file descriptors left.

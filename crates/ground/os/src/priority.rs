@@ -1,5 +1,5 @@
-//! Priority of the calling thread: whoever repairs placement must get a cpu while the placed
-//! threads hold all of them, and whoever hands out batches while workers compute.
+//! Priority of the calling thread: the thread that repairs placement must get a cpu while the
+//! placed threads hold all of them, and so must the scheduler of batches while workers compute.
 
 use nix::errno::Errno;
 use nix::libc;

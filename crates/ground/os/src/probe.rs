@@ -134,7 +134,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Best effort: an empty cgroup does no harm, and there is nobody to tell here.
+        // Best effort: an empty cgroup does no harm, and there is no caller to report to.
         let _ = fs::remove_dir(&self.directory);
     }
 }

@@ -132,14 +132,14 @@ pub fn read_children(host: &HostRoot, pid: Pid) -> Result<Vec<Pid>, OsError> {
 fn children_by_parent(host: &HostRoot, parent: Pid) -> Result<Vec<Pid>, OsError> {
     let processes = numbers_in(host.proc.clone())?;
     let is_child = |&pid: &i32| {
-        // Whoever ended since it was listed is nobody's child any more.
+        // A process that exited since it was listed is not a child any more.
         read_stat(host, Pid(pid)).is_ok_and(|stat| stat.parent == parent.0)
     };
     Ok(processes.into_iter().filter(is_child).map(Pid).collect())
 }
 
-/// Reads the last id that was given to any process or thread, from `/proc/loadavg`. While it stands
-/// still nothing was born: one small read says so for the whole machine.
+/// Reads the last id that was given to any process or thread, from `/proc/loadavg`. While it does
+/// not change, nothing was spawned on the whole machine: one small read tells.
 #[derive(Debug)]
 pub struct LastPid {
     path: PathBuf,
@@ -271,7 +271,7 @@ mod tests {
         assert_ne!(last.read().unwrap(), before, "a birth moves the last pid");
         let tasks = read_tasks(&host, pid).unwrap();
         assert!(tasks.contains(&Tid(pid.0)) && directory.thread_count().unwrap() >= 2);
-        // The new thread sets its name itself, a moment after it was born.
+        // The new thread sets its name itself, a moment after it was spawned.
         let named = || {
             tasks
                 .iter()

@@ -4,7 +4,7 @@
 //! An [`Extent`] is a range of bytes with one owner in this process; ranges are made only by
 //! splitting and joining owned ranges, so two never overlap. [`ReadMapping`] is read-only.
 //! What another process does to the bytes behind an extent or a read mapping is a matter of the
-//! protocol between the two; whoever reads bytes that a less trusted process may write must treat
+//! protocol between the two; a reader of bytes that a less trusted process may write must treat
 //! their content as arbitrary. No file can shrink (sealed), so no access can fault.
 
 use std::fs::File;
@@ -206,7 +206,7 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: start and bytes are those of a mapping that only we own; every view that borrows
         // from it borrows from its owner, which is gone.
-        // A failure leaves memory mapped that nobody uses: there is nothing to be done about it.
+        // A failure leaves unused memory mapped: nothing can be done about it.
         let _ = unsafe { munmap(self.start.cast(), self.bytes) };
     }
 }

@@ -18,7 +18,7 @@ static HANDLER_FD: AtomicI32 = AtomicI32::new(-1);
 static ARRIVED: AtomicU32 = AtomicU32::new(0);
 
 /// Turns SIGINT and SIGTERM into something to wait for. The whole process has one set of handlers:
-/// whoever was made last is told.
+/// the last instance receives them.
 #[derive(Debug)]
 pub struct Signals {
     wake: Wake,

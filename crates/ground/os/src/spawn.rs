@@ -108,7 +108,7 @@ pub fn become_subreaper() -> Result<(), OsError> {
     prctl::set_child_subreaper(true).map_err(|e| OsError::call("prctl(PR_SET_CHILD_SUBREAPER)", e))
 }
 
-/// Reaps dead children but for `keep`, whose exit status somebody else waits for; how many.
+/// Reaps exited children except `keep`, whose exit status is awaited elsewhere; returns how many.
 ///
 /// # Errors
 /// The children cannot be listed.
@@ -123,7 +123,7 @@ pub fn reap_orphans(host: &HostRoot, keep: &[Pid]) -> Result<usize, OsError> {
             continue;
         }
         let id = Id::Pid(nix::unistd::Pid::from_raw(child.0));
-        // Otherwise it lives, or somebody else has reaped it since it was listed.
+        // Otherwise it runs, or was reaped since it was listed.
         let status = waitid(id, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG);
         if let Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) = status {
             reaped += 1;

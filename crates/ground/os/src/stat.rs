@@ -100,7 +100,7 @@ fn number<T: std::str::FromStr>(bytes: &[u8], field: usize) -> Result<T, StatErr
 mod tests {
     use super::*;
 
-    /// `stat` of a sleeping shell, recorded on 6.18; `{}` stands for the comm.
+    /// `stat` of a sleeping shell, recorded on 6.18; `{}` is the comm.
     const RECORDED: &str = "4711 ({}) S 1 4711 4711 34816 4712 4194304 1022 0 0 0 12 30 0 0 20 0 1 0 \
         987654 5713920 912 18446744073709551615 1 1 0 0 0 0 65536 3670020 1266777851 1 0 0 17 1 0 0 0 \
         0 0 0 0 0 0 0 0 0 0";

@@ -36,7 +36,7 @@ impl UeventSocket {
         Ok(Self { fd })
     }
 
-    /// True if a cpu came or went since the last call, or if so much happened that nobody knows.
+    /// True if a cpu came or went since the last call, or if events were lost.
     ///
     /// # Errors
     /// The kernel refuses to tell.

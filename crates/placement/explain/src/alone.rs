@@ -1,4 +1,4 @@
-//! What the mains, or the threads of one worker, could reach if nobody else were there.
+//! What the mains, or the threads of one worker, could reach if nothing else ran.
 //!
 //! **Problem.** The greatest or least sum of distances over all pairs of k threads with at most so
 //! many on a cpu and on a core. **Approach.** Distances form a tree (`domains`), so the sum is a

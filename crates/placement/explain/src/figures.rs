@@ -111,7 +111,7 @@ pub struct Binding {
     pub gain: i64,
 }
 
-/// Why a mapping is as it is.
+/// The explanation of a mapping.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
     /// Its value: clock cycles summed over pairs, higher is better.

@@ -1,17 +1,17 @@
-//! Why a mapping is as it is: numbers for the sentences that others make.
+//! Explains a mapping: the numbers behind the sentences that the command line prints.
 //!
-//! **Problem.** "Optimal" convinces nobody who would have placed a thread elsewhere. **Approach.**
-//! Everything is counted from the mapping at hand, whoever made it: how volume, mains and the
-//! threads of each worker lie and what each of them could reach alone (`alone`); what every single
-//! exchange of two threads and every single shift of one would cost and which rules it would break
-//! (`board`); and how far a climb gets if one rule is dropped (`binding`). [`explain_thread`] asks
-//! the same of one thread and every cpu, [`difference`] compares two mappings. **Proof sketch.**
-//! What a group could reach alone is exact, so the sum of the parts is a bound that a reader can
-//! follow: where the value meets it, nothing can be better. A gain without a rule is reached by an
-//! actual mapping, so it is at least that. **Limits.** The runner-up is the best among single
-//! exchanges and shifts, not among all mappings; a climb may stop below the best. A rule that the
-//! mapping breaks already counts as kept while it is broken no further; (2) is judged as if ranks
-//! were given anew, as the solver does.
+//! **Problem.** "Optimal" does not convince a user who would have placed a thread elsewhere.
+//! **Approach.** Everything is counted from the given mapping, however it was made: how volume,
+//! mains and the threads of each worker lie and what each of them could reach alone (`alone`); what
+//! every single exchange of two threads and every single shift of one would cost and which rules it
+//! would break (`board`); and how far a climb gets if one rule is dropped (`binding`).
+//! [`explain_thread`] asks the same of one thread and every cpu, [`difference`] compares two
+//! mappings. **Proof sketch.** What a group could reach alone is exact, so the sum of the parts is
+//! a bound that a reader can follow: where the value meets it, nothing can be better. A gain
+//! without a rule is reached by an actual mapping, so it is at least that. **Limits.** The
+//! runner-up is the best among single exchanges and shifts, not among all mappings; a climb may
+//! stop below the best. A rule that the mapping breaks already counts as kept while it is broken no
+//! further; (2) is judged as if ranks were given anew, as the solver does.
 #![forbid(unsafe_code)]
 
 mod alone;

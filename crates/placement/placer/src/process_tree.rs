@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use albacore_os::{Birth, Enclosure, Family, Micros, OsError, Pid, Tid, read_children};
+use albacore_os::{Enclosure, Family, Micros, OsError, Pid, SpawnEvent, Tid, read_children};
 use albacore_plan::{Process, Source};
 
 use crate::limits::PROCESSES_MAX;
@@ -222,12 +222,12 @@ impl ProcessTree {
     }
 
     /// Takes a spawn that was announced; true if it is new in this tree.
-    pub(crate) fn handle_event(&mut self, birth: &Birth) -> Result<bool, OsError> {
+    pub(crate) fn handle_event(&mut self, event: &SpawnEvent) -> Result<bool, OsError> {
         let family = Family {
-            parent: birth.parent,
-            process: birth.process,
+            parent: event.parent,
+            process: event.process,
         };
-        self.handle_spawn(family, birth.thread, birth.at)
+        self.handle_spawn(family, event.thread, event.at)
     }
 
     /// Takes a spawn that was not before a time; true if it is new in this tree.

@@ -172,9 +172,9 @@ pub struct Figures {
     /// How often the masks of all threads of all subjects have been read back. Stands still while
     /// they cannot be read.
     pub sweeps: u64,
-    /// Birth to verified mask of threads of respawned workers.
+    /// Spawn to verified mask of threads of respawned workers.
     pub respawn_micros: Histogram,
-    /// Birth to verified mask of threads out of the blue.
+    /// Spawn to verified mask of threads out of the blue.
     pub new_thread_micros: Histogram,
     pub solves: u64,
     /// Verified threads that were found on the whole cpuset: a change of it, or a cpu that went,

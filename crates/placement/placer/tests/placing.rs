@@ -59,7 +59,7 @@ fn workers_of_any_prefork_server_are_found_by_the_shape_of_the_tree() {
 }
 
 #[test]
-fn a_killed_worker_is_placed_again_in_its_own_slots_and_nobody_else_moves() {
+fn a_killed_worker_is_placed_again_in_its_own_slots_and_no_other_worker_moves() {
     for (named, source) in [(&["named"][..], Source::Named), (&[][..], Source::PreFork)] {
         let server = PreforkServer::start(2, 2, named);
         let mut run = Run::on(server.pid(), source, policy(2, 2));
@@ -241,7 +241,7 @@ fn insist(run: &mut Run, tid: albacore_os::Tid) -> BackOff {
 }
 
 #[test]
-fn somebody_who_writes_again_and_again_wins_until_it_is_tried_again() {
+fn a_mask_that_is_changed_again_and_again_is_left_until_the_back_off_ends() {
     let server = PreforkServer::start(2, 2, &["named"]);
     let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
     run.until_placed();
@@ -275,7 +275,7 @@ fn somebody_who_writes_again_and_again_wins_until_it_is_tried_again() {
     });
     let again = insist(&mut run, tid);
     assert_eq!(again.changes, REPAIRS_MAX + 1, "it starts over");
-    // Nobody does anything: the placer itself tries again when the pause is over.
+    // Without any change the placer itself tries again when the pause is over.
     let calls = run.calls();
     let pause = Duration::from_micros(BACK_OFF_MICROS_MIN);
     run.for_a_while(pause / 2);

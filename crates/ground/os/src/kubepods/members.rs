@@ -60,7 +60,7 @@ pub(crate) fn is_blind(host: &HostRoot, cgroup: &Cgroup, listed: &[Pid]) -> bool
 }
 
 impl Members {
-    /// Orders processes by birth and tells the root's descendants from the others.
+    /// Orders processes by start time and separates the root's descendants from the others.
     fn of(found: &BTreeMap<Pid, (u64, i32)>) -> Self {
         let mut processes: Vec<Pid> = found.keys().copied().collect();
         processes.sort_by_key(|pid| (found[pid].0, *pid));

@@ -18,7 +18,7 @@ use crate::limits::CONTAINER_ID_BYTES_MAX;
 /// QoS classes that have a directory.
 const CLASSES: [&str; 2] = ["burstable", "besteffort"];
 
-/// What stands in front of and behind a container's id.
+/// Prefix and suffix of a container's id.
 const AROUND_IDS: [(&str, &str); 6] = [
     ("", ""),
     ("crio-", ""),

@@ -1,4 +1,4 @@
-//! Containers on recorded nodes, and paths that somebody forged.
+//! Containers on recorded nodes, and forged paths.
 
 use std::os::unix::fs::symlink;
 
@@ -104,7 +104,7 @@ fn containers_of_all_samples_are_found_with_their_processes() {
             entered: 1,
         };
         assert_eq!(members, expected, "{}", sample.node);
-        // The same ids in other pods and containers are nobody's.
+        // The same ids in other pods and containers belong to no known container.
         let other = sample.container.replace('a', "b");
         assert!(node.find(sample.pod, &other).is_err(), "{}", sample.node);
         let other = format!("f{}", &sample.pod[1..]);
@@ -133,7 +133,7 @@ fn processes_of_another_pid_namespace_are_found_by_what_their_cgroup_file_says()
         node.process(702, 90, 4000, &sample.seen.replace(sample.pod, other_pod));
         let id = sample.container.split_once("://").unwrap().1;
         node.process(703, 90, 4000, &sample.seen.replace(id, &other));
-        // A container of its own making inside somebody else's.
+        // A container of its own making inside another one.
         let inside = sample
             .seen
             .replacen(id, &format!("{other}/pod{}/{id}", sample.pod), 1);
