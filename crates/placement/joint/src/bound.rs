@@ -69,7 +69,7 @@ fn packed(
         let alone = known
             .entry((&tenant.cpus, tenant.threads))
             .or_insert_with(|| {
-                std::array::from_fn(|level| most_alone(instance, tenant, level, (most, rules)))
+                std::array::from_fn(|level| most_alone(instance, tenant, level, most, rules))
             });
         for (level, &mut (free, bound)) in alone.iter_mut().enumerate() {
             sums[level] += tenant.workers as i64 * bound;
@@ -103,7 +103,8 @@ fn most_alone(
     instance: &Instance,
     tenant: &Tenant,
     level: usize,
-    (most, rules): (u32, &Rules),
+    most: u32,
+    rules: &Rules,
 ) -> (i64, i64) {
     let mut cores = vec![0u32; instance.counts[CORE]];
     for &cpu in &tenant.cpus {

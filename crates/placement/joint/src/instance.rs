@@ -144,8 +144,8 @@ impl Instance {
                     problem.deployments[tenant.original].cpuset == problem.deployments[index].cpuset
                 })
                 .map(|tenant| (tenant.cpus.clone(), tenant.allows.clone()));
-            let own = own.unwrap_or_else(|| usable(cpus, &problem.deployments[index]));
-            let mut tenant = tenant(problem, index, own, &positions);
+            let (own, allows) = own.unwrap_or_else(|| usable(cpus, &problem.deployments[index]));
+            let mut tenant = tenant(problem, index, own, allows, &positions);
             tenant.first_worker = first_worker;
             for &cpu in &tenant.cpus {
                 instance.is_used[usize::from(cpu)] = true;
@@ -305,7 +305,8 @@ fn compare(a: &Deployment, b: &Deployment) -> Ordering {
 fn tenant(
     problem: &JointProblem,
     index: usize,
-    (own, allows): (Vec<u16>, Vec<bool>),
+    own: Vec<u16>,
+    allows: Vec<bool>,
     positions: &[u16],
 ) -> Tenant {
     let deployment = &problem.deployments[index];

@@ -57,8 +57,8 @@ pub(super) fn least_moves(
     let on_cpus: Vec<u32> = used.map(|cpu| held[cpu]).collect();
     let on_cores: Vec<u32> = used_cores.into_iter().map(|core| cores[core]).collect();
     let forced = [
-        displaced_by_mains(coming, (&on_cpus, full_cpus), of_12),
-        displaced_by_mains(coming, (&on_cores, full_cores), of_12_plus),
+        displaced_by_mains(coming, &on_cpus, full_cpus, of_12),
+        displaced_by_mains(coming, &on_cores, full_cores, of_12_plus),
         beyond(cores, instance.core_loads(&volume.loads)),
         beyond(held, volume.loads.clone()),
         instance.tenants.iter().map(over_caps).sum(),
@@ -67,11 +67,7 @@ pub(super) fn least_moves(
 }
 
 /// Threads that leave a place on a unit which is not full to a main that comes.
-fn displaced_by_mains(
-    coming: u32,
-    (held, rule): (&[u32], Option<(u32, u32)>),
-    violation: u32,
-) -> u32 {
+fn displaced_by_mains(coming: u32, held: &[u32], rule: Option<(u32, u32)>, violation: u32) -> u32 {
     let Some((full, through)) = rule else {
         return 0;
     };

@@ -56,8 +56,8 @@ pub(super) fn balance(instance: &Instance) -> Volumes {
             volume.keep_in_place(index, tenant);
         }
         let mut core_loads = instance.core_loads(&volume.loads);
-        for (index, tenant) in instance.tenants.iter().enumerate() {
-            volume.add_free(instance, (index, tenant), &mut core_loads);
+        for index in 0..instance.tenants.len() {
+            volume.add_free(instance, index, &mut core_loads);
         }
     }
     for may_move in [false, true] {
@@ -122,12 +122,8 @@ impl Volumes {
 
     /// The other threads of a tenant go where least runs; among equals where no main runs, then
     /// scatter to the L3 with fewest of its own, compact in the order of the tree.
-    fn add_free(
-        &mut self,
-        instance: &Instance,
-        (index, tenant): (usize, &Tenant),
-        cores: &mut [u32],
-    ) {
+    fn add_free(&mut self, instance: &Instance, index: usize, cores: &mut [u32]) {
+        let tenant = &instance.tenants[index];
         let row = index * self.cpus;
         let placed: u32 = self.counts[row..row + self.cpus].iter().sum();
         let mut own_l3 = vec![0u32; instance.counts[3]];

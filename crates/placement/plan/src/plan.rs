@@ -266,7 +266,7 @@ pub(crate) fn plan_with_roles(
         });
     }
     draft.place(workers, mapping);
-    draft.note_inherited_affinity();
+    draft.note_inherited_mask();
     draft.give_back(roles);
     draft.finish()
 }
@@ -404,7 +404,7 @@ impl<'a> PlanBuilder<'a> {
 
     /// Notes a first process that was spawned with a narrow mask. Workers may be the first process
     /// themselves: theirs is ours once they are placed.
-    fn note_inherited_affinity(&mut self) {
+    fn note_inherited_mask(&mut self) {
         let Some(root) = self.observation.processes.first() else {
             return;
         };

@@ -12,8 +12,6 @@ const ALLOWED: &[(&str, usize)] = &[
     ("bench", 1),
     ("controller", 1),
     ("engine", 11),
-    ("joint", 8),
-    ("mapping", 13),
     ("program", 1),
     ("simd", 5),
     ("trees", 18),

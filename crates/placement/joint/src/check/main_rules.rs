@@ -134,7 +134,7 @@ impl CoreDemand {
                 to_core[core] = Some(at);
                 if held[core] < limit {
                     let more = left.min(limit - held[core]);
-                    let more = self.carry((core, more), (&to_core, &off_core), flow);
+                    let more = self.carry(core, more, (&to_core, &off_core), flow);
                     held[core] += more;
                     return more;
                 }
@@ -152,7 +152,8 @@ impl CoreDemand {
     /// Takes as much as all links of the path to a core allow; how much.
     fn carry(
         &self,
-        (end, most): (usize, u32),
+        end: usize,
+        most: u32,
         (to_core, off_core): (&[Option<usize>], &[Option<usize>]),
         flow: &mut [Vec<u32>],
     ) -> u32 {
