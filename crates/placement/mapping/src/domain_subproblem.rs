@@ -3,8 +3,7 @@
 //! **Problem.** At given multipliers (`lagrangian_bound`), the most that all domains can make of
 //! volumes that sum to WT. **Approach.** For each class, an unbounded knapsack gives the best
 //! partition of every volume into parts and the best number of mains for it. The volumes of all
-//! domains then come from a multiple-choice knapsack over domains and threads (`exact_volumes`) or,
-//! where that takes long, from a further multiplier of a thread (`priced_volumes`). **Mains** are
+//! domains then come from `volume_knapsack`. **Mains** are
 //! counted exactly, with a table for each number of them; or, where that takes long, by a
 //! multiplier of the equation that mains counted are parts with a main: a part with a main pays it
 //! and the domain is paid it for each main counted. **Crowding.** Of the m mains of a domain with n
@@ -22,11 +21,9 @@
 use crate::domain_classes::Class;
 use crate::lagrangian_bound::{Dimensions, INFEASIBLE, Multipliers, Part, SCALE, domains};
 use crate::limits::DUAL_WORK_MAX;
-
-/// Halvings of the range of a thread's multiplier.
-const BISECTIONS: u32 = 48;
-/// Above the multiplier of any thread.
-const THREAD_MULTIPLIER_MAX: i64 = 1 << 46;
+use crate::volume_knapsack::{
+    VolumeChoice, exact_volume_work, exact_volumes, priced_volume_work, priced_volumes,
+};
 
 /// The best partitions of all domains.
 pub(crate) struct DomainOptimum {
@@ -80,18 +77,6 @@ pub(crate) fn domain_work(classes: &[Class], dimensions: Dimensions) -> usize {
     volumes + partition_work(classes, Counting::affordable(classes, dimensions))
 }
 
-/// Steps of [`exact_volumes`].
-fn exact_volume_work(classes: &[Class], dimensions: Dimensions) -> usize {
-    let of = |class: &Class| class.count * (class.volumes.1 - class.volumes.0 + 1) as usize;
-    (extra_threads(classes, dimensions) + 1) * classes.iter().map(of).sum::<usize>()
-}
-
-/// Steps of [`priced_volumes`].
-fn priced_volume_work(classes: &[Class]) -> usize {
-    let of = |class: &Class| (class.volumes.1 - class.volumes.0 + 1) as usize;
-    BISECTIONS as usize * classes.iter().map(of).sum::<usize>()
-}
-
 /// Steps of the knapsacks of all classes.
 fn partition_work(classes: &[Class], counting: Counting) -> usize {
     let of = |class: &Class| {
@@ -101,13 +86,6 @@ fn partition_work(classes: &[Class], counting: Counting) -> usize {
         class.volumes.1 as usize * class.value.len() * rounds * tables
     };
     classes.iter().map(of).sum()
-}
-
-/// Threads beyond the least volumes of all domains.
-fn extra_threads(classes: &[Class], dimensions: Dimensions) -> usize {
-    let slots = dimensions.workers as usize * dimensions.threads;
-    let least = |class: &Class| class.count * class.volumes.0 as usize;
-    slots.saturating_sub(classes.iter().map(least).sum())
 }
 
 /// Which constraints on mains the partitions count themselves.
@@ -138,155 +116,6 @@ impl Counting {
     }
 }
 
-/// A volume for some domains of a class.
-#[derive(Clone, Copy)]
-struct VolumeChoice {
-    class: usize,
-    volume: usize,
-    /// How many domains have it.
-    domains: i64,
-}
-
-/// The best volumes of all domains.
-struct Allocation {
-    value: i64,
-    choices: Vec<VolumeChoice>,
-}
-
-/// The best volumes that sum to WT: a multiple-choice knapsack over domains and extra threads.
-fn exact_volumes(
-    classes: &[Class],
-    partitions: &[Partitions],
-    dimensions: Dimensions,
-) -> Allocation {
-    let extras = extra_threads(classes, dimensions);
-    let mut reachable = 0;
-    let mut best = vec![INFEASIBLE; extras + 1];
-    best[0] = 0;
-    let mut taken: Vec<(usize, Vec<u16>)> = Vec::new();
-    for (at, (class, partitions)) in classes.iter().zip(partitions).enumerate() {
-        let (least, most) = (class.volumes.0 as usize, class.volumes.1 as usize);
-        for _ in 0..class.count {
-            let mut next = vec![INFEASIBLE; extras + 1];
-            let mut choice = vec![0u16; extras + 1];
-            for (before, &value) in best.iter().enumerate().take(reachable + 1) {
-                if value <= INFEASIBLE / 2 {
-                    continue;
-                }
-                for more in 0..=(most - least).min(extras - before) {
-                    let sum = value + partitions.best[least + more].value;
-                    if sum > next[before + more] {
-                        next[before + more] = sum;
-                        choice[before + more] = more as u16;
-                    }
-                }
-            }
-            reachable = (reachable + most - least).min(extras);
-            best = next;
-            taken.push((at, choice));
-        }
-    }
-    let mut left = extras;
-    let mut choices = Vec::with_capacity(taken.len());
-    for (at, choice) in taken.iter().rev() {
-        let more = usize::from(choice[left]);
-        left -= more;
-        choices.push(VolumeChoice {
-            class: *at,
-            volume: classes[*at].volumes.0 as usize + more,
-            domains: 1,
-        });
-    }
-    Allocation {
-        value: best[extras],
-        choices,
-    }
-}
-
-/// The best volumes at a multiplier of a thread.
-struct PricedVolumes {
-    value: i64,
-    /// Sum of the volumes of all domains.
-    threads: i64,
-    /// The volume of the domains of each class.
-    volumes: Vec<usize>,
-}
-
-impl PricedVolumes {
-    fn at(
-        multiplier: i64,
-        classes: &[Class],
-        partitions: &[Partitions],
-        dimensions: Dimensions,
-    ) -> Self {
-        let slots = dimensions.workers * dimensions.threads as i64;
-        let mut priced = Self {
-            value: multiplier * slots,
-            threads: 0,
-            volumes: Vec::with_capacity(classes.len()),
-        };
-        for (class, partitions) in classes.iter().zip(partitions) {
-            let (least, most) = (class.volumes.0 as usize, class.volumes.1 as usize);
-            let value = |volume: usize| {
-                let paid = multiplier * volume as i64;
-                partitions.best[volume].value.saturating_sub(paid)
-            };
-            let best = (least..=most).max_by_key(|&v| value(v)).unwrap_or(least);
-            priced.value += value(best).max(INFEASIBLE / 1_000) * class.count as i64;
-            priced.threads += (best * class.count) as i64;
-            priced.volumes.push(best);
-        }
-        priced
-    }
-}
-
-/// Volumes at the multiplier of a thread at which they sum to WT as nearly as at any, found by
-/// bisection. The value is a bound at any multiplier.
-fn priced_volumes(
-    classes: &[Class],
-    partitions: &[Partitions],
-    dimensions: Dimensions,
-) -> Allocation {
-    let slots = dimensions.workers * dimensions.threads as i64;
-    let at = |multiplier| PricedVolumes::at(multiplier, classes, partitions, dimensions);
-    let (mut low, mut high) = (-THREAD_MULTIPLIER_MAX, THREAD_MULTIPLIER_MAX);
-    let (mut fewer, mut more) = (at(high), at(low));
-    // bound: the range halves
-    for _ in 0..BISECTIONS {
-        let middle = low + (high - low) / 2;
-        let now = at(middle);
-        if now.threads > slots {
-            (low, more) = (middle, now);
-        } else {
-            (high, fewer) = (middle, now);
-        }
-    }
-    // class after class takes the larger volumes, as long as threads are left
-    let mut left = slots - fewer.threads;
-    let mut choices = Vec::with_capacity(2 * classes.len());
-    for (at, class) in classes.iter().enumerate() {
-        let (small, large) = (fewer.volumes[at], more.volumes[at]);
-        let difference = large as i64 - small as i64;
-        let count = class.count as i64;
-        let with_large = match difference > 0 {
-            true => (left / difference).clamp(0, count),
-            false => 0,
-        };
-        left -= with_large * difference;
-        for (volume, domains) in [(large, with_large), (small, count - with_large)] {
-            choices.push(VolumeChoice {
-                class: at,
-                volume,
-                domains,
-            });
-        }
-    }
-    Allocation {
-        value: fewer.value.min(more.value),
-        choices,
-    }
-}
-
 /// The multipliers of one class.
 #[derive(Clone, Copy)]
 struct ClassMultipliers<'a> {
@@ -311,8 +140,8 @@ impl<'a> ClassMultipliers<'a> {
 
 /// The best partition of one volume. Ordered by value; the rest makes ties definite.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct BestPartition {
-    value: i64,
+pub(crate) struct BestPartition {
+    pub(crate) value: i64,
     mains: usize,
     /// How many cpus have a main and are not full: the table that the partition is from.
     open_mains: usize,
@@ -327,13 +156,13 @@ struct Knapsack {
 }
 
 /// The best partition of every volume of a class, relative to parts of 0 threads.
-struct Partitions {
+pub(crate) struct Partitions {
     counting: Counting,
     /// By number of cpus with a main that are not full, then by number of mains; the first of
     /// either where that is not counted.
     tables: Vec<Vec<Knapsack>>,
     /// By volume.
-    best: Vec<BestPartition>,
+    pub(crate) best: Vec<BestPartition>,
     /// Cpus of a domain.
     cpus: usize,
     peers_beside_main: i64,

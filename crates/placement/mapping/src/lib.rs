@@ -7,7 +7,8 @@
 //! (`volumes`, `relaxation`), which worker gets which thread (`hierarchical_construction`,
 //! `assignment`), search (`search_driver`: `local_search`, `count_annealing`,
 //! `simulated_annealing`, `perturbation`), upper bounds (`bound`, `domain_classes`,
-//! `lagrangian_bound`, `domain_subproblem`, `branch_and_bound`), the integer program where value
+//! `lagrangian_bound`, `domain_subproblem`, `volume_knapsack`,
+//! `branch_and_bound`), the integer program where value
 //! and bound do not meet (`reduced`), fewest moves (`move_minimisation`), then ranks, worker
 //! indices and which of equal domains (`rank_coloring`, `labelling`, `symmetry`). [`round_robin()`]
 //! is the baseline. `check` judges any mapping and `check_bound` computes the bound again; neither
@@ -49,6 +50,7 @@ mod simulated_annealing;
 mod solve;
 mod spread;
 mod symmetry;
+mod volume_knapsack;
 mod volumes;
 
 pub use check::{
