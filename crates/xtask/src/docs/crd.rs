@@ -13,6 +13,8 @@ const KUBERNETES_TYPES: [(&str, &str); 3] = [
 
 /// Two tables, of `spec` and of `status`, as far as the definition `crd` has them.
 pub(super) fn tables(crd: &Value) -> String {
+    let mut crd = crd.clone();
+    crd.sort_all_objects();
     let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let mut text = String::new();
     for part in ["spec", "status"] {
@@ -66,7 +68,7 @@ fn about(schema: &Value) -> String {
 /// The description, and every rule that goes beyond the type.
 fn meaning(field: &Value) -> String {
     let mut text = about(field);
-    let range = match (field["minimum"].as_i64(), field["maximum"].as_i64()) {
+    let range = match (field["minimum"].as_f64(), field["maximum"].as_f64()) {
         (Some(least), Some(most)) => format!("{least} to {most}."),
         (Some(least), None) => format!("At least {least}."),
         (None, Some(most)) => format!("At most {most}."),

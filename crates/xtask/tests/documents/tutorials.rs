@@ -79,7 +79,10 @@ struct Shell(std::process::Child);
 impl Drop for Shell {
     fn drop(&mut self) {
         let group = format!("-{}", self.0.id());
-        let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+        let mut kill = Command::new("kill");
+        // The group is gone already when the shell ended by itself.
+        kill.args(["-KILL", "--", &group]).stderr(Stdio::null());
+        let _ = kill.status();
         let _ = self.0.wait();
     }
 }
