@@ -171,6 +171,7 @@ pub fn picture(bench: &Bench, probes: &[Probe]) -> String {
     let chart = |title, is_share, value: &dyn Fn(&Report) -> f64| Chart {
         title,
         is_share,
+        ticks: Vec::new(),
         lines: indices.iter().map(|&index| line(index, value)).collect(),
     };
     let charts = [

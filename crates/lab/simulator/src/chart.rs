@@ -42,6 +42,8 @@ pub struct Chart {
     pub is_share: bool,
     /// In the order of the legend.
     pub lines: Vec<Line>,
+    /// Positions on the horizontal axis and their labels; empty for round numbers.
+    pub ticks: Vec<(f64, String)>,
 }
 
 /// The color of the line number `index`.
@@ -120,7 +122,11 @@ fn nice(value: f64) -> f64 {
 
 fn panel(body: &mut String, chart: &Chart, (x, y): (f64, f64)) {
     let all = || chart.lines.iter().flat_map(|line| &line.points);
-    let x_max = nice(all().map(|point| point.0).fold(0.0, f64::max));
+    let x_max = all().map(|point| point.0).fold(0.0, f64::max);
+    let x_max = match chart.ticks.is_empty() {
+        true => nice(x_max),
+        false => x_max.max(f64::MIN_POSITIVE),
+    };
     let y_max = nice(all().map(|point| point.1).fold(0.0, f64::max));
     let place = |(px, py): (f64, f64)| {
         let px = x + px / x_max * PANEL.0;
@@ -143,16 +149,31 @@ fn panel(body: &mut String, chart: &Chart, (x, y): (f64, f64)) {
             true => format!("{:.3}%", share * y_max * 100.0),
             false => format!("{:.2}", share * y_max),
         };
-        let (value, time) = (tidy(&value), tidy(&format!("{:.2}", share * x_max)));
-        let (under, _) = place((share * x_max, 0.0));
+        let value = tidy(&value);
         let _ = writeln!(
             body,
             "<path class=\"grid\" d=\"M{x} {at:.1}h{}\"/><text class=\"tick\" \
-             text-anchor=\"end\" x=\"{}\" y=\"{:.1}\">{value}</text><text class=\"tick\" \
-             text-anchor=\"middle\" x=\"{under:.1}\" y=\"{}\">{time}</text>",
+             text-anchor=\"end\" x=\"{}\" y=\"{:.1}\">{value}</text>",
             PANEL.0,
             x - 4.0,
             at + 3.0,
+        );
+    }
+    let round = (0..=PARTS).map(|part| {
+        let position = f64::from(part) / f64::from(PARTS) * x_max;
+        (position, tidy(&format!("{position:.2}")))
+    });
+    let round: Vec<(f64, String)> = round.collect();
+    let ticks = if chart.ticks.is_empty() {
+        &round
+    } else {
+        &chart.ticks
+    };
+    for (position, label) in ticks {
+        let (at, _) = place((*position, 0.0));
+        let _ = writeln!(
+            body,
+            "<text class=\"tick\" text-anchor=\"middle\" x=\"{at:.1}\" y=\"{}\">{label}</text>",
             y + PANEL.1 + 14.0
         );
     }

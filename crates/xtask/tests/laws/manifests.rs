@@ -158,7 +158,7 @@ const MATRIX: &[Row] = &[
         ],
     ),
     row("load", &[Async], &["os"]),
-    row("live-bench", &[], &["load"]),
+    row("live-bench", &[], &["load", "simulator"]),
     row("bench", &[], &["batching", "command", "load", "simulator"]),
 ];
 

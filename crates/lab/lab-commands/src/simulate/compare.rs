@@ -131,6 +131,7 @@ fn picture(all: &[Compared]) -> String {
     let chart = |title, is_share, value: fn(&Figures) -> f64| Chart {
         title,
         is_share,
+        ticks: Vec::new(),
         lines: all
             .iter()
             .map(|compared| Line {

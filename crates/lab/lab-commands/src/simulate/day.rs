@@ -66,6 +66,7 @@ fn picture(both: &[Day]) -> String {
     let chart = |title, is_share, value: fn(&Interval) -> f64| Chart {
         title,
         is_share,
+        ticks: Vec::new(),
         lines: both
             .iter()
             .map(|day| Line {

@@ -6,14 +6,12 @@ use super::verdict::{judge, ms, requests_during_kills, spawn_times};
 use super::{Findings, SEED, charts};
 
 const STYLE: &str = "\
-:root{color-scheme:light dark;--ink:#1c2430;--dim:#66707f;--page:#fff;--line:#dfe3e9;--k:#c2553a;--a:#1f7a8c}\
-@media(prefers-color-scheme:dark){:root{--ink:#e8ebf0;--dim:#98a2b3;--page:#14181f;--line:#2c333f;--k:#ef8a6c;--a:#58bdd0}}\
+:root{color-scheme:light dark;--ink:#1c2430;--dim:#66707f;--page:#fff;--line:#dfe3e9;--k:#2563eb;--a:#e0520d}\
+@media(prefers-color-scheme:dark){:root{--ink:#e8ebf0;--dim:#98a2b3;--page:#14181f;--line:#2c333f}}\
 body{font:16px/1.55 system-ui,sans-serif;color:var(--ink);background:var(--page);max-width:760px;margin:3rem auto;padding:0 1rem}\
 h1{font-size:1.6rem;margin-bottom:.2rem}h2{font-size:1.1rem;margin-top:2.2rem}\
 table{border-collapse:collapse;width:100%}th,td{text-align:right;padding:.35rem .6rem;border-bottom:1px solid var(--line)}\
 th:first-child,td:first-child{text-align:left}.dim{color:var(--dim)}svg{width:100%;height:auto}\
-.grid{stroke:var(--line)}.axis{fill:var(--dim);font-size:12px}.line{fill:none;stroke-width:2}\
-.line.kernel{stroke:var(--k)}.line.albacore{stroke:var(--a)}.dot.kernel{fill:var(--k)}.dot.albacore{fill:var(--a)}\
 .key{font-weight:600}.key.kernel{color:var(--k)}.key.albacore{color:var(--a)}";
 
 pub(crate) fn html(findings: &Findings) -> String {
@@ -45,9 +43,7 @@ pub(crate) fn html(findings: &Findings) -> String {
          <table><tr><th>placement</th><th>p50 ms</th><th>p99 ms</th><th>goodput/s within {} ms\
          </th><th>requests</th></tr>{}{}</table>\
          <p class='dim'>p99 of the kernel's windows over Albacore's, pair by pair: {}.</p>\
-         <h2>Latency by share of requests</h2>{}\
-         <p><span class='key kernel'>kernel</span> &middot; <span class='key albacore'>albacore\
-         </span></p><h2>The windows in their order</h2>{}\
+         <h2>Latency</h2>{}\
          <h2>Workers killed under the same load</h2><p>From the creation of a thread to its verified \
          mask: p50 {:.2} ms, p99 {:.2} ms over {} threads. {}</p><table><tr><th>kill</th><th>worker</th><th>threads</th><th>slowest, ms</th>\
          </tr>{kills}</table><h2>The plan</h2>{}</html>\n",
@@ -59,8 +55,7 @@ pub(crate) fn html(findings: &Findings) -> String {
         row("kernel", &verdict.kernel),
         row("albacore", &verdict.albacore),
         ratios.join(", "),
-        charts::latency(findings),
-        charts::windows(findings),
+        charts::svg(findings),
         ms(percentile(&spawn_times, 0.50)),
         ms(percentile(&spawn_times, 0.99)),
         spawn_times.len(),
