@@ -73,11 +73,12 @@ const fn row(
 
 /// The matrix of ARCHITECTURE.md. What is not here is forbidden.
 const MATRIX: &[Row] = &[
+    row("values", &[], &[]),
     row("topology", &[], &[]),
     row("mapping", &[Solver], &["topology"]),
     row("explain", &[], &["mapping", "topology"]),
     row("joint", &[], &["mapping", "topology"]),
-    row("plan", &[], &["mapping", "topology"]),
+    row("plan", &[], &["mapping", "topology", "values"]),
     row("batching", &[], &[]),
     row("simulator", &[], &["batching"]),
     row("formats", &[], &[]),
@@ -87,7 +88,7 @@ const MATRIX: &[Row] = &[
     row("storage", &[], &["settings"]),
     row("api", &[KubeTypes], &["mapping", "plan"]),
     row("proto", &[Grpc], &[]),
-    row("os", &[Kernel], &["topology"]),
+    row("os", &[Kernel], &["topology", "values"]),
     row(
         "placer",
         &[],
