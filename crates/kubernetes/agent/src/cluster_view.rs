@@ -125,8 +125,8 @@ impl ClusterView {
         }
     }
 
-    /// Whether pods, deployments and the node were listed once: before that, absence proves nothing.
-    /// The report does not count: it is written whether it can be watched or not.
+    /// Whether pods, deployments and the node were listed once: before that, absence proves
+    /// nothing. The report does not count: it is written whether it can be watched or not.
     pub(crate) fn is_synced(&self) -> bool {
         self.pods.is_synced() && self.deployments.is_synced() && self.nodes.is_synced()
     }

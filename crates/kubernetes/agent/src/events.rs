@@ -1,5 +1,5 @@
-//! Events for what changed in pods and in the node since the last look. Reasons never change: alerts
-//! depend on them.
+//! Events for what changed in pods and in the node since the last look. Reasons never change:
+//! alerts depend on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;

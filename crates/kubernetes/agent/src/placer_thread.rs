@@ -1,5 +1,5 @@
-//! The placer on a thread of its own. Its reports are folded into [`SharedStats`]; its commands come
-//! through its handle.
+//! The placer on a thread of its own. Its reports are folded into [`SharedStats`]; its commands
+//! come through its handle.
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;

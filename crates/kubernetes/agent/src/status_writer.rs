@@ -51,7 +51,8 @@ impl StatusWriter {
     /// Writes each new status until the sender is dropped; then the last one at once.
     pub(crate) async fn run(mut self, mut receiver: watch::Receiver<DesiredStatus>) {
         let mut failures = 0_u32;
-        // bound: one turn for each status or retry, with a pause between writes; ends with the sender.
+        // bound: one turn for each status or retry, with a pause between writes; ends with the
+        // sender.
         loop {
             let is_over = receiver.changed().await.is_err();
             // bound: as above.

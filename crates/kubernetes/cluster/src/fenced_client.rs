@@ -1,10 +1,10 @@
 //! The connections of a leader's writes, separate from those of its reads: they send no byte while
 //! the write fence is closed.
 //!
-//! A request that passed the middleware still has to pass the HTTP and TLS layers. A process that is
-//! paused there and resumes after its lease would send a write that is no longer check_fence. So these
-//! connections check the fence before each system call that sends; what remains is the time between
-//! two machine instructions.
+//! A request that passed the middleware still has to pass the HTTP and TLS layers. A process that
+//! is paused there and resumes after its lease would send a write that is no longer check_fence. So
+//! these connections check the fence before each system call that sends; what remains is the time
+//! between two machine instructions.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

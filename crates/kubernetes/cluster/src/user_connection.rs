@@ -1,7 +1,7 @@
 //! The connection of a user at a prompt, with the cluster and the rights that kubectl would have.
 //!
-//! The only code that reads KUBECONFIG: a plugin of kubectl must connect to the cluster that kubectl
-//! connects to. Programs in a cluster use [`Cluster::connect`].
+//! The only code that reads KUBECONFIG: a plugin of kubectl must connect to the cluster that
+//! kubectl connects to. Programs in a cluster use [`Cluster::connect`].
 
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
 //! Decides when a status is written, and makes events from what changed.
 //!
-//! A status that differs in measurements only is written at most every [`MEASUREMENTS_PAUSE`]: numbers
-//! change all the time, and nothing reads them more often.
+//! A status that differs in measurements only is written at most every [`MEASUREMENTS_PAUSE`]:
+//! numbers change all the time, and nothing reads them more often.
 
 use std::time::{Duration, Instant};
 

@@ -48,7 +48,8 @@ pub(crate) fn model_volumes(models: &[Model]) -> BTreeMap<ModelVolume, String> {
 /// # Errors
 /// The settings would be refused by the server's own check.
 pub(crate) fn settings_of(spec: &InferenceDeploymentSpec) -> Result<String, Violation> {
-    let models = spec.models.iter().enumerate().map(settings_of_model);
+    let models = spec.models.iter().enumerate();
+    let models = models.map(|(index, model)| settings_of_model(index, model));
     let policy = match spec.batching.policy {
         BatchingPolicy::Auto => Policy::Auto,
         BatchingPolicy::Deferred => Policy::Deferred,
@@ -79,9 +80,7 @@ pub(crate) fn settings_of(spec: &InferenceDeploymentSpec) -> Result<String, Viol
     Ok(settings.to_yaml())
 }
 
-fn settings_of_model(
-    (index, model): (usize, &Model),
-) -> Result<albacore_settings::Model, Violation> {
+fn settings_of_model(index: usize, model: &Model) -> Result<albacore_settings::Model, Violation> {
     let digest = model.uri.sha256.as_deref().map(str::parse).transpose();
     let sha256 = digest.map_err(|problem: String| Violation {
         field: format!("spec.models[{index}].uri"),
