@@ -106,7 +106,7 @@ soak: build python ## the kill tests, ten times as long; storms and restarts; ev
 	ALBACORE_SOAK=63 $(CARGO) test --release --package albacore-server --test drains -- --nocapture
 	ALBACORE_SOAK=10 $(CARGO) test --package albacore-cluster --test leading -- --nocapture
 	ALBACORE_SOAK=25 $(CARGO) test --release --package albacore-placer --test endurance -- --nocapture --test-threads=1
-	ALBACORE_SOAK=1 $(CARGO) test --release --package albacore-batching --test deadlines -- --nocapture
+	ALBACORE_SOAK=1 $(CARGO) test --release --package albacore-simulator --test deadlines -- --nocapture
 
 crds: ## regenerate crds/ from the Rust types
 	$(XTASK) crds

@@ -13,9 +13,11 @@
 //! are bad.
 
 use albacore_batching::Nanos;
-use albacore_batching::deadlines::{Cost, Delays, DropRule, Target};
+use albacore_batching::deadlines::{Cost, Delays, Target};
 use albacore_load::{WireFormat, get};
-use albacore_simulator::{Model, Policy, Popularity, Process, Scenario, Source, Wait, run};
+use albacore_simulator::{
+    DropPolicy, Model, Policy, Popularity, Process, Scenario, Source, Wait, run,
+};
 use serde_json::{Value, json};
 
 use crate::error::BenchError;
@@ -90,7 +92,7 @@ impl Bench {
         class: &Class,
         rate: f64,
         told: Told,
-        (workers, (policy, drop)): (u64, (Policy, DropRule)),
+        (workers, (policy, drop)): (u64, (Policy, DropPolicy)),
     ) -> Result<Scenario, BenchError> {
         let process = match self.arrivals {
             Arrivals::Poisson => Process::Poisson,
@@ -164,12 +166,10 @@ impl Bench {
         })
     }
 
-    fn state(&self) -> Result<(u64, (Policy, DropRule)), BenchError> {
+    fn state(&self) -> Result<(u64, (Policy, DropPolicy)), BenchError> {
         let path = "/albacore/v1/state";
         let state: Value = serde_json::from_str(&self.ask(path)?).unwrap_or_default();
-        let half = DropRule::Window {
-            target: Target::Half,
-        };
+        let half = DropPolicy::window(Target::Half);
         let batching = &state["batching"];
         let policy = match batching["policy"].as_str() {
             Some("deferred") => Some((Policy::Deferred, half)),

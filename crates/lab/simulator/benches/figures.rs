@@ -10,9 +10,10 @@
 use std::time::Instant;
 
 use albacore_batching::Nanos;
-use albacore_batching::deadlines::{Cost, Delays, DropRule, Prefers, Target};
+use albacore_batching::deadlines::{Cost, Delays, DropRule, Target};
 use albacore_simulator::{
-    Day, Model, Policy, Popularity, Process, Scenario, Source, Wait, days, goodput, is_good_at, run,
+    Day, DropPolicy, Model, Policy, Popularity, Prefers, Process, Scenario, Source, Wait, days,
+    goodput, is_good_at, run,
 };
 
 const MS: f64 = 1e6;
@@ -68,12 +69,13 @@ fn with_source(mut scenario: Scenario, asked: Process, popular: Popularity) -> S
     scenario
 }
 
-const OWN: DropRule = DropRule::Window {
+const OWN: DropPolicy = DropPolicy::Rule(DropRule::Window {
     target: Target::Own,
-};
-const HALF: DropRule = DropRule::Window {
+});
+const HALF: DropPolicy = DropPolicy::Rule(DropRule::Window {
     target: Target::Half,
-};
+});
+const HEAD: DropPolicy = DropPolicy::Rule(DropRule::Head);
 
 fn set(name: &str, requests: u64) -> Option<Scenario> {
     let copies = |n: usize, alpha, beta, objective| -> Vec<Model> {
@@ -141,7 +143,7 @@ const SETS: [&str; 20] = [
 const LOADS: [f64; 5] = [0.5, 0.6, 0.7, 0.8, 0.9];
 
 /// What is compared, by name.
-fn policies(names: &str) -> Vec<(&'static str, Policy, DropRule, f64)> {
+fn policies(names: &str) -> Vec<(&'static str, Policy, DropPolicy, f64)> {
     let all = [
         ("deferred own", Policy::Deferred, OWN, 0.0),
         ("deferred own 5%", Policy::Deferred, OWN, 0.05),
@@ -150,24 +152,20 @@ fn policies(names: &str) -> Vec<(&'static str, Policy, DropRule, f64)> {
         (
             "auto",
             Policy::Auto(Prefers::IdleWorkers),
-            DropRule::Window {
-                target: Target::Auto,
-            },
+            DropPolicy::Learned,
             0.0,
         ),
         (
             "auto short waits",
             Policy::Auto(Prefers::ShortWaits),
-            DropRule::Window {
-                target: Target::Auto,
-            },
+            DropPolicy::Learned,
             0.0,
         ),
         ("eager own", Policy::Eager, OWN, 0.0),
         ("eager half", Policy::Eager, HALF, 0.0),
         ("deferred half", Policy::Deferred, HALF, 0.0),
-        ("deferred head", Policy::Deferred, DropRule::Head, 0.0),
-        ("eager head", Policy::Eager, DropRule::Head, 0.0),
+        ("deferred head", Policy::Deferred, HEAD, 0.0),
+        ("eager head", Policy::Eager, HEAD, 0.0),
         (
             "timeout 10% own",
             Policy::Timeout(Wait::Share(0.1)),
@@ -264,9 +262,7 @@ fn best_of_the_others(base: &Scenario) -> (f64, &'static str) {
 fn auto_of(base: &Scenario, prefers: Prefers) -> Scenario {
     Scenario {
         policy: Policy::Auto(prefers),
-        drop: DropRule::Window {
-            target: Target::Auto,
-        },
+        drop: DropPolicy::Learned,
         ..base.clone()
     }
 }
@@ -282,7 +278,7 @@ fn print_at(
     base: &Scenario,
     rates: Vec<f64>,
     seeds: std::ops::Range<u64>,
-    policies: &[(&'static str, Policy, DropRule, f64)],
+    policies: &[(&'static str, Policy, DropPolicy, f64)],
 ) {
     for rate in rates {
         for (&(label, policy, drop, early), seed) in policies
@@ -407,7 +403,7 @@ fn search(
     name: &str,
     base: &Scenario,
     seeds: std::ops::Range<u64>,
-    asked: Vec<(&'static str, Policy, DropRule, f64)>,
+    asked: Vec<(&'static str, Policy, DropPolicy, f64)>,
 ) {
     for (label, policy, drop, early) in asked {
         let mut found = Vec::new();

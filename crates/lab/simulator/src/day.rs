@@ -6,12 +6,15 @@
 
 use std::collections::VecDeque;
 
-use albacore_batching::deadlines::{Actions, Completion, Config, Event, Scheduler};
+use albacore_batching::deadlines::{
+    Completion, DeadlineActions, DeadlineConfig, DeadlineEvent, QueueParams,
+};
 use albacore_batching::{
     Autoscaler, Load, Nanos, QueueIndex, ReplicaBounds, RequestKey, WorkerIndex,
 };
 
 use crate::arrivals::Arrivals;
+use crate::auto::{AutoScheduler, QueuePolicy};
 use crate::goodput::BAD_RATE_MAX;
 use crate::scenario::{Scenario, Source};
 
@@ -130,8 +133,8 @@ struct Run<'a> {
     /// Requests a second of each model at the peak.
     rates: Vec<f64>,
     arrivals: Arrivals<'a>,
-    scheduler: Scheduler,
-    actions: Actions,
+    scheduler: AutoScheduler,
+    actions: DeadlineActions,
     scaler: Scaler,
     arrived: Vec<u64>,
     workers: usize,
@@ -151,12 +154,12 @@ impl<'a> Run<'a> {
         let first: Vec<f64> = rates.iter().map(|rate| rate * load_at(0.0)).collect();
         let mut run = Self {
             arrivals: Arrivals::draw(*process, &first, scenario.seed),
-            scheduler: Scheduler::new(Config {
+            scheduler: AutoScheduler::new(DeadlineConfig {
                 workers: scenario.workers,
                 delays: scenario.delays,
                 completion: Completion::Predicted,
             }),
-            actions: Actions::default(),
+            actions: DeadlineActions::default(),
             scaler,
             arrived: vec![0; rates.len()],
             workers: 0,
@@ -168,7 +171,7 @@ impl<'a> Run<'a> {
             scenario,
         };
         for (model, rate) in scenario.models.iter().zip(&first) {
-            run.scheduler.add_queue(scenario.rules(model, *rate));
+            run.scheduler.add_queue(scenario.queue_policy(model, *rate));
         }
         // The night before has left enough of them.
         let share = (load_at(0.0) * 1.2).min(1.0);
@@ -211,16 +214,17 @@ impl<'a> Run<'a> {
         self.arrivals.set_rates(&rates, now.0);
         for (queue, rate) in rates.into_iter().enumerate() {
             let queue = QueueIndex(queue);
-            let Some(part) = self.scheduler.queue(queue) else {
-                continue;
-            };
-            let rules = *part.rules();
-            // `Auto` learns rates by itself.
-            if rules.release.prefers().is_none() {
-                let rules = albacore_batching::deadlines::QueueRules { rate, ..rules };
+            // `auto` learns rates by itself.
+            let policy = self.scheduler.policy(queue);
+            if let Some(&policy) = policy.filter(|policy| policy.auto.is_none()) {
+                let params = QueueParams {
+                    rate,
+                    ..policy.params
+                };
+                let policy = QueuePolicy { params, ..policy };
                 self.scheduler
-                    .set_rules(queue, rules, now, &mut self.actions);
-                self.file();
+                    .set_policy(queue, policy, now, &mut self.actions);
+                self.record_actions();
             }
         }
     }
@@ -231,7 +235,7 @@ impl<'a> Run<'a> {
         self.arrived[model] += 1;
         let (queue, key) = (QueueIndex(model), RequestKey(self.arrived[model]));
         let (rows, within) = (1, None);
-        let event = Event::Arrived {
+        let event = DeadlineEvent::Arrived {
             queue,
             key,
             rows,
@@ -248,7 +252,7 @@ impl<'a> Run<'a> {
             let ready = self.starting.front().copied().filter(|&at| at < end);
             match (timer, ready) {
                 (Some(timer), ready) if ready.is_none_or(|ready| timer <= ready) => {
-                    self.step(Event::Timer, timer);
+                    self.step(DeadlineEvent::Timer, timer);
                 }
                 (_, Some(ready)) => {
                     self.starting.pop_front();
@@ -259,12 +263,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn step(&mut self, event: Event, now: Nanos) {
+    fn step(&mut self, event: DeadlineEvent, now: Nanos) {
         self.scheduler.step(event, now, &mut self.actions);
-        self.file();
+        self.record_actions();
     }
 
-    fn file(&mut self) {
+    fn record_actions(&mut self) {
         self.bad += self.actions.drops.len() as u64;
         for dispatch in &self.actions.dispatches {
             self.busy += dispatch.departure.end.0 - dispatch.departure.start.0;
@@ -276,11 +280,11 @@ impl<'a> Run<'a> {
         let workers = workers.clamp(1, self.scenario.workers);
         for worker in self.workers..workers {
             let worker = WorkerIndex(worker);
-            self.step(Event::WorkerReady { worker }, now);
+            self.step(DeadlineEvent::WorkerReady { worker }, now);
         }
         for worker in workers..self.workers {
             let worker = WorkerIndex(worker);
-            self.step(Event::WorkerGone { worker }, now);
+            self.step(DeadlineEvent::WorkerGone { worker }, now);
         }
         self.workers = workers;
     }

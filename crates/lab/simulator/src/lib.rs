@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+pub mod auto;
 pub mod chart;
 mod clients;
 mod day;
@@ -16,10 +17,11 @@ mod scenario;
 mod trace;
 
 pub use arrivals::{Arrival, Popularity, Process};
+pub use auto::Prefers;
 pub use day::{Day, INTERVAL, Interval, START, WINDOW, days, load_at};
 pub use goodput::{BAD_RATE_MAX, RATE_PRECISION, goodput, is_good_at};
 pub use measure::Figures;
 pub use read::{Invalid, Place, ReadFile, ScenarioError, read_arrivals, read_profiles};
 pub use run::{Unwatched, Watcher, run, run_watched};
-pub use scenario::{Model, Policy, Scenario, Source, Wait};
+pub use scenario::{DropPolicy, Model, Policy, Scenario, Source, Wait};
 pub use trace::trace;

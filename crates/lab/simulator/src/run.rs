@@ -5,11 +5,12 @@
 //! load.
 
 use albacore_batching::deadlines::{
-    Actions, Completion, Config, Dispatch, Event, Release, Scheduler,
+    Completion, DeadlineActions, DeadlineConfig, DeadlineDispatch, DeadlineEvent, Release,
 };
 use albacore_batching::{Nanos, QueueIndex, RequestKey, WorkerIndex};
 
 use crate::arrivals::{Arrival, Arrivals};
+use crate::auto::{AutoScheduler, QueuePolicy};
 use crate::clients::Clients;
 use crate::measure::{Counts, Figures};
 use crate::scenario::{Scenario, Source};
@@ -23,7 +24,7 @@ const WATCH_EVERY: u64 = 1 << 16;
 /// Looks at a run while it goes on.
 pub trait Watcher {
     /// A batch is dispatched; `keys` are numbers of requests of its model, from 1.
-    fn dispatched(&mut self, _dispatch: &Dispatch, _keys: (u64, u64)) {}
+    fn dispatched(&mut self, _dispatch: &DeadlineDispatch, _keys: (u64, u64)) {}
     /// A request is given up.
     fn dropped(&mut self, _at: Nanos, _model: usize, _key: u64) {}
     /// So many of so many requests have arrived; `false` ends the run.
@@ -56,8 +57,8 @@ struct Run<'a, W> {
     /// Requests that are not measured, and those that are.
     warmup: u64,
     requests: u64,
-    scheduler: Scheduler,
-    actions: Actions,
+    scheduler: AutoScheduler,
+    actions: DeadlineActions,
     counts: Counts,
     /// Requests of each model so far.
     arrived: Vec<u64>,
@@ -78,12 +79,12 @@ impl<'a, W: Watcher> Run<'a, W> {
             arrivals,
             warmup,
             requests,
-            scheduler: Scheduler::new(Config {
+            scheduler: AutoScheduler::new(DeadlineConfig {
                 workers: scenario.workers,
                 delays: scenario.delays,
                 completion: Completion::Predicted,
             }),
-            actions: Actions::default(),
+            actions: DeadlineActions::default(),
             counts: Counts::new(models, scenario.workers),
             arrived: vec![0; models],
             warm: vec![0; models],
@@ -94,11 +95,11 @@ impl<'a, W: Watcher> Run<'a, W> {
             watcher,
         };
         for (model, rate) in scenario.models.iter().zip(scenario.rates()) {
-            run.scheduler.add_queue(scenario.rules(model, rate));
+            run.scheduler.add_queue(scenario.queue_policy(model, rate));
         }
         for worker in 0..scenario.workers {
             let worker = WorkerIndex(worker);
-            let event = Event::WorkerReady { worker };
+            let event = DeadlineEvent::WorkerReady { worker };
             run.scheduler.step(event, Nanos(0), &mut run.actions);
         }
         run
@@ -124,7 +125,7 @@ impl<'a, W: Watcher> Run<'a, W> {
             }
             self.run_timers(now);
             self.arrived[arrival.model] += 1;
-            let event = Event::Arrived {
+            let event = DeadlineEvent::Arrived {
                 queue: QueueIndex(arrival.model),
                 key: RequestKey(self.arrived[arrival.model]),
                 rows: 1,
@@ -156,7 +157,7 @@ impl<'a, W: Watcher> Run<'a, W> {
         while let Arrivals::Asked(clients) = &self.arrivals {
             let is_first = |timer: &Nanos| clients.next_at().is_none_or(|at| timer.0 < at);
             match self.actions.timer.filter(is_first) {
-                Some(timer) => self.step(Event::Timer, timer),
+                Some(timer) => self.step(DeadlineEvent::Timer, timer),
                 None => break,
             }
         }
@@ -176,12 +177,15 @@ impl<'a, W: Watcher> Run<'a, W> {
         self.run_timers(from);
         for queue in 0..self.scenario.models.len() {
             let queue = QueueIndex(queue);
-            if let Some(part) = self.scheduler.queue(queue) {
-                let mut rules = *part.rules();
-                rules.release = Release::Eager;
+            if let Some(&policy) = self.scheduler.policy(queue) {
+                let mut eager = QueuePolicy {
+                    auto: None,
+                    ..policy
+                };
+                eager.params.release = Release::Eager;
                 self.scheduler
-                    .set_rules(queue, rules, from, &mut self.actions);
-                self.file(from);
+                    .set_policy(queue, eager, from, &mut self.actions);
+                self.record_actions(from);
             }
         }
     }
@@ -189,19 +193,19 @@ impl<'a, W: Watcher> Run<'a, W> {
     /// Every timer before `end`.
     fn run_timers(&mut self, end: Nanos) {
         while let Some(timer) = self.actions.timer.filter(|&timer| timer < end) {
-            self.step(Event::Timer, timer);
+            self.step(DeadlineEvent::Timer, timer);
         }
     }
 
-    fn step(&mut self, event: Event, now: Nanos) {
+    fn step(&mut self, event: DeadlineEvent, now: Nanos) {
         self.scheduler.step(event, now, &mut self.actions);
         if !self.actions.drops.is_empty() || !self.actions.dispatches.is_empty() {
-            self.file(now);
+            self.record_actions(now);
         }
     }
 
     /// Counts what was decided.
-    fn file(&mut self, now: Nanos) {
+    fn record_actions(&mut self, now: Nanos) {
         for drop in &self.actions.drops {
             let model = drop.queue.0;
             self.counts.bad[model] += u64::from(drop.key.0 > self.warm[model] && self.is_measuring);

@@ -1,9 +1,10 @@
 //! What is simulated.
 
 use albacore_batching::Nanos;
-use albacore_batching::deadlines::{Cost, Delays, DropRule, Prefers, QueueRules, Release};
+use albacore_batching::deadlines::{Cost, Delays, DropRule, QueueParams, Release, Target};
 
 use crate::arrivals::{Arrival, Popularity, Process};
+use crate::auto::{Prefers, QueuePolicy};
 
 /// A model: its profile and its objective.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +26,22 @@ pub enum Policy {
     Eager,
     /// When the oldest request has waited this long.
     Timeout(Wait),
+}
+
+/// Which requests are given up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum DropPolicy {
+    Rule(DropRule),
+    /// The window rule with a target that `auto` learns; [`Target::Own`] under other policies.
+    Learned,
+}
+
+impl DropPolicy {
+    /// The window rule with a fixed target.
+    #[must_use]
+    pub fn window(target: Target) -> Self {
+        Self::Rule(DropRule::Window { target })
+    }
 }
 
 /// A time, absolute or relative to the objective.
@@ -72,7 +89,7 @@ pub struct Scenario {
     pub seed: u64,
     pub policy: Policy,
     /// What is given up.
-    pub drop: DropRule,
+    pub drop: DropPolicy,
     /// What passes between a decision and the start of its batch.
     pub delays: Delays,
     /// How long before frontrun the window opens, as a share of the objective.
@@ -128,25 +145,38 @@ impl Scenario {
     }
 
     /// The rules of a model that gets `rate` requests a second.
-    pub(crate) fn rules(&self, model: &Model, rate: f64) -> QueueRules {
+    pub(crate) fn queue_policy(&self, model: &Model, rate: f64) -> QueuePolicy {
         let share = |share: f64| Nanos((model.objective.0 as f64 * share).round() as u64);
+        let auto = match self.policy {
+            Policy::Auto(prefers) => Some(prefers),
+            Policy::Deferred | Policy::Eager | Policy::Timeout(_) => None,
+        };
         let release = match self.policy {
             Policy::Deferred => Release::Deferred {
                 early: share(self.early),
             },
-            Policy::Auto(prefers) => Release::Auto { prefers },
-            Policy::Eager => Release::Eager,
+            Policy::Auto(_) | Policy::Eager => Release::Eager,
             Policy::Timeout(Wait::Fixed(delay)) => Release::Timeout { delay },
             Policy::Timeout(Wait::Share(part)) => Release::Timeout { delay: share(part) },
         };
-        QueueRules {
+        let params = QueueParams {
             cost: model.cost,
             objective: model.objective,
             release,
-            drop: self.drop,
+            drop: match self.drop {
+                DropPolicy::Rule(rule) => rule,
+                DropPolicy::Learned => DropRule::Window {
+                    target: Target::Own,
+                },
+            },
             rate,
             rows_max: u64::MAX,
             requests_max: usize::MAX,
+        };
+        QueuePolicy {
+            params,
+            auto,
+            is_target_learned: self.drop == DropPolicy::Learned,
         }
     }
 

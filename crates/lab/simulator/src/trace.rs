@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use crate::run::{Watcher, run_watched};
 use crate::scenario::Scenario;
 use albacore_batching::Nanos;
-use albacore_batching::deadlines::Dispatch;
+use albacore_batching::deadlines::DeadlineDispatch;
 
 #[derive(Default)]
 struct Trace {
@@ -17,7 +17,7 @@ struct Trace {
 }
 
 impl Watcher for Trace {
-    fn dispatched(&mut self, dispatch: &Dispatch, (first, last): (u64, u64)) {
+    fn dispatched(&mut self, dispatch: &DeadlineDispatch, (first, last): (u64, u64)) {
         let departure = &dispatch.departure;
         // infallible: writing to a String.
         let _ = writeln!(

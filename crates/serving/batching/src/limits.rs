@@ -10,7 +10,7 @@ pub const BLAME_MAX: u32 = 8;
 
 /// What has waited this long without a deadline that could make it urgent gets its turn: far longer
 /// than objectives are, so that it disturbs nobody, and short enough for a person who waits.
-pub(crate) const WAIT_MAX: Nanos = Nanos(1_000_000_000);
+pub(crate) const OVERDUE_AFTER: Nanos = Nanos(1_000_000_000);
 
 /// The turn is every so many batches: those with deadlines keep three quarters of the workers.
-pub(crate) const TURN: u32 = 3;
+pub(crate) const OVERDUE_PERIOD: u32 = 3;

@@ -1,7 +1,7 @@
 //! The release rule of all queues, and what a queue's batches cost and may take.
 
 use crate::Nanos;
-use crate::deadlines::{Cost, DropRule, QueueRules, Release, Target};
+use crate::deadlines::{Cost, DropRule, QueueParams, Release, Target};
 
 /// When a batch leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,9 +62,9 @@ const EARLY_PART: u64 = 20;
 
 impl Policy {
     /// The rules of a queue.
-    pub(crate) fn rules(&self, profile: &Profile, bounds: BatchBounds) -> QueueRules {
+    pub(crate) fn queue_params(&self, profile: &Profile, bounds: BatchBounds) -> QueueParams {
         let (Some(cost), Some(objective)) = (profile.cost, profile.objective) else {
-            return self.rules_without_deadlines(bounds);
+            return self.params_without_deadlines(bounds);
         };
         let window = |target| DropRule::Window { target };
         let (release, drop) = match *self {
@@ -80,7 +80,7 @@ impl Policy {
             Self::Eager => (Release::Eager, window(Target::Half)),
             Self::Timeout { delay } => (Release::Timeout { delay }, window(Target::Half)),
         };
-        QueueRules {
+        QueueParams {
             cost,
             objective,
             release,
@@ -92,8 +92,8 @@ impl Policy {
     }
 
     /// The same for requests that are never too late.
-    pub(crate) fn rules_without_deadlines(&self, bounds: BatchBounds) -> QueueRules {
-        QueueRules {
+    pub(crate) fn params_without_deadlines(&self, bounds: BatchBounds) -> QueueParams {
+        QueueParams {
             cost: Cost::new(0.0, 0.0),
             objective: NO_OBJECTIVE,
             release: match *self {

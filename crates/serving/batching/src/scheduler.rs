@@ -8,8 +8,8 @@
 //! cannot be in time, and one behind it for what was given up: it was accepted, so it still runs,
 //! after what can be in time. A batch whose worker died runs again before all others. If it is to
 //! blame for deaths it is halved, and its halves again, until the request that kills is alone and
-//! abandoned. What has waited for [`crate::limits::WAIT_MAX`] although nothing is urgent about it
-//! gets every [`crate::limits::TURN`]th batch, so that nothing starves.
+//! abandoned. What has waited for [`crate::limits::OVERDUE_AFTER`] although nothing is urgent about it
+//! gets every [`crate::limits::OVERDUE_PERIOD`]th batch, so that nothing starves.
 //!
 //! The door knows what all waiting and running batches cost: a request is refused when it could not
 //! be in time behind those that run before it. If nothing waits and a worker is free everything is
@@ -126,9 +126,9 @@ enum Worker {
 pub struct Scheduler {
     config: Config,
     /// Two queues for each of ours: those in time, and behind them those that are late.
-    core: deadlines::Scheduler,
+    core: deadlines::DeadlineScheduler,
     /// What the core said last.
-    said: deadlines::Actions,
+    core_actions: deadlines::DeadlineActions,
     profiles: Vec<Profile>,
     workers: Vec<Worker>,
     /// Batches whose worker died, oldest first. A worker takes a new batch only while this is
@@ -140,7 +140,7 @@ pub struct Scheduler {
     /// Workers that are free.
     idle: usize,
     /// Batches since the last one of a queue that had waited long.
-    since_turn: u32,
+    since_overdue: u32,
     /// Empty vectors of finished batches, so that the steady state does not allocate.
     spare: Vec<Vec<Entry>>,
     now: Nanos,
@@ -157,7 +157,7 @@ fn late(queue: usize) -> QueueIndex {
 }
 
 /// Our queue of one of the core's.
-fn ours(queue: QueueIndex) -> QueueIndex {
+fn queue_of(queue: QueueIndex) -> QueueIndex {
     QueueIndex(queue.0 / 2)
 }
 
@@ -165,20 +165,20 @@ impl Scheduler {
     /// No request, and every worker absent.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        let core = deadlines::Scheduler::new(deadlines::Config {
+        let core = deadlines::DeadlineScheduler::new(deadlines::DeadlineConfig {
             workers: config.workers,
             delays: Delays::default(),
             completion: Completion::Reported,
         });
         let mut scheduler = Self {
             core,
-            said: deadlines::Actions::default(),
+            core_actions: deadlines::DeadlineActions::default(),
             profiles: Vec::new(),
             workers: (0..config.workers).map(|_| Worker::Absent).collect(),
             replays: VecDeque::with_capacity(config.workers),
             queued_rows: 0,
             idle: 0,
-            since_turn: 0,
+            since_overdue: 0,
             spare: Vec::with_capacity(config.workers),
             now: Nanos(0),
             config,
@@ -224,13 +224,13 @@ impl Scheduler {
     /// Tells the core the rules of a queue.
     fn apply(&mut self, queue: usize) {
         let (policy, bounds) = (self.config.batching.policy, self.bounds());
-        let rules = policy.rules(&self.profiles[queue], bounds);
+        let rules = policy.queue_params(&self.profiles[queue], bounds);
         self.core
-            .set_rules(in_time(queue), rules, self.now, &mut self.said);
-        self.take_back_drops();
-        let rules = Policy::Eager.rules_without_deadlines(bounds);
+            .set_params(in_time(queue), rules, self.now, &mut self.core_actions);
+        self.requeue_dropped();
+        let rules = Policy::Eager.params_without_deadlines(bounds);
         self.core
-            .set_rules(late(queue), rules, self.now, &mut self.said);
+            .set_params(late(queue), rules, self.now, &mut self.core_actions);
     }
 
     /// One queue more; the others keep their names.
@@ -238,9 +238,9 @@ impl Scheduler {
         let profile = Profile::default();
         let bounds = self.bounds();
         self.core
-            .add_queue(self.config.batching.policy.rules(&profile, bounds));
+            .add_queue(self.config.batching.policy.queue_params(&profile, bounds));
         self.core
-            .add_queue(Policy::Eager.rules_without_deadlines(bounds));
+            .add_queue(Policy::Eager.params_without_deadlines(bounds));
         self.profiles.push(profile);
         self.config.queues = self.profiles.len();
         QueueIndex(self.profiles.len() - 1)
@@ -380,12 +380,6 @@ impl Scheduler {
         }
     }
 
-    /// A request was refused because it could not be in time: `Auto` wants to know of it.
-    pub fn refused(&mut self, queue: QueueIndex, rows: usize, now: Nanos) {
-        let rows = u32::try_from(rows).unwrap_or(u32::MAX);
-        self.core.refused(in_time(queue.0), rows, now);
-    }
-
     /// Workers that run a batch.
     #[must_use]
     pub fn busy_workers(&self) -> usize {
@@ -429,13 +423,13 @@ impl Scheduler {
             Event::Withdrawn { queue, key } => self.withdraw(queue, key),
             Event::WorkerReady { worker } => self.welcome(worker),
             Event::WorkerHeld { worker } => self.hold(worker),
-            Event::BatchDone { worker } => self.finish(worker),
-            Event::WorkerLost { worker, blame } => self.lose(worker, blame, actions),
+            Event::BatchDone { worker } => self.finish_batch(worker),
+            Event::WorkerLost { worker, blame } => self.lose_worker(worker, blame, actions),
             Event::Timer => {}
         }
-        self.run_replays(actions);
-        self.run_those_that_waited_long(actions);
-        self.run_what_the_core_decides(actions);
+        self.dispatch_replays(actions);
+        self.dispatch_overdue(actions);
+        self.dispatch_from_core(actions);
     }
 
     /// Takes an arrival in and decides nothing: more come at the same time, and [`Event::Timer`] is
@@ -463,7 +457,7 @@ impl Scheduler {
                 head_start,
             } if queue.0 < self.profiles.len() => {
                 let queue = in_time(queue.0);
-                let rules = self.core.queue(queue).map(|part| part.rules().objective);
+                let rules = self.core.queue(queue).map(|part| part.params().objective);
                 let within = rules.map(|objective| objective.saturating_sub(head_start));
                 self.queue(queue, key, rows, within);
             }
@@ -477,7 +471,7 @@ impl Scheduler {
     /// Puts a request into a queue of the core.
     fn queue(&mut self, queue: QueueIndex, key: RequestKey, rows: usize, within: Option<Nanos>) {
         let rows = u32::try_from(rows).unwrap_or(u32::MAX);
-        self.tell(deadlines::Event::Arrived {
+        self.step_core(deadlines::DeadlineEvent::Arrived {
             queue,
             key,
             rows,
@@ -485,40 +479,44 @@ impl Scheduler {
         });
     }
 
-    fn tell(&mut self, event: deadlines::Event) {
-        self.core.step(event, self.now, &mut self.said);
-        self.take_back_drops();
+    fn step_core(&mut self, event: deadlines::DeadlineEvent) {
+        self.core.step(event, self.now, &mut self.core_actions);
+        self.requeue_dropped();
     }
 
     /// Queues what the core gave up behind everything else; whether it was anything.
-    fn take_back_drops(&mut self) -> bool {
-        if self.said.drops.is_empty() {
+    fn requeue_dropped(&mut self) -> bool {
+        if self.core_actions.drops.is_empty() {
             return false;
         }
-        debug_assert!(self.said.dispatches.is_empty(), "they are run before");
-        let mut drops = std::mem::take(&mut self.said.drops);
+        debug_assert!(
+            self.core_actions.dispatches.is_empty(),
+            "they are run before"
+        );
+        let mut drops = std::mem::take(&mut self.core_actions.drops);
         for dropped in drops.drain(..) {
-            let queue = late(ours(dropped.queue).0);
+            let queue = late(queue_of(dropped.queue).0);
             let (key, rows) = (dropped.key, dropped.rows);
             let within = None;
-            let event = deadlines::Event::Arrived {
+            let event = deadlines::DeadlineEvent::Arrived {
                 queue,
                 key,
                 rows,
                 within,
             };
-            self.core.step(event, self.now, &mut self.said);
+            self.core.step(event, self.now, &mut self.core_actions);
         }
         // The vector goes back, so that the steady state does not allocate.
-        self.said.drops = drops;
+        self.core_actions.drops = drops;
         true
     }
 
     fn withdraw(&mut self, queue: QueueIndex, key: RequestKey) {
         for queue in [in_time(queue.0), late(queue.0)] {
-            let rows = |core: &deadlines::Scheduler| core.queue(queue).map_or(0, |q| q.rows());
+            let rows =
+                |core: &deadlines::DeadlineScheduler| core.queue(queue).map_or(0, |q| q.rows());
             let before = rows(&self.core);
-            self.tell(deadlines::Event::Withdrawn { queue, key });
+            self.step_core(deadlines::DeadlineEvent::Withdrawn { queue, key });
             let gone = before.saturating_sub(rows(&self.core));
             if gone > 0 {
                 self.unreserve(gone as usize);

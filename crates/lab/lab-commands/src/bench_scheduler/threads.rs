@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use albacore_batching::deadlines::{
-    Candidate, Cost, Decision, Delays, DropRule, Member, QueuePart, QueueRules, RankPart, Release,
-    Target,
+    Candidate, Cost, Decision, Delays, DropRule, Matchmaker, Member, QueueParams, Release,
+    RequestQueue, Target,
 };
 use albacore_batching::{Nanos, QueueIndex, RequestKey, WorkerIndex};
 
@@ -119,7 +119,7 @@ fn candidate(message: &[u64; WORDS]) -> Option<Candidate> {
 pub(super) struct ModelThread<'a> {
     links: &'a Links,
     begin: Instant,
-    queue: QueuePart,
+    queue: RequestQueue,
     /// Nanoseconds between two requests, and when the next one should arrive.
     gap: f64,
     next: f64,
@@ -135,7 +135,7 @@ pub(super) struct ModelThread<'a> {
 impl<'a> ModelThread<'a> {
     pub(super) fn new(links: &'a Links, rate: f64, seed: u64, begin: Instant) -> Self {
         let target = Target::Own;
-        let rules = QueueRules {
+        let rules = QueueParams {
             cost: Cost::new(ALPHA_NS, BETA_NS),
             objective: OBJECTIVE,
             release: Release::Deferred { early: EARLY },
@@ -147,7 +147,7 @@ impl<'a> ModelThread<'a> {
         Self {
             links,
             begin,
-            queue: QueuePart::new(rules, DELAYS),
+            queue: RequestQueue::new(rules, DELAYS),
             gap: 1e9 / rate,
             next: 0.0,
             random: seed,
@@ -202,7 +202,7 @@ impl<'a> ModelThread<'a> {
             self.key += 1;
             let key = RequestKey(self.key);
             let rows = 1;
-            self.queue.push(Member { key, arrival, rows }, arrival);
+            self.queue.push(Member { key, arrival, rows });
             self.taken.requests += 1;
             let lag = now.saturating_sub(arrival).0.max(1);
             self.taken.lags[lag.ilog2() as usize] += 1;
@@ -246,12 +246,12 @@ impl<'a> ModelThread<'a> {
 pub(super) struct RankThread<'a> {
     links: &'a [Links],
     begin: Instant,
-    rank: RankPart,
+    rank: Matchmaker,
 }
 
 impl<'a> RankThread<'a> {
     pub(super) fn new(links: &'a [Links], workers: usize, begin: Instant) -> Self {
-        let mut rank = RankPart::new(links.len(), workers, DELAYS);
+        let mut rank = Matchmaker::new(links.len(), workers, DELAYS);
         for worker in 0..workers {
             rank.set_free(WorkerIndex(worker), Some(Nanos(0)));
         }
@@ -275,7 +275,7 @@ impl<'a> RankThread<'a> {
                         worker,
                         free,
                     } => (queue, message(GRANT, worker.0 as u64, free.0, None)),
-                    Decision::Renew { queue } => (queue, message(RENEW, 0, 0, None)),
+                    Decision::Refresh { queue } => (queue, message(RENEW, 0, 0, None)),
                 };
                 decisions += u64::from(is_measured.load(Ordering::Relaxed));
                 send(&self.links[queue.0].to_model, message, is_over);
@@ -291,9 +291,9 @@ impl<'a> RankThread<'a> {
             ANSWER => {
                 let worker = WorkerIndex((message[0] >> 8) as usize);
                 let free = Some(Nanos(message[1]));
-                self.rank.answer(queue, worker, free, candidate);
+                self.rank.complete_grant(queue, worker, free, candidate);
             }
-            _ => self.rank.inform(queue, candidate),
+            _ => self.rank.set_candidate(queue, candidate),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Policies side by side over the load.
 
-use albacore_batching::deadlines::{DropRule, Prefers, Target};
-use albacore_simulator::{Figures, Policy, Scenario, Wait, goodput, run as simulate};
+use albacore_batching::deadlines::{DropRule, Target};
+use albacore_simulator::{
+    DropPolicy, Figures, Policy, Prefers, Scenario, Wait, goodput, run as simulate,
+};
 use serde_json::json;
 
 use super::progress::Progress;
@@ -50,14 +52,13 @@ fn scenarios(scenario: &Scenario, names: &[String]) -> Result<Vec<(String, Scena
 /// The scenario with a policy such as `timeout=10%/half`.
 fn named(scenario: &Scenario, name: &str) -> Option<Scenario> {
     let (policy, drop) = name.split_once('/').unwrap_or((name, ""));
-    let window = |target| DropRule::Window { target };
     let drop = match drop {
-        "" if policy.starts_with("auto") => window(Target::Auto),
+        "" if policy.starts_with("auto") => DropPolicy::Learned,
         "" => scenario.drop,
-        "own" => window(Target::Own),
-        "half" => window(Target::Half),
-        "head" => DropRule::Head,
-        rows => window(Target::Rows(rows.parse().ok().filter(|&rows| rows > 0)?)),
+        "own" => DropPolicy::window(Target::Own),
+        "half" => DropPolicy::window(Target::Half),
+        "head" => DropPolicy::Rule(DropRule::Head),
+        rows => DropPolicy::window(Target::Rows(rows.parse().ok().filter(|&rows| rows > 0)?)),
     };
     let policy = match policy.split_once('=') {
         None if policy == "deferred" => Policy::Deferred,

@@ -2,8 +2,10 @@
 //! of which three in a row are missing. Deferred batches regain their pattern, eager ones do not.
 
 use albacore_batching::Nanos;
-use albacore_batching::deadlines::{Cost, Delays, Dispatch, DropRule};
-use albacore_simulator::{Arrival, Model, Policy, Scenario, Source, Watcher, run_watched};
+use albacore_batching::deadlines::{Cost, DeadlineDispatch, Delays, DropRule};
+use albacore_simulator::{
+    Arrival, DropPolicy, Model, Policy, Scenario, Source, Watcher, run_watched,
+};
 use serde_json::json;
 
 use super::args::SimulateOutput;
@@ -46,7 +48,7 @@ fn articles_number(key: u64) -> u64 {
 }
 
 impl Watcher for Recorder {
-    fn dispatched(&mut self, dispatch: &Dispatch, (first, last): (u64, u64)) {
+    fn dispatched(&mut self, dispatch: &DeadlineDispatch, (first, last): (u64, u64)) {
         self.bars.push(Bar {
             start: in_units(dispatch.departure.start),
             end: in_units(dispatch.departure.end),
@@ -77,7 +79,7 @@ fn scenario(eager_from: Option<Nanos>) -> Scenario {
         source: Source::Listed(arrivals.collect()),
         seed: 1,
         policy: Policy::Deferred,
-        drop: DropRule::Head,
+        drop: DropPolicy::Rule(DropRule::Head),
         delays: Delays::default(),
         early: 0.0,
         eager_from,

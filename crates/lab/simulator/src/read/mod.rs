@@ -7,7 +7,7 @@ mod node;
 mod tables;
 
 use albacore_batching::Nanos;
-use albacore_batching::deadlines::{Delays, DropRule, Prefers, Target};
+use albacore_batching::deadlines::{Delays, DropRule, Target};
 
 pub use self::invalid::{Invalid, Place};
 pub use self::tables::{read_arrivals, read_profiles};
@@ -15,7 +15,8 @@ pub use self::tables::{read_arrivals, read_profiles};
 use self::fields::{Field, Fields};
 use self::node::{Kind, Node};
 use crate::arrivals::{Popularity, Process};
-use crate::scenario::{Model, Policy, Scenario, Source, Wait};
+use crate::auto::Prefers;
+use crate::scenario::{DropPolicy, Model, Policy, Scenario, Source, Wait};
 
 /// Workers of a scenario.
 const WORKERS_MAX: u64 = 100_000;
@@ -240,12 +241,12 @@ fn popularity(arrivals: &mut Fields) -> Result<Popularity, Invalid> {
 }
 
 fn policy(file: &mut Fields) -> Result<Policy, Invalid> {
-    let wishes = [
+    let preferences = [
         ("idle_workers", Prefers::IdleWorkers),
         ("short_waits", Prefers::ShortWaits),
     ];
-    let wish = file.take("prefers");
-    let prefers = wish.map_or(Ok(Prefers::IdleWorkers), |f| f.word(&wishes))?;
+    let preference = file.take("prefers");
+    let prefers = preference.map_or(Ok(Prefers::IdleWorkers), |f| f.word(&preferences))?;
     let words = [
         ("deferred", Policy::Deferred),
         ("auto", Policy::Auto(prefers)),
@@ -268,18 +269,20 @@ fn policy(file: &mut Fields) -> Result<Policy, Invalid> {
     }))
 }
 
-fn drop_rule(mut fields: Fields, policy: Policy) -> Result<DropRule, Invalid> {
+fn drop_rule(mut fields: Fields, policy: Policy) -> Result<DropPolicy, Invalid> {
     let rule = fields.take("rule");
     let is_head = rule.map_or(Ok(false), |f| f.word(&[("window", false), ("head", true)]))?;
     let is_auto = matches!(policy, Policy::Auto(_));
-    let target = match fields.take("target") {
-        None if is_auto => Target::Auto,
-        None => Target::Own,
+    let window = match fields.take("target") {
+        None if is_auto => DropPolicy::Learned,
+        None => DropPolicy::window(Target::Own),
         Some(field) => match field.text()?.as_str() {
-            "own" => Target::Own,
-            "auto" if is_auto => Target::Auto,
-            "half" => Target::Half,
-            text if text.parse::<f64>().is_ok() => Target::Rows(field.count(1, TARGET_MAX)?),
+            "own" => DropPolicy::window(Target::Own),
+            "auto" if is_auto => DropPolicy::Learned,
+            "half" => DropPolicy::window(Target::Half),
+            text if text.parse::<f64>().is_ok() => {
+                DropPolicy::window(Target::Rows(field.count(1, TARGET_MAX)?))
+            }
             text => {
                 let problem = format!("{text:?} is none of own, half, or a number of rows");
                 return Err(field.invalid(problem));
@@ -288,8 +291,8 @@ fn drop_rule(mut fields: Fields, policy: Policy) -> Result<DropRule, Invalid> {
     };
     fields.end()?;
     Ok(match is_head {
-        true => DropRule::Head,
-        false => DropRule::Window { target },
+        true => DropPolicy::Rule(DropRule::Head),
+        false => window,
     })
 }
 

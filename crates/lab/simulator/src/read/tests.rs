@@ -99,7 +99,7 @@ fn every_key_is_read() {
     assert_eq!(scenario.source, source);
     assert_eq!(scenario.policy, Policy::Timeout(Wait::Share(0.1)));
     let target = Target::Rows(8);
-    assert_eq!(scenario.drop, DropRule::Window { target });
+    assert_eq!(scenario.drop, DropPolicy::window(target));
     let (control, data) = (Nanos(100_000), Nanos(50_000));
     assert_eq!(scenario.delays, Delays { control, data });
     assert!((scenario.early - 0.02).abs() < 1e-12);
@@ -116,7 +116,7 @@ fn set_overrides_what_the_file_says() {
     ];
     let scenario = read_with(GOOD, &sets).unwrap();
     assert_eq!(scenario.policy, Policy::Eager);
-    assert_eq!(scenario.drop, DropRule::Head);
+    assert_eq!(scenario.drop, DropPolicy::Rule(DropRule::Head));
     assert!((scenario.rates().iter().sum::<f64>() - 1000.0).abs() < 1e-6);
     let scenario = read_with("workers: 1\nmodels: {profiles: zoo.csv}\nrate: 1", &[]).unwrap();
     assert_eq!(scenario.models[0].name, "bert");

@@ -11,10 +11,14 @@ pub enum Release {
         /// How long before frontrun the window opens.
         early: Nanos,
     },
-    /// As `Deferred`, as far as that raises goodput: learned from arrivals and drops.
-    Auto {
-        /// What to do where it does not.
-        prefers: Prefers,
+    /// As `Deferred`, within bounds that depend on the load.
+    Bounded {
+        /// How long before frontrun the window opens.
+        early: Nanos,
+        /// A batch of so many rows leaves at once.
+        enough: u64,
+        /// How long the oldest request waits at most.
+        wait_max: Nanos,
     },
     Eager,
     /// When the oldest request has waited for `delay`, even if that is too late for some.
@@ -22,27 +26,6 @@ pub enum Release {
         /// How long the oldest request waits.
         delay: Nanos,
     },
-}
-
-/// What [`Release::Auto`] does at loads that workers carry whether batches are deferred or not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Prefers {
-    /// Defers: batches are large, and workers are idle in proportion to the load, so that others
-    /// can be taken away. Requests wait for most of their objective.
-    IdleWorkers,
-    /// Dispatches at once until that loses requests: answers come as soon as they can.
-    ShortWaits,
-}
-
-impl Release {
-    /// What `Auto` prefers; `None` for the others.
-    #[must_use]
-    pub fn prefers(&self) -> Option<Prefers> {
-        match *self {
-            Self::Auto { prefers } => Some(prefers),
-            Self::Deferred { .. } | Self::Eager | Self::Timeout { .. } => None,
-        }
-    }
 }
 
 /// What is given up so that the rest can be in time.
@@ -62,8 +45,6 @@ pub enum DropRule {
 pub enum Target {
     /// The largest with which workers in a staggered pattern serve the queue's own rate in time.
     Own,
-    /// What [`Release::Auto`] learned; `Own` under every other rule.
-    Auto,
     /// The largest that takes half of the objective.
     Half,
     /// This many rows.
@@ -93,11 +74,11 @@ impl Delays {
 
 impl DropRule {
     /// The batch aimed at, in rows, at least 1, for a queue that gets `rate` rows a second.
-    pub(super) fn target_rows(&self, cost: &Cost, objective: Nanos, rate: f64) -> u64 {
+    pub fn target_rows(&self, cost: &Cost, objective: Nanos, rate: f64) -> u64 {
         let rows = match self {
             Self::Head => 1,
             Self::Window { target } => match target {
-                Target::Own | Target::Auto => own_target(cost, objective, rate),
+                Target::Own => own_target(cost, objective, rate),
                 Target::Half => cost.rows_within(Nanos(objective.0 / 2)),
                 Target::Rows(rows) => *rows,
             },

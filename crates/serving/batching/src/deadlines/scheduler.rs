@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use super::auto::Together;
-use super::queue_part::{Departure, Member, QueuePart, QueueRules};
-use super::rank_part::{Decision, RankPart};
+use super::matchmaker::{Decision, Matchmaker};
+use super::request_queue::{Departure, Member, QueueParams, RequestQueue};
 use super::rules::Delays;
 use crate::{Nanos, QueueIndex, RequestKey, WorkerIndex};
 
@@ -13,13 +12,13 @@ use crate::{Nanos, QueueIndex, RequestKey, WorkerIndex};
 pub enum Completion {
     /// l(b): nobody tells.
     Predicted,
-    /// [`Event::BatchDone`].
+    /// [`DeadlineEvent::BatchDone`].
     Reported,
 }
 
 /// What does not change while the scheduler lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct DeadlineConfig {
     /// Number of workers; all are absent at first.
     pub workers: usize,
     /// What passes between a decision and the start of its batch.
@@ -28,9 +27,9 @@ pub struct Config {
     pub completion: Completion,
 }
 
-/// Something happened. Several may happen at one time; [`Event::Timer`] comes after them.
+/// Something happened. Several may happen at one time; [`DeadlineEvent::Timer`] comes after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum DeadlineEvent {
     Arrived {
         queue: QueueIndex,
         key: RequestKey,
@@ -47,14 +46,14 @@ pub enum Event {
     BatchDone { worker: WorkerIndex },
     /// A worker takes nothing more until it is ready again.
     WorkerGone { worker: WorkerIndex },
-    /// All that happens now is told: decide. To be sent at every [`Actions::timer`] and, in the
+    /// All that happens now is told: decide. To be sent at every [`DeadlineActions::timer`] and, in the
     /// live server, after the events that one wake brought.
     Timer,
 }
 
 /// Hand this batch to this worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dispatch {
+pub struct DeadlineDispatch {
     /// The queue that it waited in.
     pub queue: QueueIndex,
     pub worker: WorkerIndex,
@@ -75,22 +74,22 @@ pub struct Dropped {
 
 /// What is to be done after an event. One value is reused for every step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Actions {
+pub struct DeadlineActions {
     /// Batches to hand out.
-    pub dispatches: Vec<Dispatch>,
+    pub dispatches: Vec<DeadlineDispatch>,
     /// Requests to give up.
     pub drops: Vec<Dropped>,
-    /// When to send [`Event::Timer`] at the latest; never in the past. Replaces the one before,
+    /// When to send [`DeadlineEvent::Timer`] at the latest; never in the past. Replaces the one before,
     /// `None` clears it.
     pub timer: Option<Nanos>,
     members: Vec<Member>,
     dropped: Vec<Member>,
 }
 
-impl Actions {
+impl DeadlineActions {
     /// The requests of a dispatch, in order of arrival.
     #[must_use]
-    pub fn members(&self, dispatch: &Dispatch) -> &[Member] {
+    pub fn members(&self, dispatch: &DeadlineDispatch) -> &[Member] {
         self.members
             .get(dispatch.members.clone())
             .unwrap_or_default()
@@ -113,61 +112,66 @@ impl Actions {
 
 /// The state of the scheduler.
 #[derive(Debug)]
-pub struct Scheduler {
-    config: Config,
-    queues: Vec<QueuePart>,
-    rank: RankPart,
-    /// What queues under `Release::Auto` know together.
-    together: Together,
+pub struct DeadlineScheduler {
+    config: DeadlineConfig,
+    queues: Vec<RequestQueue>,
+    matchmaker: Matchmaker,
     now: Nanos,
 }
 
-impl Scheduler {
+impl DeadlineScheduler {
     /// No request, no queue, and every worker absent.
     #[must_use]
-    pub fn new(config: Config) -> Self {
+    pub fn new(config: DeadlineConfig) -> Self {
         Self {
-            rank: RankPart::new(0, config.workers, config.delays),
+            matchmaker: Matchmaker::new(0, config.workers, config.delays),
             queues: Vec::new(),
-            together: Together::default(),
             now: Nanos(0),
             config,
         }
     }
 
     /// One queue more; the others keep their names.
-    pub fn add_queue(&mut self, rules: QueueRules) -> QueueIndex {
-        self.queues.push(QueuePart::new(rules, self.config.delays));
-        self.rank.add_queue();
+    pub fn add_queue(&mut self, params: QueueParams) -> QueueIndex {
+        self.queues
+            .push(RequestQueue::new(params, self.config.delays));
+        self.matchmaker.add_queue();
         QueueIndex(self.queues.len() - 1)
     }
 
     #[must_use]
-    pub fn queue(&self, queue: QueueIndex) -> Option<&QueuePart> {
+    pub fn queue(&self, queue: QueueIndex) -> Option<&RequestQueue> {
         self.queues.get(queue.0)
     }
 
-    /// Other rules for a queue from now on, what waits included.
-    pub fn set_rules(
+    /// Other params for a queue from now on, what waits included.
+    pub fn set_params(
         &mut self,
         queue: QueueIndex,
-        rules: QueueRules,
+        params: QueueParams,
         now: Nanos,
-        actions: &mut Actions,
+        actions: &mut DeadlineActions,
     ) {
         actions.clear();
         self.now = self.now.max(now);
         if let Some(part) = self.queues.get_mut(queue.0) {
-            part.set_rules(rules);
-            self.offer(queue, actions);
+            part.set_params(params);
+            self.update_candidate(queue, actions);
         }
         self.set_timer(actions);
+    }
+
+    /// Replaces the parameters of a queue from its next event on; the candidate stays until then.
+    pub fn replace_params(&mut self, queue: QueueIndex, params: QueueParams) {
+        if let Some(part) = self.queues.get_mut(queue.0) {
+            part.set_params(params);
+        }
     }
 
     /// The lowest-numbered worker that is free now.
     #[must_use]
     pub fn free_worker(&self, now: Nanos) -> Option<WorkerIndex> {
-        self.rank.free_worker(now)
+        self.matchmaker.free_worker(now)
     }
 
     /// Hands what a queue has to a free worker although others may be more urgent.
@@ -176,7 +180,7 @@ impl Scheduler {
         queue: QueueIndex,
         worker: WorkerIndex,
         now: Nanos,
-        actions: &mut Actions,
+        actions: &mut DeadlineActions,
     ) {
         actions.clear();
         self.now = self.now.max(now);
@@ -186,80 +190,68 @@ impl Scheduler {
         self.set_timer(actions);
     }
 
-    /// A request for this queue was refused before it came here: for `Auto` it is lost as one that
-    /// is given up.
-    pub fn refused(&mut self, queue: QueueIndex, rows: u32, now: Nanos) {
-        if let Some(part) = self.queues.get(queue.0) {
-            self.together.refused(part.rules(), rows, now);
-        }
-    }
-
     /// Takes an event in at `now` (a time before the last one counts as the last one) and writes
     /// what is to be done into `actions`.
-    pub fn step(&mut self, event: Event, now: Nanos, actions: &mut Actions) {
+    pub fn step(&mut self, event: DeadlineEvent, now: Nanos, actions: &mut DeadlineActions) {
         actions.clear();
         self.now = self.now.max(now);
         match event {
-            Event::Arrived {
+            DeadlineEvent::Arrived {
                 queue,
                 key,
                 rows,
                 within,
             } => {
                 if let Some(part) = self.queues.get_mut(queue.0) {
-                    let objective = part.rules().objective;
+                    let objective = part.params().objective;
                     let less = within.map_or(Nanos(0), |within| objective.saturating_sub(within));
                     let member = Member {
                         key,
                         arrival: self.now.saturating_sub(less),
                         rows: rows.max(1),
                     };
-                    part.set_together(self.together);
-                    part.push(member, self.now);
-                    self.together = part.together();
-                    self.offer(queue, actions);
+                    part.push(member);
+                    self.update_candidate(queue, actions);
                 }
             }
-            Event::Withdrawn { queue, key } => {
+            DeadlineEvent::Withdrawn { queue, key } => {
                 let part = self.queues.get_mut(queue.0);
                 if part.is_some_and(|part| part.withdraw(key)) {
-                    self.offer(queue, actions);
+                    self.update_candidate(queue, actions);
                 }
             }
-            Event::WorkerReady { worker } | Event::BatchDone { worker } => {
+            DeadlineEvent::WorkerReady { worker } | DeadlineEvent::BatchDone { worker } => {
                 if worker.0 < self.config.workers {
-                    self.rank.set_free(worker, Some(self.now));
+                    self.matchmaker.set_free(worker, Some(self.now));
                 }
             }
-            Event::WorkerGone { worker } => {
+            DeadlineEvent::WorkerGone { worker } => {
                 if worker.0 < self.config.workers {
-                    self.rank.set_free(worker, None);
+                    self.matchmaker.set_free(worker, None);
                 }
             }
-            Event::Timer => self.decide(actions),
+            DeadlineEvent::Timer => self.decide(actions),
         }
         self.set_timer(actions);
     }
 
-    fn set_timer(&self, actions: &mut Actions) {
-        actions.timer = self.rank.next().map(|time| time.max(self.now));
+    fn set_timer(&self, actions: &mut DeadlineActions) {
+        actions.timer = self.matchmaker.next().map(|time| time.max(self.now));
     }
 
     /// Asks a queue for its candidate and tells the rank part.
-    fn offer(&mut self, queue: QueueIndex, actions: &mut Actions) {
+    fn update_candidate(&mut self, queue: QueueIndex, actions: &mut DeadlineActions) {
         if let Some(part) = self.queues.get_mut(queue.0) {
-            part.set_together(self.together);
             let candidate = part.candidate(self.now, &mut actions.dropped);
-            self.together = part.together();
-            self.rank.inform(queue, candidate);
+            self.matchmaker.set_candidate(queue, candidate);
             actions.file_drops(queue);
         }
     }
 
-    fn decide(&mut self, actions: &mut Actions) {
-        while let Some(decision) = self.rank.decide(self.now) {
+    fn decide(&mut self, actions: &mut DeadlineActions) {
+        while let Some(decision) = self.matchmaker.decide(self.now) {
             match decision {
-                Decision::Renew { queue } => self.offer(queue, actions),
+                Decision::Refresh { queue } => self.update_candidate(queue, actions),
                 Decision::Grant {
                     queue,
                     worker,
@@ -274,16 +266,14 @@ impl Scheduler {
         queue: QueueIndex,
         worker: WorkerIndex,
         free: Nanos,
-        actions: &mut Actions,
+        actions: &mut DeadlineActions,
     ) {
         let Some(part) = self.queues.get_mut(queue.0) else {
             return;
         };
         let first = actions.members.len();
-        part.set_together(self.together);
         let departure = part.granted(self.now, free, &mut actions.members, &mut actions.dropped);
         let next = part.candidate(self.now, &mut actions.dropped);
-        self.together = part.together();
         let free = match departure {
             None => Some(free),
             Some(departure) => match self.config.completion {
@@ -291,10 +281,10 @@ impl Scheduler {
                 Completion::Reported => None,
             },
         };
-        self.rank.answer(queue, worker, free, next);
+        self.matchmaker.complete_grant(queue, worker, free, next);
         actions.file_drops(queue);
         if let Some(departure) = departure {
-            actions.dispatches.push(Dispatch {
+            actions.dispatches.push(DeadlineDispatch {
                 queue,
                 worker,
                 departure,

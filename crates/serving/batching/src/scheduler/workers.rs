@@ -1,9 +1,9 @@
 //! What becomes of workers and of the batches that they run.
 
-use super::{Batch, Scheduler, Worker, late, ours};
+use super::{Batch, Scheduler, Worker, late, queue_of};
 use crate::batch::Entry;
-use crate::deadlines::{self, Dispatch};
-use crate::limits::{BLAME_MAX, TURN, WAIT_MAX};
+use crate::deadlines::{self, DeadlineDispatch};
+use crate::limits::{BLAME_MAX, OVERDUE_AFTER, OVERDUE_PERIOD};
 use crate::{Abandoned, Actions, Nanos, QueueIndex, WorkerIndex};
 
 impl Scheduler {
@@ -23,13 +23,13 @@ impl Scheduler {
             return;
         };
         match std::mem::replace(state, Worker::Absent) {
-            Worker::Free => self.leave(worker),
+            Worker::Free => self.take_from_core(worker),
             Worker::Busy(batch) => *state = Worker::Held(batch),
             other @ (Worker::Absent | Worker::Held(_)) => *state = other,
         }
     }
 
-    pub(super) fn finish(&mut self, worker: WorkerIndex) {
+    pub(super) fn finish_batch(&mut self, worker: WorkerIndex) {
         let Some(state) = self.workers.get_mut(worker.0) else {
             return;
         };
@@ -43,13 +43,13 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn lose(&mut self, worker: WorkerIndex, blame: u32, actions: &mut Actions) {
+    pub(super) fn lose_worker(&mut self, worker: WorkerIndex, blame: u32, actions: &mut Actions) {
         let Some(state) = self.workers.get_mut(worker.0) else {
             return;
         };
         match std::mem::replace(state, Worker::Absent) {
             Worker::Absent => {}
-            Worker::Free => self.leave(worker),
+            Worker::Free => self.take_from_core(worker),
             Worker::Busy(mut batch) | Worker::Held(mut batch) => {
                 batch.losses = batch.losses.saturating_add(1);
                 batch.blame = batch.blame.saturating_add(blame);
@@ -85,17 +85,17 @@ impl Scheduler {
     fn set_free(&mut self, worker: WorkerIndex) {
         if self.idle == 0 {
             // What opened while no worker was free waits by urgency, not by when it opened.
-            self.tell(deadlines::Event::Timer);
+            self.step_core(deadlines::DeadlineEvent::Timer);
         }
         self.workers[worker.0] = Worker::Free;
         self.idle += 1;
-        self.tell(deadlines::Event::WorkerReady { worker });
+        self.step_core(deadlines::DeadlineEvent::WorkerReady { worker });
     }
 
     /// A free worker is not the core's any more.
-    fn leave(&mut self, worker: WorkerIndex) {
+    fn take_from_core(&mut self, worker: WorkerIndex) {
         self.idle -= 1;
-        self.tell(deadlines::Event::WorkerGone { worker });
+        self.step_core(deadlines::DeadlineEvent::WorkerGone { worker });
     }
 
     fn recycle(&mut self, mut entries: Vec<Entry>) {
@@ -105,7 +105,7 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn run_replays(&mut self, actions: &mut Actions) {
+    pub(super) fn dispatch_replays(&mut self, actions: &mut Actions) {
         while !self.replays.is_empty() {
             let Some(worker) = self.core.free_worker(self.now) else {
                 return;
@@ -113,7 +113,7 @@ impl Scheduler {
             let Some(mut batch) = self.replays.pop_front() else {
                 return;
             };
-            self.leave(worker);
+            self.take_from_core(worker);
             batch.end = self.now;
             actions.dispatch(worker, batch.queue, &batch.entries, batch.losses);
             self.workers[worker.0] = Worker::Busy(batch);
@@ -125,62 +125,63 @@ impl Scheduler {
         let queues = (0..2 * self.profiles.len()).map(QueueIndex);
         let waiting = queues.filter_map(|queue| {
             let profile = self.profiles.get(queue.0 / 2)?;
-            if profile.has_deadlines() && queue != late(ours(queue).0) {
+            if profile.has_deadlines() && queue != late(queue_of(queue).0) {
                 return None;
             }
             Some((self.core.queue(queue)?.oldest()?, queue))
         });
         let (oldest, queue) = waiting.min()?;
-        (self.now.saturating_sub(oldest) > WAIT_MAX).then_some(queue)
+        (self.now.saturating_sub(oldest) > OVERDUE_AFTER).then_some(queue)
     }
 
-    pub(super) fn run_those_that_waited_long(&mut self, actions: &mut Actions) {
-        if self.idle == 0 || self.since_turn < TURN {
+    pub(super) fn dispatch_overdue(&mut self, actions: &mut Actions) {
+        if self.idle == 0 || self.since_overdue < OVERDUE_PERIOD {
             return;
         }
         let worker = self.core.free_worker(self.now);
         if let (Some(queue), Some(worker)) = (self.overdue(), worker) {
-            self.since_turn = 0;
-            self.core.prefer(queue, worker, self.now, &mut self.said);
-            self.run_dispatches(actions);
+            self.since_overdue = 0;
+            self.core
+                .prefer(queue, worker, self.now, &mut self.core_actions);
+            self.apply_dispatches(actions);
         }
     }
 
-    pub(super) fn run_what_the_core_decides(&mut self, actions: &mut Actions) {
+    pub(super) fn dispatch_from_core(&mut self, actions: &mut Actions) {
         // bound: only queues with deadlines drop, and what they drop waits in those without.
         loop {
-            let event = deadlines::Event::Timer;
-            self.core.step(event, self.now, &mut self.said);
-            self.run_dispatches(actions);
-            if !self.take_back_drops() {
+            let event = deadlines::DeadlineEvent::Timer;
+            self.core.step(event, self.now, &mut self.core_actions);
+            self.apply_dispatches(actions);
+            if !self.requeue_dropped() {
                 break;
             }
         }
         // While no worker is free nothing can be done: the next one looks at every queue again.
-        actions.timer = self.said.timer.filter(|_| self.idle > 0);
+        actions.timer = self.core_actions.timer.filter(|_| self.idle > 0);
     }
 
-    fn run_dispatches(&mut self, actions: &mut Actions) {
-        let dispatches = std::mem::take(&mut self.said.dispatches);
+    fn apply_dispatches(&mut self, actions: &mut Actions) {
+        let dispatches = std::mem::take(&mut self.core_actions.dispatches);
         for dispatch in &dispatches {
-            self.run(dispatch, actions);
+            self.start_batch(dispatch, actions);
         }
         // The vector goes back, so that the steady state does not allocate.
-        self.said.dispatches = dispatches;
-        self.said.dispatches.clear();
+        self.core_actions.dispatches = dispatches;
+        self.core_actions.dispatches.clear();
     }
 
-    fn run(&mut self, dispatch: &Dispatch, actions: &mut Actions) {
+    fn start_batch(&mut self, dispatch: &DeadlineDispatch, actions: &mut Actions) {
         let mut entries = self.spare.pop().unwrap_or_default();
-        let members = self.said.members(dispatch).iter();
+        let members = self.core_actions.members(dispatch).iter();
         entries.extend(members.map(|member| Entry {
             key: member.key,
             rows: member.rows as usize,
         }));
         self.unreserve(dispatch.departure.rows as usize);
         self.idle -= 1;
-        self.since_turn = self.since_turn.saturating_add(1);
-        let queue = ours(dispatch.queue);
+        self.since_overdue = self.since_overdue.saturating_add(1);
+        let queue = queue_of(dispatch.queue);
         let worker = dispatch.worker;
         actions.dispatch(worker, queue, &entries, 0);
         self.workers[worker.0] = Worker::Busy(Batch {

@@ -5,17 +5,16 @@ use std::collections::BTreeMap;
 use albacore_batching::Nanos;
 use albacore_batching::RequestKey;
 use albacore_batching::deadlines::{
-    Cost, Delays, DropRule, Member, Prefers, QueuePart, QueueRules, Release, Target,
+    Cost, Delays, DropRule, Member, QueueParams, Release, RequestQueue, Target,
 };
+use albacore_simulator::auto::{Prefers, QueuePolicy};
 use proptest::prelude::*;
 
 use crate::driver::{Driver, Input};
-use crate::slow::Done;
+use crate::oracle::Done;
 
 fn releases() -> impl Strategy<Value = Release> {
     prop_oneof![
-        prop_oneof![Just(Prefers::IdleWorkers), Just(Prefers::ShortWaits)]
-            .prop_map(|prefers| Release::Auto { prefers }),
         Just(Release::Eager),
         (0_u64..5_000_000).prop_map(|early| Release::Deferred {
             early: Nanos(early)
@@ -31,7 +30,6 @@ fn drop_rules() -> impl Strategy<Value = DropRule> {
     prop_oneof![
         Just(DropRule::Head),
         Just(window(Target::Own)),
-        Just(window(Target::Auto)),
         Just(window(Target::Half)),
         (1_u64..30).prop_map(move |rows| window(Target::Rows(rows))),
     ]
@@ -43,12 +41,17 @@ prop_compose! {
         beta in 0_f64..8e6,
         objective in 1_000_000_u64..60_000_000,
         release in releases(),
+        auto in prop_oneof![
+            3 => Just(None),
+            1 => prop_oneof![Just(Prefers::IdleWorkers), Just(Prefers::ShortWaits)].prop_map(Some),
+        ],
+        is_target_learned in any::<bool>(),
         drop in drop_rules(),
         rate in 0_f64..5_000.0,
         rows_max in prop_oneof![Just(u64::MAX), 1_u64..40],
         requests_max in prop_oneof![Just(usize::MAX), 1_usize..20],
-    ) -> QueueRules {
-        QueueRules {
+    ) -> QueuePolicy {
+        let params = QueueParams {
             cost: Cost::new(alpha, beta),
             objective: Nanos(objective),
             release,
@@ -56,7 +59,8 @@ prop_compose! {
             rate,
             rows_max,
             requests_max,
-        }
+        };
+        QueuePolicy { params, auto, is_target_learned }
     }
 }
 
@@ -88,7 +92,7 @@ proptest! {
                 seen.push(*key);
             }
             let Done::Batch { start, end, worker, queue, keys, at } = done else { continue };
-            let (cost, objective) = (&rules[*queue].cost, rules[*queue].objective);
+            let (cost, objective) = (&rules[*queue].params.cost, rules[*queue].params.objective);
             let rows: u64 = keys.iter().map(|key| u64::from(arrived[key].2)).sum();
             let first = arrived[&keys[0]].1;
             let deadline = i128::from(first + objective.0);
@@ -98,11 +102,11 @@ proptest! {
             prop_assert!(*start >= *at + i128::from(delays.of(rows).0), "before it can arrive");
             prop_assert!(free[*worker] <= *start, "the worker is busy");
             free[*worker] = *end;
-            let release = rules[*queue].release;
-            let bounds = &rules[*queue];
+            let (release, auto) = (rules[*queue].params.release, rules[*queue].auto);
+            let bounds = &rules[*queue].params;
             let is_bounded = bounds.rows_max < u64::MAX || bounds.requests_max < usize::MAX;
             prop_assert!(keys.len() <= bounds.requests_max);
-            if let (Release::Timeout { delay }, false) = (release, is_bounded) {
+            if let (Release::Timeout { delay }, None, false) = (release, auto, is_bounded) {
                 prop_assert!(*start >= i128::from(first + delay.0), "before its time");
             }
             for key in keys {
@@ -117,18 +121,19 @@ proptest! {
 
     #[test]
     fn windows_are_not_inverted_and_open_at_frontrun(
-        mut rules in rules(),
+        policy in rules(),
         early in 0_u64..5_000_000,
         gaps in prop::collection::vec((0_u64..2_000_000, 1_u32..4), 1..60),
         wait in 0_u64..20_000_000,
     ) {
+        let mut rules = policy.params;
         rules.release = Release::Deferred { early: Nanos(early) };
-        let mut part = QueuePart::new(rules, Delays::default());
+        let mut part = RequestQueue::new(rules, Delays::default());
         let (mut now, mut dropped) = (0, Vec::new());
         for (key, &(gap, rows)) in gaps.iter().enumerate() {
             now += gap;
             let member = Member { key: RequestKey(key as u64), arrival: Nanos(now), rows };
-            part.push(member, Nanos(now));
+            part.push(member);
             if let Some(candidate) = part.candidate(Nanos(now), &mut dropped) {
                 prop_assert!(candidate.exec.0 >= now && candidate.exec <= candidate.latest);
                 prop_assert!(candidate.wakes.0 >= now);

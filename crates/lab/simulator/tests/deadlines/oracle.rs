@@ -1,7 +1,7 @@
 //! The algorithm as slowly and obviously as it can be written: lists, and a search for everything.
 //! It shares no code with the crate; what both do must be equal.
 
-use crate::slow_auto::{History, Plan};
+use crate::oracle_auto::{History, Plan};
 
 /// What a queue goes by; times in nanoseconds.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ struct Candidate {
     stands_by: bool,
 }
 
-pub(crate) struct Slow {
+pub(crate) struct Oracle {
     pub(crate) control: i128,
     pub(crate) data: i128,
     pub(crate) rules: Vec<Rules>,
@@ -79,7 +79,7 @@ pub(crate) struct Slow {
     pub(crate) done: Vec<Done>,
 }
 
-impl Slow {
+impl Oracle {
     pub(crate) fn new(rules: Vec<Rules>, workers: usize, control: i128, data: i128) -> Self {
         Self {
             control,

@@ -20,14 +20,13 @@
 
 use std::collections::VecDeque;
 
-use super::auto::{Learned, PATIENCE, Together};
 use super::cost::Cost;
-use super::rules::{Delays, DropRule, Release, Target};
+use super::rules::{Delays, DropRule, Release};
 use crate::{Nanos, RequestKey};
 
 /// What a queue goes by.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct QueueRules {
+pub struct QueueParams {
     /// What a batch costs.
     pub cost: Cost,
     /// From arrival to deadline; [`Nanos::MAX`] for none, and then nothing is deferred or dropped.
@@ -36,7 +35,7 @@ pub struct QueueRules {
     pub release: Release,
     /// What is given up.
     pub drop: DropRule,
-    /// Rows a second that arrive, for the target of the drop rule; `Auto` learns its own.
+    /// Rows a second that arrive, for the target of the drop rule.
     pub rate: f64,
     /// Most rows of a batch; a request with more is a batch of its own.
     pub rows_max: u64,
@@ -80,7 +79,7 @@ pub struct Departure {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct QueuedRequest {
     member: Member,
     /// Rows that arrived in this queue before it.
     before: u64,
@@ -88,80 +87,61 @@ struct Waiting {
 
 /// The part of the scheduler that knows one queue and no worker.
 #[derive(Debug)]
-pub struct QueuePart {
-    rules: QueueRules,
+pub struct RequestQueue {
+    params: QueueParams,
     delays: Delays,
-    /// `rules.cost` with the delays on top.
+    /// `params.cost` with the delays on top.
     delayed: Cost,
     /// What the drop rule aims at, in rows.
     target: u64,
-    entries: VecDeque<Waiting>,
+    entries: VecDeque<QueuedRequest>,
     /// Rows that arrived so far, less those that were withdrawn.
     arrived: u64,
     /// Requests of the current candidate.
-    gathered: usize,
+    candidate_len: usize,
     /// Requests that wait and have other than one row.
-    wide: usize,
-    /// What `Auto` knows.
-    learned: Learned,
+    multi_row: usize,
 }
 
 /// When a batch could start.
 #[derive(Clone, Copy)]
-struct Opening {
+struct StartBound {
     now: Nanos,
     /// When the worker in question is free; 0 for any.
     free: Nanos,
 }
 
-impl QueuePart {
+impl RequestQueue {
     /// An empty queue.
     #[must_use]
-    pub fn new(rules: QueueRules, delays: Delays) -> Self {
+    pub fn new(params: QueueParams, delays: Delays) -> Self {
         let mut part = Self {
-            rules,
+            params,
             delays,
-            delayed: rules.cost,
+            delayed: params.cost,
             target: 1,
             entries: VecDeque::new(),
             arrived: 0,
-            gathered: 0,
-            wide: 0,
-            learned: Learned::default(),
+            candidate_len: 0,
+            multi_row: 0,
         };
-        part.set_rules(rules);
+        part.set_params(params);
         part
     }
 
-    /// Other rules from now on; the candidate must be asked for again.
-    pub fn set_rules(&mut self, rules: QueueRules) {
-        self.rules = rules;
-        self.delayed = rules.cost.plus(self.delays.data, self.delays.control);
-        self.target = rules
+    /// Other params from now on; the candidate must be asked for again.
+    pub fn set_params(&mut self, params: QueueParams) {
+        self.params = params;
+        self.delayed = params.cost.plus(self.delays.data, self.delays.control);
+        self.target = params
             .drop
-            .target_rows(&rules.cost, rules.objective, rules.rate);
-        if rules.release.prefers().is_some() {
-            // What was learned holds until the next plan.
-            self.follow_plan();
-        }
+            .target_rows(&params.cost, params.objective, params.rate);
     }
 
     /// What it goes by.
     #[must_use]
-    pub fn rules(&self) -> &QueueRules {
-        &self.rules
-    }
-
-    /// What the queues under [`Release::Auto`] know together, with what this one did to it since.
-    #[must_use]
-    pub fn together(&self) -> Together {
-        self.learned.together()
-    }
-
-    /// Tells it what the others know. To be called before each call that changes the queue; a queue
-    /// that is never told goes by its own knowledge.
-    pub fn set_together(&mut self, together: Together) {
-        self.learned.set_together(together);
+    pub fn params(&self) -> &QueueParams {
+        &self.params
     }
 
     #[must_use]
@@ -189,24 +169,19 @@ impl QueuePart {
 
     /// Takes in a request behind those whose deadlines are no later; the candidate must be asked
     /// for again.
-    pub fn push(&mut self, member: Member, now: Nanos) {
-        if self.rules.release.prefers().is_some()
-            && self.learned.arrived(&self.rules, now, member.rows)
-        {
-            self.follow_plan();
-        }
-        let is_before = |w: &Waiting| w.member.arrival <= member.arrival;
+    pub fn push(&mut self, member: Member) {
+        let is_before = |w: &QueuedRequest| w.member.arrival <= member.arrival;
         let index = match self.entries.back() {
             Some(last) if !is_before(last) => self.entries.partition_point(is_before),
             _ => self.entries.len(),
         };
         let before = self.entries.get(index).map_or(self.arrived, |w| w.before);
         let rows = u64::from(member.rows);
-        self.entries.insert(index, Waiting { member, before });
+        self.entries.insert(index, QueuedRequest { member, before });
         let behind = self.entries.range_mut(index + 1..);
         behind.for_each(|w| w.before += rows);
         self.arrived += rows;
-        self.wide += usize::from(member.rows != 1);
+        self.multi_row += usize::from(member.rows != 1);
     }
 
     /// Takes a request out; whether it waited here. The candidate must be asked for again.
@@ -223,7 +198,7 @@ impl QueuePart {
             return false;
         };
         self.arrived -= u64::from(gone.member.rows);
-        self.wide -= usize::from(gone.member.rows != 1);
+        self.multi_row -= usize::from(gone.member.rows != 1);
         true
     }
 
@@ -231,7 +206,7 @@ impl QueuePart {
     /// appended to `dropped`.
     pub fn candidate(&mut self, now: Nanos, dropped: &mut Vec<Member>) -> Option<Candidate> {
         let free = Nanos(0);
-        self.update(Opening { now, free }, dropped)
+        self.update(StartBound { now, free }, dropped)
     }
 
     /// Dispatches to a worker that is free from `free` on: appends the batch to `members`. `None`
@@ -243,117 +218,104 @@ impl QueuePart {
         members: &mut Vec<Member>,
         dropped: &mut Vec<Member>,
     ) -> Option<Departure> {
-        let candidate = self.update(Opening { now, free }, dropped)?;
+        let candidate = self.update(StartBound { now, free }, dropped)?;
         let earliest = now.saturating_add(self.delays.of(candidate.rows)).max(free);
         if candidate.exec > earliest {
             return None;
         }
-        members.extend(self.entries.drain(..self.gathered).map(|w| w.member));
-        if self.wide > 0 {
-            self.wide = self.entries.iter().filter(|w| w.member.rows != 1).count();
+        members.extend(self.entries.drain(..self.candidate_len).map(|w| w.member));
+        if self.multi_row > 0 {
+            self.multi_row = self.entries.iter().filter(|w| w.member.rows != 1).count();
         }
         Some(Departure {
             start: candidate.exec,
             end: candidate
                 .exec
-                .saturating_add(self.rules.cost.of(candidate.rows)),
+                .saturating_add(self.params.cost.of(candidate.rows)),
             rows: candidate.rows,
         })
     }
 
-    /// Takes over the target that `Auto` learned.
-    fn follow_plan(&mut self) {
-        let target = Target::Auto;
-        if self.rules.drop == (DropRule::Window { target }) {
-            self.target = self.learned.plan().target.unwrap_or(self.target);
-        }
-    }
-
     /// How long before frontrun the window of a batch opens; `None` if it leaves at once.
     fn early(&self, rows: u64) -> Option<Nanos> {
-        match self.rules.release {
+        match self.params.release {
             Release::Deferred { early } => Some(early),
-            Release::Auto { .. } => {
-                let plan = self.learned.plan();
-                (rows < plan.enough).then_some(plan.early)
-            }
+            Release::Bounded { early, enough, .. } => (rows < enough).then_some(early),
             Release::Eager | Release::Timeout { .. } => None,
         }
     }
 
     /// How long the oldest request waits at most for others to join it.
-    fn patience(&self) -> Nanos {
-        match self.rules.release {
-            Release::Auto { .. } => {
-                Nanos((self.rules.cost.beta_ns() as u64).saturating_mul(PATIENCE))
-            }
-            _ => Nanos::MAX,
+    fn wait_max(&self) -> Nanos {
+        match self.params.release {
+            Release::Bounded { wait_max, .. } => wait_max,
+            Release::Deferred { .. } | Release::Eager | Release::Timeout { .. } => Nanos::MAX,
         }
     }
 
-    fn deadline(&self, waiting: &Waiting) -> Nanos {
-        waiting.member.arrival.saturating_add(self.rules.objective)
+    fn deadline(&self, waiting: &QueuedRequest) -> Nanos {
+        waiting.member.arrival.saturating_add(self.params.objective)
     }
 
     /// Whether a batch of so many rows could meet the deadline.
-    fn meets(&self, rows: u64, deadline: Nanos, opening: Opening) -> bool {
-        let by_now = opening.now.saturating_add(self.delayed.of(rows));
-        let by_worker = opening.free.saturating_add(self.rules.cost.of(rows));
+    fn meets(&self, rows: u64, deadline: Nanos, bound: StartBound) -> bool {
+        let by_now = bound.now.saturating_add(self.delayed.of(rows));
+        let by_worker = bound.free.saturating_add(self.params.cost.of(rows));
         by_now <= deadline && by_worker <= deadline
     }
 
     /// The most rows of a batch that meets the deadline.
-    fn rows_by(&self, deadline: Nanos, opening: Opening) -> u64 {
-        let by_now = deadline.saturating_sub(opening.now);
+    fn rows_by(&self, deadline: Nanos, bound: StartBound) -> u64 {
+        let by_now = deadline.saturating_sub(bound.now);
         let rows = self.delayed.rows_within(by_now);
-        if opening.free <= opening.now {
+        if bound.free <= bound.now {
             return rows;
         }
-        let by_worker = deadline.saturating_sub(opening.free);
-        rows.min(self.rules.cost.rows_within(by_worker))
+        let by_worker = deadline.saturating_sub(bound.free);
+        rows.min(self.params.cost.rows_within(by_worker))
     }
 
-    fn update(&mut self, opening: Opening, dropped: &mut Vec<Member>) -> Option<Candidate> {
+    fn update(&mut self, bound: StartBound, dropped: &mut Vec<Member>) -> Option<Candidate> {
         let head = self.deadline(self.entries.front()?);
         let mut waiting = self.rows_from(0);
         let is_within =
-            waiting <= self.rules.rows_max && self.entries.len() <= self.rules.requests_max;
-        let fits = is_within && self.meets(waiting, head, opening);
+            waiting <= self.params.rows_max && self.entries.len() <= self.params.requests_max;
+        let fits = is_within && self.meets(waiting, head, bound);
         let (requests, rows) = if fits {
             (self.entries.len(), waiting)
         } else {
-            self.drop_hopeless(opening, dropped);
+            self.drop_infeasible(bound, dropped);
             waiting = self.rows_from(0);
             let deadline = self.deadline(self.entries.front()?);
-            let most = self.rows_by(deadline, opening).min(self.rules.rows_max);
+            let most = self.rows_by(deadline, bound).min(self.params.rows_max);
             self.prefix(most)
         };
-        self.gathered = requests;
-        Some(self.window(rows, rows < waiting, opening))
+        self.candidate_len = requests;
+        Some(self.window(rows, rows < waiting, bound))
     }
 
-    /// Whether the batch that was gathered is as large as one may be.
+    /// Whether the batch that was candidate_len is as large as one may be.
     fn is_full(&self, rows: u64) -> bool {
-        let next = self.entries.get(self.gathered);
-        let left = self.rules.rows_max.saturating_sub(rows);
+        let next = self.entries.get(self.candidate_len);
+        let left = self.params.rows_max.saturating_sub(rows);
         left == 0
-            || self.gathered >= self.rules.requests_max
+            || self.candidate_len >= self.params.requests_max
             || next.is_some_and(|next| u64::from(next.member.rows) > left)
     }
 
-    fn window(&self, rows: u64, is_cut: bool, opening: Opening) -> Candidate {
+    fn window(&self, rows: u64, is_cut: bool, bound: StartBound) -> Candidate {
         let head = self.entries.front();
-        let arrival = head.map_or(opening.now, |w| w.member.arrival);
-        let deadline = arrival.saturating_add(self.rules.objective);
+        let arrival = head.map_or(bound.now, |w| w.member.arrival);
+        let deadline = arrival.saturating_add(self.params.objective);
         let delay = self.delays.of(rows);
-        let earliest = opening.now.saturating_add(delay).max(opening.free);
-        let asked = match (self.rules.release, self.early(rows)) {
+        let earliest = bound.now.saturating_add(delay).max(bound.free);
+        let asked = match (self.params.release, self.early(rows)) {
             _ if self.is_full(rows) => earliest,
             (Release::Timeout { delay }, _) => arrival.saturating_add(delay),
             (_, Some(early)) if !is_cut && deadline < Nanos::MAX => {
-                let frontrun = deadline.saturating_sub(self.rules.cost.of(rows + 1));
-                let patience = arrival.saturating_add(self.patience());
-                frontrun.saturating_sub(early).min(patience)
+                let frontrun = deadline.saturating_sub(self.params.cost.of(rows + 1));
+                let wait_max = arrival.saturating_add(self.wait_max());
+                frontrun.saturating_sub(early).min(wait_max)
             }
             _ => earliest,
         };
@@ -362,31 +324,30 @@ impl QueuePart {
             rows,
             wakes: exec.saturating_sub(delay),
             exec,
-            latest: deadline.saturating_sub(self.rules.cost.of(rows)),
+            latest: deadline.saturating_sub(self.params.cost.of(rows)),
         }
     }
 
     /// Drops the heads that could not be in time in a batch of the size aimed at.
-    fn drop_hopeless(&mut self, opening: Opening, dropped: &mut Vec<Member>) {
+    fn drop_infeasible(&mut self, bound: StartBound, dropped: &mut Vec<Member>) {
         let Some(head) = self.entries.front() else {
             return;
         };
-        let mut aim = self.target.min(self.rules.rows_max).max(1);
+        let mut aim = self.target.min(self.params.rows_max).max(1);
         // Nothing is larger than the target, so a head that meets it stays in any case.
-        if aim > 1 && !self.meets(aim, self.deadline(head), opening) {
+        if aim > 1 && !self.meets(aim, self.deadline(head), bound) {
             let is_late =
-                |w: &Waiting| !self.meets(self.arrived - w.before, self.deadline(w), opening);
+                |w: &QueuedRequest| !self.meets(self.arrived - w.before, self.deadline(w), bound);
             let first = self.entries.partition_point(is_late);
             aim = aim.min(self.rows_from(first)).max(1);
         }
         while let Some(head) = self.entries.front() {
             let rows = aim.max(u64::from(head.member.rows));
-            if self.meets(rows, self.deadline(head), opening) {
+            if self.meets(rows, self.deadline(head), bound) {
                 return;
             }
             dropped.push(head.member);
-            self.learned.dropped(self.rules.release, opening.now);
-            self.wide -= usize::from(head.member.rows != 1);
+            self.multi_row -= usize::from(head.member.rows != 1);
             self.entries.pop_front();
         }
     }
@@ -403,13 +364,13 @@ impl QueuePart {
         let Some(head) = self.entries.front() else {
             return (0, 0);
         };
-        let end = |w: &Waiting| w.before + u64::from(w.member.rows) - head.before;
-        let requests = if self.wide == 0 {
+        let end = |w: &QueuedRequest| w.before + u64::from(w.member.rows) - head.before;
+        let requests = if self.multi_row == 0 {
             usize::try_from(most).map_or(self.entries.len(), |n| n.min(self.entries.len()))
         } else {
             self.entries.partition_point(|w| end(w) <= most)
         };
-        let requests = requests.min(self.rules.requests_max).max(1);
+        let requests = requests.min(self.params.requests_max).max(1);
         let rows = self.rows_from(0) - self.rows_from(requests);
         (requests, rows)
     }

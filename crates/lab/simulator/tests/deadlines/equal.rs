@@ -2,11 +2,12 @@
 //! (`make soak`).
 
 use albacore_batching::Nanos;
-use albacore_batching::deadlines::{Cost, Delays, DropRule, Prefers, QueueRules, Release, Target};
+use albacore_batching::deadlines::{Cost, Delays, DropRule, QueueParams, Release, Target};
+use albacore_simulator::auto::{Prefers, QueuePolicy};
 
 use crate::driver::{Driver, Input};
-use crate::slow::{self, Done, Request, Slow};
-use crate::slow_auto;
+use crate::oracle::{self, Done, Oracle, Request};
+use crate::oracle_auto;
 
 /// SplitMix64: enough to draw test cases with.
 struct Random(u64);
@@ -29,15 +30,17 @@ impl Random {
     }
 }
 
-fn draw_rules(random: &mut Random) -> QueueRules {
+fn draw_rules(random: &mut Random) -> QueuePolicy {
     let objective = 20 + random.below(200);
+    let mut auto = None;
     let release = match random.below(5) {
-        4 => Release::Auto {
-            prefers: match random.is_one_in(3) {
+        4 => {
+            auto = Some(match random.is_one_in(3) {
                 true => Prefers::ShortWaits,
                 false => Prefers::IdleWorkers,
-            },
-        },
+            });
+            Release::Eager
+        }
         0 => Release::Eager,
         1 => Release::Timeout {
             delay: Nanos(random.below(objective)),
@@ -48,14 +51,18 @@ fn draw_rules(random: &mut Random) -> QueueRules {
         _ => Release::Deferred { early: Nanos(0) },
     };
     let window = |target| DropRule::Window { target };
+    let mut is_target_learned = false;
     let drop = match random.below(6) {
         0 => DropRule::Head,
         1 => window(Target::Half),
         2 => window(Target::Own),
-        3 => window(Target::Auto),
+        3 => {
+            is_target_learned = true;
+            window(Target::Own)
+        }
         _ => window(Target::Rows(1 + random.below(12))),
     };
-    QueueRules {
+    let params = QueueParams {
         cost: Cost::new((1 + random.below(12)) as f64, random.below(40) as f64),
         objective: Nanos(objective),
         release,
@@ -72,41 +79,45 @@ fn draw_rules(random: &mut Random) -> QueueRules {
         } else {
             u64::MAX
         },
+    };
+    QueuePolicy {
+        params,
+        auto,
+        is_target_learned,
     }
 }
 
-fn slow_rules(rules: &QueueRules) -> slow::Rules {
+fn oracle_params(policy: &QueuePolicy) -> oracle::Rules {
+    let rules = &policy.params;
     let (alpha, beta) = (rules.cost.alpha_ns() as i128, rules.cost.beta_ns() as i128);
     let objective = i128::from(rules.objective.0);
-    let own = || slow_auto::own(alpha, beta, objective, rules.rate);
-    slow::Rules {
+    let own = || oracle_auto::own(alpha, beta, objective, rules.rate);
+    oracle::Rules {
         alpha,
         beta,
         objective,
         release: match rules.release {
-            Release::Deferred { early } => slow::Release::Deferred {
+            _ if policy.auto.is_some() => oracle::Release::Auto {
+                is_short: policy.auto == Some(Prefers::ShortWaits),
+            },
+            Release::Bounded { .. } => unreachable!("it is not drawn"),
+            Release::Deferred { early } => oracle::Release::Deferred {
                 early: early.0.into(),
             },
-            Release::Auto { prefers } => slow::Release::Auto {
-                is_short: prefers == Prefers::ShortWaits,
-            },
-            Release::Eager => slow::Release::Timeout { delay: 0 },
-            Release::Timeout { delay } => slow::Release::Timeout {
+            Release::Eager => oracle::Release::Timeout { delay: 0 },
+            Release::Timeout { delay } => oracle::Release::Timeout {
                 delay: delay.0.into(),
             },
         },
         target: match rules.drop {
             DropRule::Head => 1,
             DropRule::Window { target } => match target {
-                Target::Half => slow_auto::half(alpha, beta, objective),
+                Target::Half => oracle_auto::half(alpha, beta, objective),
                 Target::Rows(rows) => rows.into(),
-                Target::Own | Target::Auto => own(),
+                Target::Own => own(),
             },
         },
-        is_target_learned: rules.drop
-            == DropRule::Window {
-                target: Target::Auto,
-            },
+        is_target_learned: policy.is_target_learned,
         rows_max: rules.rows_max.into(),
         requests_max: rules.requests_max,
     }
@@ -114,7 +125,7 @@ fn slow_rules(rules: &QueueRules) -> slow::Rules {
 
 /// A case: rules, workers, delays and what happens.
 struct Case {
-    rules: Vec<QueueRules>,
+    rules: Vec<QueuePolicy>,
     workers: usize,
     delays: Delays,
     inputs: Vec<(u64, Input)>,
@@ -187,12 +198,12 @@ fn run_fast(case: &Case) -> Vec<Done> {
     driver.done
 }
 
-fn run_slow(case: &Case) -> Vec<Done> {
-    let rules = case.rules.iter().map(slow_rules).collect();
+fn run_oracle(case: &Case) -> Vec<Done> {
+    let rules = case.rules.iter().map(oracle_params).collect();
     let (control, data) = (case.delays.control.0.into(), case.delays.data.0.into());
-    let mut slow = Slow::new(rules, case.workers, control, data);
+    let mut slow = Oracle::new(rules, case.workers, control, data);
     let mut now = 0_i128;
-    let run_until = |slow: &mut Slow, now: &mut i128, end: i128| {
+    let run_until = |slow: &mut Oracle, now: &mut i128, end: i128| {
         while let Some(next) = slow.next().map(|next| next.max(*now)).filter(|&n| n < end) {
             *now = next;
             slow.act(next);
@@ -208,7 +219,7 @@ fn run_slow(case: &Case) -> Vec<Done> {
                 slow.arrive(queue, Request { key, arrival, rows });
             }
             Input::Withdrawal { queue, key } => slow.withdraw(queue, key, at),
-            Input::Rules { queue, rules } => slow.set_rules(queue, slow_rules(&rules), at),
+            Input::Rules { queue, rules } => slow.set_rules(queue, oracle_params(&rules), at),
         }
     }
     run_until(&mut slow, &mut now, i128::MAX);
@@ -227,7 +238,7 @@ fn random_traces_are_those_of_the_slow_model() {
     let (mut batches, mut drops) = (0, 0);
     for seed in 0..if is_long { 100_000 } else { 5_000 } {
         let case = draw(seed);
-        let (fast, slow) = (split(run_fast(&case)), split(run_slow(&case)));
+        let (fast, slow) = (split(run_fast(&case)), split(run_oracle(&case)));
         assert_eq!(
             fast, slow,
             "seed {seed}: {:?} {:?}",

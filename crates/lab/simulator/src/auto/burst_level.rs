@@ -1,4 +1,4 @@
-//! What all queues with bursts know together: whether their drops ask for eagerness.
+//! What all queues with bursts know shared: whether their drops ask for eagerness.
 //!
 //! **Problem.** Bursts make drops, deferred or not, and far below the peak. An eager queue takes
 //! the workers that deferred ones wait for, so that these drop more: were each to decide for
@@ -27,13 +27,13 @@ const DROPS: f64 = 35.0;
 
 /// The level, in drops.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Tide {
+pub(super) struct BurstLevel {
     level: f64,
     /// Queues that raise and lower it.
     queues: u32,
 }
 
-impl Tide {
+impl BurstLevel {
     pub(super) fn join(&mut self) {
         self.queues += 1;
     }
@@ -68,24 +68,24 @@ mod tests {
     use super::*;
 
     /// The eagerness after a million arrivals of which such a share is dropped.
-    fn after(mut tide: Tide, share: f64) -> f64 {
+    fn after(mut burst_level: BurstLevel, share: f64) -> f64 {
         let mut due = 0.0;
         for _ in 0..1_000_000 {
-            tide.arrived();
+            burst_level.arrived();
             due += share;
             if due >= 1.0 {
                 due -= 1.0;
-                tide.dropped();
+                burst_level.dropped();
             }
         }
-        tide.eagerness()
+        burst_level.eagerness()
     }
 
     #[test]
     fn it_decides_and_keeps_to_it_while_that_is_right() {
-        let mut low = Tide::default();
+        let mut low = BurstLevel::default();
         (0..20).for_each(|_| low.join());
-        let high = Tide {
+        let high = BurstLevel {
             level: f64::MAX,
             ..low
         };
@@ -101,13 +101,13 @@ mod tests {
 
     #[test]
     fn a_cluster_of_drops_changes_nothing() {
-        let mut tide = Tide::default();
-        (0..20).for_each(|_| tide.join());
-        (0..600).for_each(|_| tide.dropped());
-        assert_eq!(tide.eagerness(), 0.0);
-        (0..200).for_each(|_| tide.dropped());
-        assert!(tide.eagerness() > 0.05);
-        (0..20).for_each(|_| tide.leave());
-        assert_eq!(tide.eagerness(), 1.0, "what is left decides alone");
+        let mut burst_level = BurstLevel::default();
+        (0..20).for_each(|_| burst_level.join());
+        (0..600).for_each(|_| burst_level.dropped());
+        assert_eq!(burst_level.eagerness(), 0.0);
+        (0..200).for_each(|_| burst_level.dropped());
+        assert!(burst_level.eagerness() > 0.05);
+        (0..20).for_each(|_| burst_level.leave());
+        assert_eq!(burst_level.eagerness(), 1.0, "what is left decides alone");
     }
 }

@@ -1,4 +1,4 @@
-//! Whether deferring raises goodput: what queues that prefer short waits decide together, by trial.
+//! Whether deferring raises goodput: what queues that prefer short waits decide shared, by closed_loop.
 //!
 //! **Problem.** Deferred batches are larger and so carry a higher rate, but whoever waits for them
 //! waits for nothing while batches that leave at once carry the rate as well. What they carry
@@ -20,7 +20,7 @@
 //! All queues are deferred or none: one that loses requests whatever is done, because its objective
 //! is as short as its batches, has all tried now and then.
 
-use crate::Nanos;
+use albacore_batching::Nanos;
 
 /// Lost requests, beyond what is borne, after which it is tried.
 const DROPS: f64 = 20.0;
@@ -70,7 +70,7 @@ enum Phase {
 
 /// What all queues that prefer short waits found out.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Strain {
+pub(super) struct DeferralTrial {
     phase: Phase,
     arrivals: u64,
     lost: u64,
@@ -90,7 +90,7 @@ pub(super) struct Strain {
     seen: f64,
 }
 
-impl Default for Strain {
+impl Default for DeferralTrial {
     fn default() -> Self {
         Self {
             phase: Phase::Calm,
@@ -109,7 +109,7 @@ impl Default for Strain {
     }
 }
 
-impl Strain {
+impl DeferralTrial {
     /// Whether queues are to be deferred.
     pub(super) fn is_deferring(&self) -> bool {
         matches!(
@@ -237,18 +237,24 @@ mod tests {
 
     /// A load of `load` workers of which this part of requests is lost, eager and deferred; what
     /// part of the arrivals was deferred.
-    fn deferred(strain: &mut Strain, arrivals: u64, rate: f64, lost: [f64; 2], slower: f64) -> f64 {
+    fn deferred(
+        deferral_trial: &mut DeferralTrial,
+        arrivals: u64,
+        rate: f64,
+        lost: [f64; 2],
+        slower: f64,
+    ) -> f64 {
         let (mut due, mut count) = (0.0, 0_u64);
         for _ in 0..arrivals {
-            let is_deferring = strain.is_deferring();
+            let is_deferring = deferral_trial.is_deferring();
             let gap = 1e6 / rate * if is_deferring { slower } else { 1.0 };
-            let now = strain.last.saturating_add(Nanos(gap as u64));
-            strain.arrived(500_000.0, now);
+            let now = deferral_trial.last.saturating_add(Nanos(gap as u64));
+            deferral_trial.arrived(500_000.0, now);
             count += u64::from(is_deferring);
             due += lost[usize::from(is_deferring)];
             if due >= 1.0 {
                 due -= 1.0;
-                strain.lost(now);
+                deferral_trial.lost(now);
             }
         }
         count as f64 / arrivals as f64
@@ -256,29 +262,29 @@ mod tests {
 
     #[test]
     fn nothing_is_deferred_while_little_is_lost() {
-        let mut strain = Strain::default();
+        let mut deferral_trial = DeferralTrial::default();
         assert_eq!(
-            deferred(&mut strain, 1_000_000, 1.0, [0.0015, 0.0], 1.0),
+            deferred(&mut deferral_trial, 1_000_000, 1.0, [0.0015, 0.0], 1.0),
             0.0
         );
     }
 
     #[test]
     fn deferring_goes_on_where_it_loses_less_until_the_load_is_lower() {
-        let mut strain = Strain::default();
-        let share = deferred(&mut strain, 500_000, 1.0, [0.03, 0.004], 1.0);
+        let mut deferral_trial = DeferralTrial::default();
+        let share = deferred(&mut deferral_trial, 500_000, 1.0, [0.03, 0.004], 1.0);
         assert!(share > 0.95, "{share}");
-        let share = deferred(&mut strain, 100_000, 0.97, [0.01, 0.0], 1.0);
+        let share = deferred(&mut deferral_trial, 100_000, 0.97, [0.01, 0.0], 1.0);
         assert_eq!(share, 1.0, "the load is about the same");
-        let share = deferred(&mut strain, 100_000, 0.8, [0.0, 0.0], 1.0);
+        let share = deferred(&mut deferral_trial, 100_000, 0.8, [0.0, 0.0], 1.0);
         assert!(share < 0.02, "{share}");
     }
 
     #[test]
     fn deferring_ends_where_it_is_no_better_or_clients_wait() {
         for (lost, slower) in [([0.03, 0.03], 1.0), ([0.03, 0.05], 1.0), ([0.03, 0.0], 1.5)] {
-            let mut strain = Strain::default();
-            let share = deferred(&mut strain, 1_000_000, 1.0, lost, slower);
+            let mut deferral_trial = DeferralTrial::default();
+            let share = deferred(&mut deferral_trial, 1_000_000, 1.0, lost, slower);
             assert!(share < 0.03, "{lost:?} {share}");
         }
     }
@@ -286,18 +292,18 @@ mod tests {
     #[test]
     fn what_is_clearly_worse_ends_soon() {
         for (lost, slower) in [([0.5, 0.7], 1.0), ([0.03, 0.2], 1.0), ([0.3, 0.1], 1.3)] {
-            let mut strain = Strain::default();
-            let share = deferred(&mut strain, 100_000, 1.0, lost, slower);
+            let mut deferral_trial = DeferralTrial::default();
+            let share = deferred(&mut deferral_trial, 100_000, 1.0, lost, slower);
             assert!(share > 0.0 && share < 0.045, "{lost:?} {share}");
         }
     }
 
     #[test]
     fn what_was_found_is_tried_again() {
-        let mut strain = Strain::default();
-        deferred(&mut strain, 200_000, 1.0, [0.03, 0.03], 1.0);
-        assert!(!strain.is_deferring());
-        let share = deferred(&mut strain, 2_000_000, 1.0, [0.03, 0.0], 1.0);
+        let mut deferral_trial = DeferralTrial::default();
+        deferred(&mut deferral_trial, 200_000, 1.0, [0.03, 0.03], 1.0);
+        assert!(!deferral_trial.is_deferring());
+        let share = deferred(&mut deferral_trial, 2_000_000, 1.0, [0.03, 0.0], 1.0);
         assert!(share > 0.4, "{share}");
     }
 }

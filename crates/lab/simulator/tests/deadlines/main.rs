@@ -7,5 +7,5 @@ mod driver;
 mod equal;
 mod golden;
 mod laws;
-mod slow;
-mod slow_auto;
+mod oracle;
+mod oracle_auto;

@@ -16,14 +16,14 @@
 //! worth, and the target of the drop rule from `Own`, which suits deferred batches,
 //! to `Half`, which suits eager ones. The step is small because drops come in clusters: one of them
 //! is no reason to be eager for seconds. Queues whose variation is above [`BURSTY`] do not decide
-//! that each for itself but together ([`tide`]).
+//! that each for itself but together ([`burst_level`]).
 //!
-//! Whether deferring gathers anything is tried ([`trial`]): clients that wait for their answers
+//! Whether deferring gathers anything is tried ([`closed_loop`]): clients that wait for their answers
 //! before they ask again are answered at once.
 //!
 //! All that is for [`Prefers::IdleWorkers`]. With [`Prefers::ShortWaits`] nothing is deferred as
 //! long as it loses no more requests than if it were, which all queues find out together
-//! ([`strain`]); from then on they do as above. Queues with bursts are never deferred then.
+//! ([`deferral_trial`]); from then on they do as above. Queues with bursts are never deferred then.
 //!
 //! The window opens a little before frontrun in any case: where alpha is small it would otherwise
 //! be so short that no worker becomes free in it.
@@ -37,16 +37,13 @@
 //! after so many. Before [`ARRIVALS_MIN`] a queue is eager. The constants were found by
 //! simulation on the article's settings (`cargo bench -p albacore-simulator`).
 
-mod strain;
-mod tide;
-mod trial;
+use albacore_batching::Nanos;
+use albacore_batching::deadlines::{DropRule, QueueParams, Target};
 
-use self::strain::Strain;
-use self::tide::Tide;
-use self::trial::Trial;
-use super::queue_part::QueueRules;
-use super::rules::{DropRule, Prefers, Release, Target};
-use crate::Nanos;
+use super::Prefers;
+use super::burst_level::BurstLevel;
+use super::closed_loop::ClosedLoopDetector;
+use super::deferral_trial::DeferralTrial;
 
 /// Arrivals that are remembered: with bursts of c2 = 20 the rate is then known to 7 %.
 const MEMORY: u32 = 4096;
@@ -76,35 +73,25 @@ const BURSTY: f64 = 4.0;
 /// Nobody waits for longer than so many times beta.
 pub(super) const PATIENCE: u64 = 32;
 
-/// What the queues under [`Release::Auto`] know together.
+/// What all queues under `auto` know.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Together {
-    tide: Tide,
-    strain: Strain,
-}
-
-impl Together {
-    /// A request that would have come to a queue with these rules was refused before.
-    pub fn refused(&mut self, rules: &QueueRules, rows: u32, now: Nanos) {
-        if rules.release.prefers() == Some(Prefers::ShortWaits) {
-            self.strain.arrived(work_of(rules) * f64::from(rows), now);
-            self.strain.lost(now);
-        }
-    }
+pub(super) struct SharedKnowledge {
+    burst_level: BurstLevel,
+    deferral_trial: DeferralTrial,
 }
 
 /// What a row costs in batches that take half of the objective, nanoseconds.
-fn work_of(rules: &QueueRules) -> f64 {
+fn work_of(params: &QueueParams) -> f64 {
     let rows = DropRule::Window {
         target: Target::Half,
     }
-    .target_rows(&rules.cost, rules.objective, 0.0);
-    rules.cost.of(rows).0 as f64 / rows as f64
+    .target_rows(&params.cost, params.objective, 0.0);
+    params.cost.of(rows).0 as f64 / rows as f64
 }
 
 /// What one queue knows of its arrivals, and what it makes of it.
 #[derive(Clone, Debug)]
-pub(super) struct Learned {
+pub(super) struct QueueLearner {
     arrivals: u32,
     last: Nanos,
     /// Means of the gaps, their squares (ns, ns^2), and the rows of a request.
@@ -112,12 +99,10 @@ pub(super) struct Learned {
     gap_squared: f64,
     rows: f64,
     eagerness: f64,
-    trial: Trial,
+    closed_loop: ClosedLoopDetector,
     is_bursty: bool,
     /// What a row costs in good batches, as of the last plan.
     row_work: f64,
-    /// As of the queues before this one was last asked.
-    together: Together,
     plan: Plan,
 }
 
@@ -132,7 +117,7 @@ pub(super) struct Plan {
     pub(super) target: Option<u64>,
 }
 
-impl Default for Learned {
+impl Default for QueueLearner {
     fn default() -> Self {
         Self {
             arrivals: 0,
@@ -141,10 +126,9 @@ impl Default for Learned {
             gap_squared: 0.0,
             rows: 0.0,
             eagerness: 0.0,
-            trial: Trial::default(),
+            closed_loop: ClosedLoopDetector::default(),
             is_bursty: false,
             row_work: 0.0,
-            together: Together::default(),
             plan: Plan {
                 enough: 1,
                 early: Nanos(0),
@@ -154,37 +138,42 @@ impl Default for Learned {
     }
 }
 
-impl Learned {
+impl QueueLearner {
     pub(super) fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    pub(super) fn together(&self) -> Together {
-        self.together
-    }
-
-    pub(super) fn set_together(&mut self, together: Together) {
-        self.together = together;
-    }
-
     /// A request was given up.
-    pub(super) fn dropped(&mut self, release: Release, now: Nanos) {
-        let strain = &mut self.together.strain;
-        let is_at_once = release.prefers() == Some(Prefers::ShortWaits) && !strain.is_deferring();
-        if release.prefers() == Some(Prefers::ShortWaits) && !self.is_bursty {
-            strain.lost(now);
+    pub(super) fn dropped(
+        &mut self,
+        prefers: Option<Prefers>,
+        shared: &mut SharedKnowledge,
+        now: Nanos,
+    ) {
+        let deferral_trial = &mut shared.deferral_trial;
+        let prefers_short_waits = prefers == Some(Prefers::ShortWaits);
+        let is_at_once = prefers_short_waits && !deferral_trial.is_deferring();
+        if prefers_short_waits && !self.is_bursty {
+            deferral_trial.lost(now);
         }
         // What is lost although nothing is deferred is no reason to be more eager.
         if !is_at_once {
             self.eagerness = (self.eagerness + STEP).min(1.0);
         }
         if self.is_bursty {
-            self.together.tide.dropped();
+            shared.burst_level.dropped();
         }
     }
 
     /// A request arrived; whether the plan is a new one.
-    pub(super) fn arrived(&mut self, rules: &QueueRules, now: Nanos, rows: u32) -> bool {
+    pub(super) fn arrived(
+        &mut self,
+        params: &QueueParams,
+        prefers: Prefers,
+        shared: &mut SharedKnowledge,
+        now: Nanos,
+        rows: u32,
+    ) -> bool {
         let gap = now.saturating_sub(self.last).0 as f64;
         self.last = now;
         self.arrivals = self.arrivals.saturating_add(1);
@@ -195,41 +184,47 @@ impl Learned {
         self.rows += (f64::from(rows) - self.rows) * weight;
         self.eagerness = (self.eagerness - STEP * DROPS_BEARABLE).max(0.0);
         if self.is_bursty {
-            self.together.tide.arrived();
+            shared.burst_level.arrived();
         }
-        let prefers_short_waits = rules.release.prefers() == Some(Prefers::ShortWaits);
+        let prefers_short_waits = prefers == Prefers::ShortWaits;
         match prefers_short_waits {
-            true => self.tell_strain(rules, rows, now),
-            false => self.trial.arrived(gap),
+            true => self.count_for_trial(params, shared, rows, now),
+            false => self.closed_loop.arrived(gap),
         }
         let is_due = self.arrivals.is_multiple_of(PLAN_EVERY) && self.arrivals >= ARRIVALS_MIN;
-        if is_due && rules.objective < Nanos::MAX {
+        if is_due && params.objective < Nanos::MAX {
             if !prefers_short_waits {
-                self.trial.decide(self.eagerness > 0.0);
+                self.closed_loop.decide(self.eagerness > 0.0);
             }
-            self.judge_bursts();
-            self.plan = self.plan_for(rules);
+            self.classify_bursts(shared);
+            self.plan = self.plan_for(params, prefers, shared);
         }
         is_due
     }
 
     /// Queues with bursts lose requests far below the peak, and are eager in any case.
-    fn tell_strain(&mut self, rules: &QueueRules, rows: u32, now: Nanos) {
+    fn count_for_trial(
+        &mut self,
+        params: &QueueParams,
+        shared: &mut SharedKnowledge,
+        rows: u32,
+        now: Nanos,
+    ) {
         if self.is_bursty {
             return;
         }
         if self.arrivals % PLAN_EVERY == 1 {
-            self.row_work = work_of(rules);
+            self.row_work = work_of(params);
         }
         let work = self.row_work * f64::from(rows);
-        self.together.strain.arrived(work, now);
+        shared.deferral_trial.arrived(work, now);
     }
 
-    fn judge_bursts(&mut self) {
+    fn classify_bursts(&mut self, shared: &mut SharedKnowledge) {
         let is_bursty = self.variation() > BURSTY;
         match (self.is_bursty, is_bursty) {
-            (false, true) => self.together.tide.join(),
-            (true, false) => self.together.tide.leave(),
+            (false, true) => shared.burst_level.join(),
+            (true, false) => shared.burst_level.leave(),
             _ => {}
         }
         self.is_bursty = is_bursty;
@@ -241,16 +236,16 @@ impl Learned {
         (self.gap_squared / mean_squared - 1.0).max(1.0)
     }
 
-    fn plan_for(&self, rules: &QueueRules) -> Plan {
+    fn plan_for(&self, params: &QueueParams, prefers: Prefers, shared: &SharedKnowledge) -> Plan {
         let rate = self.rows * 1e9 / self.gap.max(1.0);
         let rows_of = |target| {
             let rule = DropRule::Window { target };
-            rule.target_rows(&rules.cost, rules.objective, rate)
+            rule.target_rows(&params.cost, params.objective, rate)
         };
         let own = rows_of(Target::Own);
-        let window = rules.objective.0 as f64 * WINDOW_SHARE;
-        let early = Nanos((window - rules.cost.alpha_ns()).max(0.0) as u64);
-        let in_a_beta = rate * 1e-9 * rules.cost.beta_ns();
+        let window = params.objective.0 as f64 * WINDOW_SHARE;
+        let early = Nanos((window - params.cost.alpha_ns()).max(0.0) as u64);
+        let in_a_beta = rate * 1e-9 * params.cost.beta_ns();
         let worth = in_a_beta / self.variation();
         let at_once = |target| Plan {
             enough: 1,
@@ -258,20 +253,20 @@ impl Learned {
             target: Some(target),
         };
         let half = rows_of(Target::Half) as f64;
-        // In bursts a batch is half as large again: what comes together is served together.
+        // In bursts a batch is half as large again: requests that arrive together are served together.
         let eager = half * (1.5 - 0.5 / self.variation());
-        match rules.release.prefers() {
-            Some(Prefers::ShortWaits) if self.is_bursty || !self.together.strain.is_deferring() => {
+        match prefers {
+            Prefers::ShortWaits if self.is_bursty || !shared.deferral_trial.is_deferring() => {
                 return at_once(eager.min(own as f64).max(half).round() as u64);
             }
-            Some(Prefers::IdleWorkers) if self.trial.is_eager() => return at_once(half as u64),
+            Prefers::IdleWorkers if self.closed_loop.is_eager() => return at_once(half as u64),
             _ => {}
         }
         if in_a_beta * (PATIENCE as f64) < 1.0 {
             return at_once(own);
         }
         let eagerness = match self.is_bursty {
-            true => self.together.tide.eagerness(),
+            true => shared.burst_level.eagerness(),
             false => self.eagerness,
         };
         if worth >= own as f64 || eagerness <= 0.0 {
@@ -294,17 +289,16 @@ impl Learned {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cost::Cost;
+    use albacore_batching::deadlines::{Cost, Release};
+
     use super::*;
 
-    fn rules(alpha_ms: f64, beta_ms: f64, objective_ms: u64) -> QueueRules {
-        let target = Target::Auto;
-        QueueRules {
+    fn rules(alpha_ms: f64, beta_ms: f64, objective_ms: u64) -> QueueParams {
+        let target = Target::Own;
+        QueueParams {
             cost: Cost::new(alpha_ms * 1e6, beta_ms * 1e6),
             objective: Nanos(objective_ms * 1_000_000),
-            release: Release::Auto {
-                prefers: Prefers::IdleWorkers,
-            },
+            release: Release::Eager,
             drop: DropRule::Window { target },
             rate: 0.0,
             rows_max: u64::MAX,
@@ -313,19 +307,21 @@ mod tests {
     }
 
     /// After arrivals with these gaps, over and over, and so many drops.
-    fn plan_after(rules: &QueueRules, gaps: &[u64], drops: u32) -> Plan {
-        let mut learned = Learned::default();
+    fn plan_after(rules: &QueueParams, gaps: &[u64], drops: u32) -> Plan {
+        let mut learner = QueueLearner::default();
+        let mut shared = SharedKnowledge::default();
+        let prefers = Prefers::IdleWorkers;
         let mut now = 0;
         for gap in gaps.iter().cycle().take(4096) {
             now += gap;
-            learned.arrived(rules, Nanos(now), 1);
+            learner.arrived(rules, prefers, &mut shared, Nanos(now), 1);
         }
-        (0..drops).for_each(|_| learned.dropped(rules.release, Nanos(now)));
+        (0..drops).for_each(|_| learner.dropped(Some(prefers), &mut shared, Nanos(now)));
         for gap in gaps.iter().cycle().take(16) {
             now += gap;
-            learned.arrived(rules, Nanos(now), 1);
+            learner.arrived(rules, prefers, &mut shared, Nanos(now), 1);
         }
-        *learned.plan()
+        *learner.plan()
     }
 
     #[test]

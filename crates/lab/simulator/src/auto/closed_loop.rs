@@ -69,7 +69,7 @@ impl Gaps {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Trial {
+pub(super) struct ClosedLoopDetector {
     is_eager: bool,
     /// Of this turn or the part of it that is going on, and of the last eager turn's fastest part.
     gaps: Gaps,
@@ -79,11 +79,11 @@ pub(super) struct Trial {
     time: f64,
     /// How long an eager turn is at least, nanoseconds.
     length: f64,
-    /// How many times as long as the trial the next one is if clients are seen to wait.
+    /// How many times as long as the closed_loop the next one is if clients are seen to wait.
     again: f64,
 }
 
-impl Default for Trial {
+impl Default for ClosedLoopDetector {
     fn default() -> Self {
         Self {
             is_eager: true,
@@ -97,7 +97,7 @@ impl Default for Trial {
     }
 }
 
-impl Trial {
+impl ClosedLoopDetector {
     /// Whether nothing is to be deferred.
     pub(super) fn is_eager(&self) -> bool {
         self.is_eager
@@ -156,15 +156,19 @@ mod tests {
 
     /// Of so many arrivals, how many were deferred, when gaps are these, eager and deferred.
     fn deferred(arrivals: u32, eager: f64, deferred: f64) -> u32 {
-        let mut trial = Trial::default();
+        let mut closed_loop = ClosedLoopDetector::default();
         let mut count = 0;
         for n in 0..arrivals {
-            let mean = if trial.is_eager() { eager } else { deferred };
-            count += u32::from(!trial.is_eager());
+            let mean = if closed_loop.is_eager() {
+                eager
+            } else {
+                deferred
+            };
+            count += u32::from(!closed_loop.is_eager());
             // Three short ones and a long one.
-            trial.arrived(mean * if n % 4 == 3 { 3.1 } else { 0.3 });
+            closed_loop.arrived(mean * if n % 4 == 3 { 3.1 } else { 0.3 });
             if n % 16 == 15 {
-                trial.decide(false);
+                closed_loop.decide(false);
             }
         }
         count
@@ -185,13 +189,13 @@ mod tests {
 
     #[test]
     fn nothing_is_tried_while_requests_are_dropped() {
-        let mut trial = Trial::default();
+        let mut closed_loop = ClosedLoopDetector::default();
         for n in 0..200_000 {
-            trial.arrived(1e6);
+            closed_loop.arrived(1e6);
             if n % 16 == 15 {
-                trial.decide(true);
+                closed_loop.decide(true);
             }
-            assert!(n < 1100 || !trial.is_eager());
+            assert!(n < 1100 || !closed_loop.is_eager());
         }
     }
 }

@@ -12,16 +12,16 @@
 //!
 //! **Proof sketch.** Every decision takes a candidate out of `opens` or `expires`, and one comes
 //! back only for a later time or to stand by while no worker is free: so a step ends. After it,
-//! whatever could happen next has its time among the four minima that [`RankPart::next`] reads.
+//! whatever could happen next has its time among the four minima that [`Matchmaker::next`] reads.
 //!
-//! **Threads.** The parts share nothing and talk by [`RankPart::inform`], [`RankPart::answer`] and
+//! **Threads.** The parts share nothing and talk by [`Matchmaker::set_candidate`], [`Matchmaker::complete_grant`] and
 //! [`Decision`]: they may live on different threads with a queue of messages in each direction.
 //! Between a grant and its answer what the queue says was said before it knew: it is ignored.
 //!
 //! **Limits.** O(log queues + log workers) a decision. With delays above zero, candidates that a
 //! worker is too late for cost a look at every queue.
 
-use super::queue_part::Candidate;
+use super::request_queue::Candidate;
 use super::rules::Delays;
 use super::tournament::{ABSENT, Tournament};
 use crate::{Nanos, QueueIndex, WorkerIndex};
@@ -37,12 +37,12 @@ pub enum Decision {
         free: Nanos,
     },
     /// The candidate expired: offer another one.
-    Renew { queue: QueueIndex },
+    Refresh { queue: QueueIndex },
 }
 
 /// The part of the scheduler that knows candidates and workers, but no request.
 #[derive(Debug)]
-pub struct RankPart {
+pub struct Matchmaker {
     delays: Delays,
     candidates: Vec<Option<Candidate>>,
     /// Queues whose answer to a grant is due.
@@ -55,10 +55,10 @@ pub struct RankPart {
     /// Until when candidates are right whose window opens later than that (`Timeout` alone).
     stale: Tournament,
     /// Inverted delays of the candidates that stand by: the smallest is that of the largest delay.
-    spans: Tournament,
+    largest_delays: Tournament,
 }
 
-impl RankPart {
+impl Matchmaker {
     /// No candidate, and every worker absent.
     #[must_use]
     pub fn new(queues: usize, workers: usize, delays: Delays) -> Self {
@@ -70,7 +70,7 @@ impl RankPart {
             opens: Tournament::new(queues),
             expires: Tournament::new(queues),
             stale: Tournament::new(queues),
-            spans: Tournament::new(queues),
+            largest_delays: Tournament::new(queues),
         }
     }
 
@@ -82,19 +82,19 @@ impl RankPart {
             &mut self.opens,
             &mut self.expires,
             &mut self.stale,
-            &mut self.spans,
+            &mut self.largest_delays,
         ] {
             tree.grow_to(queues);
         }
     }
 
     /// A queue's candidate is this now.
-    pub fn inform(&mut self, queue: QueueIndex, candidate: Option<Candidate>) {
+    pub fn set_candidate(&mut self, queue: QueueIndex, candidate: Option<Candidate>) {
         if self.is_granted[queue.0] {
             return;
         }
         if self.expires.get(queue.0) != ABSENT {
-            self.stop_standing_by(queue.0);
+            self.remove_waiting(queue.0);
         }
         self.candidates[queue.0] = candidate;
         let (wakes, stale) = match candidate {
@@ -128,7 +128,7 @@ impl RankPart {
     }
 
     /// The answer to a grant: when the worker is free again, and the next candidate.
-    pub fn answer(
+    pub fn complete_grant(
         &mut self,
         queue: QueueIndex,
         worker: WorkerIndex,
@@ -137,10 +137,10 @@ impl RankPart {
     ) {
         self.is_granted[queue.0] = false;
         self.set_free(worker, free);
-        self.inform(queue, candidate);
+        self.set_candidate(queue, candidate);
     }
 
-    /// When [`RankPart::decide`] has something to say next, unless something happens before.
+    /// When [`Matchmaker::decide`] has something to say next, unless something happens before.
     #[must_use]
     pub fn next(&self) -> Option<Nanos> {
         let expired = self.expires.min().min(self.stale.min());
@@ -149,7 +149,7 @@ impl RankPart {
             let free = self.workers.min();
             // Without delays a candidate that expires before the worker is free is renewed by then.
             if self.delays.is_zero() || self.expires.first_min_from(free).is_some() {
-                next = next.min(free.saturating_sub(self.span()));
+                next = next.min(free.saturating_sub(self.largest_delay()));
             }
         }
         (next != ABSENT).then_some(Nanos(next))
@@ -166,18 +166,19 @@ impl RankPart {
             let by = candidate.exec.max(now);
             match self.workers.first_at_most(by.0.min(ABSENT - 1)) {
                 Some(worker) => return Some(self.grant(queue, worker)),
-                None => self.stand_by(queue, &candidate),
+                None => self.add_waiting(queue, &candidate),
             }
         }
         if self.expires.min() == ABSENT && self.stale.min() == ABSENT {
             return None;
         }
-        self.serve_a_worker(now).or_else(|| self.renew(now))
+        self.match_free_worker(now)
+            .or_else(|| self.refresh_expired(now))
     }
 
-    fn serve_a_worker(&mut self, now: Nanos) -> Option<Decision> {
+    fn match_free_worker(&mut self, now: Nanos) -> Option<Decision> {
         let earliest = self.workers.min();
-        if self.expires.min() == ABSENT || earliest > now.0.saturating_add(self.span()) {
+        if self.expires.min() == ABSENT || earliest > now.0.saturating_add(self.largest_delay()) {
             return None;
         }
         let worker = match earliest <= now.0 {
@@ -186,24 +187,24 @@ impl RankPart {
         };
         let free = self.workers.get(worker).max(now.0);
         let queue = self.expires.first_min_from(free)?;
-        self.stop_standing_by(queue);
+        self.remove_waiting(queue);
         Some(self.grant(queue, worker))
     }
 
-    fn renew(&mut self, now: Nanos) -> Option<Decision> {
-        let (standing, stale) = (self.expires.min(), self.stale.min());
-        if standing.min(stale) >= now.0 {
+    fn refresh_expired(&mut self, now: Nanos) -> Option<Decision> {
+        let (waiting, stale) = (self.expires.min(), self.stale.min());
+        if waiting.min(stale) >= now.0 {
             return None;
         }
         let of = |tree: &Tournament| tree.first_min().unwrap_or(usize::MAX);
-        let queue = match standing.cmp(&stale) {
+        let queue = match waiting.cmp(&stale) {
             std::cmp::Ordering::Less => of(&self.expires),
             std::cmp::Ordering::Greater => of(&self.stale),
             std::cmp::Ordering::Equal => of(&self.expires).min(of(&self.stale)),
         };
         let queue = QueueIndex(queue);
-        self.inform(queue, None);
-        Some(Decision::Renew { queue })
+        self.set_candidate(queue, None);
+        Some(Decision::Refresh { queue })
     }
 
     fn grant(&mut self, queue: usize, worker: usize) -> Decision {
@@ -218,22 +219,23 @@ impl RankPart {
         }
     }
 
-    fn stand_by(&mut self, queue: usize, candidate: &Candidate) {
+    fn add_waiting(&mut self, queue: usize, candidate: &Candidate) {
         self.expires.set(queue, candidate.latest.0.min(ABSENT - 1));
         if !self.delays.is_zero() {
-            self.spans.set(queue, !self.delays.of(candidate.rows).0);
+            self.largest_delays
+                .set(queue, !self.delays.of(candidate.rows).0);
         }
     }
 
-    fn stop_standing_by(&mut self, queue: usize) {
+    fn remove_waiting(&mut self, queue: usize) {
         self.expires.set(queue, ABSENT);
         if !self.delays.is_zero() {
-            self.spans.set(queue, ABSENT);
+            self.largest_delays.set(queue, ABSENT);
         }
     }
 
     /// The largest delay of a candidate that stands by.
-    fn span(&self) -> u64 {
-        !self.spans.min()
+    fn largest_delay(&self) -> u64 {
+        !self.largest_delays.min()
     }
 }

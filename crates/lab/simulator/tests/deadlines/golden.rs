@@ -4,10 +4,12 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use albacore_batching::Nanos;
-use albacore_batching::deadlines::{Cost, Delays, DropRule, QueueRules, Release, Target};
+use albacore_batching::deadlines::{Cost, Delays, DropRule, QueueParams, Release, Target};
+
+use albacore_simulator::auto::QueuePolicy;
 
 use crate::driver::{Driver, Input};
-use crate::slow::Done;
+use crate::oracle::Done;
 
 const MS: f64 = 1e6;
 
@@ -26,7 +28,7 @@ fn ms(nanos: i128) -> String {
     format!("{}.{:06}", nanos / 1_000_000, nanos % 1_000_000)
 }
 
-fn rules(line: &str, profile: &str) -> QueueRules {
+fn rules(line: &str, profile: &str) -> QueuePolicy {
     let fields: Vec<f64> = profile
         .split(',')
         .skip(1)
@@ -44,7 +46,7 @@ fn rules(line: &str, profile: &str) -> QueueRules {
         other => panic!("{other:?}"),
     };
     let target = option(line, "target").map(|rows| Target::Rows(rows.parse().unwrap()));
-    QueueRules {
+    QueuePolicy::from(QueueParams {
         cost: Cost::new(fields[0] * MS, fields[1] * MS),
         objective: Nanos(objective.round() as u64),
         release,
@@ -52,7 +54,7 @@ fn rules(line: &str, profile: &str) -> QueueRules {
         rate: 0.0,
         rows_max: u64::MAX,
         requests_max: usize::MAX,
-    }
+    })
 }
 
 /// Runs what a line of the manifest says and prints it as the reference does.
@@ -76,8 +78,8 @@ fn trace(line: &str) -> String {
         if let Some(from) = eager_from.take_if(|from| from.0 <= at) {
             driver.run_until(from);
             for (queue, rules) in rules.iter().enumerate() {
-                let release = Release::Eager;
-                let rules = QueueRules { release, ..*rules };
+                let mut rules = *rules;
+                rules.params.release = Release::Eager;
                 driver.take(&Input::Rules { queue, rules }, from);
             }
         }

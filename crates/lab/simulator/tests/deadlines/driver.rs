@@ -1,30 +1,31 @@
 //! Drives the scheduler through a list of events, as a simulator does.
 
 use albacore_batching::deadlines::{
-    Actions, Completion, Config, Delays, Event, QueueRules, Scheduler,
+    Completion, DeadlineActions, DeadlineConfig, DeadlineEvent, Delays,
 };
 use albacore_batching::{Nanos, QueueIndex, RequestKey, WorkerIndex};
+use albacore_simulator::auto::{AutoScheduler, QueuePolicy};
 
-use crate::slow::Done;
+use crate::oracle::Done;
 
 /// What happens from outside, in order of time.
 #[derive(Clone, Debug)]
 pub(crate) enum Input {
     Arrival { queue: usize, key: u64, rows: u32 },
     Withdrawal { queue: usize, key: u64 },
-    Rules { queue: usize, rules: QueueRules },
+    Rules { queue: usize, rules: QueuePolicy },
 }
 
 pub(crate) struct Driver {
-    pub(crate) scheduler: Scheduler,
+    pub(crate) scheduler: AutoScheduler,
     pub(crate) timer: Option<Nanos>,
-    actions: Actions,
+    actions: DeadlineActions,
     pub(crate) done: Vec<Done>,
 }
 
 impl Driver {
-    pub(crate) fn new(rules: &[QueueRules], workers: usize, delays: Delays) -> Self {
-        let mut scheduler = Scheduler::new(Config {
+    pub(crate) fn new(rules: &[QueuePolicy], workers: usize, delays: Delays) -> Self {
+        let mut scheduler = AutoScheduler::new(DeadlineConfig {
             workers,
             delays,
             completion: Completion::Predicted,
@@ -35,17 +36,17 @@ impl Driver {
         let mut driver = Self {
             scheduler,
             timer: None,
-            actions: Actions::default(),
+            actions: DeadlineActions::default(),
             done: Vec::new(),
         };
         for worker in 0..workers {
             let worker = WorkerIndex(worker);
-            driver.step(Event::WorkerReady { worker }, Nanos(0));
+            driver.step(DeadlineEvent::WorkerReady { worker }, Nanos(0));
         }
         driver
     }
 
-    fn step(&mut self, event: Event, now: Nanos) {
+    fn step(&mut self, event: DeadlineEvent, now: Nanos) {
         self.scheduler.step(event, now, &mut self.actions);
         self.file(now);
     }
@@ -83,7 +84,7 @@ impl Driver {
     /// Runs every timer before `end`.
     pub(crate) fn run_until(&mut self, end: Nanos) {
         while let Some(timer) = self.timer.filter(|&timer| timer < end) {
-            self.step(Event::Timer, timer);
+            self.step(DeadlineEvent::Timer, timer);
         }
     }
 
@@ -92,7 +93,7 @@ impl Driver {
             Input::Arrival { queue, key, rows } => {
                 let (queue, key) = (QueueIndex(queue), RequestKey(key));
                 let within = None;
-                let event = Event::Arrived {
+                let event = DeadlineEvent::Arrived {
                     queue,
                     key,
                     rows,
@@ -102,12 +103,12 @@ impl Driver {
             }
             Input::Withdrawal { queue, key } => {
                 let (queue, key) = (QueueIndex(queue), RequestKey(key));
-                self.step(Event::Withdrawn { queue, key }, now);
+                self.step(DeadlineEvent::Withdrawn { queue, key }, now);
             }
             Input::Rules { queue, rules } => {
                 let queue = QueueIndex(queue);
                 self.scheduler
-                    .set_rules(queue, rules, now, &mut self.actions);
+                    .set_policy(queue, rules, now, &mut self.actions);
                 self.file(now);
             }
         }
