@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use albacore_load::{InferRequest, Load, Random, Report, Request, Shape, drive};
+use albacore_load::{Call, Load, Report, Request, Shape, drive};
+use albacore_values::Xoshiro256;
 
 use crate::cpu;
 use crate::error::BenchError;
@@ -63,12 +64,12 @@ impl Bench {
         }
         let target = Target::find(&spec)?;
         let class_of = mix::spread(&classes);
-        let mut random = Random(spec.seed ^ 0x5eed);
+        let mut random = Xoshiro256::new(spec.seed, 0x5eed);
         let requests = class_of.iter().map(|&class| {
             let Class { output, rows, .. } = &classes[class];
             let values = rows * target.features;
             let values: Vec<f32> = (0..values)
-                .map(|_| random.uniform() as f32 * 4.0 - 2.0)
+                .map(|_| random.unit() as f32 * 4.0 - 2.0)
                 .collect();
             let call = InferRequest {
                 model: &spec.model,

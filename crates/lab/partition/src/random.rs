@@ -1,5 +1,7 @@
 //! The article's baseline: random partitions, the best one that keeps the rules.
 
+use albacore_values::SplitMix64;
+
 use crate::check::check;
 use crate::problem::Problem;
 
@@ -9,20 +11,13 @@ pub fn best_random(
     seed: u64,
     may_go_on: &mut dyn FnMut() -> bool,
 ) -> Option<Vec<usize>> {
-    let mut state = seed;
-    let mut next = || {
-        // SplitMix64.
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    };
+    let mut random = SplitMix64::new(seed);
     let mut best: Option<(f64, Vec<usize>)> = None;
     while may_go_on() {
         let places: Vec<usize> = problem
             .models
             .iter()
-            .map(|_| ((u128::from(next()) * problem.clusters as u128) >> 64) as usize)
+            .map(|_| random.below(problem.clusters))
             .collect();
         if let Ok(measure) = check(problem, &places)
             && best

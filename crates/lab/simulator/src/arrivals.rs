@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use albacore_values::Xoshiro256;
+
 use crate::clients::Clients;
-use crate::random::Random;
 
 /// How gaps between the arrivals of a model are distributed; their mean is that of its rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,7 +68,7 @@ pub(crate) enum Arrivals<'a> {
 
 #[derive(Debug)]
 pub(crate) struct Stream {
-    random: Random,
+    random: Xoshiro256,
     /// Nanoseconds between two arrivals.
     gap: f64,
     /// The last arrival; a float, so that fractions of nanoseconds are not lost.
@@ -100,7 +101,7 @@ impl<'a> Arrivals<'a> {
                     Process::Uniform => gap * (model as f64 / rates.len() as f64 - 1.0),
                     Process::Poisson | Process::Gamma { .. } => 0.0,
                 };
-                let random = Random::new(seed, model as u64 + 1);
+                let random = Xoshiro256::new(seed, model as u64 + 1);
                 Stream { random, gap, last }
             })
             .collect();

@@ -6,8 +6,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use albacore_values::Xoshiro256;
+
 use crate::arrivals::Arrival;
-use crate::random::Random;
 
 /// Before their first request all think at least this long on average, so that they do not begin
 /// at once, nanoseconds.
@@ -15,7 +16,7 @@ const START: f64 = 1e6;
 
 #[derive(Debug)]
 pub(crate) struct Clients {
-    random: Random,
+    random: Xoshiro256,
     /// The part of requests that goes to each model and those before it.
     parts: Vec<f64>,
     /// Mean time of thought, nanoseconds.
@@ -33,7 +34,7 @@ impl Clients {
             sum
         };
         let mut clients = Self {
-            random: Random::new(seed, 0),
+            random: Xoshiro256::new(seed, 0),
             parts: shares.iter().map(part).collect(),
             think: think as f64,
             asks: BinaryHeap::with_capacity(count as usize),

@@ -10,7 +10,6 @@ mod clients;
 mod day;
 mod goodput;
 mod measure;
-mod random;
 mod read;
 mod run;
 mod scenario;

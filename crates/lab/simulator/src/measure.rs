@@ -1,64 +1,13 @@
 //! What is counted while a simulation runs, and the figures made from it.
 
 use albacore_batching::Nanos;
-
-/// Steps a power of two is divided into: times are known to about 1.6 %.
-const STEPS: u64 = 64;
+use albacore_values::LogHistogram;
 
 /// Batches up to this size are told apart; larger ones count as this.
 const BATCH_MAX: usize = 4096;
 
-/// Counts of times on a scale of equal ratios.
-#[derive(Clone, Debug)]
-pub(crate) struct Times {
-    counts: Vec<u64>,
-    total: u64,
-}
-
-impl Times {
-    fn new() -> Self {
-        Self {
-            counts: vec![0; (STEPS * 64) as usize],
-            total: 0,
-        }
-    }
-
-    pub(crate) fn add(&mut self, time: u64) {
-        self.counts[Self::place(time)] += 1;
-        self.total += 1;
-    }
-
-    fn place(time: u64) -> usize {
-        if time < STEPS {
-            return time as usize;
-        }
-        let power = u64::from(time.ilog2() - STEPS.ilog2());
-        (power * STEPS + (time >> power)) as usize
-    }
-
-    /// The lower end of a place.
-    fn time(place: usize) -> u64 {
-        let place = place as u64;
-        if place < 2 * STEPS {
-            return place;
-        }
-        let power = place / STEPS - 1;
-        (place - power * STEPS) << power
-    }
-
-    /// Nanoseconds that a share of all times does not exceed.
-    pub(crate) fn quantile(&self, share: f64) -> u64 {
-        let wanted = (self.total as f64 * share).ceil().max(1.0) as u64;
-        let mut seen = 0;
-        for (place, count) in self.counts.iter().enumerate() {
-            seen += count;
-            if seen >= wanted {
-                return Self::time(place);
-            }
-        }
-        0
-    }
-}
+/// Times that are known to about 1.6 %.
+pub(crate) type Times = LogHistogram<64>;
 
 /// Everything that is counted.
 #[derive(Clone, Debug)]
@@ -80,7 +29,7 @@ impl Counts {
         Self {
             offered: vec![0; models],
             bad: vec![0; models],
-            waits: Times::new(),
+            waits: Times::default(),
             batches: vec![0; BATCH_MAX + 1],
             busy: vec![0; workers],
             begin: 0,
@@ -167,33 +116,4 @@ pub struct Figures {
     pub queue_p99: Nanos,
     /// Requests a second that were in time.
     pub good_per_second: f64,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_kept_to_a_few_percent() {
-        for time in [
-            0,
-            1,
-            63,
-            64,
-            65,
-            127,
-            128,
-            1000,
-            123_456_789,
-            u64::MAX / 2,
-            u64::MAX,
-        ] {
-            let kept = Times::time(Times::place(time));
-            assert!(kept <= time && time - kept <= time / STEPS, "{time} {kept}");
-        }
-        let mut times = Times::new();
-        (1..=1000).for_each(|n| times.add(n * 1000));
-        assert!((times.quantile(0.5) as f64 / 500e3 - 1.0).abs() < 0.02);
-        assert!((times.quantile(0.99) as f64 / 990e3 - 1.0).abs() < 0.02);
-    }
 }

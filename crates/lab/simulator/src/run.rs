@@ -233,7 +233,7 @@ impl<'a, W: Watcher> Run<'a, W> {
             }
             self.counts.add_batch(dispatch.departure.rows);
             for member in members {
-                self.counts.waits.add(start - member.arrival.0);
+                self.counts.waits.record(start - member.arrival.0);
             }
         }
     }

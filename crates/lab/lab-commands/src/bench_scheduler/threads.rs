@@ -8,6 +8,7 @@ use albacore_batching::deadlines::{
     RequestQueue, Target,
 };
 use albacore_batching::{Nanos, QueueIndex, RequestKey, WorkerIndex};
+use albacore_values::XorShift64;
 
 use super::ring::{Ring, WORDS};
 
@@ -123,7 +124,7 @@ pub(super) struct ModelThread<'a> {
     /// Nanoseconds between two requests, and when the next one should arrive.
     gap: f64,
     next: f64,
-    random: u64,
+    random: XorShift64,
     key: u64,
     dropped: Vec<Member>,
     members: Vec<Member>,
@@ -150,7 +151,7 @@ impl<'a> ModelThread<'a> {
             queue: RequestQueue::new(rules, DELAYS),
             gap: 1e9 / rate,
             next: 0.0,
-            random: seed,
+            random: XorShift64::new(seed),
             key: 0,
             dropped: Vec::new(),
             members: Vec::new(),
@@ -213,12 +214,7 @@ impl<'a> ModelThread<'a> {
 
     /// The next gap of a Poisson process.
     fn draw_gap(&mut self) -> f64 {
-        // Marsaglia's xorshift: arrivals of a benchmark need no better one.
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        let unit = ((self.random >> 11) + 1) as f64 / (1_u64 << 53) as f64;
-        -unit.ln() * self.gap
+        self.random.exponential() * self.gap
     }
 
     fn dispatch(&mut self, grant: &[u64; WORDS], is_over: &AtomicBool) {

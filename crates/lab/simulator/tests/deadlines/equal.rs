@@ -5,24 +5,18 @@ use albacore_batching::Nanos;
 use albacore_batching::deadlines::{Cost, Delays, DropRule, QueueParams, Release, Target};
 use albacore_simulator::auto::{Prefers, QueuePolicy};
 
+use albacore_values::SplitMix64;
+
 use crate::driver::{Driver, Input};
 use crate::oracle::{self, Done, Oracle, Request};
 use crate::oracle_auto;
 
-/// SplitMix64: enough to draw test cases with.
-struct Random(u64);
+/// Draws test cases.
+struct Random(SplitMix64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
     fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
+        self.0.draw() % end
     }
 
     fn is_one_in(&mut self, n: u64) -> bool {
@@ -132,7 +126,7 @@ struct Case {
 }
 
 fn draw(seed: u64) -> Case {
-    let mut random = Random(seed);
+    let mut random = Random(SplitMix64::new(seed));
     let random = &mut random;
     // `Auto` defers nothing for 768 arrivals of a queue: some cases are long.
     let is_long = random.is_one_in(60);
