@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::batch::Entry;
 use crate::{Nanos, QueueIndex, RequestKey, WorkerIndex};
 
-/// Hand these requests to this worker.
+/// Hand requests to a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dispatch {
     /// The worker, free until now.
@@ -14,16 +14,16 @@ pub struct Dispatch {
     pub queue: QueueIndex,
     /// Rows of the batch.
     pub rows: usize,
-    /// Workers that died with this batch before; 0 for a batch that was never run.
+    /// Workers that were lost with this batch; 0 for the first run.
     pub losses: u32,
     members: Range<usize>,
 }
 
-/// Give up this request: alone in its batch it reached [`crate::BLAME_MAX`].
+/// Give up a request: alone in its batch it reached [`crate::BLAME_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abandoned {
     pub key: RequestKey,
-    /// Workers that died with it.
+    /// Workers that were lost with it.
     pub losses: u32,
 }
 
@@ -34,8 +34,8 @@ pub struct Actions {
     pub dispatches: Vec<Dispatch>,
     /// Requests to give up.
     pub abandoned: Vec<Abandoned>,
-    /// Send [`crate::Event::Timer`] at this time unless another event comes first; replaces the
-    /// timer of the step before, `None` clears it.
+    /// Send [`crate::Event::Timer`] at this time unless another event comes first. Replaces the
+    /// previous timer, `None` clears it.
     pub timer: Option<Nanos>,
     members: Vec<RequestKey>,
 }

@@ -14,9 +14,9 @@ pub(crate) struct Entry {
 pub(crate) struct Batch {
     pub(crate) queue: QueueIndex,
     pub(crate) entries: Vec<Entry>,
-    /// When it should be done, as far as that is known.
+    /// When it should be done, as far as costs are known.
     pub(crate) end: Nanos,
-    /// Workers that died with it.
+    /// Workers that were lost with it.
     pub(crate) losses: u32,
     /// How far it is to blame for that.
     pub(crate) blame: u32,
@@ -25,11 +25,11 @@ pub(crate) struct Batch {
 impl Batch {
     /// Takes a request out, if it is in the batch.
     pub(crate) fn withdraw(&mut self, key: RequestKey) {
-        // Entries of a queue whose late ones run with it are not in the order of their keys.
+        // Entries may not be in the order of their keys, if late requests run with the batch.
         self.entries.retain(|entry| entry.key != key);
     }
 
-    /// Takes out the second half; `None` if there is nothing to halve.
+    /// Splits off the second half; `None` if there is only one request.
     pub(crate) fn halve(&mut self) -> Option<Self> {
         if self.entries.len() < 2 {
             return None;

@@ -1,12 +1,12 @@
-//! The release rule of all queues, and what a queue's batches cost and may take.
+//! The release policy of all queues, and the profile of each queue: its costs and its objective.
 
 use crate::Nanos;
 use crate::deadlines::{Cost, DropRule, QueueParams, Release, Target};
 
-/// When a batch leaves.
+/// When a batch is dispatched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// The scheduler's own choice: at present as soon as a worker is free.
+    /// Chosen by the scheduler: at present as soon as a worker is free.
     Auto,
     /// As late as the objective allows; as soon as a worker is free where no objective is known.
     Deferred,
@@ -29,10 +29,10 @@ pub struct BatchingParams {
     pub queue_rows_max: usize,
 }
 
-/// What is known of the requests of a queue. Only a queue of which both are known has deadlines.
+/// Costs and objective of a queue. Only a queue with both has deadlines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// What a batch costs, with the margin that is to be kept.
+    /// The cost of a batch, with a safety margin.
     pub cost: Option<Cost>,
     /// From arrival to deadline.
     pub objective: Option<Nanos>,
@@ -53,25 +53,25 @@ pub(crate) struct BatchBounds {
     pub(crate) requests_max: usize,
 }
 
-/// The deadline of what has none: 73 years, so that the order of arrivals still decides.
+/// The objective of queues without deadlines: 73 years, so that the order of arrivals still
+/// decides.
 const NO_OBJECTIVE: Nanos = Nanos(1 << 61);
 
-/// How long before frontrun a deferred window opens, as one part of so many of the objective:
-/// timers and wakes take their time, and a window of one alpha may see no free worker.
+/// How long before frontrun a deferred window opens, as one part in so many of the objective:
+/// timers and wakes take time, and no worker may become free in a window of one alpha.
 const EARLY_PART: u64 = 20;
 
 impl Policy {
-    /// The rules of a queue.
+    /// The parameters of a queue in the core.
     pub(crate) fn queue_params(&self, profile: &Profile, bounds: BatchBounds) -> QueueParams {
         let (Some(cost), Some(objective)) = (profile.cost, profile.objective) else {
             return self.params_without_deadlines(bounds);
         };
         let window = |target| DropRule::Window { target };
         let (release, drop) = match *self {
-            // Not `Release::Auto`: while it prefers idle workers the demo's p50 is 14 ms where it
-            // is 3 ms without. Short waits are what `Eager` gives until requests are lost; whether
-            // deferring is better then is tried, and was not yet seen to be with a live server,
-            // where clients count what comes after the batch, too.
+            // Deferring like `Policy::Auto` of the simulator gave the demo a p50 of 14 ms instead
+            // of 3 ms, and was not better at any load of a live server, whose clients also count
+            // what comes after the batch.
             Self::Auto => (Release::Eager, window(Target::Half)),
             Self::Deferred => {
                 let early = Nanos(objective.0 / EARLY_PART);
@@ -91,7 +91,7 @@ impl Policy {
         }
     }
 
-    /// The same for requests that are never too late.
+    /// The parameters of a queue of requests that are never late.
     pub(crate) fn params_without_deadlines(&self, bounds: BatchBounds) -> QueueParams {
         QueueParams {
             cost: Cost::new(0.0, 0.0),

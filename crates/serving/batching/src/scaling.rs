@@ -45,7 +45,7 @@ const SPARE_MAX: f64 = 0.3;
 /// Idle time beyond what was found not to be enough.
 const SPARE_MORE: f64 = 0.03;
 
-/// How long that is remembered.
+/// How long a spare share is remembered.
 const SPARE_MEMORY: Nanos = Nanos(6 * 3_600_000_000_000);
 
 /// The least factor when more than [`ALERT`] is bad: just outside the dead band.
@@ -63,8 +63,8 @@ pub const GROWTH_PAUSE: Nanos = Nanos(60_000_000_000);
 /// follows from the pods that reported.
 pub const RECENT_PAUSE: Nanos = Nanos(30_000_000_000);
 
-/// With so many requests, or so many bad ones, the newest part of the window is gone by: a rush is
-/// answered by what it is, not by its mean with the minute before.
+/// With so many requests, or so many bad ones, the newest part of the window decides: a rush is
+/// judged by itself, not by its mean with the minute before.
 pub const RECENT_REQUESTS_MIN: u64 = 1000;
 /// See [`RECENT_REQUESTS_MIN`].
 pub const RECENT_BAD_MIN: u64 = 10;
@@ -100,7 +100,7 @@ pub struct Load {
     pub requests: u64,
     /// Of these: late, shed or failed.
     pub bad: u64,
-    /// Requests of the newest part of the window, 15 to 20 s; 0 if that is not told.
+    /// Requests of the newest part of the window, 15 to 20 s; 0 if it was not reported.
     pub recent_requests: u64,
     /// Of these: late, shed or failed.
     pub recent_bad: u64,
@@ -115,7 +115,7 @@ pub struct Load {
 pub enum Cause {
     /// The number was outside its bounds.
     Bounds,
-    /// No pod reported: nothing is known, nothing changes.
+    /// No pod reported: the number stays.
     NoReport,
     /// Bad requests ask for more.
     BadRate,
@@ -133,14 +133,13 @@ pub enum Cause {
 pub struct Advice {
     /// The number, within the bounds.
     pub replicas: u32,
-    /// Where it comes from.
     pub cause: Cause,
 }
 
-/// The rule with its memory; one for each deployment.
+/// The autoscaling rule with its memory; one for each deployment.
 #[derive(Clone, Debug, Default)]
 pub struct Autoscaler {
-    /// When the first report was seen: before, nothing is known of how much was needed.
+    /// When the first report came: before, nothing is known of the need.
     since: Option<Nanos>,
     grown_at: Option<Nanos>,
     /// The most pods that reported since fewer were wanted, and when they became so many.
@@ -154,12 +153,12 @@ pub struct Autoscaler {
 }
 
 impl Load {
-    /// Whether the newest part of the window is enough to go by.
+    /// Whether the newest part of the window is enough to decide by.
     fn is_recent_enough(&self) -> bool {
         self.recent_requests >= RECENT_REQUESTS_MIN || self.recent_bad >= RECENT_BAD_MIN
     }
 
-    /// The same with the newest part alone, if that is enough to go by.
+    /// The load of the newest part alone, if that is enough to decide by.
     fn newest(&self) -> Self {
         match self.is_recent_enough() {
             true => Self {
@@ -187,7 +186,7 @@ fn factor_where(load: &Load, spare: f64) -> f64 {
             false => factor,
         };
     }
-    // A share that is no number counts as no idle time: nothing shrinks by a broken report.
+    // NaN counts as no idle time: a broken report does not shrink anything.
     match load.idle_share.is_nan() {
         true => 1.0,
         false => 1.0 - load.idle_share.clamp(0.0, 1.0),

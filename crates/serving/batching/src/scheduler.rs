@@ -1,27 +1,29 @@
-//! The scheduler of the live server: the queues of [`crate::deadlines`], workers that are held and
-//! die, batches that run again, and a door.
+//! The scheduler of the live server: the queues of [`crate::deadlines`], with workers that are held
+//! and lost, batches that are replayed, and admission.
 //!
-//! **Problem.** Requests of several queues, workers that run one batch at a time and may die: each
-//! request must be answered once, in time if that can be, and none may be refused that could be.
+//! **Problem.** Requests of several queues, workers that run one batch at a time and may crash:
+//! each request must be answered once, in time if possible, and none may be refused that could be
+//! in time.
 //!
-//! **Approach.** Every queue is two of the core: one with the objective, whose core gives up what
-//! cannot be in time, and one behind it for what was given up: it was accepted, so it still runs,
-//! after what can be in time. A batch whose worker died runs again before all others. If it is to
-//! blame for deaths it is halved, and its halves again, until the request that kills is alone and
-//! abandoned. What has waited for [`crate::limits::OVERDUE_AFTER`] although nothing is urgent about it
-//! gets every [`crate::limits::OVERDUE_PERIOD`]th batch, so that nothing starves.
+//! **Approach.** Every queue is two queues of the core: one with the objective, from which the core
+//! drops what cannot be in time, and one without behind it for the dropped requests: they were
+//! accepted, so they still run, after what can be in time. A batch whose worker was lost is
+//! replayed before all others. If it is to blame for losses it is halved, and its halves again,
+//! until the request that crashes workers is alone and abandoned. A request without an urgent
+//! deadline that has waited for [`crate::limits::OVERDUE_AFTER`] is overdue: every
+//! [`crate::limits::OVERDUE_PERIOD`]th batch is of overdue requests, so that none starves.
 //!
-//! The door knows what all waiting and running batches cost: a request is refused when it could not
-//! be in time behind those that run before it. If nothing waits and a worker is free everything is
-//! let in: what is known of costs may be wrong, and only batches teach better.
+//! Admission knows the costs of all waiting and running batches: a request is refused if it could
+//! not be in time behind those that run before it. If nothing waits and a worker is free every
+//! request is admitted: the known costs may be wrong, and only batches correct them.
 //!
 //! **Proof sketch.** A request is in exactly one place: a queue of the core, a replay, or the batch
 //! of one worker; every transition moves it and none copies it. It leaves for good when its batch
 //! is done, when it is withdrawn while waiting, or when it is abandoned. Free workers are those
-//! that the core knows to be free: a replay claims one before the core decides.
+//! that the core knows to be free: a replay takes one from the core before the core decides.
 //!
-//! **Limits.** One step costs O(queues) for the turn of those that wait long; queues are models,
-//! and few. A worker runs one batch at a time.
+//! **Limits.** One step costs O(queues) to find overdue requests; there are few queues. A worker
+//! runs one batch at a time.
 
 mod workers;
 
@@ -32,7 +34,7 @@ use crate::deadlines::{self, Completion, Delays};
 use crate::policy::BatchBounds;
 use crate::{Actions, BatchingParams, Nanos, Policy, Profile, QueueIndex, RequestKey, WorkerIndex};
 
-/// What does not change while the scheduler lives.
+/// Sizes are fixed; `batching` may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     pub queues: usize,
@@ -48,51 +50,51 @@ pub enum Event {
     /// A request arrived whose rows are reserved.
     Arrived {
         queue: QueueIndex,
-        /// Its name: greater than that of every request before.
+        /// Greater than that of every request before.
         key: RequestKey,
         /// Its rows, at least one.
         rows: usize,
-        /// Its own objective, if that is shorter than the queue's; of a queue without deadlines it
-        /// is not looked at.
+        /// Its own time limit, if that is shorter than the objective; ignored in a queue without
+        /// deadlines.
         within: Option<Nanos>,
     },
-    /// The same for a request that goes before others: it runs as if it had arrived earlier.
+    /// A request that overtakes others: it runs as if it had arrived earlier.
     ArrivedAhead {
         queue: QueueIndex,
-        /// Its name: greater than that of every request before.
+        /// Greater than that of every request before.
         key: RequestKey,
         /// Its rows, at least one.
         rows: usize,
-        /// How much earlier. As this is finite, nobody behind it starves.
+        /// How much earlier. As this is finite, no request behind it starves.
         head_start: Nanos,
     },
-    /// The same for a request that runs after those that can be in time.
+    /// A request that runs after those that can be in time.
     ArrivedBehind {
         queue: QueueIndex,
-        /// Its name: greater than that of every request before.
+        /// Greater than that of every request before.
         key: RequestKey,
         /// Its rows, at least one.
         rows: usize,
     },
-    /// Nobody wants this request any more. One that runs is not stopped.
+    /// The client withdrew the request. A running one is not stopped.
     Withdrawn { queue: QueueIndex, key: RequestKey },
-    /// A worker is up and free, or is held no longer.
+    /// A worker is up and free, or is no longer held.
     WorkerReady { worker: WorkerIndex },
     /// A worker is done with its batch and free.
     BatchDone { worker: WorkerIndex },
-    /// A worker takes no further batch until it is ready again; one that runs is run to its end.
+    /// A worker gets no batch until it is ready again; a running batch is finished.
     WorkerHeld { worker: WorkerIndex },
-    /// A worker is dead, with or without a batch.
+    /// A worker is gone, with or without a batch.
     WorkerLost {
         worker: WorkerIndex,
         /// How far its batch is to blame: from 0, it had not begun, to [`crate::BLAME_MAX`].
         blame: u32,
     },
-    /// The time of [`Actions::timer`] has come.
+    /// [`Actions::timer`] is due.
     Timer,
 }
 
-/// What of the requests that wait runs before one that arrives now.
+/// Which waiting requests run before one that arrives now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ahead {
     /// Those that can be in time.
@@ -100,7 +102,7 @@ pub enum Ahead {
     All,
 }
 
-/// The rows do not fit the queue's bound.
+/// The rows exceed the queue's bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{queued_rows} of {rows_max} rows are queued: {rows} more do not fit")]
 pub struct QueueFull {
@@ -114,49 +116,48 @@ pub struct QueueFull {
 #[derive(Debug)]
 enum Worker {
     Absent,
-    /// Free, also for the core.
+    /// Free, also in the core.
     Free,
     Busy(Batch),
     /// Busy, and absent after that.
     Held(Batch),
 }
 
-/// The state of the scheduler.
 #[derive(Debug)]
 pub struct Scheduler {
     config: Config,
-    /// Two queues for each of ours: those in time, and behind them those that are late.
+    /// Two queues for each queue of this scheduler: requests in time, and late ones.
     core: deadlines::DeadlineScheduler,
-    /// What the core said last.
+    /// The actions of the core's last step.
     core_actions: deadlines::DeadlineActions,
     profiles: Vec<Profile>,
     workers: Vec<Worker>,
-    /// Batches whose worker died, oldest first. A worker takes a new batch only while this is
-    /// empty, so these and the running ones are together at most twice as many as the workers, but
-    /// for those that were halved.
+    /// Batches whose worker was lost, oldest first. A worker takes a new batch only while this is
+    /// empty, so replays and running batches are at most twice as many as the workers, apart from
+    /// halved ones.
     replays: VecDeque<Batch>,
-    /// Rows reserved or waiting, replays not among them.
+    /// Rows reserved or waiting, without replays.
     queued_rows: usize,
     /// Workers that are free.
     idle: usize,
-    /// Batches since the last one of a queue that had waited long.
+    /// Batches since the last one of overdue requests.
     since_overdue: u32,
     /// Empty vectors of finished batches, so that the steady state does not allocate.
     spare: Vec<Vec<Entry>>,
     now: Nanos,
 }
 
-/// The core's queue of those in time.
+/// The core's queue of requests that can be in time.
 fn in_time(queue: usize) -> QueueIndex {
     QueueIndex(2 * queue)
 }
 
-/// The core's queue of those that are late.
+/// The core's queue of late requests.
 fn late(queue: usize) -> QueueIndex {
     QueueIndex(2 * queue + 1)
 }
 
-/// Our queue of one of the core's.
+/// The queue of this scheduler for one of the core's.
 fn queue_of(queue: QueueIndex) -> QueueIndex {
     QueueIndex(queue.0 / 2)
 }
@@ -196,8 +197,9 @@ impl Scheduler {
         }
     }
 
-    /// Another release rule and other bounds from the next step on. What waits stays, also rows
-    /// beyond a lower bound and requests beyond a smaller batch, which run as batches of their own.
+    /// Replaces the release rule and the bounds from the next step on. Waiting requests stay, also
+    /// rows beyond a lower bound and requests beyond a smaller batch, which run as batches of their
+    /// own.
     pub fn set_params(&mut self, params: BatchingParams) {
         self.config.batching = params;
         for queue in 0..self.profiles.len() {
@@ -205,7 +207,7 @@ impl Scheduler {
         }
     }
 
-    /// What is known of a queue's requests, from the next step on.
+    /// Sets the costs and the objective of a queue from the next step on.
     pub fn set_profile(&mut self, queue: QueueIndex, profile: Profile) {
         if let Some(known) = self.profiles.get_mut(queue.0)
             && *known != profile
@@ -215,13 +217,12 @@ impl Scheduler {
         }
     }
 
-    /// What is known of a queue's requests.
     #[must_use]
     pub fn profile(&self, queue: QueueIndex) -> Profile {
         self.profiles.get(queue.0).copied().unwrap_or_default()
     }
 
-    /// Tells the core the rules of a queue.
+    /// Passes the parameters of a queue to the core.
     fn apply(&mut self, queue: usize) {
         let (policy, bounds) = (self.config.batching.policy, self.bounds());
         let rules = policy.queue_params(&self.profiles[queue], bounds);
@@ -233,7 +234,7 @@ impl Scheduler {
             .set_params(late(queue), rules, self.now, &mut self.core_actions);
     }
 
-    /// One queue more; the others keep their names.
+    /// Adds a queue; the indices of the others stay.
     pub fn add_queue(&mut self) -> QueueIndex {
         let profile = Profile::default();
         let bounds = self.bounds();
@@ -246,10 +247,10 @@ impl Scheduler {
         QueueIndex(self.profiles.len() - 1)
     }
 
-    /// Takes room for rows that may arrive later.
+    /// Reserves rows that arrive later.
     ///
     /// # Errors
-    /// They would exceed the bound; nothing is taken then.
+    /// They would exceed the bound; nothing is reserved then.
     pub fn reserve(&mut self, rows: usize) -> Result<(), QueueFull> {
         let rows_max = self.config.batching.queue_rows_max;
         match self.queued_rows.checked_add(rows) {
@@ -265,7 +266,7 @@ impl Scheduler {
         }
     }
 
-    /// Gives back room for rows that will not arrive.
+    /// Releases reserved rows that will not arrive.
     pub fn unreserve(&mut self, rows: usize) {
         self.queued_rows = self.queued_rows.saturating_sub(rows);
     }
@@ -276,14 +277,15 @@ impl Scheduler {
         self.queued_rows
     }
 
-    /// How long the workers have to do with what waits and runs, by what is known of its costs.
+    /// Expected time until the workers have finished what waits and runs, by the known costs.
     #[must_use]
     pub fn backlog(&self, now: Nanos) -> Nanos {
         self.work(Ahead::All, None, now)
     }
 
-    /// The same of what runs before a request that is due then. A queue where even the oldest is
-    /// due later does not count; of others all that waits does.
+    /// Expected time until the workers have finished what runs before a request that is due at
+    /// `due`. A queue whose oldest request is due later does not count; of the others all waiting
+    /// requests do.
     fn work(&self, ahead: Ahead, due: Option<Nanos>, now: Nanos) -> Nanos {
         let waiting = (0..self.profiles.len()).map(|queue| {
             let rows = |queue| self.core.queue(queue).map_or(0, |part| part.rows());
@@ -305,7 +307,7 @@ impl Scheduler {
         Nanos(all / self.present_workers().max(1) as u64)
     }
 
-    /// Whether all that waits in a queue is due later than this.
+    /// Whether every request of a queue is due later than this.
     fn is_due_later(&self, queue: usize, due: Option<Nanos>) -> bool {
         let part = self.core.queue(in_time(queue));
         let objective = self.profiles[queue].objective;
@@ -315,9 +317,8 @@ impl Scheduler {
             .is_some_and(|((oldest, objective), due)| oldest.saturating_add(objective) > due)
     }
 
-    /// How long it should take until so many rows are answered that arrive now and run `after` what
-    /// waits in queues whose oldest is due before `time` is over; nothing if nothing is known of
-    /// their costs, or if they would run at once.
+    /// Expected time to answer `rows` rows that arrive now and run `after` requests of queues whose
+    /// oldest is due within `time`. 0 if their costs are not known, or if they would run at once.
     #[must_use]
     pub fn needed(
         &self,
@@ -338,10 +339,10 @@ impl Scheduler {
             .saturating_add(cost.of(rows as u64))
     }
 
-    /// Whether a request that cost nothing could be answered within `time` from now on.
+    /// Whether a request without any cost could be answered within `time` from now on.
     ///
     /// # Errors
-    /// It could not; how much sooner the workers would have to be free.
+    /// It could not; by how much the workers would have to be free sooner.
     pub fn admit_early(&self, time: Nanos, now: Nanos) -> Result<(), Nanos> {
         if self.idle > 0 && !self.has_waiting() {
             return Ok(());
@@ -364,7 +365,7 @@ impl Scheduler {
     /// Whether so many rows could be answered within `time` from now on.
     ///
     /// # Errors
-    /// They could not; how much sooner the workers would have to be free.
+    /// They could not; by how much the workers would have to be free sooner.
     pub fn admit(
         &self,
         queue: QueueIndex,
@@ -411,8 +412,8 @@ impl Scheduler {
             .count()
     }
 
-    /// Takes an event in at `now` (a time before the last one counts as the last one) and writes
-    /// what is to be done into `actions`.
+    /// Handles an event at `now` (a time before that of the previous event counts as that one) and
+    /// writes what is to be done into `actions`.
     pub fn step(&mut self, event: Event, now: Nanos, actions: &mut Actions) {
         actions.clear();
         self.now = self.now.max(now);
@@ -432,8 +433,8 @@ impl Scheduler {
         self.dispatch_from_core(actions);
     }
 
-    /// Takes an arrival in and decides nothing: more come at the same time, and [`Event::Timer`] is
-    /// to be sent once they are in. Whatever event comes first decides for all of them.
+    /// Adds an arrival without deciding: [`Event::Timer`] must follow once all simultaneous
+    /// arrivals are added. Any event before it decides for all of them.
     pub fn enqueue(&mut self, arrival: Event, now: Nanos) {
         self.now = self.now.max(now);
         self.arrive(arrival);
@@ -468,7 +469,7 @@ impl Scheduler {
         }
     }
 
-    /// Puts a request into a queue of the core.
+    /// Adds a request to a queue of the core.
     fn queue(&mut self, queue: QueueIndex, key: RequestKey, rows: usize, within: Option<Nanos>) {
         let rows = u32::try_from(rows).unwrap_or(u32::MAX);
         self.step_core(deadlines::DeadlineEvent::Arrived {
@@ -484,7 +485,7 @@ impl Scheduler {
         self.requeue_dropped();
     }
 
-    /// Queues what the core gave up behind everything else; whether it was anything.
+    /// Moves what the core dropped to the queues of late requests; returns whether there was any.
     fn requeue_dropped(&mut self) -> bool {
         if self.core_actions.drops.is_empty() {
             return false;
@@ -523,7 +524,7 @@ impl Scheduler {
                 return;
             }
         }
-        // What runs is not stopped, but if its worker dies it is not run again.
+        // A running request is not stopped, but it is not replayed if its worker is lost.
         let running = self.workers.iter_mut().filter_map(|worker| match worker {
             Worker::Busy(batch) | Worker::Held(batch) => Some(batch),
             Worker::Absent | Worker::Free => None,

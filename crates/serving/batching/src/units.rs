@@ -1,4 +1,4 @@
-//! Newtypes: time, and names of queues, workers and requests.
+//! Newtypes: time, and indices of queues, workers and requests.
 
 /// A point in time or a duration, nanoseconds of the caller's monotonic clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,14 +21,14 @@ impl Nanos {
     }
 }
 
-/// A queue of requests that may share a batch: 0, 1, ...
+/// Index of a queue of requests that may share a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueIndex(pub usize);
 
-/// A worker: 0, 1, ...; the same over respawns.
+/// Index of a worker; the same over respawns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerIndex(pub usize);
 
-/// The caller's name for a request; grows from arrival to arrival.
+/// The caller's key of a request; grows from arrival to arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestKey(pub u64);

@@ -80,7 +80,7 @@ const MATRIX: &[Row] = &[
     row("joint", &[], &["mapping", "topology"]),
     row("plan", &[], &["mapping", "topology", "values"]),
     row("batching", &[], &[]),
-    row("simulator", &[], &["batching"]),
+    row("simulator", &[], &["batching", "values"]),
     row("formats", &[], &[]),
     row("simd", &[], &[]),
     row("trees", &[], &["formats", "simd"]),
@@ -136,7 +136,7 @@ const MATRIX: &[Row] = &[
             "api", "command", "mapping", "os", "placer", "plan", "settings", "topology",
         ],
     ),
-    row("partition", &[Solver], &[]),
+    row("partition", &[Solver], &["values"]),
     row("command", &[CommandLine], &[]),
     row(
         "lab-commands",
@@ -148,6 +148,7 @@ const MATRIX: &[Row] = &[
             "partition",
             "simulator",
             "trees",
+            "values",
         ],
     ),
     row(
@@ -158,9 +159,13 @@ const MATRIX: &[Row] = &[
             "topology", "trees",
         ],
     ),
-    row("load", &[Async], &["os"]),
+    row("load", &[Async], &["os", "values"]),
     row("live-bench", &[], &["load", "simulator"]),
-    row("bench", &[], &["batching", "command", "load", "simulator"]),
+    row(
+        "bench",
+        &[],
+        &["batching", "command", "load", "simulator", "values"],
+    ),
 ];
 
 /// Crates that may link anything; no product crate may link them.

@@ -1,44 +1,44 @@
-//! l(b) = alpha b + beta in integers: what a batch of b rows takes, and how many rows fit a time.
+//! The cost l(b) = alpha b + beta of a batch of b rows in integers, and how many rows fit a time.
 //!
 //! Alpha is kept in 1024ths of a nanosecond, because a row of a small tree model takes some tens of
-//! nanoseconds and rounding them to whole ones would be wrong by percents.
+//! nanoseconds, and rounding to whole ones would be wrong by percents.
 
 use crate::Nanos;
 
-/// Binary digits of a nanosecond that alpha keeps.
+/// Fractional bits of alpha.
 const FRACTION_BITS: u32 = 10;
 
-/// Times that l(b) is computed for end here, about 36 years: nothing overflows below.
+/// Costs are cut off at this, about 36 years: nothing overflows below.
 const TIME_MAX: u64 = 1 << 50;
 
 /// What a batch costs on one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// 1024ths of a nanosecond a row; at least 1, so that rows always cost something.
+    /// In 1024ths of a nanosecond for each row; at least 1, so that rows always cost something.
     alpha: u64,
-    /// Nanoseconds a dispatch.
+    /// In nanoseconds for each dispatch.
     beta: u64,
 }
 
 impl Cost {
-    /// From nanoseconds a row and a dispatch. What is negative or no number counts as nothing.
+    /// From nanoseconds for each row and each dispatch. Negative numbers and NaN count as 0.
     #[must_use]
     pub fn new(alpha_ns: f64, beta_ns: f64) -> Self {
         let scale = f64::from(1_u32 << FRACTION_BITS);
-        // Floats outside of the type become its nearest value, what is no number becomes 0.
+        // Casts saturate; NaN becomes 0.
         Self {
             alpha: ((alpha_ns * scale).round() as u64).clamp(1, TIME_MAX),
             beta: (beta_ns.round() as u64).min(TIME_MAX),
         }
     }
 
-    /// Nanoseconds of a row.
+    /// Nanoseconds for each row.
     #[must_use]
     pub fn alpha_ns(&self) -> f64 {
         self.alpha as f64 / f64::from(1_u32 << FRACTION_BITS)
     }
 
-    /// Nanoseconds of a dispatch.
+    /// Nanoseconds for each dispatch.
     #[must_use]
     pub fn beta_ns(&self) -> f64 {
         self.beta as f64
@@ -60,7 +60,7 @@ impl Cost {
         }
     }
 
-    /// The same with every row and dispatch slower by so much.
+    /// The cost with every row and every dispatch slower by so much.
     #[must_use]
     pub(super) fn plus(&self, row: Nanos, dispatch: Nanos) -> Self {
         let row = row.0.min(TIME_MAX) << FRACTION_BITS;

@@ -63,7 +63,8 @@ impl Class {
         let drift = slope * (rows - self.rows);
         let off = time - self.time - drift;
         if self.samples <= CLIP_FROM {
-            // A stall among the first ones is not to be mistaken for the rule: the fastest counts.
+            // A stall among the first samples must not be taken for the usual time: the fastest
+            // counts.
             if self.samples <= 1.0 || off < 0.0 {
                 (self.rows, self.time) = (rows, time);
                 self.deviation = DEVIATION_SHARE_FIRST * time;
@@ -106,15 +107,15 @@ pub struct CostLearner {
     error: f64,
     samples: u64,
     rows_seen: (u64, u64),
-    /// What was learned last; the line that the next batch is judged by.
+    /// The line that was fitted last; the next batch is compared with it.
     line: Option<(f64, f64)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CostEstimate {
-    /// l(b) as it is in the middle.
+    /// The fitted l(b).
     pub line: Cost,
-    /// l(b) with the margin: the percentile of batches takes no longer.
+    /// l(b) with the margin: the chosen percentile of batches takes no longer.
     pub safe: Cost,
     /// The margin, 1 for none.
     pub margin: f64,

@@ -1,60 +1,63 @@
 //! Matchmaking: which queue's candidate goes to which worker, and when to look again.
 //!
-//! **Problem.** Candidates with windows, workers with times at which they are free: a candidate
-//! goes to a worker that is free in its window, the most urgent one first, and always to the
-//! lowest-numbered worker, so that workers that are not needed stay idle and can be seen to be.
+//! **Problem.** Candidates have windows, workers have times at which they are free. A candidate
+//! goes to a worker that is free in its window, the most urgent candidate first, and always to the
+//! lowest-numbered worker, so that workers that are not needed stay idle and can be counted.
 //!
-//! **Approach.** A candidate waits for its window (`opens`). If then a worker is free by its start,
-//! the two are matched, else it stands by (`expires`) until a worker is free, which takes the one
-//! that expires first. One that expires is computed anew a nanosecond later. Simultaneous events
-//! are taken in this order: windows that open, workers, candidates that expired; of one kind the
-//! lower index first.
+//! **Approach.** A candidate waits for its window to open (`opens`). If a worker is free at its
+//! start, the two are matched. Otherwise the candidate waits for a worker (`expires`); a worker
+//! that becomes free takes the one that expires first. An expired candidate is computed anew a
+//! nanosecond later. Simultaneous events are handled in this order: windows that open, workers,
+//! expired candidates; of one kind the lower index first.
 //!
 //! **Proof sketch.** Every decision takes a candidate out of `opens` or `expires`, and one comes
-//! back only for a later time or to stand by while no worker is free: so a step ends. After it,
-//! whatever could happen next has its time among the four minima that [`Matchmaker::next`] reads.
+//! back only for a later time, or into `expires` while no worker is free: so a step ends. After it,
+//! the time of whatever can happen next is among the four minima that [`Matchmaker::next`] reads.
 //!
-//! **Threads.** The parts share nothing and talk by [`Matchmaker::set_candidate`], [`Matchmaker::complete_grant`] and
-//! [`Decision`]: they may live on different threads with a queue of messages in each direction.
-//! Between a grant and its answer what the queue says was said before it knew: it is ignored.
+//! **Threads.** Queues and matchmaker share nothing and exchange [`Matchmaker::set_candidate`],
+//! [`Matchmaker::complete_grant`] and [`Decision`]: they may run on different threads with a
+//! message queue in each direction. What a queue sends between a grant and its completion is
+//! outdated and ignored.
 //!
-//! **Limits.** O(log queues + log workers) a decision. With delays above zero, candidates that a
-//! worker is too late for cost a look at every queue.
+//! **Limits.** O(log queues + log workers) for a decision. With delays above zero, a candidate for
+//! which a worker is too late costs a scan of all queues.
 
 use super::request_queue::Candidate;
 use super::rules::Delays;
 use super::tournament::{ABSENT, Tournament};
 use crate::{Nanos, QueueIndex, WorkerIndex};
 
-/// What a queue is to do.
+/// What a queue has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Dispatch to this worker and answer; until then it gets nothing else.
+    /// Dispatch to this worker, then call [`Matchmaker::complete_grant`]; until then the queue gets
+    /// no other decision.
     Grant {
         queue: QueueIndex,
         worker: WorkerIndex,
-        /// From when on it is free.
+        /// When the worker is free.
         free: Nanos,
     },
-    /// The candidate expired: offer another one.
+    /// The candidate expired: compute another one.
     Refresh { queue: QueueIndex },
 }
 
-/// The part of the scheduler that knows candidates and workers, but no request.
+/// Matches candidates with workers; knows no request.
 #[derive(Debug)]
 pub struct Matchmaker {
     delays: Delays,
     candidates: Vec<Option<Candidate>>,
-    /// Queues whose answer to a grant is due.
+    /// Queues with a grant that is not completed.
     is_granted: Vec<bool>,
     /// When workers are free.
     workers: Tournament,
     opens: Tournament,
-    /// Until when candidates stand by.
+    /// The latest start of candidates that wait for a worker.
     expires: Tournament,
-    /// Until when candidates are right whose window opens later than that (`Timeout` alone).
+    /// Expiry of candidates whose window opens after it (`Timeout` alone).
     stale: Tournament,
-    /// Inverted delays of the candidates that stand by: the smallest is that of the largest delay.
+    /// Inverted delays of the candidates that wait for a worker: the smallest is that of the
+    /// largest delay.
     largest_delays: Tournament,
 }
 
@@ -88,7 +91,7 @@ impl Matchmaker {
         }
     }
 
-    /// A queue's candidate is this now.
+    /// Replaces the candidate of a queue.
     pub fn set_candidate(&mut self, queue: QueueIndex, candidate: Option<Candidate>) {
         if self.is_granted[queue.0] {
             return;
@@ -106,13 +109,13 @@ impl Matchmaker {
         self.stale.set(queue.0, stale);
     }
 
-    /// A worker is free from then on; `None` for a worker of which that is not known.
+    /// Sets when a worker is free; `None` if that is not known.
     pub fn set_free(&mut self, worker: WorkerIndex, free: Option<Nanos>) {
         self.workers
             .set(worker.0, free.map_or(ABSENT, |free| free.0.min(ABSENT - 1)));
     }
 
-    /// The lowest-numbered worker that is free by then.
+    /// The lowest-numbered worker that is free at `by`.
     #[must_use]
     pub fn free_worker(&self, by: Nanos) -> Option<WorkerIndex> {
         let worker = self.workers.first_at_most(by.0.min(ABSENT - 1));
@@ -127,7 +130,7 @@ impl Matchmaker {
             .map(Nanos)
     }
 
-    /// The answer to a grant: when the worker is free again, and the next candidate.
+    /// Completes a grant: when the worker is free again, and the queue's next candidate.
     pub fn complete_grant(
         &mut self,
         queue: QueueIndex,
@@ -140,14 +143,15 @@ impl Matchmaker {
         self.set_candidate(queue, candidate);
     }
 
-    /// When [`Matchmaker::decide`] has something to say next, unless something happens before.
+    /// When [`Matchmaker::decide`] may have a decision, unless an event comes before.
     #[must_use]
     pub fn next(&self) -> Option<Nanos> {
         let expired = self.expires.min().min(self.stale.min());
         let mut next = self.opens.min().min(expired.saturating_add(1));
         if self.expires.min() != ABSENT && self.workers.min() != ABSENT {
             let free = self.workers.min();
-            // Without delays a candidate that expires before the worker is free is renewed by then.
+            // Without delays a candidate that expires before the worker is free is refreshed by
+            // then.
             if self.delays.is_zero() || self.expires.first_min_from(free).is_some() {
                 next = next.min(free.saturating_sub(self.largest_delay()));
             }
@@ -155,9 +159,9 @@ impl Matchmaker {
         (next != ABSENT).then_some(Nanos(next))
     }
 
-    /// The next thing to do now; to be asked until it is `None`.
+    /// The next decision at `now`; to be called until it is `None`.
     pub fn decide(&mut self, now: Nanos) -> Option<Decision> {
-        // Each turn takes one candidate whose window opened to those that stand by.
+        // Each turn moves one candidate whose window opened to those that wait for a worker.
         while self.opens.min() <= now.0 {
             let queue = self.opens.first_min()?;
             let candidate = self.candidates[queue]?;
@@ -234,7 +238,7 @@ impl Matchmaker {
         }
     }
 
-    /// The largest delay of a candidate that stands by.
+    /// The largest delay of a candidate that waits for a worker.
     fn largest_delay(&self) -> u64 {
         !self.largest_delays.min()
     }

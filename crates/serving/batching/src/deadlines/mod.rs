@@ -1,16 +1,19 @@
-//! Deferred batch scheduling under latency objectives.
+//! Deferred batch scheduling under latency objectives (the algorithm of Symphony).
 //!
 //! **Problem.** Requests of several queues have deadlines; a batch of b rows keeps a worker busy
-//! for l(b) = alpha b + beta. Serve as many as possible in time on as few workers as possible.
+//! for l(b) = alpha b + beta. Serve as many requests as possible in time on as few workers as
+//! possible.
 //!
 //! **Approach.** A queue's candidate B with the earliest deadline d may be dispatched in the window
 //! from frontrun, d - l(|B| + 1), to latest, d - l(|B|): before it, waiting may still make the
-//! batch larger; after it, it is late. [`RequestQueue`] keeps a queue and computes its candidate,
-//! [`Matchmaker`] matches candidates and workers, [`DeadlineScheduler`] is both on one thread. The window may
-//! open a share of the objective earlier, which is what wins when many queues contend for workers.
+//! batch larger; after it, the batch is late. [`RequestQueue`] keeps the requests of a queue and
+//! computes its candidate, [`Matchmaker`] matches candidates with workers, [`DeadlineScheduler`] is
+//! both on one thread. The window may open a share of the objective earlier, which is better when
+//! many queues contend for workers.
 //!
-//! **Limits.** Workers are alike and run one batch at a time. What waits is bounded by the arrivals
-//! of one objective, because what is late is dropped, and by the door before it.
+//! **Limits.** Workers are alike and run one batch at a time. The number of waiting requests is
+//! bounded by the arrivals of one objective, because late requests are dropped, and by admission
+//! before the queue.
 
 mod cost;
 mod learner;

@@ -1,19 +1,18 @@
-//! One queue: its requests, what they could be dispatched as, and which of them are given up.
+//! One queue: its requests, the batch that could be dispatched, and the requests that are dropped.
 //!
-//! **Problem.** From requests in order of their deadlines, which is that of their arrivals unless
-//! one has less time than the objective gives: the best batch that a worker could start at a given
-//! time, and from when on it should.
+//! **Problem.** Requests are in order of their deadlines, which is that of their arrivals unless
+//! one has less time than the objective gives. Find the best batch that a worker could start at a
+//! given time, and the time from which on it should.
 //!
-//! **Approach.** Deadlines grow along the queue, so what meets the head's deadline meets all, and
-//! whether a suffix meets its own head's deadline changes once: both are found by division or by
-//! halving. The usual case, everything that waits fits, costs one multiplication.
+//! **Approach.** Deadlines grow along the queue, so a batch that meets the head's deadline meets
+//! all, and whether a suffix meets its own head's deadline changes once: both are found by division
+//! or by bisection. In the usual case all waiting requests fit, which costs one multiplication.
 //!
 //! **Proof sketch.** A batch of b rows is in time if now + delay(b) + l(b) and free + l(b) are at
-//! most the deadline of its first request; both grow with b. A candidate is a prefix of what is
-//! left after drops, which only take heads: so order is kept. Its window is not inverted: exec is
-//! the latest of the earliest start, which met the deadline, and frontrun, which lies before
-//! latest. (Under `Timeout` it may be: the article's rule waits for its time, whatever becomes
-//! late.)
+//! most the deadline of its first request; both grow with b. A candidate is a prefix of the queue
+//! after drops, which only take heads: so order is kept. Its window is not inverted: exec is the
+//! later of the earliest start, which met the deadline, and frontrun, which lies before latest.
+//! (Under `Timeout` it may be inverted: that rule waits for its time, whatever becomes late.)
 //!
 //! **Limits.** A request of several rows is never split. A lower objective can make requests late
 //! that could have been served under the one before.
@@ -24,16 +23,16 @@ use super::cost::Cost;
 use super::rules::{Delays, DropRule, Release};
 use crate::{Nanos, RequestKey};
 
-/// What a queue goes by.
+/// Parameters of a queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueueParams {
     /// What a batch costs.
     pub cost: Cost,
-    /// From arrival to deadline; [`Nanos::MAX`] for none, and then nothing is deferred or dropped.
+    /// From arrival to deadline; [`Nanos::MAX`] for none: then nothing is deferred or dropped.
     pub objective: Nanos,
-    /// When a batch leaves.
+    /// When a batch is dispatched.
     pub release: Release,
-    /// What is given up.
+    /// Which requests are dropped.
     pub drop: DropRule,
     /// Rows a second that arrive, for the target of the drop rule.
     pub rate: f64,
@@ -43,7 +42,7 @@ pub struct QueueParams {
     pub requests_max: usize,
 }
 
-/// What a queue offers to the rank part.
+/// The batch that a queue offers to the matchmaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// Rows of the batch.
@@ -52,7 +51,7 @@ pub struct Candidate {
     pub wakes: Nanos,
     /// The start of the window.
     pub exec: Nanos,
-    /// Its end; a worker that is free after it is free too late.
+    /// Its end: for a worker that is free later the batch is late.
     pub latest: Nanos,
 }
 
@@ -60,14 +59,14 @@ pub struct Candidate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
     pub key: RequestKey,
-    /// From when on its objective counts: when it arrived, or so much before as it has less time
-    /// than the objective gives.
+    /// The start of its objective: its arrival, or as much earlier as it has less time than the
+    /// objective gives.
     pub arrival: Nanos,
     /// Its rows.
     pub rows: u32,
 }
 
-/// A batch that leaves.
+/// A batch that is dispatched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
     /// When its worker starts it.
@@ -85,29 +84,29 @@ struct QueuedRequest {
     before: u64,
 }
 
-/// The part of the scheduler that knows one queue and no worker.
+/// The requests of one queue; knows no worker.
 #[derive(Debug)]
 pub struct RequestQueue {
     params: QueueParams,
     delays: Delays,
-    /// `params.cost` with the delays on top.
+    /// `params.cost` with the delays added.
     delayed: Cost,
-    /// What the drop rule aims at, in rows.
+    /// Rows of the batch that the drop rule aims at.
     target: u64,
     entries: VecDeque<QueuedRequest>,
-    /// Rows that arrived so far, less those that were withdrawn.
+    /// Rows that arrived so far, without those that were withdrawn.
     arrived: u64,
     /// Requests of the current candidate.
     candidate_len: usize,
-    /// Requests that wait and have other than one row.
+    /// Waiting requests with more than one row.
     multi_row: usize,
 }
 
-/// When a batch could start.
+/// The earliest start of a batch.
 #[derive(Clone, Copy)]
 struct StartBound {
     now: Nanos,
-    /// When the worker in question is free; 0 for any.
+    /// When the worker in question is free; 0 for any worker.
     free: Nanos,
 }
 
@@ -129,7 +128,7 @@ impl RequestQueue {
         part
     }
 
-    /// Other params from now on; the candidate must be asked for again.
+    /// Replaces the parameters; the candidate must be computed again.
     pub fn set_params(&mut self, params: QueueParams) {
         self.params = params;
         self.delayed = params.cost.plus(self.delays.data, self.delays.control);
@@ -138,7 +137,6 @@ impl RequestQueue {
             .target_rows(&params.cost, params.objective, params.rate);
     }
 
-    /// What it goes by.
     #[must_use]
     pub fn params(&self) -> &QueueParams {
         &self.params
@@ -167,8 +165,8 @@ impl RequestQueue {
         self.entries.front().map(|w| w.member.arrival)
     }
 
-    /// Takes in a request behind those whose deadlines are no later; the candidate must be asked
-    /// for again.
+    /// Adds a request behind those whose deadlines are no later; the candidate must be computed
+    /// again.
     pub fn push(&mut self, member: Member) {
         let is_before = |w: &QueuedRequest| w.member.arrival <= member.arrival;
         let index = match self.entries.back() {
@@ -184,7 +182,7 @@ impl RequestQueue {
         self.multi_row += usize::from(member.rows != 1);
     }
 
-    /// Takes a request out; whether it waited here. The candidate must be asked for again.
+    /// Removes a request; returns whether it waited here. The candidate must be computed again.
     pub fn withdraw(&mut self, key: RequestKey) -> bool {
         let found = self.entries.iter().position(|w| w.member.key == key);
         let Some(gone) = found.and_then(|index| {
@@ -209,8 +207,8 @@ impl RequestQueue {
         self.update(StartBound { now, free }, dropped)
     }
 
-    /// Dispatches to a worker that is free from `free` on: appends the batch to `members`. `None`
-    /// if nothing is left, or if what is left should wait: then the worker stays free.
+    /// Dispatches to a worker that is free at `free`: appends the batch to `members`. `None` if no
+    /// request is left, or if the batch should wait: then the worker stays free.
     pub fn granted(
         &mut self,
         now: Nanos,
@@ -236,7 +234,7 @@ impl RequestQueue {
         })
     }
 
-    /// How long before frontrun the window of a batch opens; `None` if it leaves at once.
+    /// How long before frontrun the window of a batch opens; `None` if it is dispatched at once.
     fn early(&self, rows: u64) -> Option<Nanos> {
         match self.params.release {
             Release::Deferred { early } => Some(early),
@@ -294,7 +292,7 @@ impl RequestQueue {
         Some(self.window(rows, rows < waiting, bound))
     }
 
-    /// Whether the batch that was candidate_len is as large as one may be.
+    /// Whether the candidate is as large as a batch may be.
     fn is_full(&self, rows: u64) -> bool {
         let next = self.entries.get(self.candidate_len);
         let left = self.params.rows_max.saturating_sub(rows);
@@ -328,13 +326,13 @@ impl RequestQueue {
         }
     }
 
-    /// Drops the heads that could not be in time in a batch of the size aimed at.
+    /// Drops the heads that could not be in time in a batch of the target size.
     fn drop_infeasible(&mut self, bound: StartBound, dropped: &mut Vec<Member>) {
         let Some(head) = self.entries.front() else {
             return;
         };
         let mut aim = self.target.min(self.params.rows_max).max(1);
-        // Nothing is larger than the target, so a head that meets it stays in any case.
+        // No batch is larger than the target, so a head that meets it stays in any case.
         if aim > 1 && !self.meets(aim, self.deadline(head), bound) {
             let is_late =
                 |w: &QueuedRequest| !self.meets(self.arrived - w.before, self.deadline(w), bound);

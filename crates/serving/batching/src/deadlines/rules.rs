@@ -1,4 +1,4 @@
-//! What decides when a batch leaves and what is given up for it.
+//! Release rules and drop rules of queues, and delays of dispatches.
 
 use super::cost::Cost;
 use crate::Nanos;
@@ -6,16 +6,16 @@ use crate::Nanos;
 /// The release rule of a queue: from when on its candidate may be dispatched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// From frontrun on, d - l(b + 1): a request that comes later does not fit any more.
+    /// From frontrun on, d - l(b + 1): a request that arrives later does not fit any more.
     Deferred {
         /// How long before frontrun the window opens.
         early: Nanos,
     },
-    /// As `Deferred`, within bounds that depend on the load.
+    /// As `Deferred`, but only up to a batch size and a waiting time.
     Bounded {
         /// How long before frontrun the window opens.
         early: Nanos,
-        /// A batch of so many rows leaves at once.
+        /// A batch of so many rows is dispatched at once.
         enough: u64,
         /// How long the oldest request waits at most.
         wait_max: Nanos,
@@ -28,19 +28,16 @@ pub enum Release {
     },
 }
 
-/// What is given up so that the rest can be in time.
+/// Which requests are dropped so that the rest can be in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropRule {
     /// The oldest request, once it cannot be in time even alone.
     Head,
     /// Also the oldest requests that would keep a batch from being as large as the target.
-    Window {
-        /// The batch aimed at.
-        target: Target,
-    },
+    Window { target: Target },
 }
 
-/// The batch that the window rule aims at.
+/// The batch size that the window rule aims at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The largest with which workers in a staggered pattern serve the queue's own rate in time.
@@ -51,16 +48,16 @@ pub enum Target {
     Rows(u64),
 }
 
-/// What passes between a decision and the start of its batch.
+/// Delays between a decision and the start of its batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
     pub control: Nanos,
-    /// Each row of it.
+    /// For each row.
     pub data: Nanos,
 }
 
 impl Delays {
-    /// Of a batch of so many rows.
+    /// The delay of a batch of so many rows.
     #[must_use]
     pub fn of(&self, rows: u64) -> Nanos {
         let data = self.data.0.saturating_mul(rows);
@@ -73,7 +70,7 @@ impl Delays {
 }
 
 impl DropRule {
-    /// The batch aimed at, in rows, at least 1, for a queue that gets `rate` rows a second.
+    /// The target batch size in rows, at least 1, for a queue that gets `rate` rows a second.
     pub fn target_rows(&self, cost: &Cost, objective: Nanos, rate: f64) -> u64 {
         let rows = match self {
             Self::Head => 1,
@@ -95,7 +92,7 @@ fn own_target(cost: &Cost, objective: Nanos, rate: f64) -> u64 {
         return 1;
     }
     let per_row = cost.alpha_ns() + 1e9 / rate;
-    // A hair more, so that an exact quotient is not lost to rounding.
+    // Slightly more, so that an exact quotient is not lost to rounding.
     let rows = (objective.0 as f64 - cost.beta_ns()) / per_row + 1e-9;
     // A negative float becomes 0.
     rows as u64

@@ -1,4 +1,4 @@
-//! Both parts on one thread: `(state, event, now) -> actions`.
+//! Queues and matchmaker on one thread: `(state, event, now) -> actions`.
 
 use std::ops::Range;
 
@@ -7,27 +7,24 @@ use super::request_queue::{Departure, Member, QueueParams, RequestQueue};
 use super::rules::Delays;
 use crate::{Nanos, QueueIndex, RequestKey, WorkerIndex};
 
-/// Who says when a worker is free again.
+/// How the scheduler learns when a worker is free again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
-    /// l(b): nobody tells.
+    /// After l(b); no event is sent.
     Predicted,
     /// [`DeadlineEvent::BatchDone`].
     Reported,
 }
 
-/// What does not change while the scheduler lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeadlineConfig {
     /// Number of workers; all are absent at first.
     pub workers: usize,
-    /// What passes between a decision and the start of its batch.
     pub delays: Delays,
-    /// Who says when a worker is free again.
     pub completion: Completion,
 }
 
-/// Something happened. Several may happen at one time; [`DeadlineEvent::Timer`] comes after them.
+/// Several events may happen at one time; [`DeadlineEvent::Timer`] comes after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeadlineEvent {
     Arrived {
@@ -38,31 +35,31 @@ pub enum DeadlineEvent {
         /// Its own objective, if that is shorter than the queue's.
         within: Option<Nanos>,
     },
-    /// Nobody wants this request any more. One that left is not stopped.
+    /// The client withdrew the request. A dispatched one is not stopped.
     Withdrawn { queue: QueueIndex, key: RequestKey },
     /// A worker is up and free.
     WorkerReady { worker: WorkerIndex },
     /// A worker is done with its batch and free.
     BatchDone { worker: WorkerIndex },
-    /// A worker takes nothing more until it is ready again.
+    /// A worker gets no batch until it is ready again.
     WorkerGone { worker: WorkerIndex },
-    /// All that happens now is told: decide. To be sent at every [`DeadlineActions::timer`] and, in the
-    /// live server, after the events that one wake brought.
+    /// All events of this time were sent: decide. Must be sent at every [`DeadlineActions::timer`]
+    /// and, in the live server, after the events of one wake.
     Timer,
 }
 
-/// Hand this batch to this worker.
+/// Hand a batch to a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadlineDispatch {
     /// The queue that it waited in.
     pub queue: QueueIndex,
     pub worker: WorkerIndex,
-    /// When it starts, when it should be done, its rows.
+    /// Start, expected end and rows of the batch.
     pub departure: Departure,
     members: Range<usize>,
 }
 
-/// Give up this request: it cannot be in time, or would keep more of the others from it.
+/// Drop a request: it cannot be in time, or would keep more of the others from being in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped {
     /// The queue that it waited in.
@@ -72,15 +69,15 @@ pub struct Dropped {
     pub rows: u32,
 }
 
-/// What is to be done after an event. One value is reused for every step.
+/// The actions after an event. One value is reused for every step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeadlineActions {
     /// Batches to hand out.
     pub dispatches: Vec<DeadlineDispatch>,
-    /// Requests to give up.
+    /// Requests to drop.
     pub drops: Vec<Dropped>,
-    /// When to send [`DeadlineEvent::Timer`] at the latest; never in the past. Replaces the one before,
-    /// `None` clears it.
+    /// When to send [`DeadlineEvent::Timer`] at the latest; never in the past. Replaces the
+    /// previous timer, `None` clears it.
     pub timer: Option<Nanos>,
     members: Vec<Member>,
     dropped: Vec<Member>,
@@ -102,7 +99,7 @@ impl DeadlineActions {
         self.timer = None;
     }
 
-    /// Files what a queue dropped under its name.
+    /// Lists the drops of a queue under its index.
     fn file_drops(&mut self, queue: QueueIndex) {
         let dropped = self.dropped.drain(..);
         self.drops
@@ -110,7 +107,6 @@ impl DeadlineActions {
     }
 }
 
-/// The state of the scheduler.
 #[derive(Debug)]
 pub struct DeadlineScheduler {
     config: DeadlineConfig,
@@ -131,7 +127,7 @@ impl DeadlineScheduler {
         }
     }
 
-    /// One queue more; the others keep their names.
+    /// Adds a queue; the indices of the others stay.
     pub fn add_queue(&mut self, params: QueueParams) -> QueueIndex {
         self.queues
             .push(RequestQueue::new(params, self.config.delays));
@@ -144,7 +140,7 @@ impl DeadlineScheduler {
         self.queues.get(queue.0)
     }
 
-    /// Other params for a queue from now on, what waits included.
+    /// Replaces the parameters of a queue, also for requests that wait.
     pub fn set_params(
         &mut self,
         queue: QueueIndex,
@@ -174,7 +170,7 @@ impl DeadlineScheduler {
         self.matchmaker.free_worker(now)
     }
 
-    /// Hands what a queue has to a free worker although others may be more urgent.
+    /// Dispatches the batch of a queue to a free worker although others may be more urgent.
     pub fn prefer(
         &mut self,
         queue: QueueIndex,
@@ -190,8 +186,8 @@ impl DeadlineScheduler {
         self.set_timer(actions);
     }
 
-    /// Takes an event in at `now` (a time before the last one counts as the last one) and writes
-    /// what is to be done into `actions`.
+    /// Handles an event at `now` (a time before that of the previous event counts as that one) and
+    /// writes what is to be done into `actions`.
     pub fn step(&mut self, event: DeadlineEvent, now: Nanos, actions: &mut DeadlineActions) {
         actions.clear();
         self.now = self.now.max(now);
@@ -239,7 +235,7 @@ impl DeadlineScheduler {
         actions.timer = self.matchmaker.next().map(|time| time.max(self.now));
     }
 
-    /// Asks a queue for its candidate and tells the rank part.
+    /// Computes the candidate of a queue and passes it to the matchmaker.
     fn update_candidate(&mut self, queue: QueueIndex, actions: &mut DeadlineActions) {
         if let Some(part) = self.queues.get_mut(queue.0) {
             let candidate = part.candidate(self.now, &mut actions.dropped);

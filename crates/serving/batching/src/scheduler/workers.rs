@@ -1,4 +1,4 @@
-//! What becomes of workers and of the batches that they run.
+//! Transitions of workers and of the batches that they run.
 
 use super::{Batch, Scheduler, Worker, late, queue_of};
 use crate::batch::Entry;
@@ -58,8 +58,8 @@ impl Scheduler {
         }
     }
 
-    /// A batch that is not to blame runs again; one that is, in halves of which one more death is
-    /// enough; a request alone is given up.
+    /// Replays a batch that is not to blame. One that is is replayed in halves, of which one more
+    /// loss is enough; a request alone is abandoned.
     fn run_again(&mut self, mut batch: Batch, actions: &mut Actions) {
         if batch.entries.is_empty() {
             return self.recycle(batch.entries);
@@ -84,7 +84,8 @@ impl Scheduler {
 
     fn set_free(&mut self, worker: WorkerIndex) {
         if self.idle == 0 {
-            // What opened while no worker was free waits by urgency, not by when it opened.
+            // Candidates whose windows opened while no worker was free compete by urgency, not by
+            // when they opened.
             self.step_core(deadlines::DeadlineEvent::Timer);
         }
         self.workers[worker.0] = Worker::Free;
@@ -92,7 +93,7 @@ impl Scheduler {
         self.step_core(deadlines::DeadlineEvent::WorkerReady { worker });
     }
 
-    /// A free worker is not the core's any more.
+    /// Takes a free worker from the core.
     fn take_from_core(&mut self, worker: WorkerIndex) {
         self.idle -= 1;
         self.step_core(deadlines::DeadlineEvent::WorkerGone { worker });
@@ -120,7 +121,8 @@ impl Scheduler {
         }
     }
 
-    /// The queue without deadlines whose oldest request has waited for longest, and too long.
+    /// The queue without deadlines whose oldest request has waited for longest, if that is too
+    /// long.
     fn overdue(&self) -> Option<QueueIndex> {
         let queues = (0..2 * self.profiles.len()).map(QueueIndex);
         let waiting = queues.filter_map(|queue| {
@@ -148,7 +150,7 @@ impl Scheduler {
     }
 
     pub(super) fn dispatch_from_core(&mut self, actions: &mut Actions) {
-        // bound: only queues with deadlines drop, and what they drop waits in those without.
+        // bound: only queues with deadlines drop, and dropped requests wait in those without.
         loop {
             let event = deadlines::DeadlineEvent::Timer;
             self.core.step(event, self.now, &mut self.core_actions);
@@ -157,7 +159,8 @@ impl Scheduler {
                 break;
             }
         }
-        // While no worker is free nothing can be done: the next one looks at every queue again.
+        // While no worker is free there is nothing to do: the next free one looks at every queue
+        // again.
         actions.timer = self.core_actions.timer.filter(|_| self.idle > 0);
     }
 
