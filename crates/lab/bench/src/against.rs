@@ -1,16 +1,16 @@
-//! A run beside its simulation: what the scheduler's model of a server foretells of it.
+//! Compares a live run with its simulation.
 //!
-//! **Problem.** The simulator knows nothing but arrivals, l(b) = alpha b + beta and an objective.
-//! Is that enough to say what a live server loses, and how large its batches are?
+//! **Problem.** The simulator knows only arrivals, l(b) = alpha b + beta and an objective. Is that
+//! enough to predict what a live server loses, and how large its batches are?
 //!
 //! **Approach.** After each run the server is asked what it learned of l(b) and how many workers it
 //! has. The same arrivals (process and rate, not the same times) are simulated under its policy,
-//! and what both lost and their mean batches are put beside each other.
+//! and the bad share and the mean batch size of both are compared.
 //!
 //! **Limits.** One class of requests, because the mean of a mix is no model's. The simulated time
-//! ends when a batch is done; the live one ends at the client, and on one machine server and client
-//! take cpus from each other. The policy drops what would be late, the server runs it later: both
-//! are bad.
+//! ends when a batch is done, the live one at the client; on one machine server and client compete
+//! for cpus. The policy drops requests that would be late, the server runs them later: both count
+//! as bad.
 
 use albacore_batching::Nanos;
 use albacore_batching::deadlines::{Cost, Delays, Target};
@@ -25,13 +25,13 @@ use crate::mix::Class;
 use crate::probe::{Bench, Probe};
 use crate::schedule::{Arrivals, Schedule};
 
-/// Requests of a simulation: 1 % of bad ones is then known to some hundredths.
+/// Requests of a simulation: a bad share of 1 % is then known to some hundredths.
 const REQUESTS: u64 = 500_000;
 
 /// How long before frontrun the window of `deferred` opens, as in the server.
 const EARLY: f64 = 0.05;
 
-/// What a server had done by some time, and what it had learned.
+/// Counters of a server and the costs that it has learned.
 #[derive(Clone, Copy, Debug, Default)]
 struct Told {
     batches: f64,
@@ -54,10 +54,10 @@ pub struct Beside {
 }
 
 impl Bench {
-    /// Runs it and simulates the same.
+    /// Runs the load and simulates it.
     ///
     /// # Errors
-    /// The run cannot be made, or the server does not tell what is to be known of it.
+    /// The run fails, or the server does not report its counters.
     pub fn beside(&self, schedule: &Schedule) -> Result<Beside, BenchError> {
         let [class] = &self.classes[..] else {
             let what = "--mix: one class of requests can be simulated: name one";
@@ -102,7 +102,7 @@ impl Bench {
                 return Err(BenchError::Usage(what.to_owned()));
             }
         };
-        // A simulated request is one row: it costs what the rows of a live one do.
+        // A simulated request is one row with the cost of all rows of a live one.
         let cost = Cost::new(told.alpha * 1e9 * class.rows as f64, told.beta * 1e9);
         let objective = Nanos(self.spec.objective.as_nanos() as u64);
         let model = Model {
@@ -139,8 +139,8 @@ impl Bench {
         body.ok_or_else(|| BenchError::Failed(format!("{url}: it answers {status}, no text")))
     }
 
-    /// What the metrics say of the model. Of several kinds of outputs that of the most samples is
-    /// not told: the costliest is taken, which is the only one where one class is asked for.
+    /// Reads the model's counters from `/metrics`. Of several kinds of outputs the costliest
+    /// counts, which is the only one where one class is asked for.
     fn told(&self) -> Result<Told, BenchError> {
         let text = self.ask("/metrics")?;
         let of_model = format!("model=\"{}\"", self.spec.model);
@@ -189,7 +189,7 @@ impl Bench {
     }
 }
 
-/// What stands above the rows.
+/// The header of the table.
 pub fn heading() -> String {
     format!(
         "{:>10} {:>8} {:>10} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7}\n",
@@ -206,7 +206,7 @@ pub fn heading() -> String {
     )
 }
 
-/// One run and its simulation: live (l.), simulated (s.), and how far they are apart.
+/// A row of the table: live (l.), simulated (s.), and their difference.
 pub fn row(beside: &Beside) -> String {
     let [bad, simulated_bad] = beside.bad.map(|bad| bad * 100.0);
     let [rows, simulated_rows] = beside.rows;
@@ -226,7 +226,7 @@ pub fn row(beside: &Beside) -> String {
     )
 }
 
-/// The same for programs.
+/// The comparison as JSON.
 pub fn json(all: &[Beside]) -> Value {
     let runs = all.iter().map(|beside| {
         json!({

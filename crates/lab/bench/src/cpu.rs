@@ -1,4 +1,4 @@
-//! Time on cpus of processes and of those below them, as the kernel counts it.
+//! Cpu time of processes and of their descendants, as the kernel counts it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use crate::error::BenchError;
 
-/// Ticks of a second in `/proc/PID/stat`: the kernel's ABI has them at 100 on every architecture.
+/// Ticks per second in `/proc/PID/stat`: 100 on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// What `/proc/PID/stat` says: the parent, and ticks of the process and of its children that ended.
+/// From `/proc/PID/stat`: the parent, and ticks of the process and of its children that ended.
 fn stat(text: &str) -> Option<(u32, u64)> {
-    // The name may hold anything, also parentheses and blanks.
+    // The name may contain anything, also parentheses and spaces.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
     let ticks = [11, 12, 13, 14]
@@ -21,8 +21,8 @@ fn stat(text: &str) -> Option<(u32, u64)> {
     Some((u32::try_from(number(1)?).ok()?, ticks))
 }
 
-/// The time of `pids` and of all below them so far. What ended in between counts where its parent
-/// has waited for it.
+/// Cpu time of `pids` and of all their descendants so far. A descendant that has ended counts where
+/// its parent has waited for it.
 pub(crate) fn time_of(pids: &[u32]) -> Result<Duration, BenchError> {
     let mut all = BTreeMap::new();
     let folder = fs::read_dir("/proc").map_err(|e| BenchError::Failed(format!("/proc: {e}")))?;
@@ -30,7 +30,7 @@ pub(crate) fn time_of(pids: &[u32]) -> Result<Duration, BenchError> {
         let name = entry.file_name();
         let pid = name.to_str().and_then(|name| name.parse::<u32>().ok());
         let Some(pid) = pid else { continue };
-        // One that is gone by now is no error.
+        // A process that has ended is no error.
         let text = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
         if let Some(found) = stat(&text) {
             all.insert(pid, found);
@@ -42,7 +42,7 @@ pub(crate) fn time_of(pids: &[u32]) -> Result<Duration, BenchError> {
         )));
     }
     let mut counted: BTreeSet<u32> = pids.iter().copied().collect();
-    // bound: each pass but the last finds a process more
+    // bound: each pass but the last finds another process
     loop {
         let below = all
             .iter()

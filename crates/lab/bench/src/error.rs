@@ -1,16 +1,15 @@
-//! Why a bench cannot be run.
+//! Why a benchmark cannot be run.
 
 use std::path::PathBuf;
 
 use albacore_load::{GetError, LoadError, TraceError};
 
-/// Why a bench cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// What was asked cannot be asked; names the option, its value and what is due.
+    /// An option is wrong; names the option, its value and what is expected.
     #[error("{0}")]
     Usage(String),
-    /// It could be asked, but it could not be done.
+    /// The benchmark failed.
     #[error("{0}")]
     Failed(String),
     /// A file cannot be read.
@@ -19,13 +18,13 @@ pub enum BenchError {
         path: PathBuf,
         source: std::io::Error,
     },
-    /// A file of recorded times is none.
+    /// A file of recorded times cannot be parsed.
     #[error("{}", path.display())]
-    Record { path: PathBuf, source: TraceError },
-    /// The server does not tell its model's metadata.
+    Record { path: PathBuf, source: RecordError },
+    /// The server does not report its model's metadata.
     #[error("{url}: name --features and --input if it has no metadata")]
-    Look { url: String, source: GetError },
-    /// The load could not be made.
+    Look { url: String, source: LookError },
+    /// The load generator failed.
     #[error(transparent)]
     Load(#[from] LoadError),
 }

@@ -1,11 +1,12 @@
-//! What the requests of a run ask for: classes of outputs and rows, with their shares.
+//! The requests of a run: classes of outputs and rows, with their shares.
 
 use crate::error::BenchError;
 
-/// Requests that differ, sent in turn: enough that caches of a server meet other rows each time.
+/// Different requests that are sent in turn: enough that caches of a server get other rows each
+/// time.
 pub(crate) const REQUESTS: usize = 512;
 
-/// Most classes of one mix.
+/// Most classes of a mix.
 const CLASSES_MAX: usize = 8;
 
 /// Most rows of a request.
@@ -14,9 +15,8 @@ const ROWS_MAX: usize = 1 << 20;
 /// Requests of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Class {
-    /// What it is called.
     pub(crate) name: String,
-    /// The output asked for; none: the server's own choice.
+    /// The output that is asked for; `None`: the server's default.
     pub(crate) output: Option<String>,
     pub(crate) rows: usize,
     share: f64,
@@ -59,7 +59,7 @@ fn class(text: &str) -> Option<Class> {
     })
 }
 
-/// The class of each of [`REQUESTS`] requests: as many of each as its share says, spread evenly.
+/// The class of each of [`REQUESTS`] requests: in proportion to the shares, spread evenly.
 pub(crate) fn spread(classes: &[Class]) -> Vec<usize> {
     let total: f64 = classes.iter().map(|class| class.share).sum();
     let mut owed = vec![0.0; classes.len()];

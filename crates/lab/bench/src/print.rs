@@ -1,4 +1,4 @@
-//! Runs as text, JSON and a picture.
+//! Runs as text, JSON and SVG.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -36,7 +36,7 @@ fn what(bench: &Bench) -> String {
     )
 }
 
-/// What stands above the rows.
+/// The header of the table.
 pub fn heading(bench: &Bench) -> String {
     format!(
         "{}\n{:>10} {:>10} {:>8} {:>8} {:>8} {:>8} {:>7} {:>9} {:>9} {:>9} {:>9} {:>10}\n",
@@ -82,7 +82,7 @@ pub fn row(probe: &Probe) -> String {
     )
 }
 
-/// What stands below the rows: classes of the last run, and what was found.
+/// The footer of the table: classes of the last run, and what was found.
 pub fn ending(bench: &Bench, probes: &[Probe], found: Option<Found>) -> String {
     let mut text = String::new();
     if let (Some(last), 2..) = (probes.last(), bench.classes.len()) {
@@ -124,7 +124,7 @@ fn json_of(report: &Report) -> Value {
     })
 }
 
-/// All of it as one object.
+/// All results as one JSON object.
 pub fn json(bench: &Bench, probes: &[Probe], found: Option<Found>) -> Value {
     let run = |probe: &Probe| {
         let classes = bench.classes.iter().zip(&probe.by_class);

@@ -12,19 +12,19 @@ use crate::schedule::{Arrivals, Schedule};
 use crate::spec::Spec;
 use crate::target::Target;
 
-/// How long the server is warmed by a few connections before the first run, so that it knows its
-/// costs.
+/// How long the server is warmed up by a few connections before the first run, so that it learns
+/// its costs.
 const WARMING: Duration = Duration::from_secs(1);
 
 const WARMING_CONNECTIONS: usize = 4;
 
-/// A generator that is later than this share of the objective distorts what it measures.
+/// A generator that is later than this share of the objective distorts the measurement.
 const LAG_SHARE: f64 = 0.2;
 
-/// Below this it does not matter.
+/// A delay of the generator below this does not matter.
 const LAG_MIN: Duration = Duration::from_millis(1);
 
-/// A server, what it is asked, and how.
+/// A server and the requests for it.
 #[derive(Debug)]
 pub struct Bench {
     pub(crate) spec: Spec,
@@ -32,28 +32,28 @@ pub struct Bench {
     pub(crate) classes: Vec<Class>,
     pub(crate) target: Target,
     requests: Vec<Request>,
-    /// The class of each request.
+    /// By request.
     class_of: Vec<usize>,
 }
 
-/// What became of one run.
+/// Results of one run.
 #[derive(Debug)]
 pub struct Probe {
-    /// Requests a second that were intended.
+    /// Intended requests per second.
     pub rate: f64,
     pub report: Report,
     pub by_class: Vec<Report>,
-    /// Seconds on cpus of the server for a thousand rows that it answered.
+    /// Cpu seconds of the server per thousand answered rows.
     pub cpu_per_1000_rows: Option<f64>,
-    /// The generator was too late itself.
+    /// The generator itself was too late.
     pub is_behind: bool,
 }
 
 impl Bench {
-    /// Reads what is asked, asks the server what its model takes, and makes the requests.
+    /// Reads the server's metadata and makes the requests.
     ///
     /// # Errors
-    /// What is asked cannot be, or the server does not tell.
+    /// An option is wrong, or the server does not report its metadata.
     pub fn new(spec: Spec) -> Result<Self, BenchError> {
         let arrivals = Arrivals::parse(&spec.arrivals)?;
         let classes = mix::parse(&spec.mix)?;
@@ -91,8 +91,7 @@ impl Bench {
         })
     }
 
-    /// Asks for a while, so that what is measured is a server that knows its costs; and fails early
-    /// where nothing is answered.
+    /// Warms the server up, so that it knows its costs; fails early if it does not answer.
     ///
     /// # Errors
     /// No request is answered.
@@ -114,10 +113,10 @@ impl Bench {
         Err(BenchError::Failed(format!("{}: {what}", self.spec.url)))
     }
 
-    /// The runs of the rates asked for, or the recorded one.
+    /// The runs of the given rates, or the recorded one.
     ///
     /// # Errors
-    /// A rate cannot be sent.
+    /// A rate is too high to be sent.
     pub fn schedules(&self) -> Result<Vec<Schedule>, BenchError> {
         let rates = match self.spec.rates.is_empty() {
             true => self.arrivals.recorded_rate().into_iter().collect(),
@@ -130,10 +129,10 @@ impl Bench {
         self.arrivals.at(rate, self.spec.length, self.spec.seed)
     }
 
-    /// Runs it.
+    /// Runs the load.
     ///
     /// # Errors
-    /// A process of the server is not there, or the load cannot be made.
+    /// A process of the server does not exist, or the load generator fails.
     pub fn probe(&self, schedule: &Schedule) -> Result<Probe, BenchError> {
         let pids = &self.spec.pids;
         let before = cpu::time_of(pids)?;
@@ -167,7 +166,7 @@ impl Bench {
         })
     }
 
-    /// Whether so many requests in time are what the objective asks for.
+    /// Whether the share of requests in time meets the objective.
     pub(crate) fn is_within(&self, probe: &Probe) -> bool {
         !probe.is_behind && probe.report.bad_rate <= 1.0 - self.spec.percentile / 100.0
     }

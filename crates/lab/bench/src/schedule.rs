@@ -7,16 +7,16 @@ use albacore_load::{gamma, poisson, recorded};
 
 use crate::error::BenchError;
 
-/// Fastest that may be asked for, a second.
+/// Highest rate per second.
 const RATE_MAX: f64 = 1e6;
 
 /// Most requests of a run: their samples take 64 bytes each.
 const REQUESTS_MAX: f64 = 5e7;
 
-/// Longest file of recorded times, in bytes: as many lines as requests may be.
+/// Most bytes of a file of recorded times: one line for each request of a run.
 const RECORD_BYTES_MAX: u64 = 1 << 30;
 
-/// How arrivals are made.
+/// The arrival process.
 #[derive(Debug)]
 pub(crate) enum Arrivals {
     Poisson,
@@ -27,14 +27,14 @@ pub(crate) enum Arrivals {
 /// The times of one run.
 #[derive(Debug)]
 pub struct Schedule {
-    /// Requests a second.
+    /// Requests per second.
     pub(crate) rate: f64,
     pub(crate) length: Duration,
     pub(crate) times: Vec<Duration>,
 }
 
 impl Arrivals {
-    /// Of `--arrivals`.
+    /// Parses `--arrivals`.
     pub(crate) fn parse(text: &str) -> Result<Self, BenchError> {
         if text == "poisson" {
             return Ok(Self::Poisson);
@@ -67,7 +67,7 @@ impl Arrivals {
         Ok(Self::Recorded(times))
     }
 
-    /// The times of a run at `rate`; a recorded one is stretched to it.
+    /// The times of a run at `rate`; recorded times are stretched to it.
     pub(crate) fn at(
         &self,
         rate: f64,
@@ -110,7 +110,6 @@ impl Arrivals {
         }
     }
 
-    /// What it is called.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Poisson => "Poisson".to_owned(),

@@ -1,18 +1,19 @@
-//! The highest rate that is within the objective: doubled until it is not, then halved in between.
+//! Searches the highest rate within the objective: doubles the rate, then bisects.
 
 use crate::error::BenchError;
 use crate::probe::{Bench, Probe};
 
-/// Where the search begins, requests a second.
+/// The first rate, requests per second.
 const FIRST: f64 = 64.0;
 
-/// Doublings: beyond lies what no generator sends.
+/// Doublings: beyond that no generator can send.
 const DOUBLINGS_MAX: usize = 14;
 
-/// Halvings of the step: the rate is found to 3 %.
+/// Bisections: the rate is found to 3 %.
 const HALVINGS: usize = 5;
 
-/// Runs at one rate before it counts as too high: others on the machine disturb one now and then.
+/// Runs at one rate before it counts as too high: other programs on the machine disturb one now and
+/// then.
 const TRIES: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,14 +21,14 @@ pub struct Found {
     /// Highest rate within the objective; 0 if none is.
     pub rate: f64,
     pub goodput: f64,
-    /// The generator, not the server, was what kept it from being higher.
+    /// The generator, not the server, was the limit.
     pub is_generators: bool,
 }
 
-/// Searches; `tell` hears of every run.
+/// Searches; `tell` is called with every run.
 ///
 /// # Errors
-/// What [`Bench::probe`] or `tell` gives.
+/// Those of [`Bench::probe`] and `tell`.
 pub fn highest<E: From<BenchError>>(
     bench: &Bench,
     tell: &mut impl FnMut(Probe) -> Result<(), E>,
@@ -57,7 +58,7 @@ pub fn highest<E: From<BenchError>>(
     Ok(found)
 }
 
-/// Whether one of some runs at this rate is within the objective.
+/// Whether one of several runs at this rate is within the objective.
 fn within<E: From<BenchError>>(
     bench: &Bench,
     rate: f64,

@@ -1,4 +1,4 @@
-//! Which server, and what its model takes.
+//! The server and its model.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
@@ -18,7 +18,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Of the arguments and, where they do not say it, of the server's metadata.
+    /// From the arguments or else from the server's metadata.
     pub(crate) fn find(spec: &Spec) -> Result<Self, BenchError> {
         let (wire, place) = match spec.url.split_once("://") {
             Some(("http", place)) if spec.is_binary => (WireFormat::Binary, place),

@@ -1,6 +1,6 @@
-//! `albacore bench engine`: a worker that measures the tree engine, so that anybody can put it
-//! beside another engine in the same run. What an order means is said in its help. Timed calls
-//! quantize, predict and transform; compiling is not part of them.
+//! `albacore bench engine`: a process that measures the tree engine on commands from standard
+//! input, so that it can be compared with another engine in the same run. Its help describes the
+//! commands. Timed calls quantize, predict and transform; compiling is not part of them.
 
 use std::fs;
 use std::io::{self, BufRead as _};
@@ -13,13 +13,13 @@ use albacore_trees::{
 
 use albacore_command::{Failure, print};
 
-/// Most calls of one order: a time for each is kept, 8 MiB.
+/// Most calls of one command: a time for each is kept, 8 MiB.
 const BENCH_CALLS_MAX: usize = 1 << 20;
 
 /// Most elements of a result, as many as `albacore predict` writes.
 const OUTPUT_ELEMENTS_MAX: usize = 1 << 32;
 
-/// Largest file read, in bytes: beyond it a typing error is likelier than data.
+/// Largest file read, in bytes: a larger one is more likely a typing error than data.
 const FILE_BYTES_MAX: u64 = 16 << 30;
 
 /// A loaded model and its rows.
@@ -29,7 +29,7 @@ struct Loaded {
     columns: usize,
 }
 
-/// Follows the orders until standard input ends.
+/// Executes commands until standard input ends.
 pub(crate) fn run(kernel: Option<&str>) -> Result<(), Failure> {
     let kernel = kernel.map(kernel_of).transpose()?;
     let mut loaded = None;
@@ -205,7 +205,7 @@ impl Loaded {
         }
         let predictor = self.predictor(kernel)?;
         let mut outputs = Outputs::new(&predictor, kind, batch)?;
-        // The rows twice: a window never wraps.
+        // The rows twice, so that a window never wraps.
         let data = [&self.rows[..], &self.rows[..batch * self.columns]].concat();
         let mut times = Vec::new();
         outputs.predict(&predictor, kind, &data[..batch * self.columns])?;
@@ -230,7 +230,7 @@ impl Loaded {
     }
 }
 
-/// Time on a cpu of this program's one thread, in nanoseconds.
+/// Cpu time of this thread, in nanoseconds.
 fn cpu_time() -> Result<f64, String> {
     let path = "/proc/self/schedstat";
     let text = fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;

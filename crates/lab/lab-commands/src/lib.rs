@@ -1,6 +1,7 @@
-//! The subcommands of `albacore` that measure and simulate and that no server or controller needs:
+//! The subcommands of `albacore` that measure and simulate, which no server or controller needs:
 //! `simulate`, `partition`, `bench engine`, `bench serve`, `bench scheduler`. One module each:
-//! `Args` are its options, `run` does it. `albacore` starts the program `albacore-lab` for them.
+//! `Args` are its options, `run` executes it. `albacore` starts the program `albacore-lab` for
+//! them.
 #![forbid(unsafe_code)]
 
 mod bench_engine;

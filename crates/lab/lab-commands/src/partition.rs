@@ -1,4 +1,4 @@
-//! `albacore partition`: a file with models and sub-clusters in, which models go where out.
+//! `albacore partition`: assigns the models of a file to its sub-clusters.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use serde_saphyr::Spanned;
 /// Bytes of a file: a hundred thousand models fit.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// How deep a file may be nested; ours is three deep.
+/// Most nesting levels of a file; a valid one has three.
 const DEPTH_MAX: usize = 8;
 
 /// The arguments of `albacore partition`.
@@ -34,7 +34,7 @@ pub(crate) struct PartitionArgs {
     pub(crate) has_random: bool,
 }
 
-/// What the file says.
+/// The parsed file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -138,7 +138,7 @@ fn read(path: &Path) -> Result<Problem, Failure> {
     parse(&text).map_err(usage)
 }
 
-/// The sentences name line and key.
+/// The messages name line and key.
 fn parse(text: &str) -> Result<Problem, String> {
     let budget = serde_saphyr::budget! { max_depth: DEPTH_MAX };
     let options = serde_saphyr::options! { budget: budget, with_snippet: false };
@@ -187,7 +187,7 @@ fn parse(text: &str) -> Result<Problem, String> {
     })
 }
 
-/// `KEY: ` of the value at a place of the text, if one stands before it.
+/// `KEY: ` of the value at a position of the text, if one precedes it.
 fn key_at(text: &str, line: u64, column: u64) -> String {
     let line = text.lines().nth(line.saturating_sub(1) as usize);
     let before: String = line

@@ -1,4 +1,4 @@
-//! When requests arrive: one stream for each model, merged in order of time.
+//! Arrivals of requests: one stream for each model, merged in order of time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,7 +7,7 @@ use albacore_values::Xoshiro256;
 
 use crate::clients::Clients;
 
-/// How gaps between the arrivals of a model are distributed; their mean is that of its rate.
+/// Distribution of the gaps between arrivals of a model; their mean is that of its rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Process {
     /// Exponentially: independent arrivals.
@@ -21,7 +21,7 @@ pub enum Process {
     Uniform,
 }
 
-/// How the rate is shared among the models.
+/// How the rate is divided among the models.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Popularity {
     Equal,
@@ -33,7 +33,7 @@ pub enum Popularity {
 }
 
 impl Popularity {
-    /// The part of each of `models` models; they sum up to 1.
+    /// The share of each of `models` models; they sum up to 1.
     #[must_use]
     pub fn shares(&self, models: usize) -> Vec<f64> {
         let weight = |i: usize| match self {
@@ -53,7 +53,7 @@ pub struct Arrival {
     pub model: usize,
 }
 
-/// All arrivals in order of time, without end unless they come from a list or all clients wait.
+/// All arrivals in order of time, endless unless they are listed or all clients wait.
 #[derive(Debug)]
 pub(crate) enum Arrivals<'a> {
     Drawn {
@@ -83,20 +83,20 @@ impl Stream {
             Process::Uniform => 1.0,
         };
         self.last += gap * self.gap;
-        // Beyond 2^53 a float has holes, after 100 days: far beyond any run.
+        // Above 2^53, after 100 days, a float skips integers: no run is that long.
         self.last as u64
     }
 }
 
 impl<'a> Arrivals<'a> {
-    /// Draws them; `rates` are requests a second of each model.
+    /// Draws arrivals; `rates` are requests per second of each model.
     pub(crate) fn draw(process: Process, rates: &[f64], seed: u64) -> Self {
         let mut streams: Vec<Stream> = rates
             .iter()
             .enumerate()
             .map(|(model, &rate)| {
                 let gap = 1e9 / rate;
-                // Even streams are staggered, the first one begins at 0.
+                // Even streams are staggered; the first one begins at 0.
                 let last = match process {
                     Process::Uniform => gap * (model as f64 / rates.len() as f64 - 1.0),
                     Process::Poisson | Process::Gamma { .. } => 0.0,
@@ -140,7 +140,7 @@ impl<'a> Arrivals<'a> {
         }
     }
 
-    /// From now on the models have these rates. Gaps that have begun go on in proportion.
+    /// Sets new rates. The gaps that have begun are scaled.
     pub(crate) fn set_rates(&mut self, rates: &[f64], now: u64) {
         if let Self::Drawn { streams, next, .. } = self {
             let left = next.drain().collect::<Vec<_>>();

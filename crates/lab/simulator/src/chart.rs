@@ -1,13 +1,13 @@
-//! Lines over a common axis, four panels to a picture, as SVG.
+//! Line charts over a common axis, four panels to a picture, as SVG.
 
 use std::fmt::Write as _;
 
-/// Told apart at a glance, also by most who see few colors.
+/// Distinguishable at a glance, also with most color vision deficiencies.
 const COLORS: [&str; 8] = [
     "#2563eb", "#e0520d", "#0f9d6b", "#c026a3", "#b58105", "#7c3aed", "#0891b2", "#dc2647",
 ];
 
-/// Colors by class; where the viewer asks for dark ones, ground and ink change.
+/// Colors by class; in dark mode background and foreground change.
 const CSS: &str = "text{font-family:Inter,ui-sans-serif,system-ui,sans-serif;\
 fill:#1f2733;font-size:12px}.title{font-size:20px;font-weight:700}.sub{font-size:13px;\
 fill:#556070}.name{font-weight:600}.tick{fill:#7a8698;font-size:10px}.ground{fill:#fbfcfd;\
@@ -21,24 +21,24 @@ const MARGIN: f64 = 56.0;
 const TOP: f64 = 84.0;
 /// Parts of an axis.
 const PARTS: u32 = 4;
-/// Characters of a name that leave room for another one beside it.
+/// Longest name that leaves room for another one beside it.
 const NAME_CHARACTERS: usize = 50;
-/// Each line is this much thinner than the one before and lies on it: equal ones can be told apart.
+/// Each line is thinner than the one before and lies on it: equal lines can be told apart.
 const THINNER: f64 = 1.3;
 
 #[derive(Debug)]
 pub struct Line {
-    /// What the legend calls it.
+    /// The name in the legend.
     pub name: String,
-    /// Where it goes, from left to right.
+    /// Values of the horizontal axis.
     pub points: Vec<(f64, f64)>,
 }
 
 #[derive(Debug)]
 pub struct Chart {
-    /// What is above it.
+    /// Values of the vertical axis.
     pub title: &'static str,
-    /// The values are shares, shown as percent.
+    /// The values are shares, shown in percent.
     pub is_share: bool,
     /// In the order of the legend.
     pub lines: Vec<Line>,
@@ -91,7 +91,7 @@ pub fn draw(title: &str, sub: &str, charts: &[Chart]) -> String {
     )
 }
 
-/// A picture with its ground and its head.
+/// A picture with background and title.
 #[must_use]
 pub fn frame((width, height): (f64, f64), title: &str, sub: &str, body: &str) -> String {
     let (title, sub) = (escape(title), escape(sub));
@@ -106,7 +106,7 @@ pub fn frame((width, height): (f64, f64), title: &str, sub: &str, body: &str) ->
     )
 }
 
-/// Where an axis of [`PARTS`] parts ends that goes up to `value` at least: parts of a round number.
+/// The upper end of an axis of [`PARTS`] round parts that includes `value`.
 fn nice(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
@@ -194,7 +194,7 @@ fn panel(body: &mut String, chart: &Chart, (x, y): (f64, f64)) {
     }
 }
 
-/// A number without zeros at its end.
+/// A number without trailing zeros.
 fn tidy(text: &str) -> String {
     let (number, unit) = text.split_at(text.find('%').unwrap_or(text.len()));
     match number.contains('.') {

@@ -1,7 +1,7 @@
-//! Clients that wait for their answers, think, and ask again: a closed loop.
+//! Closed-loop clients: they wait for a reply, think, and send the next request.
 //!
-//! All are alike, so nobody needs to know whose an answer is: each one lets some client think. A
-//! request that is given up is answered too, at that moment.
+//! All clients are alike, so each reply may wake any of them. A dropped request counts as answered
+//! when it is dropped.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,23 +10,23 @@ use albacore_values::Xoshiro256;
 
 use crate::arrivals::Arrival;
 
-/// Before their first request all think at least this long on average, so that they do not begin
-/// at once, nanoseconds.
+/// Before their first request clients think at least this long on average, so that they do not all
+/// begin at once, nanoseconds.
 const START: f64 = 1e6;
 
 #[derive(Debug)]
 pub(crate) struct Clients {
     random: Xoshiro256,
-    /// The part of requests that goes to each model and those before it.
+    /// Cumulated shares of the models.
     parts: Vec<f64>,
-    /// Mean time of thought, nanoseconds.
+    /// Mean think time, nanoseconds.
     think: f64,
-    /// When those that think will ask.
+    /// When the thinking clients will send.
     asks: BinaryHeap<Reverse<u64>>,
 }
 
 impl Clients {
-    /// So many of them; `shares` are the models' parts of the requests.
+    /// `shares` are the models' shares of the requests.
     pub(crate) fn new(count: u32, think: u64, shares: &[f64], seed: u64) -> Self {
         let mut sum = 0.0;
         let part = |share: &f64| {
@@ -46,7 +46,7 @@ impl Clients {
         clients
     }
 
-    /// When somebody asks next; `None` while all wait.
+    /// When the next client sends; `None` while all wait.
     pub(crate) fn next_at(&self) -> Option<u64> {
         self.asks.peek().map(|ask| ask.0)
     }

@@ -1,8 +1,8 @@
-//! A day of changing load followed by an autoscaler.
+//! A day of changing load, followed by an autoscaler.
 //!
 //! The load goes from a fifth of the scenario's rate at night to all of it in the evening, with a
-//! sudden rush in the morning. At each [`INTERVAL`] a scaler is shown what the last [`WINDOW`] was
-//! like and says how many workers there should be; new ones are ready after [`START`].
+//! sudden rush in the morning. At each [`INTERVAL`] the scaler gets the load of the last [`WINDOW`]
+//! and decides how many workers there should be; new ones are ready after [`START`].
 
 use std::collections::VecDeque;
 
@@ -18,13 +18,13 @@ use crate::auto::{AutoScheduler, QueuePolicy};
 use crate::goodput::BAD_RATE_MAX;
 use crate::scenario::{Scenario, Source};
 
-/// How often the scaler is asked.
+/// How often the scaler decides.
 pub const INTERVAL: Nanos = Nanos(15_000_000_000);
-/// What it is shown.
+/// The window of the load that the scaler gets.
 pub const WINDOW: Nanos = Nanos(60_000_000_000);
 /// From the decision for a worker to its first batch.
 pub const START: Nanos = Nanos(30_000_000_000);
-/// How long the other scaler waits before it takes workers away, as a stock one does.
+/// How long the other scaler waits before it removes workers, like a stock one.
 const STABILIZATION: Nanos = Nanos(300_000_000_000);
 /// Its target of busy time, and the tolerance around it.
 const BUSY_TARGET: f64 = 0.7;
@@ -33,12 +33,12 @@ const BUSY_TOLERANCE: f64 = 0.1;
 const NIGHT: f64 = 0.2;
 const RUSH: f64 = 0.4;
 
-/// Who says how many workers there should be.
+/// The autoscaler.
 #[derive(Debug)]
 enum Scaler {
-    /// Bad rate and idle share, as the controller does.
+    /// By bad rate and idle share, as the controller does.
     Load(Autoscaler),
-    /// Busy time of workers alone, as a stock autoscaler does by cpu: with what it advised lately.
+    /// By busy time alone, as a stock autoscaler does by cpu; with its recent recommendations.
     Busy(VecDeque<(Nanos, u32)>),
 }
 
@@ -46,19 +46,18 @@ enum Scaler {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     pub at: Nanos,
-    /// Requests a second that arrive.
+    /// Requests per second that arrive.
     pub rate: f64,
     /// Workers that are ready.
     pub workers: usize,
     /// Requests, and of these the bad ones.
     pub requests: u64,
-    /// Of these the bad ones.
     pub bad: u64,
     /// Mean share of time that a ready worker ran nothing.
     pub idle_share: f64,
 }
 
-/// A day with one scaler.
+/// A day under one scaler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Day {
     /// `load` or `busy`.
@@ -68,7 +67,7 @@ pub struct Day {
 }
 
 impl Day {
-    /// All bad requests as a share of all.
+    /// Bad requests as a share of all.
     #[must_use]
     pub fn bad_rate(&self) -> f64 {
         let sum = |of: fn(&Interval) -> u64| self.intervals.iter().map(of).sum::<u64>();
@@ -82,14 +81,14 @@ impl Day {
         workers as f64 * INTERVAL.0 as f64 * 1e-9
     }
 
-    /// How long more than 1 % of requests were bad, seconds: how far it lagged behind.
+    /// How long more than 1 % of requests were bad, seconds.
     #[must_use]
     pub fn lag_seconds(&self) -> f64 {
         let late = self.intervals.iter().filter(|i| is_late(i)).count();
         late as f64 * INTERVAL.0 as f64 * 1e-9
     }
 
-    /// The longest of these times without a break, seconds.
+    /// The longest such time without a break, seconds.
     #[must_use]
     pub fn longest_lag_seconds(&self) -> f64 {
         let runs = self.intervals.split(|i| !is_late(i));
@@ -114,7 +113,7 @@ pub fn load_at(part: f64) -> f64 {
 }
 
 /// The day of `length` with each scaler: at most the scenario's workers, at its rate at the peak.
-/// `None` if its arrivals are a list. `progress` is told of simulated requests.
+/// `None` if its arrivals are listed. `progress` is called with numbers of simulated requests.
 pub fn days(scenario: &Scenario, length: Nanos, progress: &mut dyn FnMut(u64)) -> Option<[Day; 2]> {
     let load = ("load", Scaler::Load(Autoscaler::default()));
     let busy = ("busy", Scaler::Busy(VecDeque::new()));
@@ -138,7 +137,7 @@ struct Run<'a> {
     scaler: Scaler,
     arrived: Vec<u64>,
     workers: usize,
-    /// Workers that will be ready.
+    /// When workers that were added will be ready.
     starting: VecDeque<Nanos>,
     requests: u64,
     bad: u64,
@@ -173,7 +172,7 @@ impl<'a> Run<'a> {
         for (model, rate) in scenario.models.iter().zip(&first) {
             run.scheduler.add_queue(scenario.queue_policy(model, *rate));
         }
-        // The night before has left enough of them.
+        // The night before has left enough workers.
         let share = (load_at(0.0) * 1.2).min(1.0);
         run.resize((scenario.workers as f64 * share).ceil() as usize, Nanos(0));
         Some(run)
@@ -275,7 +274,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// From now on so many workers are there; the highest-numbered go first.
+    /// Sets the number of workers; the highest-numbered are removed first.
     fn resize(&mut self, workers: usize, now: Nanos) {
         let workers = workers.clamp(1, self.scenario.workers);
         for worker in self.workers..workers {
@@ -323,7 +322,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What a stock autoscaler does with a target of busy time: never less than it advised lately.
+/// The recommendation of a stock autoscaler with a target of busy time: never less than its recent
+/// ones.
 fn advise_by_busy(
     memory: &mut VecDeque<(Nanos, u32)>,
     now: Nanos,
@@ -337,7 +337,7 @@ fn advise_by_busy(
         false => bounds.clamp((f64::from(current) * ratio).ceil() as u32),
     };
     memory.push_back((now, wanted));
-    // bound: one advice an interval is kept for the time of the stabilization.
+    // bound: one recommendation an interval is kept for the time of the stabilization.
     while memory
         .front()
         .is_some_and(|&(at, _)| now.saturating_sub(at) > STABILIZATION)

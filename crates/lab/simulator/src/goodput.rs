@@ -3,19 +3,19 @@
 use crate::run::{Watcher, run_watched};
 use crate::scenario::{Scenario, Source};
 
-/// More of a model's requests than this must not be bad.
+/// The largest share of a model's requests that may be bad.
 pub const BAD_RATE_MAX: f64 = 0.01;
 
 /// The rate is found to this share of itself.
 pub const RATE_PRECISION: f64 = 0.002;
 
-/// A run is given up when a model has had so much more than its bound that the rest cannot make up
-/// for it.
+/// A run is stopped when a model has exceeded its bound by so much that the rest cannot make up for
+/// it.
 const HOPELESS: f64 = 1.3;
 
-/// Ends a run that cannot be within the bound any more, and passes on how far it is.
+/// Stops a run that cannot meet the bound any more, and passes its progress on.
 struct Judge<'a> {
-    /// Requests of each model that may be bad.
+    /// Bad requests that each model may have.
     allowed: Vec<f64>,
     is_hopeless: bool,
     progress: &'a mut dyn FnMut(u64),
@@ -50,8 +50,8 @@ pub fn is_good_at(scenario: &Scenario, rate: f64, progress: &mut dyn FnMut(u64))
     !judge.is_hopeless && figures.worst_model_bad_rate <= BAD_RATE_MAX
 }
 
-/// The goodput of a scenario with random arrivals, whose rate does not matter; requests a second.
-/// `progress` is told of simulated requests.
+/// The goodput of a scenario with random arrivals, whose rate is ignored; requests per second.
+/// `progress` is called with numbers of simulated requests.
 pub fn goodput(scenario: &Scenario, progress: &mut dyn FnMut(u64)) -> f64 {
     let (mut good, mut bad) = (0.0, scenario.rate_bound());
     // Rates below a quarter of the bound are rare: start above them.

@@ -1,6 +1,6 @@
 //! Simulation of batch scheduling: the scheduler of the live server in simulated time.
 //!
-//! Pure: a scenario in, figures out; seeds are values, nothing is read from the world.
+//! Pure: a scenario in, figures out; seeds are values, and nothing is read from the outside.
 #![forbid(unsafe_code)]
 
 mod arrivals;

@@ -1,15 +1,15 @@
-//! What is counted while a simulation runs, and the figures made from it.
+//! Counters of a simulation, and the figures made from them.
 
 use albacore_batching::Nanos;
 use albacore_values::LogHistogram;
 
-/// Batches up to this size are told apart; larger ones count as this.
+/// Batches up to this size are counted separately; larger ones count as this.
 const BATCH_MAX: usize = 4096;
 
 /// Times that are known to about 1.6 %.
 pub(crate) type Times = LogHistogram<64>;
 
-/// Everything that is counted.
+/// The counters of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Counts {
     /// Requests of each model, and of these the bad ones.
@@ -96,13 +96,13 @@ fn share(part: u64, whole: u64) -> f64 {
 pub struct Figures {
     /// Requests that were measured.
     pub offered: u64,
-    /// Of these: dropped or late.
+    /// Requests that were dropped or late.
     pub bad: u64,
-    /// The share of them.
+    /// `bad` as a share of `offered`.
     pub bad_rate: f64,
-    /// The largest of the models.
+    /// The largest bad share of a model.
     pub worst_model_bad_rate: f64,
-    /// Mean share of time that a worker ran nothing.
+    /// Mean share of time in which a worker ran nothing.
     pub idle_share: f64,
     /// Workers that ran anything.
     pub workers_used: usize,
@@ -114,6 +114,6 @@ pub struct Figures {
     pub queue_p50: Nanos,
     /// Its 99th percentile.
     pub queue_p99: Nanos,
-    /// Requests a second that were in time.
+    /// Requests per second that were in time.
     pub good_per_second: f64,
 }

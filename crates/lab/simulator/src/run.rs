@@ -1,7 +1,7 @@
-//! The run of a scenario: arrivals and timers in order of time, the scheduler in the middle.
+//! Runs a scenario: passes arrivals and timers to the scheduler in order of time.
 //!
 //! Batches take exactly what their profile says, so a dispatched request is in time and only
-//! dropped ones are bad. The first part of a run is not measured: it starts empty, which is no
+//! dropped ones are bad. The first part of a run is not measured: it starts empty, which is not the
 //! load.
 
 use albacore_batching::deadlines::{
@@ -15,19 +15,19 @@ use crate::clients::Clients;
 use crate::measure::{Counts, Figures};
 use crate::scenario::{Scenario, Source};
 
-/// Requests before the measured ones, as a share of these.
+/// Warm-up requests as a share of the measured ones.
 const WARMUP_SHARE: f64 = 0.1;
 
-/// How often the watcher is asked: every so many arrivals.
+/// How often the watcher is asked, in arrivals.
 const WATCH_EVERY: u64 = 1 << 16;
 
-/// Looks at a run while it goes on.
+/// Observes a run.
 pub trait Watcher {
     /// A batch is dispatched; `keys` are numbers of requests of its model, from 1.
     fn dispatched(&mut self, _dispatch: &DeadlineDispatch, _keys: (u64, u64)) {}
-    /// A request is given up.
+    /// A request is dropped.
     fn dropped(&mut self, _at: Nanos, _model: usize, _key: u64) {}
-    /// So many of so many requests have arrived; `false` ends the run.
+    /// `arrived` of `of` requests have arrived; `false` ends the run.
     fn goes_on(&mut self, _arrived: u64, _of: u64, _bad: &[u64]) -> bool {
         true
     }
@@ -43,7 +43,7 @@ pub fn run(scenario: &Scenario) -> Figures {
     run_watched(scenario, &mut Unwatched)
 }
 
-/// The same with somebody who looks at it.
+/// Runs a scenario with an observer.
 pub fn run_watched(scenario: &Scenario, watcher: &mut impl Watcher) -> Figures {
     let mut run = Run::new(scenario, watcher);
     run.go();
@@ -54,15 +54,15 @@ struct Run<'a, W> {
     scenario: &'a Scenario,
     watcher: &'a mut W,
     arrivals: Arrivals<'a>,
-    /// Requests that are not measured, and those that are.
+    /// Warm-up requests, and measured ones.
     warmup: u64,
     requests: u64,
     scheduler: AutoScheduler,
     actions: DeadlineActions,
     counts: Counts,
-    /// Requests of each model so far.
+    /// Arrivals of each model so far.
     arrived: Vec<u64>,
-    /// Of these, how many were not measured.
+    /// Warm-up arrivals of each model.
     warm: Vec<u64>,
     is_measuring: bool,
     /// The last request has arrived.
@@ -141,7 +141,7 @@ impl<'a, W: Watcher> Run<'a, W> {
                 break;
             }
         }
-        // What a batch runs beyond the last arrival is not measured.
+        // The part of a batch after the last arrival is not measured.
         for (busy, until) in self.counts.busy.iter_mut().zip(&self.busy_until) {
             *busy = busy.saturating_sub(until.saturating_sub(self.counts.end));
         }
@@ -152,7 +152,7 @@ impl<'a, W: Watcher> Run<'a, W> {
         }
     }
 
-    /// Clients ask once timers have brought them their answers.
+    /// Closed-loop clients send once timers have brought their replies.
     fn next_arrival(&mut self) -> Option<Arrival> {
         while let Arrivals::Asked(clients) = &self.arrivals {
             let is_first = |timer: &Nanos| clients.next_at().is_none_or(|at| timer.0 < at);
@@ -204,7 +204,7 @@ impl<'a, W: Watcher> Run<'a, W> {
         }
     }
 
-    /// Counts what was decided.
+    /// Counts the scheduler's actions.
     fn record_actions(&mut self, now: Nanos) {
         for drop in &self.actions.drops {
             let model = drop.queue.0;
@@ -227,7 +227,7 @@ impl<'a, W: Watcher> Run<'a, W> {
             if !self.is_measuring {
                 continue;
             }
-            // After the last arrival only requests are counted, not the workers' time.
+            // After the last arrival only requests are counted, not the time of workers.
             if !self.is_over {
                 self.counts.busy[dispatch.worker.0] += end - start;
             }
@@ -239,7 +239,7 @@ impl<'a, W: Watcher> Run<'a, W> {
     }
 }
 
-/// A scenario's arrivals, and how many of them are not measured and are.
+/// The arrivals of a scenario, with the numbers of warm-up and measured requests.
 fn arrivals(scenario: &Scenario) -> (Arrivals<'_>, u64, u64) {
     let warmup = |requests: u64| (requests as f64 * WARMUP_SHARE) as u64;
     match &scenario.source {

@@ -1,4 +1,4 @@
-//! What is simulated.
+//! The description of a simulation.
 
 use albacore_batching::Nanos;
 use albacore_batching::deadlines::{Cost, Delays, DropRule, QueueParams, Release, Target};
@@ -16,12 +16,12 @@ pub struct Model {
     pub objective: Nanos,
 }
 
-/// When batches leave, before a model's objective is known.
+/// When batches are dispatched.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Policy {
-    /// From frontrun on, less the early share.
+    /// From frontrun on, or `early` before it.
     Deferred,
-    /// As far as it raises goodput, learned while it runs.
+    /// Deferred as far as it raises goodput, learned during the run.
     Auto(Prefers),
     Eager,
     /// When the oldest request has waited this long.
@@ -58,24 +58,24 @@ pub enum Source {
     Drawn {
         /// The distribution of gaps.
         process: Process,
-        /// How the rate is shared.
+        /// How the rate is divided.
         popularity: Popularity,
-        /// Requests a second, all models together.
+        /// Requests per second, all models together.
         rate: f64,
         /// How many are measured.
         requests: u64,
     },
-    /// Asked by clients that wait for their answers.
+    /// From closed-loop clients.
     Closed {
         clients: u32,
-        /// Mean time from an answer to the client's next request, distributed exponentially.
+        /// Mean think time from a reply to the client's next request, distributed exponentially.
         think: Nanos,
-        /// How the requests are shared.
+        /// How the requests are divided.
         popularity: Popularity,
         /// How many are measured.
         requests: u64,
     },
-    /// Given one by one, in order of time; all are measured.
+    /// Listed in order of time; all are measured.
     Listed(Vec<Arrival>),
 }
 
@@ -85,22 +85,22 @@ pub struct Scenario {
     pub models: Vec<Model>,
     /// Where requests come from.
     pub source: Source,
-    /// Of the random numbers.
+    /// Seed of the random numbers.
     pub seed: u64,
     pub policy: Policy,
-    /// What is given up.
+    /// Which requests are dropped.
     pub drop: DropPolicy,
-    /// What passes between a decision and the start of its batch.
+    /// Delays between a decision and the start of its batch.
     pub delays: Delays,
     /// How long before frontrun the window opens, as a share of the objective.
     pub early: f64,
-    /// From then on everything is eager.
+    /// From then on the policy is eager.
     pub eager_from: Option<Nanos>,
 }
 
 impl Scenario {
-    /// Requests a second of each model. Of listed ones: as many as there are over their time; of
-    /// clients that wait: as many as they could ask at most.
+    /// Requests per second of each model. Of listed arrivals: their mean rate; of closed-loop
+    /// clients: an upper bound.
     #[must_use]
     pub fn rates(&self) -> Vec<f64> {
         match &self.source {
@@ -134,7 +134,7 @@ impl Scenario {
         }
     }
 
-    /// The same at another rate; a list and clients that wait stay as they are.
+    /// The scenario at another rate; listed arrivals and closed-loop clients stay as they are.
     #[must_use]
     pub fn at_rate(&self, rate: f64) -> Self {
         let mut scenario = self.clone();
@@ -144,7 +144,7 @@ impl Scenario {
         scenario
     }
 
-    /// The rules of a model that gets `rate` requests a second.
+    /// The parameters of the queue of a model that gets `rate` requests per second.
     pub(crate) fn queue_policy(&self, model: &Model, rate: f64) -> QueuePolicy {
         let share = |share: f64| Nanos((model.objective.0 as f64 * share).round() as u64);
         let auto = match self.policy {
@@ -180,7 +180,7 @@ impl Scenario {
         }
     }
 
-    /// Requests a second that all workers could serve at most, with the largest batches that meet
+    /// Requests per second that all workers could serve at most, with the largest batches that meet
     /// the objectives and no gap between them: no policy reaches it.
     #[must_use]
     pub fn rate_bound(&self) -> f64 {
@@ -192,7 +192,7 @@ impl Scenario {
         }
     }
 
-    /// The same for models that get requests in these proportions.
+    /// The same bound for models that get requests in these proportions.
     fn bound_of(&self, rates: &[f64]) -> f64 {
         let sum: f64 = rates.iter().sum();
         let work = |(model, rate): (&Model, &f64)| {

@@ -40,7 +40,7 @@ pub(crate) struct BenchSchedulerArgs {
     pub(crate) workers: u32,
 }
 
-/// Before it is measured a run goes on for so long.
+/// Warm-up of a run before it is measured.
 const WARMUP: Duration = Duration::from_millis(500);
 
 /// Runs each rate and prints a line of JSON for it.

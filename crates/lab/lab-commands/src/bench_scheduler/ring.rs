@@ -1,12 +1,12 @@
-//! A bounded queue from one thread to one other without a lock: words in a ring, two counters.
+//! A bounded lock-free queue from one thread to another: words in a ring, two counters.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Words of a message.
 pub(super) const WORDS: usize = 6;
 
-/// Messages that may be on their way: a rank part has one grant for each queue at a time, and a
-/// queue that is faster than the rank part waits.
+/// Capacity in messages: the matchmaker has one grant for each queue at a time, and a queue that is
+/// faster than the matchmaker waits.
 const MESSAGES_MAX: usize = 1024;
 
 #[derive(Debug)]
@@ -31,14 +31,14 @@ impl Ring {
     /// Writes a message; `false` if there is no room. For one thread.
     pub(super) fn send(&self, message: [u64; WORDS]) -> bool {
         let written = self.written.load(Ordering::Relaxed);
-        // Acquire: the reader is done with the slot that is written again.
+        // Acquire: the reader is done with the slot that is reused.
         if written - self.read.load(Ordering::Acquire) == MESSAGES_MAX {
             return false;
         }
         for (word, value) in self.slots[written % MESSAGES_MAX].iter().zip(message) {
             word.store(value, Ordering::Relaxed);
         }
-        // Release: the words are there before the count says so.
+        // Release: the words are written before the count.
         self.written.store(written + 1, Ordering::Release);
         true
     }

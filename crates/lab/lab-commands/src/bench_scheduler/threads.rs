@@ -1,4 +1,4 @@
-//! The two kinds of threads and what they tell each other.
+//! The threads of queues and of the matchmaker, and their messages.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -13,7 +13,7 @@ use albacore_values::XorShift64;
 use super::ring::{Ring, WORDS};
 
 /// The profile of the reference's benchmark: 1.082 ms a row, 5.204 ms a batch, an objective of 100
-/// ms less the 2 ms of the reply, 100 us a dispatch and 50 us a row on the way.
+/// ms less the 2 ms of the reply, a delay of 100 us a dispatch and 50 us a row.
 const ALPHA_NS: f64 = 1_082_000.0;
 const BETA_NS: f64 = 5_204_000.0;
 const OBJECTIVE: Nanos = Nanos(97_900_000);
@@ -25,19 +25,19 @@ const DELAYS: Delays = Delays {
 /// How long before frontrun the window opens: 5 % of the objective, as in the server.
 const EARLY: Nanos = Nanos(4_900_000);
 
-/// Requests that are taken in before the rank part is told again.
+/// Requests that are taken in before the matchmaker gets the next candidate.
 const REQUESTS_AT_ONCE: usize = 64;
 
 /// Lags are counted by powers of two of nanoseconds.
 const LAGS: usize = 64;
 
-/// Kinds of messages: to the rank part, and to a model.
+/// Kinds of messages: the first two to the matchmaker, the others to a model.
 const INFORM: u64 = 0;
 const ANSWER: u64 = 1;
 const GRANT: u64 = 2;
 const RENEW: u64 = 3;
 
-/// The two directions between a model and the rank part.
+/// The two directions between a model and the matchmaker.
 #[derive(Debug)]
 pub(super) struct Links {
     pub(super) to_rank: Ring,
@@ -74,8 +74,8 @@ impl Taken {
         }
     }
 
-    /// Microseconds that a share of all requests was not taken in later than, rounded up to a power
-    /// of two of nanoseconds.
+    /// Quantile of the lag of requests in microseconds, rounded up to a power of two of
+    /// nanoseconds.
     pub(super) fn lag(&self, share: f64) -> f64 {
         let wanted = (self.lags.iter().sum::<u64>() as f64 * share).ceil() as u64;
         let mut seen = 0;
@@ -91,7 +91,7 @@ fn now(begin: Instant) -> Nanos {
     Nanos(begin.elapsed().as_nanos() as u64)
 }
 
-/// Waits for room in a ring, for as long as the run goes on.
+/// Waits for room in a ring, for as long as the run lasts.
 fn send(ring: &Ring, message: [u64; WORDS], is_over: &AtomicBool) {
     while !ring.send(message) && !is_over.load(Ordering::Relaxed) {
         std::thread::yield_now();
@@ -116,7 +116,7 @@ fn candidate(message: &[u64; WORDS]) -> Option<Candidate> {
     })
 }
 
-/// One model: its requests, its queue.
+/// The thread of one model: its requests and its queue.
 pub(super) struct ModelThread<'a> {
     links: &'a Links,
     begin: Instant,
@@ -128,7 +128,7 @@ pub(super) struct ModelThread<'a> {
     key: u64,
     dropped: Vec<Member>,
     members: Vec<Member>,
-    /// The rank part knows of this one.
+    /// The candidate that the matchmaker has.
     told: Option<Candidate>,
     taken: Taken,
 }
@@ -174,7 +174,7 @@ impl<'a> ModelThread<'a> {
                     self.dispatch(&message, is_over);
                     has_changed = false;
                 } else {
-                    // The rank part has none any more.
+                    // The matchmaker has none any more.
                     self.told = None;
                     has_changed = true;
                 }
@@ -193,7 +193,7 @@ impl<'a> ModelThread<'a> {
         self.taken
     }
 
-    /// Takes in what should have arrived by now; whether there was anything.
+    /// Takes in the requests that have arrived by now; returns whether there was any.
     fn take_in(&mut self, now: Nanos) -> bool {
         for n in 0..REQUESTS_AT_ONCE {
             if self.next > now.0 as f64 {
@@ -254,7 +254,7 @@ impl<'a> RankThread<'a> {
         Self { links, begin, rank }
     }
 
-    /// How many decisions were made while it was measured.
+    /// Returns how many decisions were made while the run was measured.
     pub(super) fn run(mut self, is_measured: &AtomicBool, is_over: &AtomicBool) -> u64 {
         let mut decisions = 0;
         while !is_over.load(Ordering::Relaxed) {

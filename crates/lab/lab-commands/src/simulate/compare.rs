@@ -1,4 +1,4 @@
-//! Policies side by side over the load.
+//! Compares policies over the load.
 
 use albacore_batching::deadlines::{DropRule, Target};
 use albacore_simulator::{
@@ -16,7 +16,7 @@ const LOADS: [f64; 14] = [
     0.05, 0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.15, 1.3, 1.5,
 ];
 
-/// Policies that one picture can tell apart.
+/// Most policies that one chart can show.
 const POLICIES_MAX: usize = 8;
 
 /// A policy with its drop rule, its goodput and its figures at each load.

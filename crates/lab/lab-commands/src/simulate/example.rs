@@ -12,12 +12,12 @@ use super::args::SimulateOutput;
 use super::timeline::{self, Timeline};
 use albacore_command::{Failure, print, print_json};
 
-/// Nanoseconds of the article's unit of time, which we take as a millisecond.
+/// Nanoseconds of the article's unit of time: a millisecond here.
 const UNIT: u64 = 1_000_000;
 /// Requests of the example, and the missing ones, counted from 1.
 const REQUESTS: u64 = 60;
 const MISSING: std::ops::RangeInclusive<u64> = 13..=15;
-/// When eager takes over: the arrival of the first request after the gap.
+/// When the eager policy takes over: at the first arrival after the gap.
 const EAGER_FROM: Nanos = Nanos(11_250_000);
 
 /// A batch: start, end, worker, and the article's numbers of its requests.

@@ -1,4 +1,4 @@
-//! `albacore simulate`: a scenario file in, figures, traces or pictures out.
+//! `albacore simulate`: simulates a scenario and prints figures, traces or charts.
 
 mod args;
 mod compare;
@@ -27,7 +27,7 @@ const FILE_BYTES_MAX: u64 = 2 << 30;
 /// Reads the scenario, simulates, prints.
 ///
 /// # Errors
-/// Options that do not fit together, or a scenario that is refused by line and key.
+/// Options that exclude each other, or a scenario that is refused by line and key.
 pub(crate) fn run(args: &SimulateArgs) -> Result<(), Failure> {
     let output = args.output;
     if args.is_example {
@@ -84,7 +84,7 @@ fn find_goodput(scenario: &Scenario, seeds: u32) -> serde_json::Value {
     json!({ "goodput": round(mean, 1), "seeds": found.iter().map(|g| round(*g, 1)).collect::<Vec<_>>() })
 }
 
-/// Shows how far a run is.
+/// Shows the progress of a run.
 struct Shown(Progress, u64);
 
 impl Watcher for Shown {

@@ -1,22 +1,22 @@
-//! How far a long simulation is, on standard error.
+//! Progress of a long simulation, on standard error.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-/// Shorter runs say nothing.
+/// Shorter runs print nothing.
 const SILENCE: Duration = Duration::from_secs(2);
-/// How often a terminal is told.
+/// How often a terminal is updated.
 const TERMINAL_EVERY: Duration = Duration::from_millis(200);
-/// How often a log is told.
+/// How often a line is logged.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// Tells how many requests were simulated.
+/// Prints how many requests were simulated.
 #[derive(Debug)]
 pub(super) struct Progress {
     begun: Instant,
     told: Option<Instant>,
     requests: u64,
-    /// How many there will be, if that is known.
+    /// The total, if it is known.
     of: Option<u64>,
     is_terminal: bool,
 }
@@ -32,7 +32,7 @@ impl Progress {
         }
     }
 
-    /// So many there will be, those included that are not measured.
+    /// Sets the total, including requests that are not measured.
     pub(super) fn set_total(&mut self, of: u64) {
         self.of = Some(of);
     }
@@ -54,7 +54,7 @@ impl Progress {
             .of
             .map_or(String::new(), |of| format!(" of {:.1}", of as f64 / 1e6));
         let end = if self.is_terminal { "\r" } else { "\n" };
-        // Progress that nobody can read is no reason to stop.
+        // A failed write of the progress must not stop the simulation.
         let _ = write!(
             std::io::stderr(),
             "albacore: {million:.1}{of} million requests simulated{end}"

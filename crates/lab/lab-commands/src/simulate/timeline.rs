@@ -1,22 +1,22 @@
-//! What workers run over time, as text and as a picture.
+//! The batches of workers over time, as text and as SVG.
 
 use std::fmt::Write as _;
 
 use super::example::Bar;
 use albacore_simulator::chart::{color, frame};
 
-/// Units of time that are shown, and how wide a unit is in a picture.
+/// Units of time in the chart, and pixels of a unit.
 const SPAN: f64 = 46.0;
 const UNIT: f64 = 22.0;
 const ROW: f64 = 34.0;
 const LEFT: f64 = 56.0;
-/// About as wide as a character is.
+/// About the width of a character.
 const CHARACTER: f64 = 7.5;
 
 pub(super) struct Timeline {
     pub(super) name: &'static str,
     pub(super) bars: Vec<Bar>,
-    /// When a request was given up, and which.
+    /// When a request was dropped, and which.
     pub(super) drops: Vec<(f64, u64)>,
 }
 
@@ -29,7 +29,7 @@ impl Timeline {
             .unwrap_or(0)
     }
 
-    /// What came of it, in a sentence.
+    /// The outcome, in a sentence.
     fn summary(&self) -> String {
         let full = self
             .bars
@@ -133,7 +133,7 @@ pub(super) fn svg(timelines: &[Timeline]) -> String {
     )
 }
 
-/// What each worker computes when; `y` is the top of the first worker.
+/// The batches of each worker; `y` is the top of the first worker.
 fn draw_bars(body: &mut String, timeline: &Timeline, y: f64) {
     for bar in timeline.bars.iter().filter(|bar| bar.start < SPAN) {
         let (x, end) = (LEFT + bar.start * UNIT, LEFT + bar.end.min(SPAN) * UNIT);

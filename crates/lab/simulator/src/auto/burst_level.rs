@@ -1,35 +1,36 @@
-//! What all queues with bursts know shared: whether their drops ask for eagerness.
+//! Decides for all queues with bursts together whether their drops ask for eagerness.
 //!
-//! **Problem.** Bursts make drops, deferred or not, and far below the peak. An eager queue takes
-//! the workers that deferred ones wait for, so that these drop more: were each to decide for
-//! itself, some would be eager at every load and all would drop more than if they agreed.
+//! **Problem.** Bursts cause drops, deferred or not, and far below the peak. An eager queue takes
+//! the workers that deferred ones wait for, so that these drop more: if each decided for itself,
+//! some would be eager at every load and all would drop more than if they agreed.
 //!
 //! **Approach.** One level for all of them: a drop raises it by one, an arrival lowers it by the
-//! share of drops that is borne. Deferred queues bear [`BORNE`], what objectives commonly allow;
-//! eager ones drop less at the same load, so to stay eager takes only [`BORNE_EAGER`]. Between the
-//! two the level goes to whichever end it is nearer: it decides, and does not hover in between,
-//! which is worse than both. Nothing happens up to [`DROPS`] for each queue: drops come in
-//! clusters, of all queues at once, and clusters are no reason to be eager.
+//! tolerated share of drops. Deferred queues tolerate [`BORNE`], what objectives commonly allow;
+//! eager ones drop less at the same load, so they tolerate only [`BORNE_EAGER`]. The difference is
+//! a hysteresis: the level moves to whichever end is nearer and does not hover in between, which is
+//! worse than both. Nothing happens up to [`DROPS`] for each queue: drops come in clusters, of all
+//! queues at once, and a cluster is no reason to be eager.
 //!
 //! **Limits.** To tell 0.8 % from 1.0 % of drops in bursts takes some ten thousand arrivals of each
-//! queue; more drops are noticed in proportion sooner.
+//! queue; higher shares are noticed in proportion sooner.
 
-/// The share of drops that deferred queues bear: a little less than objectives commonly allow of
-/// each queue, because one drops more than all do on average.
+/// The share of drops that deferred queues tolerate: a little less than objectives commonly allow
+/// of each queue, because one drops more than all do on average.
 const BORNE: f64 = 0.009;
 
 /// The share below which eager queues are deferred again: in bursts they drop a sixth to two thirds
 /// of what deferred ones do.
 const BORNE_EAGER: f64 = 0.003;
 
-/// So many drops of each queue, beyond what is borne, change nothing; as many more do all.
+/// So many drops of each queue beyond the tolerated ones change nothing; twice as many make queues
+/// fully eager.
 const DROPS: f64 = 35.0;
 
 /// The level, in drops.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct BurstLevel {
     level: f64,
-    /// Queues that raise and lower it.
+    /// Queues with bursts.
     queues: u32,
 }
 
@@ -67,7 +68,7 @@ impl BurstLevel {
 mod tests {
     use super::*;
 
-    /// The eagerness after a million arrivals of which such a share is dropped.
+    /// The eagerness after a million arrivals with this share of drops.
     fn after(mut burst_level: BurstLevel, share: f64) -> f64 {
         let mut due = 0.0;
         for _ in 0..1_000_000 {

@@ -1,36 +1,38 @@
-//! Whether requests come from clients that wait for their answers before they ask again.
+//! Detects closed-loop clients, which wait for a reply before they send the next request.
 //!
-//! **Problem.** While requests of such clients are deferred they send none: nobody joins the batch,
-//! and all that deferring does is to make them slower. From arrivals alone it cannot be told: with
-//! several workers there are always some clients that have just been answered.
+//! **Problem.** While requests of such clients are deferred they send none: no request joins the
+//! batch, and deferring only makes them slower. Arrivals alone do not show it: with several workers
+//! there are always some clients that have just been answered.
 //!
 //! **Approach.** An experiment. For [`EAGER`] arrivals nothing is deferred, after them it is, and
 //! the mean gaps between arrivals are compared. If deferring made them longer by [`LONGER`] and by
-//! more than chance explains, clients wait for their answers, and nothing is deferred for [`AGAIN`]
-//! times as long as it took to see that; then it is tried again, and each time that it is confirmed
-//! for twice as long up to [`AGAIN_MAX`] times. Otherwise it is deferred for [`DEFERRED`] arrivals,
-//! and tried again unless requests are dropped: at the peak it could be wrong to dispatch at once.
-//! Of a long eager turn the fastest part is compared: other queues may have deferred in the rest.
+//! more than chance explains, the clients are closed-loop, and nothing is deferred for [`AGAIN`]
+//! times as long as the detection took; then it is tried again, and each time that it is confirmed
+//! for twice as long up to [`AGAIN_MAX`] times. Otherwise requests are deferred for [`DEFERRED`]
+//! arrivals before the next experiment, which is postponed while requests are dropped: at the peak
+//! it could be wrong to dispatch at once. Of a long eager phase the fastest part is compared: other
+//! queues may have deferred in the rest.
 //!
-//! **Limits.** A load that falls by itself just when the deferring begins is mistaken, until it is
-//! tried again. Less than [`LONGER`] is not noticed. Each queue tries for itself: of clients that
-//! spread their requests over many queues each sees only its own part of the effect.
+//! **Limits.** A load that falls by itself just when the deferring begins is mistaken until the
+//! next experiment. Less than [`LONGER`] is not noticed. Each queue experiments for itself: of
+//! clients that spread their requests over many queues each sees only its own part of the effect.
 
-/// Arrivals that are not deferred before it is tried.
+/// Arrivals of an eager phase before an experiment.
 const EAGER: u32 = 768;
 
-/// Nothing is deferred for so many times the time that it took to see that clients wait; at most.
+/// How long nothing is deferred after a detection, as a multiple of the time that it took; at first
+/// and at most.
 const AGAIN: f64 = 4.0;
 const AGAIN_MAX: f64 = 128.0;
 
-/// Arrivals that are deferred before it is tried again, and those of the comparison.
+/// Deferred arrivals before the next experiment, and those of a comparison.
 const DEFERRED: u32 = 1 << 17;
 const COMPARED: u32 = 1 << 14;
 
-/// Fewer arrivals say nothing.
+/// Fewer arrivals are not compared.
 const COMPARED_MIN: u32 = 64;
 
-/// Gaps must be so much longer.
+/// Gaps must be longer by this factor.
 const LONGER: f64 = 1.1;
 
 /// And by so many standard deviations.
@@ -71,15 +73,16 @@ impl Gaps {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClosedLoopDetector {
     is_eager: bool,
-    /// Of this turn or the part of it that is going on, and of the last eager turn's fastest part.
+    /// Of this phase or the present part of it, and of the fastest part of the last eager phase.
     gaps: Gaps,
     eager: Gaps,
-    /// Arrivals of this turn, and the time since the last of the turn before, nanoseconds.
+    /// Arrivals of this phase, and the time since the last arrival of the phase before,
+    /// nanoseconds.
     arrivals: u32,
     time: f64,
-    /// How long an eager turn is at least, nanoseconds.
+    /// The shortest time of an eager phase, nanoseconds.
     length: f64,
-    /// How many times as long as the closed_loop the next one is if clients are seen to wait.
+    /// The multiple for the next detection.
     again: f64,
 }
 
@@ -107,7 +110,7 @@ impl ClosedLoopDetector {
     pub(super) fn arrived(&mut self, gap: f64) {
         self.arrivals = self.arrivals.saturating_add(1);
         self.time += gap;
-        // The first gap began in the turn before.
+        // The first gap began in the phase before.
         if self.arrivals == 1 {
             return;
         }
@@ -120,7 +123,7 @@ impl ClosedLoopDetector {
         }
     }
 
-    /// Goes on to the next turn if it is time.
+    /// Begins the next phase if it is time.
     pub(super) fn decide(&mut self, is_dropping: bool) {
         if self.is_eager {
             if self.eager.count > 0 && self.time >= self.length {
@@ -154,7 +157,7 @@ impl ClosedLoopDetector {
 mod tests {
     use super::*;
 
-    /// Of so many arrivals, how many were deferred, when gaps are these, eager and deferred.
+    /// How many arrivals are deferred with these gaps in eager and deferred phases.
     fn deferred(arrivals: u32, eager: f64, deferred: f64) -> u32 {
         let mut closed_loop = ClosedLoopDetector::default();
         let mut count = 0;

@@ -1,39 +1,41 @@
-//! Whether deferring raises goodput: what queues that prefer short waits decide shared, by closed_loop.
+//! Finds out by trial whether deferring raises goodput, for all queues that prefer short waits
+//! together.
 //!
-//! **Problem.** Deferred batches are larger and so carry a higher rate, but whoever waits for them
-//! waits for nothing while batches that leave at once carry the rate as well. What they carry
-//! depends on all queues, on the workers and on what costs are really like: it cannot be computed.
+//! **Problem.** Deferred batches are larger and so carry a higher rate, but requests wait for
+//! nothing while eager batches carry the rate as well. What either carries depends on all queues,
+//! on the workers and on the true costs: it cannot be computed.
 //!
 //! **Approach.** Nothing is deferred until requests are lost: a bucket of [`DROPS`] that loses
-//! [`BORNE`] with each arrival overflows. Then the share that is lost is counted over [`MEASURED`]
-//! arrivals, everything is deferred for as long, and the two shares are compared; as soon as it is
-//! clear that deferring is no better, it ends. If deferring loses less, by more than chance
-//! explains, and requests come as fast as before (clients that wait for their answers do not), it
-//! goes on until the load is lower by [`SLACK`] than that at which it was found to help. If not,
-//! nothing is deferred until the load is another one. After [`AGAIN`] arrivals, and each time twice
-//! as many, either is tried anew.
+//! [`BORNE`] with each arrival overflows. Then the lost share is counted over [`MEASURED`]
+//! arrivals, everything is deferred for as long, and the two shares are compared; as soon as
+//! deferring is clearly no better, it ends. If deferring loses less, by more than chance explains,
+//! and requests come as fast as before (those of closed-loop clients do not), it goes on until the
+//! load is lower by [`SLACK`] than that at which it was found to help. If not, nothing is deferred
+//! until the load changes. After [`AGAIN`] arrivals, and each time twice as many, the trial is
+//! repeated.
 //!
 //! The load is the work that arrives in a time: what the rows would cost in batches of half of
-//! their objectives. It is the same whatever is done with them.
+//! their objectives. It does not depend on the batches.
 //!
-//! **Limits.** Shares that differ by less than chance explains, 0.1 to 1 %, are as good as equal.
-//! All queues are deferred or none: one that loses requests whatever is done, because its objective
-//! is as short as its batches, has all tried now and then.
+//! **Limits.** Shares that differ by less than chance explains, 0.1 to 1 %, count as equal. All
+//! queues are deferred or none: a queue that loses requests in any case, because its objective is
+//! as short as its batches, makes all queues repeat the trial now and then.
 
 use albacore_batching::Nanos;
 
-/// Lost requests, beyond what is borne, after which it is tried.
+/// Lost requests beyond the tolerated ones that start a trial.
 const DROPS: f64 = 20.0;
 
-/// The share of lost requests that is borne: well below the 1 % that objectives commonly allow.
+/// The tolerated share of lost requests: well below the 1 % that objectives commonly allow.
 const BORNE: f64 = 0.002;
 
-/// Arrivals that a share is counted over, and those before it that see both manners.
+/// Arrivals that a share is counted over, and those before it, which are partly eager and partly
+/// deferred.
 const MEASURED: u64 = 16_384;
 const SETTLING: u64 = 1024;
 
-/// While everything is deferred it is looked each so many arrivals whether that is clearly no
-/// better, by so many standard deviations.
+/// How often a deferred phase is checked for being clearly worse, in arrivals, and by how many
+/// standard deviations that is.
 const LOOKED: u64 = 1024;
 const CLEARLY: f64 = 2.0;
 
@@ -46,42 +48,42 @@ const CLUSTER: f64 = 5.0;
 /// Loads that differ by no more than this share are the same.
 const SLACK: f64 = 0.1;
 
-/// Arrivals before what was found is tried again, at first and at most.
+/// Arrivals before a trial is repeated, at first and at most.
 const AGAIN: u64 = 1 << 20;
 const AGAIN_MAX: u64 = 1 << 23;
 
-/// Arrivals that the load remembers.
+/// Arrivals over which the load is averaged.
 const MEMORY: f64 = 4096.0;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Phase {
-    /// Nothing is deferred, and hardly anything is lost.
+    /// Nothing is deferred, and hardly any request is lost.
     #[default]
     Calm,
-    /// Nothing is deferred, and what is lost is counted.
+    /// Nothing is deferred, and losses are counted.
     CountingEager,
-    /// Everything is deferred, but what is lost was not yet.
+    /// Everything is deferred, but the requests before were not.
     Settling,
-    /// Everything is deferred, and what is lost is counted.
+    /// Everything is deferred, and losses are counted.
     CountingDeferred,
     Helps,
     IsUseless,
 }
 
-/// What all queues that prefer short waits found out.
+/// The trial of all queues that prefer short waits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct DeferralTrial {
     phase: Phase,
     arrivals: u64,
     lost: u64,
     begin: Nanos,
-    /// What was lost while calm, beyond what is borne.
+    /// Losses in the calm phase beyond the tolerated ones.
     level: f64,
-    /// Share that was lost and arrivals a nanosecond, before anything was deferred.
+    /// Lost share and arrivals per nanosecond of the eager phase.
     eager: (f64, f64),
-    /// When it was tried.
+    /// The load at the trial.
     load: f64,
-    /// Arrivals until it is tried again.
+    /// Arrivals until the trial is repeated.
     again: u64,
     last: Nanos,
     /// Means of the gaps between arrivals, and of their work, nanoseconds.
@@ -118,7 +120,7 @@ impl DeferralTrial {
         )
     }
 
-    /// A request was given up or refused.
+    /// A request was dropped or refused.
     pub(super) fn lost(&mut self, now: Nanos) {
         self.lost += 1;
         if self.phase == Phase::Calm {
@@ -131,7 +133,7 @@ impl DeferralTrial {
         }
     }
 
-    /// A request arrived whose rows cost so much in good batches, nanoseconds.
+    /// A request arrived whose rows cost `work` nanoseconds in good batches.
     pub(super) fn arrived(&mut self, work: f64, now: Nanos) {
         let gap = now.saturating_sub(self.last).0 as f64;
         self.last = self.last.max(now);
@@ -151,7 +153,7 @@ impl DeferralTrial {
                 }
             }
             Phase::IsUseless => {
-                // At first the load is still that of deferred clients that wait for answers.
+                // At first the load is still that of deferred closed-loop clients.
                 let is_known = self.arrivals >= 2 * MEMORY as u64;
                 if is_known && (self.load_now() / self.load - 1.0).abs() > SLACK {
                     self.calm_down(now);
@@ -219,7 +221,7 @@ impl DeferralTrial {
         (self.arrivals, self.lost, self.begin) = (0, 0, now);
     }
 
-    /// The load is another one: what was found says nothing of it.
+    /// The load has changed: the result of the trial does not apply.
     fn calm_down(&mut self, now: Nanos) {
         self.again = AGAIN;
         self.enter(Phase::Calm, now);
@@ -235,8 +237,8 @@ impl DeferralTrial {
 mod tests {
     use super::*;
 
-    /// A load of `load` workers of which this part of requests is lost, eager and deferred; what
-    /// part of the arrivals was deferred.
+    /// Simulates a load of which these shares are lost, eager and deferred; returns the share of
+    /// deferred arrivals.
     fn deferred(
         deferral_trial: &mut DeferralTrial,
         arrivals: u64,

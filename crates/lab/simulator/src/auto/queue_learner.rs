@@ -45,13 +45,13 @@ use super::burst_level::BurstLevel;
 use super::closed_loop::ClosedLoopDetector;
 use super::deferral_trial::DeferralTrial;
 
-/// Arrivals that are remembered: with bursts of c2 = 20 the rate is then known to 7 %.
+/// Arrivals that are averaged: with bursts of c2 = 20 the rate is then known to 7 %.
 const MEMORY: u32 = 4096;
 
-/// Before so many arrivals nothing is concluded from them.
+/// Fewer arrivals are not used.
 const ARRIVALS_MIN: u32 = 64;
 
-/// What was learned is used anew each time so many have arrived.
+/// A plan is made every so many arrivals.
 const PLAN_EVERY: u32 = 16;
 
 /// What a drop adds to the eagerness, which is 0 to 1.
@@ -61,7 +61,7 @@ const STEP: f64 = 0.02;
 /// commonly allow, above what deferred batches drop below their peak.
 const DROPS_BEARABLE: f64 = 0.002;
 
-/// A batch of so many times the worth leaves at once when the eagerness is full.
+/// With full eagerness a batch of so many times the worth is dispatched at once.
 const WORTHS: f64 = 2.0;
 
 /// The window is at least this share of the objective wide.
@@ -70,17 +70,17 @@ const WINDOW_SHARE: f64 = 0.05;
 /// Arrivals with more variation than this come in bursts; that of random ones is 1.
 const BURSTY: f64 = 4.0;
 
-/// Nobody waits for longer than so many times beta.
+/// No request waits longer than so many times beta.
 pub(super) const PATIENCE: u64 = 32;
 
-/// What all queues under `auto` know.
+/// Knowledge of all queues under `auto` together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct SharedKnowledge {
     burst_level: BurstLevel,
     deferral_trial: DeferralTrial,
 }
 
-/// What a row costs in batches that take half of the objective, nanoseconds.
+/// Cost of a row in batches that take half of the objective, nanoseconds.
 fn work_of(params: &QueueParams) -> f64 {
     let rows = DropRule::Window {
         target: Target::Half,
@@ -89,7 +89,7 @@ fn work_of(params: &QueueParams) -> f64 {
     params.cost.of(rows).0 as f64 / rows as f64
 }
 
-/// What one queue knows of its arrivals, and what it makes of it.
+/// Statistics of one queue's arrivals, and the plan made from them.
 #[derive(Clone, Debug)]
 pub(super) struct QueueLearner {
     arrivals: u32,
@@ -101,7 +101,7 @@ pub(super) struct QueueLearner {
     eagerness: f64,
     closed_loop: ClosedLoopDetector,
     is_bursty: bool,
-    /// What a row costs in good batches, as of the last plan.
+    /// Cost of a row in good batches, as of the last plan.
     row_work: f64,
     plan: Plan,
 }
@@ -109,11 +109,11 @@ pub(super) struct QueueLearner {
 /// How a queue is deferred.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Plan {
-    /// A batch of so many rows leaves at once.
+    /// A batch of so many rows is dispatched at once.
     pub(super) enough: u64,
     /// How long before frontrun the window opens.
     pub(super) early: Nanos,
-    /// The target of the drop rule; `None` before anything is known.
+    /// The target of the drop rule; `None` before the first plan.
     pub(super) target: Option<u64>,
 }
 
@@ -143,7 +143,7 @@ impl QueueLearner {
         &self.plan
     }
 
-    /// A request was given up.
+    /// A request was dropped.
     pub(super) fn dropped(
         &mut self,
         prefers: Option<Prefers>,
@@ -156,7 +156,7 @@ impl QueueLearner {
         if prefers_short_waits && !self.is_bursty {
             deferral_trial.lost(now);
         }
-        // What is lost although nothing is deferred is no reason to be more eager.
+        // Losses while nothing is deferred are no reason to be more eager.
         if !is_at_once {
             self.eagerness = (self.eagerness + STEP).min(1.0);
         }
@@ -165,7 +165,7 @@ impl QueueLearner {
         }
     }
 
-    /// A request arrived; whether the plan is a new one.
+    /// A request arrived; returns whether there is a new plan.
     pub(super) fn arrived(
         &mut self,
         params: &QueueParams,
@@ -177,7 +177,7 @@ impl QueueLearner {
         let gap = now.saturating_sub(self.last).0 as f64;
         self.last = now;
         self.arrivals = self.arrivals.saturating_add(1);
-        // A mean of all at first, later of the last ones.
+        // The mean of all arrivals at first, later of the last ones.
         let weight = 1.0 / f64::from(self.arrivals.min(MEMORY));
         self.gap += (gap - self.gap) * weight;
         self.gap_squared += (gap * gap - self.gap_squared) * weight;
@@ -230,7 +230,8 @@ impl QueueLearner {
         self.is_bursty = is_bursty;
     }
 
-    /// The squared variation of the gaps, at least 1: even arrivals are treated as random ones.
+    /// The squared coefficient of variation of the gaps, at least 1: even arrivals are treated like
+    /// random ones.
     fn variation(&self) -> f64 {
         let mean_squared = (self.gap * self.gap).max(1.0);
         (self.gap_squared / mean_squared - 1.0).max(1.0)
@@ -279,7 +280,7 @@ impl QueueLearner {
         let between = |deferred: f64, eager: f64| deferred + (eager - deferred) * eagerness;
         let least = (WORTHS * worth).min(own as f64);
         Plan {
-            // At least 1: even a queue that is fully eager needs something to dispatch.
+            // At least 1: even a fully eager queue needs a row to dispatch.
             enough: between(own as f64, least).ceil().max(1.0) as u64,
             early,
             target: Some(between(own as f64, eager.min(own as f64)).round().max(1.0) as u64),
@@ -306,7 +307,7 @@ mod tests {
         }
     }
 
-    /// After arrivals with these gaps, over and over, and so many drops.
+    /// The plan after arrivals with these gaps, repeated, and so many drops.
     fn plan_after(rules: &QueueParams, gaps: &[u64], drops: u32) -> Plan {
         let mut learner = QueueLearner::default();
         let mut shared = SharedKnowledge::default();

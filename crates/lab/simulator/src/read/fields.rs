@@ -1,20 +1,20 @@
-//! The fields of a map, taken out one by one; what is left over is unknown.
+//! The fields of a map, taken one by one; a field that is left over is unknown.
 
 use albacore_batching::Nanos;
 
 use super::invalid::{Invalid, Place};
 use super::node::{Kind, Node};
 
-/// Times of a file end here: a day.
+/// The longest time in a file: a day.
 const TIME_MS_MAX: f64 = 86_400_000.0;
 
-/// A map that is taken apart.
+/// A map whose fields are taken.
 pub(super) struct Fields {
     /// Dotted, with a dot at its end; empty for the whole file.
     path: String,
     pub(super) place: Place,
     entries: Vec<(String, Node)>,
-    /// Keys that were asked for.
+    /// Keys that were taken.
     known: Vec<&'static str>,
 }
 
@@ -57,7 +57,7 @@ impl Fields {
         Invalid::new(self.place.clone(), &key, format!("is missing: {problem}"))
     }
 
-    /// A map below this one; an empty one if it is not there.
+    /// A nested map; empty if it is missing.
     pub(super) fn map(&mut self, key: &'static str) -> Result<Self, Invalid> {
         let place = self.place.clone();
         match self.take(key) {
@@ -69,7 +69,7 @@ impl Fields {
         }
     }
 
-    /// Nothing may be left.
+    /// Checks that no field is left over.
     pub(super) fn end(self) -> Result<(), Invalid> {
         match self.entries.into_iter().next() {
             None => Ok(()),

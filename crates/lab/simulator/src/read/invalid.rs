@@ -1,4 +1,4 @@
-//! What is wrong in a file, and where.
+//! An error in a file, and its location.
 
 use std::fmt;
 
@@ -11,13 +11,13 @@ pub enum Place {
     Set(String),
 }
 
-/// Something wrong: one sentence that names line and key.
+/// An error: one sentence that names line and key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Invalid {
     pub place: Place,
     /// The key, or the column of a table.
     pub key: String,
-    /// What is wrong with it, and what to write instead.
+    /// What is wrong with the value, and what is expected.
     pub problem: String,
 }
 

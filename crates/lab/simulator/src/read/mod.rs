@@ -1,4 +1,4 @@
-//! A scenario's YAML to a [`Scenario`]. What is wrong is refused with its line and key.
+//! Parses the YAML of a [`Scenario`]. Errors name line and key.
 
 mod fields;
 mod invalid;
@@ -24,12 +24,12 @@ const WORKERS_MAX: u64 = 100_000;
 const RATE_MAX: f64 = 1e9;
 /// Requests of a run: an hour of simulation.
 const REQUESTS_MAX: u64 = 20_000_000_000;
-/// Requests of a run that says nothing: enough to know a bad rate of 1 % to some hundredths.
+/// Default number of requests: enough to know a bad rate of 1 % to some hundredths.
 const REQUESTS_DEFAULT: u64 = 1_000_000;
-/// Clients that wait for their answers.
+/// Closed-loop clients.
 const CLIENTS_MAX: u64 = 1_000_000;
-/// How long before frontrun the window opens where nothing is said, as a share of the objective:
-/// what wins on the model zoos.
+/// Default share of the objective by which the window opens before frontrun: the best on the model
+/// zoos.
 const EARLY_DEFAULT: f64 = 0.05;
 /// Rows of a target of the drop rule.
 const TARGET_MAX: u64 = 1_000_000;
@@ -40,10 +40,10 @@ pub type ReadFile<'a> = dyn Fn(&str) -> Result<String, String> + 'a;
 /// Why a scenario cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScenarioError {
-    /// Something in it is wrong.
+    /// The scenario is invalid.
     #[error("{0}")]
     Scenario(#[from] Invalid),
-    /// Something in a file that it names is wrong.
+    /// A file that it names is invalid.
     #[error("{file}: {invalid}")]
     File {
         /// The file, as it is named.
@@ -53,11 +53,11 @@ pub enum ScenarioError {
 }
 
 impl Scenario {
-    /// Reads a scenario; each of `sets` is `key=value` with a dotted key, and stands for what the
-    /// file says there. `read_file` gives the text of files that it names.
+    /// Reads a scenario. Each of `sets` is `key=value` with a dotted key, and replaces the value of
+    /// the file. `read_file` returns the text of files that it names.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first error.
     pub fn read(
         text: &str,
         sets: &[String],

@@ -1,4 +1,4 @@
-//! A model's profile: numbers to costs.
+//! Parses the profile of a model: its costs and its objective.
 
 use albacore_batching::Nanos;
 use albacore_batching::deadlines::Cost;
@@ -8,7 +8,7 @@ use super::invalid::{Invalid, Place};
 use super::node::Node;
 use crate::scenario::Model;
 
-/// Profiles and objectives end here, ms: a day.
+/// The largest profile or objective, ms: a day.
 const PROFILE_MS_MAX: f64 = 86_400_000.0;
 
 /// Alpha, beta and objective in ms, with the key and the place of each.

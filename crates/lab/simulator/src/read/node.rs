@@ -1,4 +1,4 @@
-//! A scenario file as a tree that knows where every value was written.
+//! A scenario file as a tree with the location of every value.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ use super::invalid::{Invalid, Place};
 /// Bytes of a scenario file.
 const FILE_BYTES_MAX: usize = 16 << 20;
 
-/// How deep a scenario may be nested; ours is three deep.
+/// Most nesting levels of a scenario; a valid one has three.
 const DEPTH_MAX: usize = 16;
 
-/// A value and where it begins.
+/// A value and its location.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) place: Place,
@@ -55,7 +55,7 @@ impl Node {
         })
     }
 
-    /// Writes `value` where the dotted `path` points to, as `--set` does.
+    /// Writes `value` at the dotted `path`, as `--set` does.
     pub(super) fn set(&mut self, path: &str, value: &str) -> Result<(), Invalid> {
         let place = Place::Set(format!("{path}={value}"));
         let mut read = Self::read(value).map_err(|invalid| Invalid {
@@ -96,7 +96,7 @@ impl Node {
     }
 }
 
-/// The key of the value at a place of the text, if one stands before it in its line.
+/// The key of the value at a position of the text, if one precedes it in its line.
 fn key_before(text: &str, line: u64, column: u64) -> Option<&str> {
     let line = text.lines().nth(line.checked_sub(1)? as usize)?;
     let end = line.char_indices().nth(column.checked_sub(1)? as usize);

@@ -1,4 +1,4 @@
-//! Lists that stand in files of their own: profiles of models as CSV, arrivals one a line.
+//! Lists in files of their own: profiles of models as CSV, arrivals one a line.
 
 use super::invalid::{Invalid, Place};
 use super::model;
@@ -11,13 +11,13 @@ pub(super) const MODELS_MAX: usize = 10_000;
 /// Arrivals of a list: they are all held in memory.
 const ARRIVALS_MAX: usize = 50_000_000;
 
-/// What each column is called; `_ms` may be left out.
+/// The names of the columns; `_ms` may be left out.
 const COLUMNS: [&str; 4] = ["name", "alpha_ms", "beta_ms", "slo_ms"];
 
 /// Reads a table with the columns name, `alpha_ms`, `beta_ms` and `slo_ms`.
 ///
 /// # Errors
-/// The first thing that is wrong, with its line and column.
+/// The first error, with its line and column.
 pub fn read_profiles(text: &str) -> Result<Vec<Model>, Invalid> {
     let mut lines = text.lines().enumerate();
     let header: Vec<&str> = match lines.next() {
@@ -69,7 +69,7 @@ pub fn read_profiles(text: &str) -> Result<Vec<Model>, Invalid> {
 /// Reads arrivals, one a line: nanoseconds since the start, and the number of the model from 0.
 ///
 /// # Errors
-/// The first thing that is wrong, with its line.
+/// The first error, with its line.
 pub fn read_arrivals(text: &str, models: usize) -> Result<Vec<Arrival>, Invalid> {
     let mut arrivals: Vec<Arrival> = Vec::new();
     for (index, line) in text.lines().enumerate() {
