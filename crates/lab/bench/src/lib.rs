@@ -6,7 +6,7 @@
 //! marked.
 #![forbid(unsafe_code)]
 
-pub mod against;
+pub mod comparison;
 mod cpu;
 mod error;
 mod mix;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use albacore_bench::{Bench, Probe, Schedule, Spec, against, highest, print as drawn};
+use albacore_bench::{Bench, Probe, Schedule, Spec, comparison, highest, print as drawn};
 use albacore_command::{Failure, Output, print, print_json};
 
 /// The arguments of `albacore bench serve`.
@@ -193,19 +193,19 @@ fn run_against_simulation(
     }
     let mut all = Vec::new();
     for schedule in schedules {
-        let beside = bench.beside(schedule)?;
+        let comparison = bench.compare(schedule)?;
         if output == Output::Text {
-            let heading = all.is_empty().then(against::heading);
-            let row = against::row(&beside);
+            let heading = all.is_empty().then(comparison::heading);
+            let row = comparison::row(&comparison);
             print(&format!("{}{row}", heading.unwrap_or_default()))?;
         }
-        all.push(beside);
+        all.push(comparison);
     }
     if output == Output::Json {
-        print_json(&against::json(&all))?;
+        print_json(&comparison::json(&all))?;
     }
-    let behind = all.iter().find(|beside| beside.probe.is_behind);
-    behind.map_or(Ok(()), |beside| refuse(&beside.probe))
+    let behind = all.iter().find(|comparison| comparison.probe.is_behind);
+    behind.map_or(Ok(()), |comparison| refuse(&comparison.probe))
 }
 
 fn refuse(probe: &Probe) -> Result<(), Failure> {

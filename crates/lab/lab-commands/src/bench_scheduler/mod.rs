@@ -2,7 +2,7 @@
 //!
 //! A thread for each model draws its requests, keeps its queue and answers grants; one thread keeps
 //! the ranks. They share two rings of messages for each model and nothing else. Workers are not
-//! run: they are busy for what the profile says. A request that is taken in late is as late as
+//! run: they are busy for what the profile says. A request that is counts in late is as late as
 //! that: its deadline counts from the time at which it should have arrived.
 
 mod ring;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use self::ring::Ring;
-use self::threads::{Links, ModelThread, RankThread, Taken};
+use self::threads::{Links, MatchmakerThread, ModelThread, QueueCounts};
 use albacore_command::{Failure, print_json};
 
 /// The arguments of `albacore bench scheduler`.
@@ -58,14 +58,14 @@ pub(crate) fn run(args: &BenchSchedulerArgs) -> Result<(), Failure> {
 fn run_one(args: &BenchSchedulerArgs, rate: f64) -> Result<Value, Failure> {
     let links: Vec<Links> = (0..args.models)
         .map(|_| Links {
-            to_rank: Ring::new(),
+            to_matchmaker: Ring::new(),
             to_model: Ring::new(),
         })
         .collect();
     let (is_measured, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
     let begin = Instant::now();
     let share = rate / f64::from(args.models);
-    let (taken, decisions, seconds) = thread::scope(|scope| {
+    let (counts, decisions, seconds) = thread::scope(|scope| {
         let models: Vec<_> = links
             .iter()
             .zip(1_u64..)
@@ -75,20 +75,23 @@ fn run_one(args: &BenchSchedulerArgs, rate: f64) -> Result<Value, Failure> {
                 scope.spawn(move || thread.run(is_measured, is_over))
             })
             .collect();
-        let rank = RankThread::new(&links, args.workers as usize, begin);
-        let rank = scope.spawn(|| rank.run(&is_measured, &is_over));
+        let matchmaker = MatchmakerThread::new(&links, args.workers as usize, begin);
+        let matchmaker = scope.spawn(|| matchmaker.run(&is_measured, &is_over));
         thread::sleep(WARMUP);
         is_measured.store(true, Ordering::Relaxed);
         let measured = Instant::now();
         thread::sleep(Duration::from_secs(args.seconds));
         let seconds = measured.elapsed().as_secs_f64();
         is_over.store(true, Ordering::Relaxed);
-        let taken: Result<Vec<Taken>, _> = models.into_iter().map(|model| model.join()).collect();
-        (taken, rank.join(), seconds)
+        let counts: Result<Vec<QueueCounts>, _> =
+            models.into_iter().map(|model| model.join()).collect();
+        (counts, matchmaker.join(), seconds)
     });
     let panicked = |_| Failure::Broken("a thread of the scheduler panicked".to_owned());
-    let (taken, decisions) = (taken.map_err(panicked)?, decisions.map_err(panicked)?);
-    let all = taken.into_iter().fold(Taken::default(), Taken::and);
+    let (counts, decisions) = (counts.map_err(panicked)?, decisions.map_err(panicked)?);
+    let all = counts
+        .into_iter()
+        .fold(QueueCounts::default(), QueueCounts::and);
     let good = all.requests.saturating_sub(all.bad);
     Ok(json!({
         "offered_per_second": rate,

@@ -40,20 +40,20 @@ const RENEW: u64 = 3;
 /// The two directions between a model and the matchmaker.
 #[derive(Debug)]
 pub(super) struct Links {
-    pub(super) to_rank: Ring,
+    pub(super) to_matchmaker: Ring,
     pub(super) to_model: Ring,
 }
 
 /// What a model's thread counted.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct QueueCounts {
     pub(super) requests: u64,
     pub(super) bad: u64,
     pub(super) batches: u64,
     lags: [u64; LAGS],
 }
 
-impl Default for Taken {
+impl Default for QueueCounts {
     fn default() -> Self {
         Self {
             requests: 0,
@@ -64,7 +64,7 @@ impl Default for Taken {
     }
 }
 
-impl Taken {
+impl QueueCounts {
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             requests: self.requests + other.requests,
@@ -129,8 +129,8 @@ pub(super) struct ModelThread<'a> {
     dropped: Vec<Member>,
     members: Vec<Member>,
     /// The candidate that the matchmaker has.
-    told: Option<Candidate>,
-    taken: Taken,
+    sent: Option<Candidate>,
+    counts: QueueCounts,
 }
 
 impl<'a> ModelThread<'a> {
@@ -155,17 +155,17 @@ impl<'a> ModelThread<'a> {
             key: 0,
             dropped: Vec::new(),
             members: Vec::new(),
-            told: None,
-            taken: Taken::default(),
+            sent: None,
+            counts: QueueCounts::default(),
         }
     }
 
-    pub(super) fn run(mut self, is_measured: &AtomicBool, is_over: &AtomicBool) -> Taken {
+    pub(super) fn run(mut self, is_measured: &AtomicBool, is_over: &AtomicBool) -> QueueCounts {
         let mut is_counting = false;
         while !is_over.load(Ordering::Relaxed) {
             if !is_counting && is_measured.load(Ordering::Relaxed) {
                 is_counting = true;
-                self.taken = Taken::default();
+                self.counts = QueueCounts::default();
             }
             let now = now(self.begin);
             let mut has_changed = self.take_in(now);
@@ -175,22 +175,26 @@ impl<'a> ModelThread<'a> {
                     has_changed = false;
                 } else {
                     // The matchmaker has none any more.
-                    self.told = None;
+                    self.sent = None;
                     has_changed = true;
                 }
             }
             if has_changed {
                 let offer = self.queue.candidate(now, &mut self.dropped);
                 self.count_drops();
-                if offer != self.told {
-                    self.told = offer;
-                    send(&self.links.to_rank, message(INFORM, 0, 0, offer), is_over);
+                if offer != self.sent {
+                    self.sent = offer;
+                    send(
+                        &self.links.to_matchmaker,
+                        message(INFORM, 0, 0, offer),
+                        is_over,
+                    );
                 }
             } else {
                 std::hint::spin_loop();
             }
         }
-        self.taken
+        self.counts
     }
 
     /// Takes in the requests that have arrived by now; returns whether there was any.
@@ -204,9 +208,9 @@ impl<'a> ModelThread<'a> {
             let key = RequestKey(self.key);
             let rows = 1;
             self.queue.push(Member { key, arrival, rows });
-            self.taken.requests += 1;
+            self.counts.requests += 1;
             let lag = now.saturating_sub(arrival).0.max(1);
-            self.taken.lags[lag.ilog2() as usize] += 1;
+            self.counts.lags[lag.ilog2() as usize] += 1;
             self.next += self.draw_gap();
         }
         true
@@ -226,32 +230,36 @@ impl<'a> ModelThread<'a> {
         self.members.clear();
         let next = self.queue.candidate(now, &mut self.dropped);
         self.count_drops();
-        self.taken.batches += u64::from(departure.is_some());
+        self.counts.batches += u64::from(departure.is_some());
         let free = departure.map_or(free, |departure| departure.end);
-        self.told = next;
+        self.sent = next;
         let answer = message(ANSWER, worker, free.0, next);
-        send(&self.links.to_rank, answer, is_over);
+        send(&self.links.to_matchmaker, answer, is_over);
     }
 
     fn count_drops(&mut self) {
-        self.taken.bad += self.dropped.len() as u64;
+        self.counts.bad += self.dropped.len() as u64;
         self.dropped.clear();
     }
 }
 
-pub(super) struct RankThread<'a> {
+pub(super) struct MatchmakerThread<'a> {
     links: &'a [Links],
     begin: Instant,
-    rank: Matchmaker,
+    matchmaker: Matchmaker,
 }
 
-impl<'a> RankThread<'a> {
+impl<'a> MatchmakerThread<'a> {
     pub(super) fn new(links: &'a [Links], workers: usize, begin: Instant) -> Self {
-        let mut rank = Matchmaker::new(links.len(), workers, DELAYS);
+        let mut matchmaker = Matchmaker::new(links.len(), workers, DELAYS);
         for worker in 0..workers {
-            rank.set_free(WorkerIndex(worker), Some(Nanos(0)));
+            matchmaker.set_free(WorkerIndex(worker), Some(Nanos(0)));
         }
-        Self { links, begin, rank }
+        Self {
+            links,
+            begin,
+            matchmaker,
+        }
     }
 
     /// Returns how many decisions were made while the run was measured.
@@ -259,12 +267,12 @@ impl<'a> RankThread<'a> {
         let mut decisions = 0;
         while !is_over.load(Ordering::Relaxed) {
             for (queue, links) in self.links.iter().enumerate() {
-                while let Some(message) = links.to_rank.receive() {
+                while let Some(message) = links.to_matchmaker.receive() {
                     self.take(QueueIndex(queue), &message);
                 }
             }
             let now = now(self.begin);
-            while let Some(decision) = self.rank.decide(now) {
+            while let Some(decision) = self.matchmaker.decide(now) {
                 let (queue, message) = match decision {
                     Decision::Grant {
                         queue,
@@ -287,9 +295,10 @@ impl<'a> RankThread<'a> {
             ANSWER => {
                 let worker = WorkerIndex((message[0] >> 8) as usize);
                 let free = Some(Nanos(message[1]));
-                self.rank.complete_grant(queue, worker, free, candidate);
+                self.matchmaker
+                    .complete_grant(queue, worker, free, candidate);
             }
-            _ => self.rank.set_candidate(queue, candidate),
+            _ => self.matchmaker.set_candidate(queue, candidate),
         }
     }
 }

@@ -14,7 +14,7 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Progress {
     begun: Instant,
-    told: Option<Instant>,
+    printed_at: Option<Instant>,
     requests: u64,
     /// The total, if it is known.
     of: Option<u64>,
@@ -25,7 +25,7 @@ impl Progress {
     pub(super) fn new() -> Self {
         Self {
             begun: Instant::now(),
-            told: None,
+            printed_at: None,
             requests: 0,
             of: None,
             is_terminal: std::io::stderr().is_terminal(),
@@ -44,11 +44,13 @@ impl Progress {
             true => TERMINAL_EVERY,
             false => LOG_EVERY,
         };
-        let is_recent = self.told.is_some_and(|told| now - told < every);
+        let is_recent = self
+            .printed_at
+            .is_some_and(|printed_at| now - printed_at < every);
         if now - self.begun < SILENCE || is_recent {
             return;
         }
-        self.told = Some(now);
+        self.printed_at = Some(now);
         let million = self.requests as f64 / 1e6;
         let of = self
             .of
@@ -64,7 +66,7 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if self.told.is_some() && self.is_terminal {
+        if self.printed_at.is_some() && self.is_terminal {
             let _ = writeln!(std::io::stderr());
         }
     }

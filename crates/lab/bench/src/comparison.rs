@@ -33,7 +33,7 @@ const EARLY: f64 = 0.05;
 
 /// Counters of a server and the costs that it has learned.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct ServerCounters {
     batches: f64,
     rows: f64,
     alpha: f64,
@@ -42,7 +42,7 @@ struct Told {
 
 /// A run and its simulation.
 #[derive(Debug)]
-pub struct Beside {
+pub struct Comparison {
     pub probe: Probe,
     alpha: f64,
     beta: f64,
@@ -58,7 +58,7 @@ impl Bench {
     ///
     /// # Errors
     /// The run fails, or the server does not report its counters.
-    pub fn beside(&self, schedule: &Schedule) -> Result<Beside, BenchError> {
+    pub fn compare(&self, schedule: &Schedule) -> Result<Comparison, BenchError> {
         let [class] = &self.classes[..] else {
             let what = "--mix: one class of requests can be simulated: name one";
             return Err(BenchError::Usage(what.to_owned()));
@@ -67,14 +67,14 @@ impl Bench {
             let what = "is asked for its metrics: http://HOST:PORT is due";
             return Err(BenchError::Usage(format!("{}: {what}", self.spec.url)));
         }
-        let before = self.told()?;
+        let before = self.server_counters()?;
         let probe = self.probe(schedule)?;
-        let after = self.told()?;
+        let after = self.server_counters()?;
         let (workers, policy) = self.state()?;
         let scenario = self.scenario(class, schedule.rate, after, (workers, policy))?;
         let simulated = run(&scenario);
         let batches = (after.batches - before.batches).max(1.0);
-        Ok(Beside {
+        Ok(Comparison {
             alpha: after.alpha,
             beta: after.beta,
             workers,
@@ -91,7 +91,7 @@ impl Bench {
         &self,
         class: &Class,
         rate: f64,
-        told: Told,
+        counters: ServerCounters,
         (workers, (policy, drop)): (u64, (Policy, DropPolicy)),
     ) -> Result<Scenario, BenchError> {
         let process = match self.arrivals {
@@ -103,7 +103,10 @@ impl Bench {
             }
         };
         // A simulated request is one row with the cost of all rows of a live one.
-        let cost = Cost::new(told.alpha * 1e9 * class.rows as f64, told.beta * 1e9);
+        let cost = Cost::new(
+            counters.alpha * 1e9 * class.rows as f64,
+            counters.beta * 1e9,
+        );
         let objective = Nanos(self.spec.objective.as_nanos() as u64);
         let model = Model {
             name: self.spec.model.clone(),
@@ -141,7 +144,7 @@ impl Bench {
 
     /// Reads the model's counters from `/metrics`. Of several kinds of outputs the costliest
     /// counts, which is the only one where one class is asked for.
-    fn told(&self) -> Result<Told, BenchError> {
+    fn server_counters(&self) -> Result<ServerCounters, BenchError> {
         let text = self.ask("/metrics")?;
         let of_model = format!("model=\"{}\"", self.spec.model);
         let value = |name: &str| {
@@ -158,7 +161,7 @@ impl Bench {
                 BenchError::Failed(format!("{}/metrics: {name}: {what}", self.spec.url))
             })
         };
-        Ok(Told {
+        Ok(ServerCounters {
             batches: due("albacore_batch_rows_count")?,
             rows: due("albacore_batch_rows_sum")?,
             alpha: due("albacore_batch_alpha_seconds")?,
@@ -207,38 +210,38 @@ pub fn heading() -> String {
 }
 
 /// A row of the table: live (l.), simulated (s.), and their difference.
-pub fn row(beside: &Beside) -> String {
-    let [bad, simulated_bad] = beside.bad.map(|bad| bad * 100.0);
-    let [rows, simulated_rows] = beside.rows;
-    let mark = match beside.probe.is_behind {
+pub fn row(comparison: &Comparison) -> String {
+    let [bad, simulated_bad] = comparison.bad.map(|bad| bad * 100.0);
+    let [rows, simulated_rows] = comparison.rows;
+    let mark = match comparison.probe.is_behind {
         true => "  the generator was behind",
         false => "",
     };
     format!(
         "{:>10.0} {:>8} {:>10.3} {:>10.1} {bad:>9.3} {simulated_bad:>9.3} {:>+9.3} {rows:>9.2} \
          {simulated_rows:>9.2} {:>+6.1}%{mark}\n",
-        beside.probe.rate,
-        beside.workers,
-        beside.alpha * 1e6,
-        beside.beta * 1e6,
+        comparison.probe.rate,
+        comparison.workers,
+        comparison.alpha * 1e6,
+        comparison.beta * 1e6,
         simulated_bad - bad,
         (simulated_rows / rows.max(1e-9) - 1.0) * 100.0
     )
 }
 
 /// The comparison as JSON.
-pub fn json(all: &[Beside]) -> Value {
-    let runs = all.iter().map(|beside| {
+pub fn json(all: &[Comparison]) -> Value {
+    let runs = all.iter().map(|comparison| {
         json!({
-            "rate": beside.probe.rate,
-            "workers": beside.workers,
-            "alpha_us": beside.alpha * 1e6,
-            "beta_us": beside.beta * 1e6,
-            "bad_rate": beside.bad[0],
-            "simulated_bad_rate": beside.bad[1],
-            "batch_rows": beside.rows[0],
-            "simulated_batch_rows": beside.rows[1],
-            "is_behind": beside.probe.is_behind,
+            "rate": comparison.probe.rate,
+            "workers": comparison.workers,
+            "alpha_us": comparison.alpha * 1e6,
+            "beta_us": comparison.beta * 1e6,
+            "bad_rate": comparison.bad[0],
+            "simulated_bad_rate": comparison.bad[1],
+            "batch_rows": comparison.rows[0],
+            "simulated_batch_rows": comparison.rows[1],
+            "is_behind": comparison.probe.is_behind,
         })
     });
     json!({ "runs": runs.collect::<Vec<_>>() })
