@@ -20,10 +20,10 @@ pub enum BenchError {
     },
     /// A file of recorded times cannot be parsed.
     #[error("{}", path.display())]
-    Record { path: PathBuf, source: RecordError },
+    Record { path: PathBuf, source: TraceError },
     /// The server does not report its model's metadata.
     #[error("{url}: name --features and --input if it has no metadata")]
-    Look { url: String, source: LookError },
+    Look { url: String, source: GetError },
     /// The load generator failed.
     #[error(transparent)]
     Load(#[from] LoadError),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use albacore_load::{Call, Load, Report, Request, Shape, drive};
+use albacore_load::{InferRequest, Load, Report, Request, Shape, drive};
 use albacore_values::Xoshiro256;
 
 use crate::cpu;

@@ -15,7 +15,7 @@ mod open;
 mod outcome;
 mod summary;
 
-pub use arrivals::{RecordError, gamma, poisson, recorded};
+pub use arrivals::{TraceError, gamma, poisson, recorded};
 pub use drive::{Load, LoadError, Request, Sample, Shape, drive};
 pub use get::{GetError, get};
 pub use message::{InferRequest, WireFormat};
