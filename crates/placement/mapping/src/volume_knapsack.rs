@@ -1,12 +1,12 @@
 //! The volumes of all domains in the Lagrangian bound: they sum to WT.
 //!
-//! **Problem.** With the best partition of every volume of every class (`domain_subproblem`), choose
-//! a volume for each domain such that all threads are placed. **Approach.** A multiple-choice
-//! knapsack over domains and extra threads (`exact_volumes`) or, where that takes long, a multiplier
-//! of a thread that is found by bisection (`priced_volumes`). **Proof sketch.** The multiplier
-//! belongs to an equation that holds in every mapping, so the value is a bound at any multiplier.
-//! **Limits.** Priced volumes differ from WT by less than one domain's choice, which loosens the
-//! bound by as much.
+//! **Problem.** With the best partition of every volume of every class (`domain_subproblem`),
+//! choose a volume for each domain such that all threads are placed. **Approach.** A
+//! multiple-choice knapsack over domains and extra threads (`exact_volumes`) or, where that takes
+//! long, a multiplier of a thread that is found by bisection (`priced_volumes`). **Proof sketch.**
+//! The multiplier belongs to an equation that holds in every mapping, so the value is a bound at
+//! any multiplier. **Limits.** Priced volumes differ from WT by less than one domain's choice,
+//! which loosens the bound by as much.
 
 use crate::domain_classes::Class;
 use crate::domain_subproblem::Partitions;

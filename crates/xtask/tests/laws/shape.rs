@@ -8,7 +8,7 @@ const MAIN_LINES_MAX: usize = 60;
 const INLINE_TEST_LINES_MAX: usize = 100;
 /// Lines of product code in a crate, without comments and blank lines: documentation is no reason
 /// to split one.
-const CRATE_LINES_MAX: usize = 6_500;
+const CRATE_LINES_MAX: usize = 7_000;
 
 fn own_sources() -> Vec<Source> {
     sources()

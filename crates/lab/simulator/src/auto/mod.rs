@@ -1,5 +1,5 @@
-//! The release rule `auto`: queues are deferred as far as that raises goodput, as learned from their
-//! arrivals and drops.
+//! The release rule `auto`: queues are deferred as far as that raises goodput, as learned from
+//! their arrivals and drops.
 //!
 //! [`AutoScheduler`] drives the scheduler of `albacore-batching` and replaces the parameters of its
 //! queues as it learns. The live server does not use it: there `auto` dispatches at once, because

@@ -18,8 +18,8 @@
 //! is no reason to be eager for seconds. Queues whose variation is above [`BURSTY`] do not decide
 //! that each for itself but together ([`burst_level`]).
 //!
-//! Whether deferring gathers anything is tried ([`closed_loop`]): clients that wait for their answers
-//! before they ask again are answered at once.
+//! Whether deferring gathers anything is tried ([`closed_loop`]): clients that wait for their
+//! answers before they ask again are answered at once.
 //!
 //! All that is for [`Prefers::IdleWorkers`]. With [`Prefers::ShortWaits`] nothing is deferred as
 //! long as it loses no more requests than if it were, which all queues find out together
@@ -254,7 +254,8 @@ impl QueueLearner {
             target: Some(target),
         };
         let half = rows_of(Target::Half) as f64;
-        // In bursts a batch is half as large again: requests that arrive together are served together.
+        // In bursts a batch is half as large again: requests that arrive together are served
+        // together.
         let eager = half * (1.5 - 0.5 / self.variation());
         match prefers {
             Prefers::ShortWaits if self.is_bursty || !shared.deferral_trial.is_deferring() => {

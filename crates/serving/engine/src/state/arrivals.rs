@@ -1,9 +1,9 @@
 //! How requests enter the queues, in parts of at most a batch, and how they are withdrawn.
 //!
 //! Of the requests that wait, the one with the earliest deadline runs first. A request of high
-//! priority runs as if it had arrived up to half of its objective earlier, but never so much earlier
-//! that it would be late behind what is queued: a late request waits behind all others. One of low
-//! priority waits behind all that can be in time; like late ones it gets its turn.
+//! priority runs as if it had arrived up to half of its objective earlier, but never so much
+//! earlier that it would be late behind what is queued: a late request waits behind all others. One
+//! of low priority waits behind all that can be in time; like late ones it gets its turn.
 
 use albacore_batching::{Event, Nanos, QueueIndex, RequestKey};
 

@@ -15,7 +15,8 @@ use crate::{Failure, Kind, KindSet, Priority};
 /// What a request's future receives: its results, how long its parts took, and when it was done.
 pub(crate) type Answer = Result<(Extent, Timing, Nanos), Failure>;
 
-/// Names a submitted request to [`State::withdraw`]: the key of its first part, and how many it has.
+/// Names a submitted request to [`State::withdraw`]: the key of its first part, and how many it
+/// has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestId {
     pub(super) first_key: u64,

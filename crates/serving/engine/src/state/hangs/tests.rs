@@ -16,8 +16,8 @@ fn thread(tid: i32, state: u8, running: u64, waiting: u64) -> ThreadTimes {
     }
 }
 
-/// When a worker with a hang_timer of 250 ms is found to hang, in milliseconds, if its threads are so
-/// at each time; `None` if it is not within ten minutes.
+/// When a worker with a hang_timer of 250 ms is found to hang, in milliseconds, if its threads are
+/// so at each time; `None` if it is not within ten minutes.
 fn found(threads: impl Fn(u64) -> Option<Vec<ThreadTimes>>) -> Option<u64> {
     let mut hang_timer = HangTimer::new(Nanos(0), HANG_TIMEOUT_MIN);
     (0..600_000).step_by(LOOK as usize).find(|&milli| {
