@@ -35,7 +35,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 /// Writes `value` as one line of JSON, so that every command's JSON can be read line by line.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn print_json(value: &Value) -> Result<(), Failure> {
     print(&format!("{value}\n"))
 }

@@ -1,7 +1,7 @@
 //! `albacore run`: serves what an InferenceDeployment's file describes on this machine, places
 //! every thread and keeps it placed.
 //!
-//! `run` handles one [`message`] at a time: reports of the placer (`placer_thread`), lines and exit
+//! `run` handles one `message` at a time: reports of the placer (`placer_thread`), lines and exit
 //! of the server (`server`), signals, edits of the file (`file_watch`). `restart_policy` decides
 //! when a server that exited is started again. `live_settings` applies edits to the built-in
 //! server, through its settings file and `albacore-params` (`params_process`). `events`, `output`

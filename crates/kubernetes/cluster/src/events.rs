@@ -64,7 +64,7 @@ impl EventRecorder {
         }
     }
 
-    /// Returns when all recorded events are written, or after [`EVENTS_FLUSH_TIME_MAX`]; a program
+    /// Returns when all recorded events are written, or after `EVENTS_FLUSH_TIME_MAX`; a program
     /// that stops calls it while it still may write.
     pub async fn flush(&self) {
         let (answer, answered) = oneshot::channel();

@@ -24,7 +24,7 @@ pub(crate) struct Respawns {
 /// The respawns that the status reports.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct RecentRespawns {
-    /// Within the last [`RESPAWN_WINDOW`].
+    /// Within the last `RESPAWN_WINDOW`.
     pub count: i64,
     /// Pod and cause of the last one that was noticed.
     pub last: Option<String>,

@@ -24,7 +24,7 @@
 //! [`solve()`](albacore_mapping::solve()). Else: threads stay on their current cpus as far as the
 //! rules let them, new ones go where least runs (`volumes`), are assigned to workers
 //! (`assignment`), and moved (`search_state`, `local_search`, `perturbation`); ranks come last
-//! (`labelling`). Tiny problems are enumerated (`enumerate`). The bound is computed on its own
+//! (`labeling`). Tiny problems are enumerated (`enumerate`). The bound is computed on its own
 //! (`bound`, `min_cost_flow`); `check` judges the answer and shares no code with the solver.
 //! [`CachedSolution`] answers a problem that was solved before.
 #![forbid(unsafe_code)]
@@ -37,7 +37,7 @@ mod enumerate;
 mod error;
 mod fresh_start;
 mod instance;
-mod labelling;
+mod labeling;
 pub mod limits;
 mod local_search;
 mod min_cost_flow;

@@ -4,7 +4,7 @@
 //! for each worker and cpu the distances from there to the worker's threads, and `mains_distance`,
 //! for each cpu those to all mains. So evaluating a move costs O(1), making one O(C). Peers of a
 //! worker are interchangeable here: how many of them stay is the overlap of their cpus with their
-//! current ones; ranks are assigned later. *Worth* is what the search maximises: value minus the
+//! current ones; ranks are assigned later. *Worth* is what the search maximizes: value minus the
 //! cost of moves, then the number of unmoved threads, as one number.
 
 use super::instance::{CORE, Instance, NO_CPU};

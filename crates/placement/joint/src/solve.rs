@@ -1,7 +1,7 @@
 //! From a joint problem to certified mappings.
 //!
 //! The steps are in the head of the crate. Mappings in force that keep all rules and meet the bound
-//! are recognised as the answer before a search is set up. **Proof sketch.** Optimal is claimed
+//! are recognized as the answer before a search is set up. **Proof sketch.** Optimal is claimed
 //! only where the value meets the bound, or where every placement was enumerated. A local search
 //! starts from what the rules leave of the mappings in force; if it found nothing that is worth its
 //! moves once they are counted with ranks, that start is the answer. **Limits.** The budget is
@@ -16,7 +16,7 @@ use super::bound::upper_bound;
 use super::enumerate::{Key, RuleExcess, enumerate};
 use super::error::{alone, validate};
 use super::instance::{CORE, Instance, LEVELS, NO_CPU, Tenant};
-use super::labelling::{keeps_rank_cap, label};
+use super::labeling::{keeps_rank_cap, label};
 use super::local_search::{LocalSearch, repair};
 use super::move_bound::{displaced, least_moves};
 use super::perturbation::perturb;

@@ -5,7 +5,7 @@
 //! closeness within workers. Each of the two is bounded alone. Within workers there are two limits:
 //! what one worker could reach with the machine to itself, W times; and what the volumes leave to
 //! all of them together, level by level. **Proof sketch.** (a) Placing one item at a time where it
-//! adds least closeness minimises a sum of convex functions of nested counts, so nothing is less
+//! adds least closeness minimizes a sum of convex functions of nested counts, so nothing is less
 //! close than [`spread`]. (b) In a domain of volume n where a worker can have at most k threads,
 //! the sum over workers of x(x-1)/2 is greatest if as many workers as possible have k (convexity),
 //! and least if all have n/W, rounded. (c) The volumes of a level's domains sum to WT and each lies
@@ -22,7 +22,7 @@ use crate::domain_classes::{
     pairs_if_filled_with_main, peers_beside_main,
 };
 use crate::domains::{CORE, Domains, LEVELS, pairs};
-use crate::lagrangian_bound::{Dimensions, DualBound, DualStart, minimise_dual};
+use crate::lagrangian_bound::{Dimensions, DualBound, DualStart, minimize_dual};
 use crate::local_search::{Allowed, Search};
 use crate::spread::{spread, zero_counts};
 use crate::volumes::main_limits;
@@ -56,7 +56,7 @@ impl GroupBound {
             goal,
             multipliers: Some(self.dual.multipliers.clone()),
         };
-        let dual = minimise_dual(&self.classes, dimensions, start, out_of_budget);
+        let dual = minimize_dual(&self.classes, dimensions, start, out_of_budget);
         if dual.bound < self.dual.bound {
             self.dual = dual;
         }
@@ -151,7 +151,7 @@ fn bound_of_group(
     let dimensions = dimensions(domains, allowed);
     GroupBound {
         group,
-        dual: minimise_dual(&classes, dimensions, start, out_of_budget),
+        dual: minimize_dual(&classes, dimensions, start, out_of_budget),
         classes,
         rest: 0,
     }

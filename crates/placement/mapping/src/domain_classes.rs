@@ -2,7 +2,7 @@
 //! worker in each.
 //!
 //! The bounds and the counts-only annealing treat domains of one class alike, so their tables are
-//! built once per class. A [`LevelGroup`] is a run of neighbouring levels of the tree. In a domain
+//! built once per class. A [`LevelGroup`] is a run of neighboring levels of the tree. In a domain
 //! of its outer level, k threads of one worker are worth at most `value[k]`: the gains of all
 //! levels of the group, as if the worker had the domain to itself; negative for scatter, where
 //! closeness costs.
@@ -15,7 +15,7 @@ use crate::domains::{CORE, Domains, LEVELS, pairs};
 use crate::local_search::Allowed;
 use crate::volumes::main_limits;
 
-/// Neighbouring levels of the tree, both ends included.
+/// Neighboring levels of the tree, both ends included.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LevelGroup {
     pub(crate) inner: usize,

@@ -16,7 +16,7 @@ use crate::domains::{CORE, Domains, LEVELS};
 use crate::limits::COUNT_ANNEALING_MOVES_MAX;
 use crate::local_search::{Allowed, Search};
 
-/// An assignment that may violate rules about mains (`penalised_moves`). With the seed 0 nothing is
+/// An assignment that may violate rules about mains (`penalized_moves`). With the seed 0 nothing is
 /// annealed: workers lie end to end, which is optimal where they fit whole domains.
 pub(crate) fn construct<'a>(
     domains: &'a Domains,

@@ -1,7 +1,7 @@
 //! The mapping in force: whether it still answers the problem, and its value.
 //!
 //! **Problem.** A problem is solved again at every respawn, and nearly always the mapping in force
-//! is the answer: that must be recognised at once. **Approach.** Threads are counted in flat
+//! is the answer: that must be recognized at once. **Approach.** Threads are counted in flat
 //! arrays, group by group (a worker, or the threads of one rank): the x-th of a group in a domain
 //! is close to x - 1 others there. **Proof sketch.** 0 + 1 + ... + (x - 1) = x(x-1)/2, the
 //! closeness of `domains`. **Limits.** A mapping that breaks (1), (2), (3) or (8), which are never

@@ -112,7 +112,7 @@ pub(crate) struct DualBound {
 }
 
 /// The lowest bound found.
-pub(crate) fn minimise_dual(
+pub(crate) fn minimize_dual(
     classes: &[Class],
     dimensions: Dimensions,
     start: DualStart,

@@ -9,8 +9,8 @@
 //! `simulated_annealing`, `perturbation`), upper bounds (`bound`, `domain_classes`,
 //! `lagrangian_bound`, `domain_subproblem`, `volume_knapsack`,
 //! `branch_and_bound`), the integer program where value
-//! and bound do not meet (`reduced`), fewest moves (`move_minimisation`), then ranks, worker
-//! indices and which of equal domains (`rank_coloring`, `labelling`, `symmetry`). [`round_robin()`]
+//! and bound do not meet (`reduced`), fewest moves (`move_minimization`), then ranks, worker
+//! indices and which of equal domains (`rank_coloring`, `labeling`, `symmetry`). [`round_robin()`]
 //! is the baseline. `check` judges any mapping and `check_bound` computes the bound again; neither
 //! shares code with the solver. `method` runs the reduced program or that of the source article
 //! (`literal`) alone.
@@ -28,14 +28,14 @@ mod domains;
 mod error;
 mod hierarchical_construction;
 mod incumbent;
-mod labelling;
+mod labeling;
 mod lagrangian_bound;
 pub mod limits;
 mod literal;
 mod local_search;
 mod method;
-mod move_minimisation;
-mod penalised_moves;
+mod move_minimization;
+mod penalized_moves;
 mod perturbation;
 mod problem;
 mod rank_coloring;

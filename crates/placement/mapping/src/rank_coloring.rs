@@ -1,15 +1,15 @@
-//! Ranks for the peers: a bipartite edge colouring that renames as few peers as possible.
+//! Ranks for the peers: a bipartite edge coloring that renames as few peers as possible.
 //!
 //! **Problem.** Once every worker has its cpus and its main, its T-1 peers need ranks 1..T-1 such
 //! that no rank is used twice within a worker and at most `rank_cap` threads of equal rank share a
 //! cpu (rule 2); a peer that stays should keep its rank, else it counts as moved. **Approach.**
 //! Workers on one side, cpus on the other, one edge per peer; a cpu is split into `rank_cap` copies
-//! with at most T-1 edges each. Peers with a preferred rank are coloured first; the others get a
-//! colour that is free at both ends, and where there is none, a path that alternates between two
-//! colours is flipped: of several the one that takes the fewest preferred ranks away. **Proof
-//! sketch.** Koenig: a bipartite graph of degree d has an edge colouring with d colours. A worker
-//! has T-1 edges, a copy at most T-1, so T-1 colours suffice; in a bipartite graph the alternating
-//! path cannot come back to the edge's other end, so the flip frees the colour. **Limits.** O(edges
+//! with at most T-1 edges each. Peers with a preferred rank are colored first; the others get a
+//! color that is free at both ends, and where there is none, a path that alternates between two
+//! colors is flipped: of several the one that takes the fewest preferred ranks away. **Proof
+//! sketch.** Koenig: a bipartite graph of degree d has an edge coloring with d colors. A worker
+//! has T-1 edges, a copy at most T-1, so T-1 colors suffice; in a bipartite graph the alternating
+//! path cannot come back to the edge's other end, so the flip frees the color. **Limits.** O(edges
 //! x (W + copies)) for each path that is compared; few peers are renamed, not always the fewest.
 
 use crate::limits::ALTERNATING_PATHS_MAX;

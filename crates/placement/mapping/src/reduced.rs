@@ -23,7 +23,7 @@ use crate::assignment::{Assignment, assign};
 use crate::check::report;
 use crate::domains::Domains;
 use crate::error::validate;
-use crate::labelling::label;
+use crate::labeling::label;
 use crate::limits::{REDUCED_ALONE_VARIABLES_MAX, REDUCED_SECONDS_MAX, REDUCED_VARIABLES_MAX};
 use crate::local_search::{Allowed, Search};
 use crate::method::engine::{self, ENGINE, Failure, Program, run, run_microlp};

@@ -11,7 +11,7 @@
 use crate::Mode;
 use crate::domains::LEVELS;
 use crate::local_search::Search;
-use crate::penalised_moves::Acceptance;
+use crate::penalized_moves::Acceptance;
 use crate::perturbation::Xorshift;
 
 /// Anneals `search` for so many moves; leaves the best state seen in it.

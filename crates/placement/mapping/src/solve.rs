@@ -7,7 +7,7 @@
 //! search, tightens the bound by Lagrangian relaxation and branch and bound, anneals counts and
 //! threads, and solves the reduced program if it is small. A mapping in force stays unless
 //! something better was found; only then the assignment is brought close to it
-//! (`move_minimisation`) and labelled (`labelling`). **Proof sketch.** Optimal is claimed only
+//! (`move_minimization`) and labeled (`labeling`). **Proof sketch.** Optimal is claimed only
 //! where value and bound meet, or where the program was solved to its end and its answer was
 //! counted again; the certificate says which of them it was ([`ProvenBound`]). **Limits.** The
 //! caller's budget is asked between steps; once it is spent, the rest is construction without
@@ -22,9 +22,9 @@ use crate::check::report;
 use crate::domains::Domains;
 use crate::error::validate;
 use crate::incumbent::{Incumbent, strict_rules};
-use crate::labelling::label;
+use crate::labeling::label;
 use crate::local_search::Allowed;
-use crate::move_minimisation::minimise_moves;
+use crate::move_minimization::minimize_moves;
 use crate::search_driver::{SearchDriver, start};
 use crate::volumes::volumes_in_budget;
 use crate::{
@@ -105,7 +105,7 @@ pub fn solve_with_stage(
     let assignment = match &problem.current {
         Some(now) => {
             let assignment = best.assignment();
-            minimise_moves(problem, &domains, &allowed, now, &assignment, out_of_budget)
+            minimize_moves(problem, &domains, &allowed, now, &assignment, out_of_budget)
         }
         None => best.assignment(),
     };

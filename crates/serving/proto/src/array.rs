@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
         is_next
     }
 
-    /// Consumes the next value if it is a short binary32 number ([`short_f32`]).
+    /// Consumes the next value if it is a short binary32 number (`short_f32`).
     pub fn short_f32(&mut self) -> Option<f32> {
         self.peek();
         let (value, length) = short_f32(self.text.as_bytes().get(self.at..)?)?;

@@ -22,7 +22,7 @@ const PROGRAM: &str = "/proc/self/exe";
 /// Serves tree models over the Open Inference Protocol v2.
 ///
 /// One front process and W worker processes of T threads each; the threads are named
-/// albw<worker>.<rank>.
+/// `albw<worker>.<rank>`.
 #[derive(Debug, Parser)]
 #[command(name = "albacore-server", version)]
 pub struct Args {

@@ -3,9 +3,9 @@
 //! **Problem.** An assignment gives rows of cpus; workers are interchangeable and so are ranks, so
 //! many mappings are the same assignment. **Approach.** With a mapping in force, rows go to the
 //! workers of which they keep most threads, and peers that stay keep their ranks as far as the
-//! colouring allows. Without one, rows are sorted and the ranks are those that make the first row
-//! ascend: the lexicographically smallest labels of the coloured assignment. **Proof sketch.** No
-//! rule distinguishes workers or the ranks of peers, so every labelling has the same value.
+//! coloring allows. Without one, rows are sorted and the ranks are those that make the first row
+//! ascend: the lexicographically smallest labels of the colored assignment. **Proof sketch.** No
+//! rule distinguishes workers or the ranks of peers, so every labeling has the same value.
 //! **Limits.** Rows are matched greedily: few moves, not always the fewest.
 
 use std::cmp::Reverse;

@@ -2,7 +2,7 @@
 //!
 //! **Problem.** Peers are placed but have no ranks: ranks 1..T-1 are needed such that no worker has
 //! one twice and at most ceil(W/C) threads of a tenant with equal rank share a cpu (rule 2); a peer
-//! that stays should keep its rank, else it counts as moved. **Approach.** The edge colouring of
+//! that stays should keep its rank, else it counts as moved. **Approach.** The edge coloring of
 //! [`Peers`], tenant by tenant. **Limits.** Few peers are renamed, not always the fewest.
 
 use albacore_mapping::Peers;

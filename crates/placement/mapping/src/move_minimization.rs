@@ -2,19 +2,19 @@
 //!
 //! **Problem.** After a change (a cpu left the cpuset), an assignment of the same value that moves
 //! fewer threads is better. **Approach.** Give the rows to the workers that keep most of them
-//! (`labelling`), then make the exchanges and shifts that lose no value and bring threads back to
+//! (`labeling`), then make the exchanges and shifts that lose no value and bring threads back to
 //! their current cpus. **Proof sketch.** Every move raises the number of threads on their current
 //! cpus, so the search ends; each is a legal move of `local_search`. **Limits.** A local search:
 //! few moves, not always the fewest.
 
 use crate::assignment::Assignment;
 use crate::domains::Domains;
-use crate::labelling::align_to_current;
+use crate::labeling::align_to_current;
 use crate::local_search::{Allowed, Search, Thread};
 use crate::{Mapping, Problem};
 
 /// The assignment, or one of at least its value that is closer to `current`.
-pub(crate) fn minimise_moves(
+pub(crate) fn minimize_moves(
     problem: &Problem,
     domains: &Domains,
     allowed: &Allowed,
