@@ -133,7 +133,7 @@ fn is_there(pid: u64) -> bool {
 #[test]
 fn a_front_that_is_killed_under_load_serves_again_at_its_address_and_is_placed() {
     let folder = Folder::new("restarts");
-    // What could not be in time would be refused at the door.
+    // A request that cannot be in time would be refused at admission.
     let text = fs::read_to_string(folder.fraud("")).unwrap();
     let text = text.replace("latency: 25ms", "latency: 20s");
     let args = [&["--output", "json"], &ANY_PORTS[..]].concat();

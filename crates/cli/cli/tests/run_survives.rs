@@ -72,7 +72,7 @@ fn kill_and_check(service: &mut Service, workers: u64, threads: u64) {
 fn the_built_in_server_survives_a_hundred_kills_and_answers_every_request() {
     let folder = Folder::new("kills");
     // An objective that no death of a worker endangers: what could not be in time would be refused
-    // at the door.
+    // at admission.
     let text = std::fs::read_to_string(folder.fraud("")).unwrap();
     let file = folder.write(&text.replace("latency: 25ms", "latency: 20s"));
     let mut service =
@@ -143,8 +143,8 @@ fn gunicorn_workers_that_retire_by_max_requests_are_placed_again() {
     );
     service.settled(Duration::from_secs(20)).unwrap();
     kernel_masks_equal(service.last_placed().unwrap(), 2, 2);
-    let births = service.spawns() - before;
-    assert!(births >= 5, "only {births} workers were born");
+    let spawns = service.spawns() - before;
+    assert!(spawns >= 5, "only {spawns} workers were spawned");
     assert_eq!(service.stop(Duration::from_secs(40)).unwrap(), Some(0));
 }
 

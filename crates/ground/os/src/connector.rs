@@ -33,18 +33,18 @@ const EVENT_OFFSET: usize = 36;
 pub enum ConnectorError {
     /// The kernel would send none.
     #[error(
-        "process events are only sent into the machine's own pid namespace: run there (hostPID), or let births be polled"
+        "process events are only sent into the machine's own pid namespace: run there (hostPID), or let spawns be polled"
     )]
     OtherPidNamespace,
     /// The kernel's socket is elsewhere.
     #[error(
-        "process events are only told in the machine's own network namespace: run there (hostNetwork), or let births \
+        "process events are only sent in the machine's own network namespace: run there (hostNetwork), or let spawns \
          be polled"
     )]
     OtherNetworkNamespace,
     /// A capability is missing.
     #[error(
-        "this kernel tells process events to CAP_NET_ADMIN only: add it, or let births be polled"
+        "this kernel sends process events to CAP_NET_ADMIN only: add it, or let spawns be polled"
     )]
     NotPermitted,
     #[error(transparent)]
@@ -90,7 +90,7 @@ impl ProcConnector {
         // SAFETY: the descriptor was created above and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let connector = Self { fd };
-        connector.keep_births_only()?;
+        connector.keep_spawns_only()?;
         // As much as the kernel gives; less only loses events earlier.
         let _ = setsockopt(&connector.fd, sockopt::RcvBuf, &CONNECTOR_BUFFER_BYTES);
         bind(connector.fd.as_raw_fd(), &NetlinkAddr::new(0, CN_IDX_PROC))
@@ -105,7 +105,7 @@ impl ProcConnector {
     }
 
     /// Lets the kernel drop every event that is not a spawn before it reaches the buffer.
-    fn keep_births_only(&self) -> Result<(), OsError> {
+    fn keep_spawns_only(&self) -> Result<(), OsError> {
         let instruction = |code: u32, jt, jf, k| libc::sock_filter {
             // infallible: the codes are below 2^16.
             code: code as u16,
@@ -151,14 +151,14 @@ impl ProcConnector {
     ///
     /// # Errors
     /// The kernel refuses to tell.
-    pub fn read(&self, births: &mut Vec<SpawnEvent>) -> Result<bool, OsError> {
+    pub fn read(&self, spawns: &mut Vec<SpawnEvent>) -> Result<bool, OsError> {
         let mut buffer = [0u8; BIRTH_BYTES_MAX];
         let ahead = ahead_of_monotonic()?;
         let mut lost = false;
         // bound: BIRTHS_AT_ONCE_MAX datagrams
         for _ in 0..BIRTHS_AT_ONCE_MAX {
             match recv(self.fd.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
-                Ok(length) => births.extend(parse_birth(&buffer[..length], ahead)),
+                Ok(length) => spawns.extend(parse_spawn(&buffer[..length], ahead)),
                 Err(Errno::EAGAIN) => return Ok(lost),
                 Err(Errno::EINTR) => {}
                 Err(Errno::ENOBUFS) => lost = true,
@@ -209,7 +209,7 @@ fn ahead_of_monotonic() -> Result<u64, OsError> {
     Ok(micros(ClockId::CLOCK_BOOTTIME)?.saturating_sub(monotonic))
 }
 
-fn parse_birth(datagram: &[u8], ahead: u64) -> Option<SpawnEvent> {
+fn parse_spawn(datagram: &[u8], ahead: u64) -> Option<SpawnEvent> {
     let word = |at: usize| {
         let bytes = datagram.get(at..at + 4)?;
         Some(u32::from_ne_bytes(bytes.try_into().ok()?))
@@ -247,22 +247,22 @@ mod tests {
         let me = Pid(std::process::id() as i32);
         let pid = Pid(child.id() as i32);
         child.wait().unwrap();
-        let mut births = Vec::new();
+        let mut spawns = Vec::new();
         let is_child = |b: &&SpawnEvent| b.parent == me && b.process == pid;
         let is_thread = |b: &&SpawnEvent| b.process == me && b.thread.0 != me.0;
-        let is_told = |births: &[SpawnEvent]| {
-            births.iter().any(|b| is_child(&b)) && births.iter().any(|b| is_thread(&b))
+        let is_complete = |spawns: &[SpawnEvent]| {
+            spawns.iter().any(|b| is_child(&b)) && spawns.iter().any(|b| is_thread(&b))
         };
         for _ in 0..600 {
-            if is_told(&births) {
+            if is_complete(&spawns) {
                 break;
             }
             poll.wait(Duration::from_millis(100)).unwrap();
-            connector.read(&mut births).unwrap();
+            connector.read(&mut spawns).unwrap();
         }
-        assert!(is_told(&births), "{} births", births.len());
+        assert!(is_complete(&spawns), "{} spawns", spawns.len());
         let after = clock.now().unwrap();
-        let own = births.iter().filter(|b| is_child(b) || is_thread(b));
+        let own = spawns.iter().filter(|b| is_child(b) || is_thread(b));
         assert!(
             own.into_iter()
                 .all(|b| b.at.0 + 1_000 >= before.0 && b.at <= after)
@@ -270,14 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_cut_anywhere_are_no_births() {
+    fn datagrams_cut_anywhere_are_no_spawns() {
         let mut datagram = [0u8; 76];
         datagram[EVENT_OFFSET..EVENT_OFFSET + 4].copy_from_slice(&1u32.to_ne_bytes());
-        assert!(parse_birth(&datagram, 0).is_some());
+        assert!(parse_spawn(&datagram, 0).is_some());
         for end in 0..EVENT_OFFSET + 32 {
-            assert_eq!(parse_birth(&datagram[..end], 0), None);
+            assert_eq!(parse_spawn(&datagram[..end], 0), None);
         }
         datagram[EVENT_OFFSET] = 2;
-        assert_eq!(parse_birth(&datagram, 0), None);
+        assert_eq!(parse_spawn(&datagram, 0), None);
     }
 }

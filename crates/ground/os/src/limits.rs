@@ -47,7 +47,7 @@ pub(crate) const CONTAINER_ID_BYTES_MAX: usize = 128;
 /// Bytes of one process event: headers and the longest event have 100.
 pub(crate) const BIRTH_BYTES_MAX: usize = 256;
 
-/// Births taken at once: more stay in the buffer for the next look.
+/// Spawn events read at once: further ones stay in the buffer until the next read.
 pub(crate) const BIRTHS_AT_ONCE_MAX: usize = 4096;
 
 /// Buffer of process events that is asked for; the kernel gives a fifth of it without a privilege.

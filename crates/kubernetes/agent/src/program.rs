@@ -108,7 +108,7 @@ async fn serve(common: &Common, daemon: &Daemon, node: &str) -> anyhow::Result<(
         status,
         state: PublishState::default(),
     };
-    let thread = std::thread::Builder::new().name("keeper".to_owned());
+    let thread = std::thread::Builder::new().name("reconcile".to_owned());
     let thread = thread
         .spawn(move || ReconcileLoop::new(options, inputs, placer, publisher).run(&receiver))
         .context("the loop's thread cannot be started")?;

@@ -224,10 +224,12 @@ fn start_watch(
     shutdown: &Shutdown,
 ) -> (Watch<Widget>, Told) {
     let told = Told::default();
-    let teller = told.clone();
+    let recorder = told.clone();
     let mut options = WatchOptions::new("widgets", kind());
     options.scope = scope;
-    let watch = cluster.watch(options, gates, shutdown, move |change| teller.take(change));
+    let watch = cluster.watch(options, gates, shutdown, move |change| {
+        recorder.take(change)
+    });
     (watch, told)
 }
 

@@ -1,5 +1,5 @@
 //! An API server that throttles the controller: API Priority and Fairness answers its writes with
-//! 429 and `Retry-After: 1`, as an overloaded one does. It has one seat for them, which another
+//! 429 and `Retry-After: 1`, as an overloaded one does. It has one slot for them, which another
 //! request of the same user occupies because a slow webhook handles it.
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
@@ -14,10 +14,10 @@ use rig::{Rig, deployment, wait};
 
 const USER: &str = "throttled";
 
-/// One seat for the writes of [`USER`], except leases, which have their own flow in every cluster;
-/// further writes are rejected. The label `slow` keeps a request in the seat: a webhook at `port`
+/// One slot for the writes of [`USER`], except leases, which have their own flow in every cluster;
+/// further writes are rejected. The label `slow` keeps a request in the slot: a webhook at `port`
 /// never answers.
-fn one_seat(port: u16) -> [Value; 3] {
+fn one_slot(port: u16) -> [Value; 3] {
     let hook = json!({"name": "slow.albacore.dev", "admissionReviewVersions": ["v1"],
         "sideEffects": "None", "timeoutSeconds": 30, "failurePolicy": "Ignore",
         "clientConfig": {"url": format!("https://127.0.0.1:{port}/")},
@@ -42,9 +42,9 @@ fn one_seat(port: u16) -> [Value; 3] {
             "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "slow"},
             "webhooks": [hook]}),
         json!({"apiVersion": version, "kind": "PriorityLevelConfiguration",
-            "metadata": {"name": "one-seat"}, "spec": {"type": "Limited", "limited": limited}}),
-        json!({"apiVersion": version, "kind": "FlowSchema", "metadata": {"name": "one-seat"},
-            "spec": {"priorityLevelConfiguration": {"name": "one-seat"}, "matchingPrecedence": 2,
+            "metadata": {"name": "one-slot"}, "spec": {"type": "Limited", "limited": limited}}),
+        json!({"apiVersion": version, "kind": "FlowSchema", "metadata": {"name": "one-slot"},
+            "spec": {"priorityLevelConfiguration": {"name": "one-slot"}, "matchingPrecedence": 2,
                 "rules": [{"subjects": [{"kind": "User", "user": {"name": USER}}],
                     "resourceRules": [{"verbs": ["create", "patch", "update", "delete"],
                         "apiGroups": ["*"], "resources": resources, "namespaces": ["*"]}]}]}}),
@@ -84,7 +84,7 @@ fn a_throttled_controller_honors_retry_after_and_resumes() {
     rig.wait_for("fraud", "Reconciling", "True/RollingOut");
 
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    rig.apply(&one_seat(silent.local_addr().unwrap().port()));
+    rig.apply(&one_slot(silent.local_addr().unwrap().port()));
     let file = tempfile::NamedTempFile::with_suffix(".json").unwrap();
     let labels = json!({"slow": "yes"});
     let slow = json!({"apiVersion": "v1", "kind": "ConfigMap",
@@ -115,7 +115,7 @@ fn a_throttled_controller_honors_retry_after_and_resumes() {
     println!("{} writes in {seconds} s: {later:?}", later.len());
     assert!(
         sitting.try_wait().unwrap().is_none(),
-        "the seat was taken all the time"
+        "the slot was taken all the time"
     );
     assert!(later.iter().all(|write| is_refused(&write)), "{later:?}");
     assert!((1..=20).contains(&later.len()), "{later:?}");
@@ -130,7 +130,7 @@ fn a_throttled_controller_honors_retry_after_and_resumes() {
     sitting.kill().unwrap();
     sitting.wait().unwrap();
     let wanted = format!("max_rows: {rows}");
-    wait("the newest wish is applied", || {
+    wait("the newest spec is applied", || {
         let map = rig.get("configmap", "fraud").unwrap();
         map["data"]["settings.yaml"]
             .as_str()

@@ -23,7 +23,7 @@ pub struct Identity {
 
 impl std::fmt::Debug for Authority {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Its key is nobody's business.
+        // Its key stays private.
         f.debug_struct("Authority").finish_non_exhaustive()
     }
 }

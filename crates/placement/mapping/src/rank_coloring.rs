@@ -61,8 +61,8 @@ impl Coloring {
         let preferred: Vec<Option<u16>> =
             peers.preferred.iter().map(|w| w.filter(is_color)).collect();
         let mut degree = vec![0usize; peers.cpus * copies];
-        let wished = if copies > 1 { degree.len() * colors } else { 0 };
-        let mut wished = vec![false; wished];
+        let reserved = if copies > 1 { degree.len() * colors } else { 0 };
+        let mut reserved = vec![false; reserved];
         let mut ends = vec![[NONE; 2]; peers.edges.len()];
         // edges with a preferred rank take the copies where their color is free
         let mut order: Vec<usize> = (0..ends.len()).collect();
@@ -72,14 +72,14 @@ impl Coloring {
             let first_copy = usize::from(cpu) * copies;
             let mut open = (first_copy..first_copy + copies).filter(|&copy| degree[copy] < colors);
             let fits = |&copy: &usize| match preferred[edge] {
-                Some(color) if copies > 1 => !wished[copy * colors + usize::from(color)],
+                Some(color) if copies > 1 => !reserved[copy * colors + usize::from(color)],
                 _ => true,
             };
             let first = open.clone().next().unwrap_or(first_copy);
             let copy = open.find(fits).unwrap_or(first);
             degree[copy] += 1;
             if let Some(color) = preferred[edge].filter(|_| copies > 1) {
-                wished[copy * colors + usize::from(color)] = true;
+                reserved[copy * colors + usize::from(color)] = true;
             }
             ends[edge] = [worker.into(), (peers.workers + copy) as u32];
         }

@@ -2,7 +2,7 @@
 //! SECONDS [steady|pods]]`.
 //!
 //! Prints one JSON line a figure: birth to verified mask of respawned workers and of threads out of
-//! the blue, and what 2,000 and 5,000 managed threads cost while nothing changes. Births are timed
+//! the blue, and what 2,000 and 5,000 managed threads cost while nothing changes. Spawns are timed
 //! from the last moment at which the thread did certainly not exist, so every figure is an upper
 //! bound.
 // infallible: no, but a measurement ends at the first surprise.
@@ -111,11 +111,11 @@ fn tell(what: &str, micros: &Histogram) {
     );
 }
 
-fn births(rounds: usize) {
+fn spawns(rounds: usize) {
     let mut server = Server::start(2, 2);
     let mut placer = placer(&server, 2, 2);
     run_until_verified(&mut placer);
-    // Births within a second of their process count as respawns.
+    // Spawns within a second of their process count as respawns.
     run(&mut placer, Duration::from_millis(1200));
     for round in 0..rounds {
         let victim = placer.table().unwrap()[round % 2 * 2].pid;
@@ -215,7 +215,7 @@ fn main() {
         .unwrap_or(10);
     let only = std::env::args().nth(2);
     if only.is_none() {
-        births(100);
+        spawns(100);
     }
     if only.as_deref() != Some("pods") {
         steady(seconds);

@@ -22,7 +22,7 @@ pub(crate) struct SubjectSolver {
     is_stale: bool,
 }
 
-/// What became of a wish for a mapping.
+/// Outcome of a request for a mapping.
 pub(crate) enum SolveOutcome {
     /// Nothing is to be solved: the kernel places, or there is no cpu.
     NotNeeded,

@@ -108,7 +108,7 @@ fn births_that_the_kernel_announces_are_placed() {
     }
     let times = &run.placer.figures().new_thread_micros;
     println!(
-        "announced births: {} threads, p50 {:?} us, p99 {:?} us",
+        "announced spawns: {} threads, p50 {:?} us, p99 {:?} us",
         times.count(),
         times.percentile(50.0),
         times.percentile(99.0)

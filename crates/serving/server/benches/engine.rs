@@ -1,5 +1,5 @@
 //! The engine alone, without a protocol: `cargo bench -p albacore-server --bench engine`. One call
-//! at a time through reserve, submit, worker and back; starts; and births after SIGKILL.
+//! at a time through reserve, submit, worker and back; starts; and respawns after SIGKILL.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ fn main() {
         tokio::spawn(roundtrip("main_small_d6.ubj", 2, 100))
             .await
             .unwrap();
-        tokio::spawn(births()).await.unwrap();
+        tokio::spawn(respawns()).await.unwrap();
     });
 }
 
@@ -92,7 +92,7 @@ async fn roundtrip(file: &str, threads: usize, rows: usize) {
     engine.stop(Duration::from_secs(10)).await;
 }
 
-async fn births() {
+async fn respawns() {
     let (sender, events) = mpsc::channel();
     let observer = Observer(Box::new(move |event| {
         drop(sender.send((Instant::now(), event)))

@@ -1,5 +1,5 @@
 //! Workers are killed and stopped while requests of both protocols come faster than they can be
-//! run: each is answered, or refused at the door and counted there. `ALBACORE_SOAK` makes it so
+//! run: each is answered, or refused at admission and counted. `ALBACORE_SOAK` makes it so
 //! many times as long.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 

@@ -52,3 +52,73 @@ fn the_words_of_the_glossary_are_used() {
     }
     assert_kept("One word, one meaning: the glossary is law.", violations);
 }
+
+/// Private words of earlier versions, and the word of the field that replaced each.
+const PRIVATE: [(&str, &str); 27] = [
+    ("abreast", "lanes"),
+    ("catch_up", "poll completions"),
+    ("desk", "effective configuration"),
+    ("farewell", "shutdown"),
+    ("gatekeeper", "request middleware"),
+    ("greet", "handshake or roll-out"),
+    ("homeless", "displaced"),
+    ("ills", "degraded reasons"),
+    ("keeper", "reconcile loop"),
+    ("knock", "early admission"),
+    ("knocks", "early admission"),
+    ("lots", "bundles"),
+    ("nobody's", "unmanaged"),
+    ("parcel", "body"),
+    ("pursuit", "search"),
+    ("seat", "slot or connection"),
+    ("seats", "slots or connections"),
+    ("strain", "throttling"),
+    ("teller", "event recorder"),
+    ("the door", "admission"),
+    ("the house", "the repository"),
+    ("tide", "burst level"),
+    ("toll", "penalty"),
+    ("wander", "simulated annealing"),
+    ("wish", "request or desired state"),
+    ("wished", "requested or desired"),
+    ("wishes", "requests"),
+];
+
+/// The private words in a line, whole words in any case.
+fn private_words(line: &str) -> Vec<(&'static str, &'static str)> {
+    let line = line.to_lowercase();
+    let is_word = |c: char| c.is_alphanumeric() || c == '\'';
+    let stands_alone = |word: &str| {
+        line.match_indices(word).any(|(at, _)| {
+            let before = line[..at].chars().next_back();
+            let after = line[at + word.len()..].chars().next();
+            !before.is_some_and(is_word) && !after.is_some_and(is_word)
+        })
+    };
+    PRIVATE
+        .into_iter()
+        .filter(|(word, _)| stands_alone(word))
+        .collect()
+}
+
+#[test]
+fn no_private_word_comes_back() {
+    let found: Vec<&str> = private_words("the door of a keeper_thread, wished and Seated")
+        .into_iter()
+        .map(|(word, _)| word)
+        .collect();
+    assert_eq!(found, ["keeper", "the door", "wished"]);
+    let mut violations = Vec::new();
+    for source in sources()
+        .iter()
+        .filter(|s| !s.path.ends_with("laws/words.rs"))
+    {
+        for (index, line) in source.lines.iter().enumerate() {
+            for (word, instead) in private_words(line) {
+                let what = format!("\"{word}\": the word is {instead}");
+                violations.push(Violation::at(source, index, what));
+            }
+        }
+    }
+    assert_kept("Words are those of the field.", violations);
+}

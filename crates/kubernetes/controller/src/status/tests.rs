@@ -537,7 +537,7 @@ fn while_an_agent_is_silent_placement_is_unknown_and_its_node_is_named() {
         "{}",
         condition.message
     );
-    // A pod that ends is nobody's worry, and None asks nothing of an agent.
+    // A pod that ends is ignored, and None requires no agent.
     case.pods.truncate(2);
     case.pods[0].is_ending = true;
     assert!(!placed(&case.status()).message.contains("node-00"));

@@ -128,12 +128,12 @@ fn are_longer(gaps: &[f64], others: &[f64]) -> bool {
 
 /// What queues with bursts know together.
 #[derive(Default)]
-struct Tide {
+struct BurstLevel {
     level: f64,
     queues: u32,
 }
 
-impl Tide {
+impl BurstLevel {
     fn mark(&self) -> f64 {
         35.0 * f64::from(self.queues.max(1))
     }
@@ -189,7 +189,7 @@ impl History {
 
     fn plan(&self, queue: usize, costs: (i128, i128, i128), is_short: bool) -> Plan {
         let mut all = vec![Known::default(); self.last.len()];
-        let mut tide = Tide::default();
+        let mut bursts = BurstLevel::default();
         for &(queue, happened) in &self.happened {
             let known = &mut all[queue];
             match happened {
@@ -199,7 +199,7 @@ impl History {
                         known.eagerness = (known.eagerness + 0.02).min(1.0);
                     }
                     if known.is_bursty {
-                        tide.drop();
+                        bursts.drop();
                     }
                 }
                 Happened::Arrival {
@@ -209,21 +209,21 @@ impl History {
                 } => {
                     known.arrive(gap, rows, is_short);
                     if known.is_bursty {
-                        tide.arrive();
+                        bursts.arrive();
                     }
                     if known.is_due() {
                         if !is_short {
                             known.next_turn();
                         }
                         known.is_bursty = known.variation() > 4.0;
-                        tide.queues = all.iter().filter(|known| known.is_bursty).count() as u32;
+                        bursts.queues = all.iter().filter(|known| known.is_bursty).count() as u32;
                     }
                 }
             }
         }
         match is_short {
             true => short_plan_of(&all[queue], costs),
-            false => plan_of(&all[queue], &tide, costs),
+            false => plan_of(&all[queue], &bursts, costs),
         }
     }
 }
@@ -241,7 +241,11 @@ fn short_plan_of(known: &Known, (alpha, beta, objective): (i128, i128, i128)) ->
     }
 }
 
-fn plan_of(known: &Known, tide: &Tide, (alpha, beta, objective): (i128, i128, i128)) -> Plan {
+fn plan_of(
+    known: &Known,
+    bursts: &BurstLevel,
+    (alpha, beta, objective): (i128, i128, i128),
+) -> Plan {
     let rate = known.rows_mean * 1e9 / known.gap_mean.max(1.0);
     let own = own(alpha, beta, objective, rate);
     let half = half(alpha, beta, objective);
@@ -260,7 +264,7 @@ fn plan_of(known: &Known, tide: &Tide, (alpha, beta, objective): (i128, i128, i1
         return plan(Some(1), own);
     }
     let eagerness = match known.is_bursty {
-        true => (tide.level / tide.mark() - 1.0).clamp(0.0, 1.0),
+        true => (bursts.level / bursts.mark() - 1.0).clamp(0.0, 1.0),
         false => known.eagerness,
     };
     if worth >= own as f64 || eagerness <= 0.0 {

@@ -47,9 +47,9 @@ pub(super) fn size(items: usize, cpus: usize) -> usize {
         return 0;
     }
     let most = items.div_ceil(cpus);
-    let seats = cpus * most;
-    let own = if most > 1 { seats } else { 0 };
-    own + seats * (seats - 1) / 2
+    let terms = cpus * most;
+    let own = if most > 1 { terms } else { 0 };
+    own + terms * (terms - 1) / 2
 }
 
 /// The distances of all pairs of `items` items, of which each cpu holds some, at most
@@ -66,11 +66,11 @@ fn apart(
         return sum;
     }
     let cpus = problem.topology.cpus();
-    let seats = seats(problem, rules, held, items.div_ceil(cpus.len()));
-    let mut pairs_of: Vec<Expression> = vec![Expression::from(0); seats.len()];
+    let terms = terms(problem, rules, held, items.div_ceil(cpus.len()));
+    let mut pairs_of: Vec<Expression> = vec![Expression::from(0); terms.len()];
     let mut core_pairs_of = pairs_of.clone();
-    for (i, (a, at_a)) in seats.iter().enumerate() {
-        for (j, (b, at_b)) in seats.iter().enumerate().skip(i + 1) {
+    for (i, (a, at_a)) in terms.iter().enumerate() {
+        for (j, (b, at_b)) in terms.iter().enumerate().skip(i + 1) {
             let both = rules.variables.add(variable().min(0).max(1));
             rules.constraints.push(constraint!(both <= a.clone()));
             rules.constraints.push(constraint!(both <= b.clone()));
@@ -88,20 +88,20 @@ fn apart(
         }
     }
     let (others, beside) = ((items - 1) as f64, f64::from(on_core.max(1) - 1));
-    for (i, (seat, _)) in seats.iter().enumerate() {
+    for (i, (term, _)) in terms.iter().enumerate() {
         let (all, core) = (pairs_of[i].clone(), core_pairs_of[i].clone());
         rules
             .constraints
-            .push(constraint!(all == others * seat.clone()));
+            .push(constraint!(all == others * term.clone()));
         rules
             .constraints
-            .push(constraint!(core <= beside * seat.clone()));
+            .push(constraint!(core <= beside * term.clone()));
     }
     sum
 }
 
 /// The places of all cpus: 1 if taken, and whose they are.
-fn seats(
+fn terms(
     problem: &Problem,
     rules: &mut Rules,
     held: Vec<Expression>,
@@ -114,7 +114,7 @@ fn seats(
             .map(|(cpu, sum)| (sum, cpu))
             .collect();
     }
-    let mut seats = Vec::with_capacity(most * problem.topology.cpus().len());
+    let mut terms = Vec::with_capacity(most * problem.topology.cpus().len());
     for (cpu, sum) in held.into_iter().enumerate() {
         let own = rules.variables.add_vector(variable().binary(), most);
         for pair in own.windows(2) {
@@ -122,7 +122,7 @@ fn seats(
         }
         let taken: Expression = own.iter().sum();
         rules.constraints.push(constraint!(taken == sum));
-        seats.extend(own.into_iter().map(|seat| (Expression::from(seat), cpu)));
+        terms.extend(own.into_iter().map(|term| (Expression::from(term), cpu)));
     }
-    seats
+    terms
 }

@@ -1,4 +1,4 @@
-//! Queues with deadlines, the door, halves, and turns: what the slow twin does not know.
+//! Queues with deadlines, admission, split batches and turns: what the slow model does not cover.
 
 use super::*;
 use crate::BLAME_MAX;
@@ -386,14 +386,14 @@ fn a_batch_that_kills_is_halved_until_the_one_that_kills_is_alone() {
         driver.arrive(1, 0);
     }
     let mut batches = driver.step(Event::Timer, 10);
-    let (mut answered, mut deaths) = (Vec::new(), 0);
+    let (mut answered, mut exits) = (Vec::new(), 0);
     // Request 5 kills whoever runs it.
     for _ in 0..20 {
         let Some((_, keys)) = batches.pop() else {
             break;
         };
         batches = if keys.contains(&5) {
-            deaths += 1;
+            exits += 1;
             let worker = WorkerIndex(0);
             let blame = BLAME_MAX / 2;
             driver.step(Event::WorkerLost { worker, blame }, 20);
@@ -412,7 +412,7 @@ fn a_batch_that_kills_is_halved_until_the_one_that_kills_is_alone() {
     }
     answered.sort_unstable();
     assert_eq!(answered, [1, 2, 3, 4, 6]);
-    assert_eq!(deaths, 5, "two of six, one of three, of two and alone");
+    assert_eq!(exits, 5, "two of six, one of three, of two and alone");
     assert_eq!(driver.scheduler.queued_rows(), 0);
 }
 

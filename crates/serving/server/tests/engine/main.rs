@@ -1,10 +1,11 @@
-//! The engine with real worker processes: right results, deaths, bounds, and what is left behind.
+//! The engine with real worker processes: right results, exits of workers, bounds, and what is left
+//! behind.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod bounds;
 mod clients;
 mod coalescing;
-mod deaths;
+mod exits;
 mod hangs;
 mod objectives;
 mod processes;

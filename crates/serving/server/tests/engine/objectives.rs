@@ -1,4 +1,4 @@
-//! Objectives of models and of single requests: what waits for others, what is refused at the door.
+//! Objectives of models and of single requests: what waits for others, what admission refuses.
 
 use albacore_engine::{Objective, Priority};
 
@@ -61,7 +61,7 @@ async fn what_cannot_be_in_time_is_refused_at_the_door_and_all_else_is_answered(
     let running = started.submit(0, kinds, &rows);
     let waiting = started.submit(0, kinds, &rows);
     // Neither is done however long this thread takes.
-    let worker = deaths::stop_while_busy(&started).await;
+    let worker = exits::stop_while_busy(&started).await;
     let within = |time| {
         let model = started.model(0).within(time);
         model.reserve(1000, ElementType::F32, kinds)
@@ -116,7 +116,7 @@ async fn a_batch_that_crashed_two_workers_is_halved_and_its_requests_are_answere
         },
         ..config(1, 1)
     };
-    let started = start(config, &deaths::SLOW).await;
+    let started = start(config, &exits::SLOW).await;
     let rows = started.rows(0, 500, 3);
     let kinds = KindSet::only(Kind::Interactions);
     let expected = started.expected(0, Kind::Interactions, &rows);
@@ -124,7 +124,7 @@ async fn a_batch_that_crashed_two_workers_is_halved_and_its_requests_are_answere
         .map(|_| tokio::spawn(started.submit(0, kinds, &rows)))
         .collect();
     for crash in 0..2 {
-        deaths::kill_while_busy(&started, "-ABRT", crash).await;
+        exits::kill_while_busy(&started, "-ABRT", crash).await;
     }
     for call in calls {
         let reply = call.await.unwrap().unwrap();
@@ -156,7 +156,7 @@ async fn of_those_that_wait_high_priority_runs_first_and_low_priority_last() {
     learn(&started, value(), &rows).await;
     let long = tokio::spawn(started.submit(0, KindSet::only(Kind::Interactions), &rows));
     // However long it takes to submit the others, they wait for this one.
-    let worker = deaths::stop_while_busy(&started).await;
+    let worker = exits::stop_while_busy(&started).await;
     let begun = Instant::now();
     let bytes: Vec<u8> = rows.iter().flat_map(|value| value.to_le_bytes()).collect();
     let submit = |priority| {
@@ -192,7 +192,7 @@ async fn a_request_whose_time_is_over_is_refused_and_one_given_up_in_time_is_lat
     assert_eq!(refusal, Refusal::Expired);
     let rows = started.rows(0, 1000, 3);
     let long = started.submit(0, KindSet::only(Kind::Interactions), &rows);
-    let worker = deaths::stop_while_busy(&started).await;
+    let worker = exits::stop_while_busy(&started).await;
     for (time, late) in [
         (Duration::from_secs(3600), 0),
         (Duration::from_millis(1), 1),
