@@ -119,7 +119,7 @@ fn threads_that_a_living_placer_places_are_left_to_it() {
         .find_map(|event| event["pid"].as_i64())
         .unwrap()
         .to_string();
-    let words = ["`albacore run`", "gives every mask back"];
+    let words = ["`albacore run`", "restores every mask"];
     assert_refused(&albacore(&["restore", &worker]), 1, &words);
     run.signal("TERM");
     assert!(run.end().success());
