@@ -23,7 +23,8 @@ build: ## release binaries in target/release
 
 demo: ## serve examples/fraud.yaml here, compare kernel and Albacore placement, kill workers, write demo/report.html
 	@$(SETUP) build
-	$(CARGO) build --profile demo --bins --package albacore-cli --package albacore-server --package albacore-live-bench
+	$(CARGO) build --profile demo --bins --package albacore-cli --package albacore-server --package albacore-params \
+		--package albacore-live-bench
 	target/demo/albacore-live-bench demo
 
 test: python cluster ## every test: Rust, real processes and cgroups, a real API server, real Python clients
