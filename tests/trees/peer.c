@@ -223,7 +223,7 @@ int main(int argc, char **argv) {
         if (sscanf(line, "load %2047s %1023s %zu %zu", a, b, &x, &y) == 4) load(a, b, x);
         else if (sscanf(line, "check %2047s %zu %1023s", a, &x, b) == 3) check(a, x, b);
         else if (sscanf(line, "run %2047s %zu %lf %zu", a, &x, &target, &y) == 4) run(a, x, target / 1000, y);
-        else printf("error no order: %s", line);
+        else printf("error unknown order: %s", line);
     }
     return 0;
 }

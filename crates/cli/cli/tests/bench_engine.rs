@@ -97,7 +97,7 @@ fn what_cannot_be_measured_is_answered_with_the_reason() {
         "ok",
         "error KIND leaf: predict, contribs or interactions",
         "error BATCH 2000: 1 to 1024, the rows of the data",
-        "error no order: fly; see albacore bench engine --help",
+        "error unknown order: fly; see albacore bench engine --help",
     ]) {
         assert_eq!(line, reason);
     }

@@ -52,7 +52,7 @@ pub(crate) fn run(kernel: Option<&str>) -> Result<(), Failure> {
             }
             (["check" | "run", ..], None) => Err("nothing is loaded".to_owned()),
             _ => Err(format!(
-                "no order: {line}; see albacore bench engine --help"
+                "unknown order: {line}; see albacore bench engine --help"
             )),
         };
         let answer = answer.unwrap_or_else(|reason| format!("error {reason}"));
