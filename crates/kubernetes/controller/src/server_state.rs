@@ -97,7 +97,7 @@ pub struct ModelState {
 #[serde(rename_all = "snake_case")]
 pub enum LoadState {
     #[default]
-    LoadState,
+    Loading,
     Loaded,
     /// The last attempt failed; another one follows.
     Failed,
@@ -114,4 +114,22 @@ pub struct LatencyFit {
     pub beta_us: f64,
     /// Batches that this was learned from.
     pub samples: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LoadState, ModelState};
+
+    #[test]
+    fn every_load_state_that_a_server_reports_is_read() {
+        for (text, state) in [
+            ("loading", LoadState::Loading),
+            ("loaded", LoadState::Loaded),
+            ("failed", LoadState::Failed),
+        ] {
+            let model = serde_json::json!({ "name": "a", "state": text });
+            let model: ModelState = serde_json::from_value(model).unwrap();
+            assert_eq!(model.state, state);
+        }
+    }
 }

@@ -282,7 +282,7 @@ fn model_loaded(facts: &DeploymentFacts<'_>) -> ConditionState {
         models::LoadProgress::Failed(model, error) => {
             ConditionState::new("False", "LoadFailed", format!("model {model}: {error}"))
         }
-        models::LoadProgress::LoadState(loaded, all) => {
+        models::LoadProgress::Loading(loaded, all) => {
             let message = format!("{loaded} of {all} are loaded, over all pods");
             ConditionState::new("False", "Loading", message)
         }

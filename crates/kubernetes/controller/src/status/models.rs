@@ -101,7 +101,7 @@ pub(super) enum LoadProgress {
     /// A model, and the error that a pod reports.
     Failed(String, String),
     /// Loaded pairs of pod and model, of all.
-    LoadState(usize, usize),
+    Loading(usize, usize),
     Loaded,
 }
 
@@ -125,6 +125,6 @@ pub(super) fn progress(facts: &DeploymentFacts<'_>) -> LoadProgress {
     let all = models.len() * pods.len();
     match loaded == all {
         true => LoadProgress::Loaded,
-        false => LoadProgress::LoadState(loaded, all),
+        false => LoadProgress::Loading(loaded, all),
     }
 }
