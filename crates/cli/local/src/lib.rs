@@ -12,6 +12,7 @@ mod events;
 mod file_watch;
 mod live_settings;
 mod message;
+mod node_snapshot;
 mod options;
 mod orphans;
 mod output;
@@ -21,7 +22,6 @@ mod private_folder;
 mod restart_policy;
 mod run;
 mod server;
-mod settings;
 mod table;
 
 pub use options::{Options, OutputFormat};

@@ -7,14 +7,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
 
-use albacore_api::ServerSettings;
+use albacore_api::BuiltInServer;
 use albacore_os::Pid;
 use albacore_settings::Settings;
 
 use crate::message::Message;
+use crate::node_snapshot::node_snapshot;
 use crate::params_process::ParamsProcess;
 use crate::private_folder::PrivateFolder;
-use crate::settings::{feed_line_of, settings_of};
 use albacore_command::{Failure, program_beside};
 
 /// Both ways, open.
@@ -29,27 +29,24 @@ impl LiveSettings {
     /// Writes the settings file and starts `albacore-params`.
     ///
     /// # Errors
-    /// The settings are invalid or cannot be written, or the program is missing.
+    /// The settings cannot be written, or the program is missing.
     pub(crate) fn start(
-        server: &ServerSettings,
-        file: &Path,
+        server: &BuiltInServer,
         messages: SyncSender<Message>,
     ) -> Result<Self, Failure> {
-        let wrong = |problem| Failure::Failed(format!("{}: {problem}", file.display()));
-        let settings = settings_of(server).map_err(wrong)?;
         let program = program_beside("albacore-params")?;
         let folder = PrivateFolder::create().map_err(|error| {
             Failure::Failed(format!(
                 "a private folder cannot be made: {error}; set TMPDIR to a folder that can be written"
             ))
         })?;
-        write(&settings, folder.path()).map_err(Failure::Failed)?;
+        write(&server.settings, folder.path()).map_err(Failure::Failed)?;
         let generation = 1;
         let params = ParamsProcess::start(
             &program,
             (&folder.path().join("feed"), &socket(folder.path())),
             folder.uid(),
-            feed_line_of(&settings, (server.workers, server.threads), generation),
+            node_snapshot(server, generation),
             messages,
         )?;
         Ok(Self {
@@ -76,13 +73,10 @@ impl LiveSettings {
     ///
     /// # Errors
     /// A sentence for the user; nothing has changed.
-    pub(crate) fn change(&mut self, server: &ServerSettings) -> Result<(), String> {
-        let settings = settings_of(server)?;
-        write(&settings, self.folder.path())?;
+    pub(crate) fn change(&mut self, server: &BuiltInServer) -> Result<(), String> {
+        write(&server.settings, self.folder.path())?;
         self.generation += 1;
-        let sizes = (server.workers, server.threads);
-        self.params
-            .send(feed_line_of(&settings, sizes, self.generation));
+        self.params.send(node_snapshot(server, self.generation));
         Ok(())
     }
 

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use albacore_api::{ModelSource, OneMachine, Server, read_for_one_machine};
+use albacore_api::{OneMachine, Server, read_for_one_machine};
 use albacore_placer::{Figures, Report, Row, RowState};
 use albacore_plan::{Enforcement, Placement, Policy};
+use albacore_settings::Source;
 use serde_json::json;
 
 use crate::events::{self, event, policy_name};
@@ -46,11 +47,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     server::forward_signals(sender.clone())?;
     orphans::become_reaper()?;
     let live_settings = match &deployment.server {
-        Server::BuiltIn(settings) => Some(LiveSettings::start(
-            settings,
-            &options.file,
-            sender.clone(),
-        )?),
+        Server::BuiltIn(server) => Some(LiveSettings::start(server, sender.clone())?),
         Server::Own(_) => None,
     };
     let started = start(
@@ -209,7 +206,7 @@ impl Run {
     fn handle_server_line(&mut self, line: &str) -> Option<Failure> {
         let event_of_line = server::line_event(&self.deployment.server, line);
         self.output.event(&event_of_line);
-        let Server::BuiltIn(settings) = &self.deployment.server else {
+        let Server::BuiltIn(server) = &self.deployment.server else {
             return None;
         };
         match event_of_line["event"].as_str() {
@@ -228,8 +225,9 @@ impl Run {
             event_of_line["model"].as_str()?,
             event_of_line["error"].as_str()?,
         );
-        let model = settings.models.iter().find(|model| model.name == name)?;
-        let is_here = matches!(model.source, ModelSource::File(_));
+        let mut models = server.settings.models.iter();
+        let model = models.find(|model| model.name == name)?;
+        let is_here = matches!(model.source, Source::Path(_));
         let file = self.options.file.display();
         is_here.then(|| Failure::Failed(format!("{file}: model {name:?}: {error}")))
     }

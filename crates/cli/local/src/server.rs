@@ -3,15 +3,15 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read};
-use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
-use albacore_api::{ModelSource, OneMachine, Server};
+use albacore_api::{OneMachine, Server};
 use albacore_os::{Key, OsError, Pid, PidFd, Poll, Signals, Spawn, SpawnOutput};
+use albacore_settings::Source;
 use serde_json::{Value, json};
 
 use crate::events::event;
@@ -276,12 +276,12 @@ fn forward_lines(stdout: impl Read, messages: &SyncSender<Message>) {
 
 /// Checks before the start of a server that its model files can be opened; errors name the field.
 pub(crate) fn check_models(file: &Path, server: &Server) -> Result<(), Failure> {
-    let Server::BuiltIn(settings) = server else {
+    let Server::BuiltIn(server) = server else {
         return Ok(());
     };
-    for (index, model) in settings.models.iter().enumerate() {
+    for (index, model) in server.settings.models.iter().enumerate() {
         // URLs are fetched by the server.
-        let ModelSource::File(path) = &model.source else {
+        let Source::Path(path) = &model.source else {
             continue;
         };
         let problem = match File::open(path).and_then(|opened| opened.metadata()) {
@@ -290,9 +290,8 @@ pub(crate) fn check_models(file: &Path, server: &Server) -> Result<(), Failure> 
             Err(error) => format!("cannot be opened: {error}"),
         };
         return Err(Failure::Failed(format!(
-            "{}: spec.models[{index}].uri: {} {problem}; give the path of a saved XGBoost or LightGBM model",
-            file.display(),
-            path.display()
+            "{}: spec.models[{index}].uri: {path} {problem}; give the path of a saved XGBoost or LightGBM model",
+            file.display()
         )));
     }
     Ok(())
@@ -310,23 +309,20 @@ fn spawn(
             .collect()
     };
     match &deployment.server {
-        Server::BuiltIn(settings) => {
+        Server::BuiltIn(server) => {
             let mut command: Vec<OsString> = vec![program_beside("albacore-server")?.into()];
-            command.extend(settings.arguments());
-            command.extend(
-                live_settings
-                    .map(LiveSettings::arguments)
-                    .unwrap_or_default(),
-            );
-            let mut listen = |flag: &str, address: SocketAddr| {
-                command.extend([flag.into(), address.to_string().into()]);
-            };
-            listen("--http", options.http);
-            listen("--grpc", options.grpc);
-            let environment = pairs(&settings.environment);
+            command.extend(live_settings.into_iter().flat_map(LiveSettings::arguments));
+            for (flag, value) in [
+                ("--workers", server.workers.to_string()),
+                ("--threads", server.threads.to_string()),
+                ("--http", options.http.to_string()),
+                ("--grpc", options.grpc.to_string()),
+            ] {
+                command.extend([flag.into(), value.into()]);
+            }
             Ok(Spawn {
                 command,
-                environment,
+                environment: pairs(&server.environment),
                 directory: None,
                 output: SpawnOutput::Pipe,
             })

@@ -23,7 +23,7 @@ pub use exposition::MetricsFormat;
 pub use limits::ACCEPT_PAUSE;
 #[cfg(feature = "listener")]
 pub use listener::{ListenError, listen};
-pub use logs::{LogFormat, LogsError, start_logs};
+pub use logs::{LogArgs, LogFormat, LogsError, start_logs};
 #[cfg(feature = "listener")]
 pub use pages::{Pages, serve_pages};
 pub use signals::termination_signal;

@@ -25,6 +25,39 @@ impl FromStr for LogFormat {
     }
 }
 
+/// The arguments of every long-running program for its logs.
+#[derive(Clone, Debug, clap::Args)]
+pub struct LogArgs {
+    /// How log lines are printed: text or json.
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "text",
+        env = "ALBACORE_LOG",
+        global = true
+    )]
+    log: LogFormat,
+    /// What is logged, as in RUST_LOG.
+    #[arg(
+        long,
+        value_name = "FILTER",
+        default_value = "info",
+        env = "ALBACORE_LOG_FILTER",
+        global = true
+    )]
+    log_filter: String,
+}
+
+impl LogArgs {
+    /// Starts the logs of this process.
+    ///
+    /// # Errors
+    /// As [`start_logs`].
+    pub fn start(&self) -> Result<(), LogsError> {
+        start_logs(self.log, &self.log_filter)
+    }
+}
+
 /// Logs cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum LogsError {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use albacore_os::HostRoot;
 use albacore_plan::Enforcement;
-use albacore_program::LogFormat;
+use albacore_program::LogArgs;
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 
 /// Places the threads of this node's serving pods, keeps them there and reports it.
@@ -57,24 +57,8 @@ pub(crate) struct Common {
     /// The cluster and the user. Default: the service account of this pod; KUBECONFIG is not read.
     #[arg(long, value_name = "FILE", env = "ALBACORE_KUBECONFIG", global = true)]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// How log lines are printed: text or json.
-    #[arg(
-        long,
-        value_name = "FORMAT",
-        default_value = "text",
-        env = "ALBACORE_LOG",
-        global = true
-    )]
-    pub(crate) log: LogFormat,
-    /// What is logged, as in RUST_LOG.
-    #[arg(
-        long,
-        value_name = "FILTER",
-        default_value = "info",
-        env = "ALBACORE_LOG_FILTER",
-        global = true
-    )]
-    pub(crate) log_filter: String,
+    #[command(flatten)]
+    pub(crate) logs: LogArgs,
     /// The file that is written while the agent works.
     #[arg(
         long,

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Instant;
 
-use albacore_api::{BatchingPolicy, InferenceDeployment, InferenceDeploymentSpec};
+use albacore_api::{InferenceDeployment, InferenceDeploymentSpec};
 use albacore_os::{LineFifo, OsError, Written};
+use albacore_settings::Queue;
 use albacore_settings::agent_stream::{ModelSlo, NodeSnapshot, Parameters, ServingPod};
-use albacore_settings::{Batching, Policy, Queue, Slo};
 
 use crate::facts::PodFacts;
 use crate::limits::{FEED_PERIOD, FEED_POLL, FEED_RETRY, REPORT_PERIOD};
@@ -73,7 +73,7 @@ fn parameters(pod: &PodFacts, deployment: &InferenceDeployment) -> Parameters {
     let spec = &deployment.spec;
     let generation = deployment.metadata.generation;
     Parameters {
-        batching: batching(&spec.batching),
+        batching: spec.batching.into(),
         queue: Queue {
             max_rows: spec.queue.max_rows,
         },
@@ -89,34 +89,10 @@ fn parameters(pod: &PodFacts, deployment: &InferenceDeployment) -> Parameters {
     }
 }
 
-fn batching(batching: &albacore_api::Batching) -> Batching {
-    let policy = match batching.policy {
-        BatchingPolicy::Auto => Policy::Auto,
-        BatchingPolicy::Deferred => Policy::Deferred,
-        BatchingPolicy::Timeout => Policy::Timeout {
-            delay: batching
-                .max_delay
-                .map(|delay| delay.duration())
-                .unwrap_or_default(),
-        },
-        BatchingPolicy::Eager => Policy::Eager,
-    };
-    Batching {
-        policy,
-        max_rows: batching.max_rows,
-    }
-}
-
 fn objective(model: &albacore_api::Model) -> Option<ModelSlo> {
-    let slo = model.slo?;
     Some(ModelSlo {
         model: model.name.clone(),
-        slo: Slo {
-            latency: slo.latency.duration(),
-            percentile: slo.percentile,
-            contribs: slo.contribs.map(|span| span.duration()),
-            interactions: slo.interactions.map(|span| span.duration()),
-        },
+        slo: model.slo?.into(),
     })
 }
 

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use albacore_cluster::{EventRecorder, Metrics, ReadinessGates, Shutdown};
 use albacore_plan::Enforcement;
-use albacore_program::{exit_code, parse_arguments, start_logs};
+use albacore_program::{exit_code, parse_arguments};
 use anyhow::Context as _;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -52,7 +52,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         .clone()
         .filter(|name| !name.is_empty());
     let node = node.context("--node-name is missing: the node that this process runs on")?;
-    start_logs(args.common.log, &args.common.log_filter)?;
+    args.common.logs.start()?;
     // One thread talks to the API server; the loop and the placer have their own.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

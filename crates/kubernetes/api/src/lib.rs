@@ -18,6 +18,7 @@ mod remedy;
 mod rules;
 mod schema;
 mod server_image;
+mod server_settings;
 mod status;
 mod timespan;
 mod uri;
@@ -34,10 +35,7 @@ pub use iterations::{IterationRange, Iterations, NamedIterations};
 pub use node_placement::{
     Drift, DriftCause, Isolation, NodePlacement, NodePlacementStatus, PodPlacement, SpawnBucket,
 };
-pub use one_machine::{
-    ModelFile, ModelSource, OneMachine, OwnServer, ReleaseRule, Server, ServerSettings,
-    for_one_machine,
-};
+pub use one_machine::{BuiltInServer, OneMachine, OwnServer, Server, for_one_machine};
 pub use pod_problem::PodProblem;
 pub use policy::policy_of;
 pub use read::{ReadError, read_deployment, read_for_one_machine};
@@ -45,6 +43,7 @@ pub use remedy::remedy_of;
 pub use rules::{SERVER_CONTAINER, validate};
 pub use schema::{inference_deployment_crd, node_placement_crd};
 pub use server_image::{SERVER_IMAGE_ANNOTATION, server_image_of};
+pub use server_settings::settings_of;
 pub use status::{InferenceDeploymentStatus, LatencyModel, ModelStatus, WorkerCounts};
 pub use timespan::{Timespan, TimespanError};
 pub use uri::{ModelPlace, ModelUri, UriError};

@@ -4,19 +4,16 @@
 //! remedy. What merely has no effect here (replicas, resources, node selectors) gets a notice, so
 //! that no field is ignored silently. Pure: no file is opened, no path resolved.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use albacore_plan::Policy;
+use albacore_settings::{Settings, Source};
 
 use crate::container::{self, environment};
-use crate::deployment::{
-    BatchingPolicy, InferenceDeployment, InferenceDeploymentSpec, Output, Slo,
-};
-use crate::iterations::Iterations;
+use crate::deployment::{InferenceDeployment, InferenceDeploymentSpec};
 use crate::notices::notices;
 use crate::policy::policy_of;
-use crate::timespan::Timespan;
+use crate::server_settings::settings_of;
 use crate::uri::ModelPlace;
 use crate::violation::Violation;
 
@@ -34,64 +31,20 @@ pub struct OneMachine {
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Server {
-    /// `albacore-server` with these settings.
-    BuiltIn(ServerSettings),
+    /// `albacore-server`.
+    BuiltIn(BuiltInServer),
     /// A server of the user's own.
     Own(OwnServer),
 }
 
-/// Settings of the built-in server.
+/// The built-in server: its settings, and what cannot change while it runs.
 #[derive(Clone, PartialEq, Debug)]
-pub struct ServerSettings {
+pub struct BuiltInServer {
     pub workers: u16,
     pub threads: u16,
-    pub models: Vec<ModelFile>,
-    /// When waiting rows are released.
-    pub release: ReleaseRule,
-    /// Most rows of one batch.
-    pub batch_rows_max: u32,
-    /// Most rows that wait.
-    pub queue_rows_max: u32,
+    pub settings: Settings,
     /// Environment that the template adds, in order.
     pub environment: Vec<(String, String)>,
-}
-
-/// A model and where its file is.
-#[derive(Clone, PartialEq, Debug)]
-pub struct ModelFile {
-    /// Its name in request paths.
-    pub name: String,
-    /// Where its file is.
-    pub source: ModelSource,
-    /// SHA-256 of the file's bytes, 64 lower-case hexadecimal digits; `None` for any bytes.
-    pub sha256: Option<String>,
-    /// Iterations that predict; `None` for those of the object that saved the file.
-    pub iterations: Option<Iterations>,
-    /// Its objective, if any.
-    pub slo: Option<Slo>,
-    /// The outputs that it advertises; empty for the value alone.
-    pub outputs: Vec<Output>,
-}
-
-/// Where one machine finds a model's file.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ModelSource {
-    /// On this machine: absolute as written, or joined to the folder of the YAML file.
-    File(PathBuf),
-    /// An http or https URL.
-    Url(String),
-}
-
-/// When waiting rows are released, as far as this version's server goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ReleaseRule {
-    Auto,
-    /// As late as the objective of its model allows.
-    Deferred,
-    /// As soon as a worker is free.
-    Eager,
-    /// When the oldest row has waited this long.
-    Timeout(Timespan),
 }
 
 /// A server of the user's own: the container `server` of the template, as a process.
@@ -103,17 +56,6 @@ pub struct OwnServer {
     pub environment: Vec<(String, String)>,
     /// Where to start it; `None` for where `albacore run` was started.
     pub working_dir: Option<PathBuf>,
-}
-
-impl ServerSettings {
-    /// The arguments of `albacore-server` that cannot change while it runs.
-    pub fn arguments(&self) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = Vec::new();
-        let mut push = |flag: &str, value: OsString| arguments.extend([flag.into(), value]);
-        push("--workers", self.workers.to_string().into());
-        push("--threads", self.threads.to_string().into());
-        arguments
-    }
 }
 
 /// Converts a valid `deployment`; relative paths are below `folder`, that of the YAML file.
@@ -145,63 +87,39 @@ fn built_in(
     spec: &InferenceDeploymentSpec,
     folder: &Path,
     refused: &mut Vec<Violation>,
-) -> Option<ServerSettings> {
-    let mut models = Vec::with_capacity(spec.models.len());
-    for (index, model) in spec.models.iter().enumerate() {
-        let source = match &model.uri.place {
-            ModelPlace::File { path } => {
-                ModelSource::File(folder.join(path.strip_prefix("./").unwrap_or(path)))
-            }
-            ModelPlace::Http { url } => ModelSource::Url(url.clone()),
-            other @ (ModelPlace::Pvc { .. } | ModelPlace::ConfigMap { .. }) => {
-                let problem = format!(
-                    "is \"{other}\", which needs a cluster; under `albacore run` a model is a \
-                     file, \"file:///path\" or \"file://./path\" beside the YAML file, or an \
-                     http or https URL"
-                );
-                refused.push(Violation::new(format!("spec.models[{index}].uri"), problem));
-                continue;
-            }
-        };
-        models.push(ModelFile {
-            name: model.name.clone(),
-            source,
-            sha256: model.uri.sha256.clone(),
-            iterations: model.iterations,
-            slo: model.slo,
-            outputs: model.outputs.clone(),
-        });
-    }
-    let release = release_rule(spec, refused)?;
+) -> Option<BuiltInServer> {
     let environment = match spec.server_container() {
         Some(container) => environment(spec, container, &[], refused),
         None => Vec::new(),
     };
-    Some(ServerSettings {
-        workers: spec.workers,
-        threads: spec.threads,
-        models,
-        release,
-        batch_rows_max: spec.batching.max_rows,
-        queue_rows_max: spec.queue.max_rows,
-        environment,
-    })
-}
-
-fn release_rule(
-    spec: &InferenceDeploymentSpec,
-    refused: &mut Vec<Violation>,
-) -> Option<ReleaseRule> {
-    match (spec.batching.policy, spec.batching.max_delay) {
-        (BatchingPolicy::Auto, _) => Some(ReleaseRule::Auto),
-        (BatchingPolicy::Deferred, _) => Some(ReleaseRule::Deferred),
-        (BatchingPolicy::Eager, _) => Some(ReleaseRule::Eager),
-        (BatchingPolicy::Timeout, Some(delay)) => Some(ReleaseRule::Timeout(delay)),
-        (BatchingPolicy::Timeout, None) => {
-            let problem = "is missing; policy Timeout needs it, as in \"maxDelay: 2ms\"";
-            refused.push(Violation::new("spec.batching.maxDelay", problem));
+    match settings_of(spec, |place| source_of(place, folder)) {
+        Ok(settings) => Some(BuiltInServer {
+            workers: spec.workers,
+            threads: spec.threads,
+            settings,
+            environment,
+        }),
+        Err(violations) => {
+            refused.extend(violations);
             None
         }
+    }
+}
+
+/// Where this machine has the file of a model: absolute as written, or joined to `folder`.
+fn source_of(place: &ModelPlace, folder: &Path) -> Result<Source, String> {
+    match place {
+        ModelPlace::File { path } => {
+            let path = folder.join(path.strip_prefix("./").unwrap_or(path));
+            let text = path.to_str().map(str::to_owned);
+            let text = text.ok_or_else(|| format!("is {}, which is not UTF-8", path.display()));
+            Ok(Source::Path(text?))
+        }
+        ModelPlace::Http { url } => Ok(Source::Url(url.clone())),
+        ModelPlace::Pvc { .. } | ModelPlace::ConfigMap { .. } => Err(format!(
+            "is \"{place}\", which needs a cluster; under `albacore run` a model is a file, \
+             \"file:///path\" or \"file://./path\" beside the YAML file, or an http or https URL"
+        )),
     }
 }
 

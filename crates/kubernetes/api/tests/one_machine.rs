@@ -1,7 +1,10 @@
 //! The conversion of a file for `albacore run`.
+#![allow(clippy::panic, clippy::unwrap_used)] // tests fail by panicking
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use albacore_api::{ModelSource, OneMachine, ReleaseRule, Server, read_for_one_machine};
+use albacore_api::{OneMachine, Server, read_for_one_machine};
+use albacore_settings::{Policy, Settings, Source};
 
 const HEAD: &str = "\
 apiVersion: albacore.dev/v1alpha1
@@ -17,6 +20,14 @@ fn read(spec: &str) -> Result<OneMachine, String> {
         .map_err(|error| error.to_string())
 }
 
+/// The settings of a spec with models.
+fn settings(spec: &str) -> Settings {
+    let Server::BuiltIn(server) = read(spec).unwrap().server else {
+        panic!("built in")
+    };
+    server.settings
+}
+
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
@@ -28,16 +39,16 @@ fn the_examples_are_read() {
         let text = std::fs::read_to_string(folder.join(name)).unwrap();
         let machine = read_for_one_machine(&text, name, &folder).unwrap();
         assert_eq!(machine.notices, Vec::<String>::new(), "{name}");
-        if let Server::BuiltIn(settings) = machine.server {
-            let source = &settings.models[0].source;
-            let is_there = matches!(source, ModelSource::File(path) if path.is_file());
+        if let Server::BuiltIn(server) = machine.server {
+            let source = &server.settings.models[0].source;
+            let is_there = matches!(source, Source::Path(path) if Path::new(path).is_file());
             assert!(is_there, "{source:?}");
         }
     }
 }
 
 #[test]
-fn models_batching_and_queue_are_settings_and_sizes_are_arguments() {
+fn models_batching_and_queue_are_settings() {
     let checksum = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
     let text = format!(
         "  models:
@@ -49,39 +60,27 @@ fn models_batching_and_queue_are_settings_and_sizes_are_arguments() {
   queue: {{maxRows: 128}}
 "
     );
-    let machine = read(&text).unwrap();
-    let Server::BuiltIn(settings) = machine.server else {
-        panic!("built in")
-    };
+    let settings = settings(&text);
+    let delay = Duration::from_millis(2);
+    assert_eq!(settings.batching.policy, Policy::Timeout { delay });
     assert_eq!(
-        settings.release,
-        ReleaseRule::Timeout("2ms".parse().unwrap())
-    );
-    let arguments: Vec<_> = settings
-        .arguments()
-        .into_iter()
-        .map(|a| a.into_string().unwrap())
-        .collect();
-    assert_eq!(arguments.join(" "), "--workers 2 --threads 3");
-    assert_eq!(
-        (settings.batch_rows_max, settings.queue_rows_max),
+        (settings.batching.max_rows, settings.queue.max_rows),
         (64, 128)
     );
-    let file = |path: &str| ModelSource::File(path.into());
-    let models = settings.models.iter();
-    let models: Vec<_> = models
-        .map(|m| (m.source.clone(), m.sha256.as_deref()))
+    let file = |path: &str| Source::Path(path.into());
+    let models: Vec<_> = settings
+        .models
+        .into_iter()
+        .map(|m| (m.source, m.sha256.map(|digest| digest.to_string())))
         .collect();
+    let checksum = Some(checksum.to_owned());
     assert_eq!(
         models,
         [
-            (file("/models/a.ubj"), Some(checksum)),
+            (file("/models/a.ubj"), checksum.clone()),
             (file("/srv/b.txt"), None),
             (file("/srv/../c.json"), None),
-            (
-                ModelSource::Url("https://host/d.ubj?v=2".to_owned()),
-                Some(checksum)
-            ),
+            (Source::Url("https://host/d.ubj?v=2".to_owned()), checksum),
         ]
     );
 }
@@ -89,19 +88,15 @@ fn models_batching_and_queue_are_settings_and_sizes_are_arguments() {
 #[test]
 fn every_batching_policy_is_a_rule_of_the_server() {
     for (policy, rule) in [
-        ("Auto", ReleaseRule::Auto),
-        ("Deferred", ReleaseRule::Deferred),
-        ("Eager", ReleaseRule::Eager),
+        ("Auto", Policy::Auto),
+        ("Deferred", Policy::Deferred),
+        ("Eager", Policy::Eager),
     ] {
-        let machine = read(&format!(
+        let settings = settings(&format!(
             "  models: [{{name: a, uri: 'file:///a.ubj', slo: {{latency: 9ms}}}}]
   batching: {{policy: {policy}}}\n"
-        ))
-        .unwrap();
-        let Server::BuiltIn(settings) = machine.server else {
-            panic!("built in")
-        };
-        assert_eq!(settings.release, rule);
+        ));
+        assert_eq!(settings.batching.policy, rule);
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 
-use albacore_program::LogFormat;
+use albacore_program::LogArgs;
 use clap::Parser;
 use hyper::Uri;
 
@@ -52,22 +52,8 @@ pub(crate) struct Args {
     /// The cluster and the user. Default: the service account of this pod; KUBECONFIG is not read.
     #[arg(long, value_name = "FILE", env = "ALBACORE_KUBECONFIG")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// How log lines are printed: text or json.
-    #[arg(
-        long,
-        value_name = "FORMAT",
-        default_value = "text",
-        env = "ALBACORE_LOG"
-    )]
-    pub(crate) log: LogFormat,
-    /// What is logged, as in RUST_LOG.
-    #[arg(
-        long,
-        value_name = "FILTER",
-        default_value = "info",
-        env = "ALBACORE_LOG_FILTER"
-    )]
-    pub(crate) log_filter: String,
+    #[command(flatten)]
+    pub(crate) logs: LogArgs,
     /// Sustained requests per second to the API server; twice as many in a burst.
     #[arg(
         long,

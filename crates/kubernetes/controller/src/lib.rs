@@ -35,7 +35,7 @@ mod status;
 mod validate;
 mod watches;
 
-pub use build::{BuildContext, BuiltInServer, build};
+pub use build::{BuildContext, BuiltInOptions, build};
 pub use children::{Child, ChildKind};
 pub use observed::{LiveObject, ObservedCondition, ObservedPod, PodRespawns, Workload};
 pub use refusal::Refusal;

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::apply::{AppliedChanges, ChildApplier};
 use crate::autoscale::{Scaling, replicas};
-use crate::build::{BuildContext, BuiltInServer, build, served};
+use crate::build::{BuildContext, BuiltInOptions, build, served};
 use crate::child_action::is_not_newer;
 use crate::children::ChildKind;
 use crate::dereference::{Observation, dereference};
@@ -44,7 +44,7 @@ pub(crate) struct Controller {
     pub(crate) events: EventRecorder,
     pub(crate) metrics: ControllerMetrics,
     pub(crate) pod_events: PodEvents,
-    pub(crate) built_in: BuiltInServer,
+    pub(crate) built_in: BuiltInOptions,
     pub(crate) rollouts: Rollouts,
     pub(crate) queue: Queue<Key>,
     /// The zero of the autoscaler's clock.
@@ -277,7 +277,7 @@ impl Controller {
     fn built_in_of_namespace(
         &self,
         namespace: Option<&Namespace>,
-    ) -> Result<BuiltInServer, Violation> {
+    ) -> Result<BuiltInOptions, Violation> {
         let annotations = namespace.and_then(|n| n.metadata.annotations.as_ref());
         let image = server_image_of(annotations).map_err(|violation| Violation {
             field: format!("the namespace's {}", violation.field),

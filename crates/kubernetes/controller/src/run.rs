@@ -9,11 +9,11 @@ use albacore_cluster::{
     Cluster, ConnectOptions, Key, Lease, LeaseOptions, Metrics, Outcome, Queue, ReadinessGates,
     Scope, Shutdown, Writes, serve, unique,
 };
-use albacore_program::{exit_code, parse_arguments, start_logs};
+use albacore_program::{exit_code, parse_arguments};
 use anyhow::Context as _;
 
 use crate::args::Args;
-use crate::build::BuiltInServer;
+use crate::build::BuiltInOptions;
 use crate::check::check;
 use crate::children::ChildKind;
 use crate::limits::{DISCOVERY_PERIOD, WORKERS};
@@ -39,7 +39,7 @@ pub fn main() -> ExitCode {
 }
 
 async fn run(args: Args) -> anyhow::Result<()> {
-    start_logs(args.log, &args.log_filter)?;
+    args.logs.start()?;
     let shutdown = Shutdown::on_signals().context("signals cannot be caught")?;
     let metrics = Metrics::new();
     let options = ConnectOptions {
@@ -78,7 +78,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         events: context.events.clone(),
         metrics: ControllerMetrics::registered(&metrics),
         pod_events: PodEvents::default(),
-        built_in: BuiltInServer {
+        built_in: BuiltInOptions {
             image: args.server_image,
             params_url: args.params_url,
         },

@@ -1,14 +1,9 @@
-//! Converts a spec to the text of `settings.yaml`, with the paths where the files of its models are
-//! mounted.
+//! The text of `settings.yaml`, with the paths where the files of models are mounted.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use albacore_api::{
-    BatchingPolicy, InferenceDeploymentSpec, IterationRange, Iterations, Model, ModelPlace,
-    NamedIterations, Output, Violation,
-};
-use albacore_settings::{Batching, Policy, Queue, Settings, Slo, Source};
+use albacore_api::{InferenceDeploymentSpec, Model, ModelPlace, Violation, settings_of};
+use albacore_settings::Source;
 
 use crate::names::MODELS_FOLDER;
 
@@ -47,79 +42,8 @@ pub(crate) fn model_volumes(models: &[Model]) -> BTreeMap<ModelVolume, String> {
 ///
 /// # Errors
 /// The settings would be refused by the server's own check.
-pub(crate) fn settings_of(spec: &InferenceDeploymentSpec) -> Result<String, Violation> {
-    let models = spec.models.iter().enumerate();
-    let models = models.map(|(index, model)| settings_of_model(index, model));
-    let policy = match spec.batching.policy {
-        BatchingPolicy::Auto => Policy::Auto,
-        BatchingPolicy::Deferred => Policy::Deferred,
-        BatchingPolicy::Eager => Policy::Eager,
-        BatchingPolicy::Timeout => Policy::Timeout {
-            // The rules require a delay here; a zero is refused by the check below.
-            delay: spec
-                .batching
-                .max_delay
-                .map_or(Duration::ZERO, |d| d.duration()),
-        },
-    };
-    let settings = Settings {
-        models: models.collect::<Result<_, _>>()?,
-        batching: Batching {
-            policy,
-            max_rows: spec.batching.max_rows,
-        },
-        queue: Queue {
-            max_rows: spec.queue.max_rows,
-        },
-    };
-    settings.check().map_err(|invalid| Violation {
-        field: "spec".to_owned(),
-        problem: format!("makes settings that the server would refuse: {invalid}"),
-        line: None,
-    })?;
-    Ok(settings.to_yaml())
-}
-
-fn settings_of_model(index: usize, model: &Model) -> Result<albacore_settings::Model, Violation> {
-    let digest = model.uri.sha256.as_deref().map(str::parse).transpose();
-    let sha256 = digest.map_err(|problem: String| Violation {
-        field: format!("spec.models[{index}].uri"),
-        problem,
-        line: None,
-    })?;
-    Ok(albacore_settings::Model {
-        name: model.name.clone(),
-        source: source_of(&model.uri.place),
-        sha256,
-        iterations: model.iterations.map(iterations_of),
-        slo: model.slo.map(|slo| Slo {
-            latency: slo.latency.duration(),
-            percentile: slo.percentile,
-            contribs: slo.contribs.map(|span| span.duration()),
-            interactions: slo.interactions.map(|span| span.duration()),
-        }),
-        outputs: model.outputs.iter().map(output).collect(),
-    })
-}
-
-fn iterations_of(iterations: Iterations) -> albacore_settings::Iterations {
-    match iterations {
-        Iterations::Named(NamedIterations::All) => albacore_settings::Iterations::All,
-        Iterations::Named(NamedIterations::Best) => albacore_settings::Iterations::Best,
-        Iterations::Range(IterationRange { begin, end }) => {
-            albacore_settings::Iterations::Range { begin, end }
-        }
-    }
-}
-
-fn output(output: &Output) -> albacore_settings::Output {
-    match output {
-        Output::Output => albacore_settings::Output::Output,
-        Output::Margin => albacore_settings::Output::Margin,
-        Output::Contribs => albacore_settings::Output::Contribs,
-        Output::Interactions => albacore_settings::Output::Interactions,
-        Output::Leaf => albacore_settings::Output::Leaf,
-    }
+pub(crate) fn settings_text(spec: &InferenceDeploymentSpec) -> Result<String, Vec<Violation>> {
+    settings_of(spec, |place| Ok(source_of(place))).map(|settings| settings.to_yaml())
 }
 
 /// Where the server finds a model's file.

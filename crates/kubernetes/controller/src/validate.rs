@@ -15,7 +15,7 @@ use crate::names::{
     MODELS_FOLDER, NAME_LABEL, PARAMS_VARIABLE, SETTINGS_FOLDER, THREADS_VARIABLE, VOLUME_PREFIX,
     WORKERS_VARIABLE,
 };
-use crate::settings::settings_of;
+use crate::settings::settings_text;
 
 /// A deployment that can be built.
 #[derive(Clone, PartialEq, Debug)]
@@ -53,12 +53,9 @@ pub fn validate(deployment: &InferenceDeployment) -> Result<Valid, Vec<Violation
     let server_image = own_server_image(deployment, &mut violations);
     // Settings can only be made from a valid spec.
     let settings = match violations.is_empty() && spec.is_built_in() {
-        true => match settings_of(spec) {
+        true => match settings_text(spec) {
             Ok(text) => Some(text),
-            Err(violation) => {
-                violations.push(violation);
-                None
-            }
+            Err(refused) => return Err(refused),
         },
         false => None,
     };

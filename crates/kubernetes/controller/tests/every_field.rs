@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use albacore_api::{InferenceDeployment, inference_deployment_crd, policy_of, read_deployment};
-use albacore_controller::{BuildContext, BuiltInServer, build, validate};
+use albacore_controller::{BuildContext, BuiltInOptions, build, validate};
 use serde_json::{Map, Value, json};
 
 fn object(spec: &Value) -> Value {
@@ -44,7 +44,7 @@ fn effect(deployment: &InferenceDeployment) -> Result<Value, String> {
     })?;
     let spec = &deployment.spec;
     let build_context = BuildContext {
-        built_in: BuiltInServer {
+        built_in: BuiltInOptions {
             image: "server:1".to_owned(),
             params_url: Some("http://params:8082".to_owned()),
         },

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use albacore_program::LogFormat;
+use albacore_program::LogArgs;
 use clap::Parser;
 
 /// Hands every serving pod of a node the parameters of its own deployment.
@@ -37,20 +37,6 @@ pub(crate) struct Args {
     /// Where to serve /livez, /readyz and /metrics. Default: nowhere.
     #[arg(long, value_name = "ADDR", env = "ALBACORE_LISTEN")]
     pub(crate) listen: Option<SocketAddr>,
-    /// How log lines are printed: text or json.
-    #[arg(
-        long,
-        value_name = "FORMAT",
-        default_value = "text",
-        env = "ALBACORE_LOG"
-    )]
-    pub(crate) log: LogFormat,
-    /// What is logged, as in RUST_LOG.
-    #[arg(
-        long,
-        value_name = "FILTER",
-        default_value = "info",
-        env = "ALBACORE_LOG_FILTER"
-    )]
-    pub(crate) log_filter: String,
+    #[command(flatten)]
+    pub(crate) logs: LogArgs,
 }

@@ -7,9 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use albacore_program::{
-    exit_code, listen, parse_arguments, serve_pages, start_logs, termination_signal,
-};
+use albacore_program::{exit_code, listen, parse_arguments, serve_pages, termination_signal};
 use albacore_proto::params::params_server::ParamsServer;
 use anyhow::Context as _;
 use tokio::net::{UnixListener, UnixStream};
@@ -47,7 +45,7 @@ pub fn main() -> ExitCode {
 }
 
 async fn run(args: &Args) -> anyhow::Result<()> {
-    start_logs(args.log, &args.log_filter)?;
+    args.logs.start()?;
     let termination_signal = termination_signal().context("SIGTERM cannot be caught")?;
     let (snapshots, metrics) = (Arc::new(SnapshotStore::new()), ParamsMetrics::default());
     let (stop, stopping) = watch::channel(false);

@@ -86,7 +86,7 @@ const MATRIX: &[Row] = &[
     row("trees", &[], &["formats", "simd"]),
     row("settings", &[], &[]),
     row("storage", &[], &["settings"]),
-    row("api", &[KubeTypes], &["mapping", "plan"]),
+    row("api", &[KubeTypes], &["mapping", "plan", "settings"]),
     row("proto", &[Grpc], &[]),
     row("os", &[Kernel], &["topology", "values"]),
     row(

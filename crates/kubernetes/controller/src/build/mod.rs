@@ -23,7 +23,7 @@ pub(crate) use overlay::key_of;
 
 /// Command-line options for built-in servers.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct BuiltInServer {
+pub struct BuiltInOptions {
     pub image: String,
     /// Where they get their node's parameters, as `http://host:port`; `None` if there are none.
     pub params_url: Option<String>,
@@ -32,7 +32,7 @@ pub struct BuiltInServer {
 /// What the cluster and the command line add to a spec.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BuildContext {
-    pub built_in: BuiltInServer,
+    pub built_in: BuiltInOptions,
     /// Whether the API server serves ServiceMonitors.
     pub has_service_monitors: bool,
     /// Number of pods; `None` to leave it to other field managers.
@@ -73,7 +73,7 @@ pub fn build(valid: &Valid, build_context: &BuildContext) -> Vec<Child> {
 /// Whether the Service has a port for HTTP, and for gRPC.
 pub(crate) fn served(valid: &Valid) -> (bool, bool) {
     // Ports do not depend on the image.
-    let pod = pod::template(valid, &BuiltInServer::default());
+    let pod = pod::template(valid, &BuiltInOptions::default());
     let ports = network::ports(valid, &pod);
     (ports.http.is_some(), ports.grpc.is_some())
 }

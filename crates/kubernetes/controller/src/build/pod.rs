@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{BuiltInServer, labels, overlay, selector, server};
+use super::{BuiltInOptions, labels, overlay, selector, server};
 use crate::limits::{GRACE_SECONDS, PRE_STOP_SECONDS};
 use crate::validate::Valid;
 
@@ -11,7 +11,7 @@ use crate::validate::Valid;
 const USER: i64 = 65_532;
 
 /// The template of the pods of `valid`.
-pub(super) fn template(valid: &Valid, built_in: &BuiltInServer) -> Value {
+pub(super) fn template(valid: &Valid, built_in: &BuiltInOptions) -> Value {
     let user = valid.spec.template.as_ref();
     let user = serde_json::to_value(user).unwrap_or_default();
     let mut metadata = json!({ "labels": labels(valid) });
@@ -24,7 +24,7 @@ pub(super) fn template(valid: &Valid, built_in: &BuiltInServer) -> Value {
     json!({"metadata": metadata, "spec": pod})
 }
 
-fn pod(valid: &Valid, built_in: &BuiltInServer) -> Value {
+fn pod(valid: &Valid, built_in: &BuiltInOptions) -> Value {
     let mut container = server::container(valid, built_in);
     container["securityContext"] = json!({
         "allowPrivilegeEscalation": false,

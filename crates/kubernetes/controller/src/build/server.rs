@@ -4,7 +4,7 @@
 use albacore_api::thread_counts;
 use serde_json::{Map, Value, json};
 
-use super::BuiltInServer;
+use super::BuiltInOptions;
 use crate::limits::{LIVENESS_MISSES_MAX, PROBE_SECONDS, STARTUP_PROBES_MAX};
 use crate::names::{
     GRPC, GRPC_PORT, HTTP, HTTP_PORT, PARAMS_VARIABLE, SETTINGS_FOLDER, SETTINGS_KEY,
@@ -34,7 +34,7 @@ fn reads_environment(valid: &Valid) -> bool {
 }
 
 /// The container `server` before the template is merged over it.
-pub(super) fn container(valid: &Valid, built_in: &BuiltInServer) -> Value {
+pub(super) fn container(valid: &Valid, built_in: &BuiltInOptions) -> Value {
     let mut container = match valid.spec.is_built_in() {
         true => ours(valid, built_in),
         false => own(valid),
@@ -46,7 +46,7 @@ pub(super) fn container(valid: &Valid, built_in: &BuiltInServer) -> Value {
 }
 
 /// Only workers and threads are part of the template: everything else may change without a restart.
-fn ours(valid: &Valid, built_in: &BuiltInServer) -> Value {
+fn ours(valid: &Valid, built_in: &BuiltInOptions) -> Value {
     let mut mounts = vec![json!({
         "name": format!("{VOLUME_PREFIX}settings"), "mountPath": SETTINGS_FOLDER, "readOnly": true,
     })];

@@ -20,7 +20,7 @@ fn deployment(spec: &Value) -> InferenceDeployment {
 
 fn built(spec: &Value) -> Vec<Child> {
     let build_context = BuildContext {
-        built_in: BuiltInServer {
+        built_in: BuiltInOptions {
             image: "server:1".to_owned(),
             params_url: Some("http://params:8082".to_owned()),
         },

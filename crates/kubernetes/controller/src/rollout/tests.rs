@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::build::{BuildContext, BuiltInServer, build};
+use crate::build::{BuildContext, BuiltInOptions, build};
 use crate::validate::validate;
 
 fn at(seconds: i64) -> Timestamp {
@@ -43,7 +43,7 @@ fn valid(name: &str, more: &Value, pin: Option<&str>) -> Valid {
 
 fn children(valid: &Valid, image: &str) -> Vec<Child> {
     let build_context = BuildContext {
-        built_in: BuiltInServer {
+        built_in: BuiltInOptions {
             image: image.to_owned(),
             params_url: None,
         },

@@ -1,0 +1,44 @@
+//! The settings of the built-in server as a line for `albacore-params`.
+
+use albacore_api::BuiltInServer;
+use albacore_settings::agent_stream::{ModelSlo, NodeSnapshot, Parameters, ServingPod};
+
+/// This machine as a node, the server as its one pod. `generation` counts the edits of the file.
+pub(crate) fn node_snapshot(server: &BuiltInServer, generation: u64) -> NodeSnapshot {
+    let settings = &server.settings;
+    let objectives = settings.models.iter().filter_map(|model| {
+        Some(ModelSlo {
+            model: model.name.clone(),
+            slo: model.slo?,
+        })
+    });
+    // The cpus that this process may use, by cpuset and quota: the server starts with the same.
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let parameters = Parameters {
+        batching: settings.batching,
+        queue: settings.queue,
+        slo: objectives.collect(),
+        window: None,
+        workers: server.workers.into(),
+        threads: server.threads.into(),
+        cpu_share: cpus as f64,
+        generation,
+        report: None,
+    };
+    let name = "albacore-run";
+    let pod = ServingPod {
+        address: None,
+        namespace: name.to_owned(),
+        name: name.to_owned(),
+        uid: std::process::id().to_string(),
+        deployment: name.to_owned(),
+        generation,
+        parameters,
+    };
+    NodeSnapshot {
+        node: name.to_owned(),
+        sequence: generation,
+        pods: vec![pod],
+        metrics: String::new(),
+    }
+}

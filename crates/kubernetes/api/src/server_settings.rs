@@ -1,0 +1,112 @@
+//! Converts a spec to the settings of the built-in server.
+
+use std::time::Duration;
+
+use albacore_settings::{Settings, Source};
+
+use crate::deployment::{Batching, BatchingPolicy, InferenceDeploymentSpec, Model, Output, Slo};
+use crate::iterations::{IterationRange, Iterations, NamedIterations};
+use crate::uri::ModelPlace;
+use crate::violation::Violation;
+
+/// The settings of a valid spec; `source_of` says where the server finds the file of a model.
+///
+/// # Errors
+/// Every model without a source, or settings that the server's own check would refuse.
+pub fn settings_of(
+    spec: &InferenceDeploymentSpec,
+    source_of: impl Fn(&ModelPlace) -> Result<Source, String>,
+) -> Result<Settings, Vec<Violation>> {
+    let (mut models, mut refused) = (Vec::new(), Vec::new());
+    for (index, model) in spec.models.iter().enumerate() {
+        match model_of(model, &source_of) {
+            Ok(model) => models.push(model),
+            Err(problem) => {
+                refused.push(Violation::new(format!("spec.models[{index}].uri"), problem));
+            }
+        }
+    }
+    if !refused.is_empty() {
+        return Err(refused);
+    }
+    let settings = Settings {
+        models,
+        batching: spec.batching.into(),
+        queue: albacore_settings::Queue {
+            max_rows: spec.queue.max_rows,
+        },
+    };
+    settings.check().map_err(|invalid| {
+        let problem = format!("makes settings that the server would refuse: {invalid}");
+        vec![Violation::new("spec", problem)]
+    })?;
+    Ok(settings)
+}
+
+/// A model of the settings, or the problem of its URI.
+fn model_of(
+    model: &Model,
+    source_of: impl Fn(&ModelPlace) -> Result<Source, String>,
+) -> Result<albacore_settings::Model, String> {
+    Ok(albacore_settings::Model {
+        name: model.name.clone(),
+        source: source_of(&model.uri.place)?,
+        sha256: model.uri.sha256.as_deref().map(str::parse).transpose()?,
+        iterations: model.iterations.map(Into::into),
+        slo: model.slo.map(Into::into),
+        outputs: model.outputs.iter().copied().map(Into::into).collect(),
+    })
+}
+
+impl From<Batching> for albacore_settings::Batching {
+    fn from(batching: Batching) -> Self {
+        let policy = match batching.policy {
+            BatchingPolicy::Auto => albacore_settings::Policy::Auto,
+            BatchingPolicy::Deferred => albacore_settings::Policy::Deferred,
+            BatchingPolicy::Eager => albacore_settings::Policy::Eager,
+            BatchingPolicy::Timeout => albacore_settings::Policy::Timeout {
+                // A valid spec has a delay; zero is refused by the check of the settings.
+                delay: batching
+                    .max_delay
+                    .map_or(Duration::ZERO, |delay| delay.duration()),
+            },
+        };
+        Self {
+            policy,
+            max_rows: batching.max_rows,
+        }
+    }
+}
+
+impl From<Slo> for albacore_settings::Slo {
+    fn from(slo: Slo) -> Self {
+        Self {
+            latency: slo.latency.duration(),
+            percentile: slo.percentile,
+            contribs: slo.contribs.map(|span| span.duration()),
+            interactions: slo.interactions.map(|span| span.duration()),
+        }
+    }
+}
+
+impl From<Iterations> for albacore_settings::Iterations {
+    fn from(iterations: Iterations) -> Self {
+        match iterations {
+            Iterations::Named(NamedIterations::All) => Self::All,
+            Iterations::Named(NamedIterations::Best) => Self::Best,
+            Iterations::Range(IterationRange { begin, end }) => Self::Range { begin, end },
+        }
+    }
+}
+
+impl From<Output> for albacore_settings::Output {
+    fn from(output: Output) -> Self {
+        match output {
+            Output::Output => Self::Output,
+            Output::Margin => Self::Margin,
+            Output::Contribs => Self::Contribs,
+            Output::Interactions => Self::Interactions,
+            Output::Leaf => Self::Leaf,
+        }
+    }
+}
