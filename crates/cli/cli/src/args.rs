@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::predict_command::PredictOptions;
 
-pub(crate) use plan::{FileArg, Mode, ObstacleArg, PlanArgs, Policy, Solver, ThreadArg, mode_name};
+pub(crate) use plan::{FileArg, Mode, ObstacleArg, PlanArgs, Policy, ThreadArg, mode_name};
 
 /// Fast, predictable CPU inference: plans, runs and keeps the placement of every serving thread.
 #[derive(Debug, Parser)]

@@ -9,7 +9,7 @@ use albacore_mapping::{Mapping, Relaxation};
 use albacore_topology::{CoreKind, Cpu, Topology};
 use serde::Serialize;
 
-use crate::args::{Solver, mode_name};
+use crate::args::mode_name;
 use crate::planning::SinglePlan;
 use albacore_command::Failure;
 use explanation::ExplanationJson;
@@ -31,8 +31,6 @@ struct PlanJson {
     cpus: Vec<CpuJson>,
     assignments: Vec<AssignmentJson>,
     proof: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    solver: Option<&'static str>,
     #[serde(flatten)]
     change: Option<ChangeJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,7 +110,6 @@ pub(crate) fn plan(plan: &SinglePlan) -> Result<String, Failure> {
         cpus: plan.problem.topology.cpus().iter().map(cpu).collect(),
         assignments: assignments(&plan.solution.mapping),
         proof: certificate.proof.name(),
-        solver: plan.solver.map(Solver::name),
         change: plan.change.as_ref().map(|change| ChangeJson {
             gained: change.gained,
             moved: change.moves.len(),

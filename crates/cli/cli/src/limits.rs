@@ -28,9 +28,6 @@ pub(crate) const OUTPUT_ELEMENTS_MAX: usize = 1 << 32;
 /// Most threads of `albacore predict`: as many as the largest machine has cpus.
 pub(crate) const PREDICT_THREADS_MAX: usize = 8192;
 
-/// How long `albacore plan --solver reduced` and `literal` may run: acceptable for a comparison.
-pub(crate) const PROGRAM_BUDGET: Duration = Duration::from_secs(60);
-
 /// Longest `--time-limit`: an hour; what is not solved by then needs another way.
 pub(crate) const TIME_LIMIT_MAX: Duration = Duration::from_secs(3_600);
 

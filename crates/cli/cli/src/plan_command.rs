@@ -28,10 +28,6 @@ fn refuse_contradictions(args: &PlanArgs) -> Result<(), Failure> {
             "--explain: a deployment that is alone can be explained; give one -f and no --obstacle",
         ),
         (
-            is_round_robin && args.solver.is_some(),
-            "--solver: a round robin is dealt, not solved; leave it out or use --policy tuna",
-        ),
-        (
             is_round_robin && args.time_limit.is_some(),
             "--time-limit: a round robin is dealt at once; leave it out or use --policy tuna",
         ),

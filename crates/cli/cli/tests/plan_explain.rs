@@ -1,4 +1,4 @@
-//! `albacore plan --explain`, `--current` and `--solver`, run for real.
+//! `albacore plan --explain` and `--current`, and `albacore bench solver`, run for real.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -132,7 +132,7 @@ fn one_thread_is_explained_cpu_by_cpu() {
 #[test]
 fn without_explain_and_current_no_field_is_added() {
     let plan = json("--workers 2 --threads 2 --mode scatter", MACHINE, &[]);
-    for field in ["explanation", "moves", "moved", "gained", "solver"] {
+    for field in ["explanation", "moves", "moved", "gained"] {
         assert_eq!(plan.get(field), None);
     }
 }
@@ -150,13 +150,12 @@ fn wrong_questions_are_refused_with_what_to_do() {
             &["--explain", "--output", "svg"],
             &["--explain", "text or json"],
         ),
-        (&["--solver", "magic"], &["magic", "exact", "literal"]),
         (&["--time-limit", "0"], &["0", "above 0"]),
         (&["--time-limit", "-3"], &["-3"]),
         (&["--time-limit", "forever"], &["forever", "seconds"]),
         (
-            &["--solver", "exact", "--policy", "round-robin"],
-            &["--solver", "round robin"],
+            &["--time-limit", "1", "--policy", "round-robin"],
+            &["--time-limit", "round robin"],
         ),
         (&["--obstacle", "0=1"], &["--obstacle", "-f"]),
         (&["--move-cost", "5"], &["--move-cost", "-f"]),
@@ -165,30 +164,37 @@ fn wrong_questions_are_refused_with_what_to_do() {
     }
 }
 
+/// The lines of `albacore bench solver`.
+fn bench_solver(line: &str, machine: &str) -> Vec<Value> {
+    let mut arguments = vec!["bench", "solver", "--topology", machine];
+    arguments.extend(line.split_whitespace());
+    let ran = albacore(&arguments);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
+    let lines = ran.out.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
 #[test]
-fn the_programs_give_the_value_of_the_exact_solver() {
+fn the_program_of_the_article_gives_the_value_of_the_solver() {
     for (line, machine) in [
         ("--workers 2 --threads 2 --mode scatter", "core:3 pu:1"),
         ("--workers 2 --threads 2 --mode compact", "core:2 pu:2"),
     ] {
-        let exact = json(line, machine, &["--solver", "exact"]);
-        assert_eq!(exact["solver"], "exact");
-        for solver in ["reduced", "literal"] {
-            let plan = json(line, machine, &["--solver", solver, "--time-limit", "30"]);
-            assert_eq!(plan["objective"], exact["objective"], "{solver} {line}");
-            assert_eq!(plan["solver"], solver);
-        }
+        let answers = bench_solver(line, machine);
+        let solvers: Vec<_> = answers.iter().map(|answer| &answer["solver"]).collect();
+        assert_eq!(solvers, ["exact", "literal"]);
+        assert_eq!(answers[0]["objective"], answers[1]["objective"], "{line}");
     }
 }
 
 #[test]
-fn a_problem_too_large_for_a_program_is_refused_with_what_to_do() {
-    let line = "--workers 64 --threads 64 --mode compact --solver literal --time-limit 5";
-    assert_refused(
-        &run(line, MACHINE, &[]),
-        64,
-        &["literal", "variables", "exact"],
-    );
+fn a_problem_too_large_for_the_program_of_the_article_is_reported() {
+    let answers = bench_solver("--workers 64 --threads 64 --mode compact", MACHINE);
+    assert!(answers[0]["objective"].is_number());
+    let error = answers[1]["error"].as_str().unwrap();
+    assert!(error.contains("variables"), "{error}");
 }
 
 /// A file for `--current` that goes away with its folder.

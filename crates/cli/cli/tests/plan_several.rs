@@ -244,7 +244,6 @@ fn wrong_files_and_options_are_refused_with_what_to_do() {
         (&["-f", &a, "--threads", "2"], &["--threads"]),
         (&["-f", &a, "--mode", "scatter"], &["--mode"]),
         (&["-f", &a, "--policy", "tuna"], &["--policy"]),
-        (&["-f", &a, "--solver", "literal"], &["--solver"]),
         (
             &["-f", &a, "-f", &twin],
             &["twin.yaml", "metadata.name", "\"fraud\"", "fraud.yaml"],

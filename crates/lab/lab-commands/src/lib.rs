@@ -1,12 +1,13 @@
 //! The subcommands of `albacore` that measure and simulate, which no server or controller needs:
-//! `simulate`, `partition`, `bench engine`, `bench serve`, `bench scheduler`. One module each:
-//! `Args` are its options, `run` executes it. `albacore` starts the program `albacore-lab` for
-//! them.
+//! `simulate`, `partition`, `bench engine`, `bench serve`, `bench scheduler`, `bench solver`. One
+//! module each: `Args` are its options, `run` executes it. `albacore` starts the program
+//! `albacore-lab` for them.
 #![forbid(unsafe_code)]
 
 mod bench_engine;
 mod bench_scheduler;
 mod bench_serve;
+mod bench_solver;
 mod partition;
 mod simulate;
 
@@ -18,6 +19,7 @@ use clap::{Parser, Subcommand};
 
 use crate::bench_scheduler::BenchSchedulerArgs;
 use crate::bench_serve::BenchServeArgs;
+use crate::bench_solver::BenchSolverArgs;
 use crate::partition::PartitionArgs;
 use crate::simulate::SimulateArgs;
 
@@ -71,6 +73,8 @@ enum BenchCommand {
     /// schedule fails.
     #[command(verbatim_doc_comment)]
     Serve(Box<BenchServeArgs>),
+    /// Solve a placement twice: as `albacore plan`, and by the integer program of the source article
+    Solver(BenchSolverArgs),
 }
 
 /// Runs the command line `arguments`, the program's name first. Exit codes: 0 done, 1 failed, 64
@@ -91,6 +95,7 @@ fn dispatch(command: &LabCommand) -> Result<(), Failure> {
         LabCommand::Bench(BenchCommand::Engine { kernel }) => bench_engine::run(kernel.as_deref()),
         LabCommand::Bench(BenchCommand::Scheduler(args)) => bench_scheduler::run(args),
         LabCommand::Bench(BenchCommand::Serve(args)) => bench_serve::run(args),
+        LabCommand::Bench(BenchCommand::Solver(args)) => bench_solver::run(args),
         LabCommand::Partition(args) => partition::run(args),
         LabCommand::Simulate(args) => simulate::run(args),
     }

@@ -14,16 +14,7 @@ use std::collections::BTreeMap;
 
 use albacore_topology::{Cpu, Topology};
 
-use crate::{Mode, Problem, Relaxation, Solution};
-
-/// Whether counts alone confirm the bound of a solution, and with it `optimal`: a mapping that
-/// [`check_solution`](crate::check_solution) accepts and this confirms is the best there is for its
-/// relaxations, whatever the solver did. False does not say that the bound is wrong: it may rest on
-/// prices or on a completed search, which are not recomputed.
-pub fn is_confirmed(problem: &Problem, solution: &Solution) -> bool {
-    let stated = &solution.certificate;
-    counted_bound(problem, &stated.relaxed) <= stated.bound
-}
+use crate::{Mode, Problem, Relaxation};
 
 /// No mapping that relaxes no rule beyond `relaxed` has a greater objective.
 pub fn counted_bound(problem: &Problem, relaxed: &[Relaxation]) -> i64 {

@@ -12,9 +12,12 @@
 //! and bound do not meet (`reduced`), fewest moves (`move_minimization`), then ranks, worker
 //! indices and which of equal domains (`rank_coloring`, `labeling`, `symmetry`). [`round_robin()`]
 //! is the baseline. `check` judges any mapping and `check_bound` computes the bound again; neither
-//! shares code with the solver. `method` runs the reduced program or that of the source article
-//! (`literal`) alone.
+//! shares code with the solver.
 #![forbid(unsafe_code)]
+
+// Unit tests share modules with the tests beside this crate, which name it.
+#[cfg(test)]
+extern crate self as albacore_mapping;
 
 mod assignment;
 mod bound;
@@ -31,9 +34,7 @@ mod incumbent;
 mod labeling;
 mod lagrangian_bound;
 pub mod limits;
-mod literal;
 mod local_search;
-mod method;
 mod move_minimization;
 mod penalized_moves;
 mod perturbation;
@@ -56,9 +57,8 @@ mod volumes;
 pub use check::{
     CheckReport, Violation, check, check_solution, contradiction, objective, unproven,
 };
-pub use check_bound::{counted_bound, is_confirmed};
+pub use check_bound::counted_bound;
 pub use error::{ProblemError, validate, validate_distances, validate_size};
-pub use method::{Method, MethodError, solve_by};
 pub use problem::{
     Certificate, Mapping, Mode, Problem, Proof, ProvenBound, Rank, Relaxation, Slot, Solution,
     WorkerIndex,

@@ -40,29 +40,6 @@ pub(crate) const REDUCED_VARIABLES_MAX: usize = 160;
 /// the searches after it.
 pub(crate) const REDUCED_SECONDS_MAX: f64 = 0.02;
 
-/// Longest time that may be given to a program as a method of its own: a day, far beyond what
-/// anybody waits for.
-pub const METHOD_SECONDS_MAX: f64 = 86_400.0;
-
-/// Most integer variables of the reduced program as a method of its own. 16 x 16 on 256 cpus has
-/// 20,480 in compact: microlp needs 25 s and 60 MiB. 64 x 64 there has 81,920: neither engine is
-/// over its first steps after 20 s, HiGHS with 500 MiB; it may have more time.
-pub(crate) const REDUCED_ALONE_VARIABLES_MAX: usize = if cfg!(feature = "highs") {
-    100_000
-} else {
-    25_000
-};
-
-/// Most variables of the literal program. On the 32 cpus of the article, microlp proves 4 x 4
-/// (3,104 variables) in 4 to 25 s and has no mapping for 8 x 4 (5,600) after 30 s; HiGHS proves
-/// 4 x 4 in 1 s, 8 x 4 in scatter in 20 s, and has no mapping for 8 x 8 (6,624) after 54 s: with
-/// patience, up to the largest of the article, 16 x 16 (16,800).
-pub(crate) const LITERAL_VARIABLES_MAX: usize = if cfg!(feature = "highs") {
-    20_000
-} else {
-    4_000
-};
-
 /// Most steps that reduce the excess over the rules. Each lowers an excess, and these are at most a
 /// few for every core.
 pub(crate) const RELAXATION_STEPS_MAX: usize = 1_000;

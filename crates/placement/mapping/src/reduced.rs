@@ -1,4 +1,4 @@
-//! The reduced integer program, as the net of `solve` and as a method of its own.
+//! The reduced integer program, which proves small problems.
 //!
 //! **Problem.** Prove that a value is the best, or find the better one. **Approach.** The program
 //! of `assignment` instead of that of the article: `x[w,c]` threads of a worker on a cpu and
@@ -9,28 +9,29 @@
 //! hold ceil(WT/units) threads and a main, all loosened as far as the construction had to
 //! (`relaxation`); (2) is what `rank_coloring` needs. **Proof sketch.** Every mapping that keeps
 //! the rules gives such x and m with the same value, and the reverse holds by `rank_coloring`;
-//! tangents and ordered steps are exact at integers. **Limits.** As the net, up to
-//! [`REDUCED_VARIABLES_MAX`] integer variables and for [`REDUCED_SECONDS_MAX`]; alone, up to
-//! [`REDUCED_ALONE_VARIABLES_MAX`] and for the caller's seconds. Both start from the construction;
-//! alone, there so always is an answer. The relaxation is that of the construction, not proven
-//! smallest.
+//! tangents and ordered steps are exact at integers. Values are whole numbers, so microlp is asked
+//! for a gap below one clock cycle: with `|objective| <= magnitude`, a relative gap of 0.9 /
+//! magnitude is an absolute one below 0.9. It computes with floats, so its bound is rounded down
+//! with a millionth to spare. **Limits.** Up to [`REDUCED_VARIABLES_MAX`] integer variables, for
+//! [`REDUCED_SECONDS_MAX`], from the construction. The relaxation is that of the construction, not
+//! proven smallest.
 
 mod model;
+#[cfg(test)]
+mod tests;
 
-use good_lp::Variable;
+use good_lp::solvers::microlp::microlp;
+use good_lp::{Solution, SolverModel, WithInitialSolution, WithMipGap, WithTimeLimit};
 
 use crate::assignment::{Assignment, assign};
-use crate::check::report;
 use crate::domains::Domains;
-use crate::error::validate;
-use crate::labeling::label;
-use crate::limits::{REDUCED_ALONE_VARIABLES_MAX, REDUCED_SECONDS_MAX, REDUCED_VARIABLES_MAX};
-use crate::local_search::{Allowed, Search};
-use crate::method::engine::{self, ENGINE, Failure, Program, run, run_microlp};
-use crate::method::farthest;
+use crate::limits::{REDUCED_SECONDS_MAX, REDUCED_VARIABLES_MAX};
+use crate::local_search::Allowed;
 use crate::volumes::volumes;
-use crate::{Certificate, CheckReport, Method, MethodError, Problem, Proof, ProvenBound, Solution};
 use model::{Model, size};
+
+/// Asked of microlp in cycles: below 1, where nothing whole lies between value and bound.
+const GAP: f64 = 0.9;
 
 /// What the program found.
 pub(crate) struct Found {
@@ -38,118 +39,48 @@ pub(crate) struct Found {
     pub(crate) proven: bool,
 }
 
-/// Solves the program if it is small enough: the net of `solve`.
+/// Solves the program if it is small enough.
 pub(crate) fn solve_reduced(domains: &Domains, allowed: &Allowed) -> Option<Found> {
-    if size(domains) > REDUCED_VARIABLES_MAX {
-        return None;
-    }
-    let model = Model::of(domains, allowed);
-    let start = in_order(assign(domains, &volumes(domains)));
-    let (found, assignment) = run_model(model, &start, |program, subgradient, start| {
-        run_microlp(program, subgradient, start, REDUCED_SECONDS_MAX)
-    })
-    .ok()?;
-    Some(Found {
-        assignment: assignment?,
-        proven: found.is_proven(),
-    })
-}
-
-/// Solves the program alone, whatever the construction is worth.
-///
-/// # Errors
-/// The problem is outside the limits, the program too large, or the engine failed.
-pub(crate) fn solve_reduced_alone(
-    problem: &Problem,
-    seconds: f64,
-) -> Result<Solution, MethodError> {
-    let method = Method::Reduced;
-    validate(problem)?;
-    let domains = Domains::of(problem);
-    let (variables, most) = (size(&domains), REDUCED_ALONE_VARIABLES_MAX);
-    if variables > most {
-        let engine = ENGINE;
-        return Err(MethodError::TooLarge {
-            method,
-            variables,
-            most,
-            engine,
-        });
-    }
-    let volumes = volumes(&domains);
-    let allowed = Allowed::by(&domains, &volumes);
-    let start = in_order(assign(&domains, &volumes));
-    let mut bound = farthest(problem);
-    let mut best = (Search::of(&domains, &allowed, &start).objective(), start);
-    let model = Model::of(&domains, &allowed);
-    let solved = run_model(model, &best.1, |program, subgradient, start| {
-        run(program, subgradient, start, seconds)
-    });
-    match solved {
-        Ok((found, assignment)) => {
-            // the program leaves out what everything far apart would be worth
-            let constant = domains.objective(0, 0);
-            bound = found.bound.map_or(bound, |proven| proven + constant);
-            if let Some(assignment) = assignment {
-                let search = Search::of(&domains, &allowed, &assignment);
-                if search.is_valid() && search.objective() > best.0 {
-                    best = (search.objective(), assignment);
-                }
-            }
-        }
-        Err(Failure::Time) => {}
-        Err(Failure::Broken(message)) => {
-            let engine = ENGINE;
-            return Err(MethodError::Engine {
-                method,
-                engine,
-                message,
-            });
-        }
-    }
-    let mapping = label(problem, &domains, &best.1);
-    let CheckReport { objective, relaxed } = report(problem, &mapping);
-    let upper = ProvenBound {
-        bound,
-        proof: Proof::Search,
-    };
-    let certificate = Certificate::of(objective, upper, relaxed);
-    Ok(Solution {
-        mapping,
-        certificate,
-    })
-}
-
-/// What the engine says, and the assignment that its values are.
-fn run_model(
-    model: Model<'_>,
-    start: &Assignment,
-    run: impl FnOnce(Program, &[Variable], &[(Variable, f64)]) -> Result<engine::Found, Failure>,
-) -> Result<(engine::Found, Option<Assignment>), Failure> {
-    let start = model.start(start);
-    let (workers, cpus) = (model.threads.len(), model.threads[0].len());
-    let subgradient: Vec<_> = model
-        .threads
-        .iter()
-        .chain(&model.mains)
+    (size(domains) <= REDUCED_VARIABLES_MAX)
+        .then(|| solve_within(domains, allowed, REDUCED_SECONDS_MAX))
         .flatten()
-        .copied()
-        .collect();
-    let found = run(model.program(), &subgradient, &start)?;
-    let (threads, mains) = found.values.split_at(workers * cpus);
-    let rows = threads.chunks(cpus).zip(mains.chunks(cpus));
-    let assignment = assignment_of(rows);
-    Ok((found, assignment))
+}
+
+fn solve_within(domains: &Domains, allowed: &Allowed, seconds: f64) -> Option<Found> {
+    let model = Model::of(domains, allowed);
+    let start = model.start(&in_order(assign(domains, &volumes(domains))));
+    let gap = (GAP / model.magnitude().max(1.0)) as f32;
+    let mut program = model.variables.maximise(model.objective).using(microlp);
+    for constraint in model.constraints {
+        program.add_constraint(constraint);
+    }
+    let program = program
+        .with_initial_solution(start)
+        .with_time_limit(seconds);
+    let solution = program.with_mip_gap(gap).ok()?.solve().ok()?;
+    let values = |row: &Vec<_>| row.iter().map(|&cell| solution.value(cell)).collect();
+    let threads: Vec<Vec<f64>> = model.threads.iter().map(values).collect();
+    let mains: Vec<Vec<f64>> = model.mains.iter().map(values).collect();
+    let solution = solution.into_inner();
+    let bound = solution
+        .stats()
+        .best_bound
+        .filter(|bound| bound.is_finite());
+    let whole = |bound: f64| (bound + 1e-6 * bound.abs().max(1.0)).floor();
+    Some(Found {
+        assignment: assignment_of(&threads, &mains)?,
+        proven: bound.is_some_and(|bound| whole(bound) <= solution.objective().round()),
+    })
 }
 
 /// The assignment of a solution: a row of threads and a row of mains for every worker.
-fn assignment_of<'a>(rows: impl Iterator<Item = (&'a [f64], &'a [f64])>) -> Option<Assignment> {
+fn assignment_of(threads: &[Vec<f64>], mains: &[Vec<f64>]) -> Option<Assignment> {
     let whole = |value: f64| value.round().max(0.0) as usize;
     let mut assignment = Assignment {
         mains: Vec::new(),
         peers: Vec::new(),
     };
-    for (threads, mains) in rows {
+    for (threads, mains) in threads.iter().zip(mains) {
         let main = mains.iter().position(|&main| whole(main) > 0)?;
         let mut peers: Vec<u16> = Vec::new();
         for (cpu, &thread) in threads.iter().enumerate() {

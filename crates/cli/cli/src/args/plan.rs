@@ -12,7 +12,7 @@ use super::{MachineArgs, Output};
 use crate::limits::TIME_LIMIT_MAX;
 
 /// Options that say what one deployment is; a file says it for several.
-const OF_ONE: [&str; 5] = ["workers", "threads", "mode", "policy", "solver"];
+const OF_ONE: [&str; 4] = ["workers", "threads", "mode", "policy"];
 
 /// The two ways to ask.
 const USAGE: &str = "albacore plan --workers <W> --threads <T> --mode <MODE> [OPTIONS]
@@ -46,10 +46,7 @@ pub(crate) struct PlanArgs {
     /// where it is
     #[arg(long, value_name = "W.R", num_args = 0..=1)]
     pub(crate) explain: Option<Option<ThreadArg>>,
-    /// How to solve [default: exact]
-    #[arg(long, value_enum)]
-    pub(crate) solver: Option<Solver>,
-    /// Longest search, in seconds [default: 2, of --solver reduced and literal 60]
+    /// Longest search, in seconds [default: 2]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) time_limit: Option<Duration>,
     /// With -f: so many threads of somebody else run on a cpu, as in --obstacle 3=2; also on cpus
@@ -105,26 +102,6 @@ impl Policy {
         match self {
             Self::Tuna => "tuna",
             Self::RoundRobin => "round-robin",
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Solver {
-    /// Construction, bound and proof, in milliseconds
-    Exact,
-    /// The reduced integer program
-    Reduced,
-    /// The integer program of the source article as written: small problems only
-    Literal,
-}
-
-impl Solver {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Exact => "exact",
-            Self::Reduced => "reduced",
-            Self::Literal => "literal",
         }
     }
 }

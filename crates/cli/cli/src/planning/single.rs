@@ -1,19 +1,16 @@
 //! The plan of one deployment: problem, solution, moves and explanation.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use albacore_explain::{
     ExplainError, Explanation, Move, ThreadExplanation, difference, explain, explain_thread,
 };
-use albacore_mapping::{
-    Mapping, Method, MethodError, Problem, Solution, check, check_solution, round_robin, solve,
-    solve_by,
-};
+use albacore_mapping::{Mapping, Problem, Solution, check, check_solution, round_robin, solve};
 use albacore_topology::{Distances, Topology};
 
 use super::{current_plan, failed_check};
-use crate::args::{Mode, PlanArgs, Policy, Solver, ThreadArg};
-use crate::limits::{EXPLAIN_BUDGET, PLAN_BUDGET, PROGRAM_BUDGET};
+use crate::args::{Mode, PlanArgs, Policy, ThreadArg};
+use crate::limits::{EXPLAIN_BUDGET, PLAN_BUDGET};
 use crate::machine::Machine;
 use albacore_command::Failure;
 
@@ -23,8 +20,6 @@ pub(crate) struct SinglePlan {
     /// On the usable cpus; `current` is the plan in force, if one was given.
     pub(crate) problem: Problem,
     pub(crate) policy: Policy,
-    /// The solver, if the command line names one.
-    pub(crate) solver: Option<Solver>,
     /// It has passed the checker.
     pub(crate) solution: Solution,
     pub(crate) solve_micros: u64,
@@ -79,7 +74,6 @@ pub(crate) fn plan_single(args: &PlanArgs) -> Result<SinglePlan, Failure> {
     let (explanation, thread) = explained(&problem, &solution.mapping, args)?;
     Ok(SinglePlan {
         policy: args.policy,
-        solver: args.solver,
         solution,
         solve_micros,
         machine,
@@ -99,7 +93,6 @@ pub(super) fn explained_plan(
     let (explanation, thread) = explained(&problem, &solution.mapping, args)?;
     Ok(SinglePlan {
         policy: Policy::Tuna,
-        solver: None,
         solution,
         solve_micros: 0,
         machine: problem.topology.clone(),
@@ -125,26 +118,14 @@ fn requested_size(args: &PlanArgs) -> Result<(u16, u16, Mode), Failure> {
 }
 
 fn solve_with(problem: &Problem, args: &PlanArgs, start: Instant) -> Result<Solution, Failure> {
-    if args.policy == Policy::RoundRobin {
-        return round_robin(problem).map_err(|e| Failure::Usage(e.to_string()));
-    }
-    // The exact solver is called by itself: the time that is printed is that of solving alone.
-    let (method, usual) = match args.solver {
-        None | Some(Solver::Exact) => {
+    let solved = match args.policy {
+        Policy::RoundRobin => round_robin(problem),
+        Policy::Tuna => {
             let limit = args.time_limit.unwrap_or(PLAN_BUDGET);
-            return solve(problem, &mut || start.elapsed() >= limit)
-                .map_err(|e| Failure::Usage(e.to_string()));
+            solve(problem, &mut || start.elapsed() >= limit)
         }
-        Some(Solver::Reduced) => (Method::Reduced, PROGRAM_BUDGET),
-        Some(Solver::Literal) => (Method::Literal, PROGRAM_BUDGET),
     };
-    let limit: Duration = args.time_limit.unwrap_or(usual);
-    let mut out_of_budget = || start.elapsed() >= limit;
-    solve_by(method, problem, &mut out_of_budget, limit.as_secs_f64()).map_err(|e| match e {
-        MethodError::Refused { .. } => Failure::Broken(e.to_string()),
-        MethodError::Problem(_) | MethodError::TooLarge { .. } => Failure::Usage(e.to_string()),
-        _ => Failure::Failed(e.to_string()),
-    })
+    solved.map_err(|e| Failure::Usage(e.to_string()))
 }
 
 fn change(problem: &Problem, current: &Mapping, solution: &Solution) -> PlanChange {

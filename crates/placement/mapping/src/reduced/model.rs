@@ -1,7 +1,7 @@
 //! The reduced program as good_lp takes it.
 //!
 //! `x[w,c]` and `m[w,c]` are the only decisions; every other variable is determined by them and
-//! says how ([`Derived`]), so that a known assignment can be handed to the engine as a start.
+//! says how ([`Derived`]), so that a known assignment can be handed to microlp as a start.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,6 @@ use crate::Mode;
 use crate::assignment::Assignment;
 use crate::domains::{CORE, CPU, Domains, LEVELS, pairs};
 use crate::local_search::Allowed;
-use crate::method::engine::Program;
 
 /// How many integer variables the program has, but for the few of rules (12) and (12+).
 pub(crate) fn size(domains: &Domains) -> usize {
@@ -52,9 +51,9 @@ enum Derived {
 pub(crate) struct Model<'a> {
     domains: &'a Domains,
     allowed: &'a Allowed,
-    variables: ProblemVariables,
-    objective: Expression,
-    constraints: Vec<Constraint>,
+    pub(crate) variables: ProblemVariables,
+    pub(crate) objective: Expression,
+    pub(crate) constraints: Vec<Constraint>,
     /// Threads of worker w on cpu c.
     pub(crate) threads: Vec<Vec<Variable>>,
     /// 1 if the main of worker w is on cpu c.
@@ -71,17 +70,12 @@ impl<'a> Model<'a> {
         model
     }
 
-    /// What the engine takes.
-    pub(crate) fn program(self) -> Program {
+    /// The objective never exceeds this, nor falls below its negative.
+    pub(crate) fn magnitude(&self) -> f64 {
         let farthest: i64 = self.domains.gain.iter().sum();
         let (workers, threads) = (self.domains.workers, self.domains.threads);
         let most = pairs(workers as u32) + workers as i64 * pairs(threads as u32);
-        Program {
-            variables: self.variables,
-            objective: self.objective,
-            constraints: self.constraints,
-            magnitude: (farthest * most) as f64,
-        }
+        (farthest * most) as f64
     }
 
     /// The values of all variables for an assignment whose mains are in order.
@@ -99,7 +93,7 @@ impl<'a> Model<'a> {
         }
         let mut start: Vec<(Variable, f64)> = Vec::new();
         for derived in &self.derived {
-            derived.follow_subgradient(&values, &mut start);
+            derived.follow(&values, &mut start);
         }
         start.extend(values);
         start
@@ -297,11 +291,7 @@ impl<'a> Model<'a> {
 
 impl Derived {
     /// Adds what the decisions make of it.
-    fn follow_subgradient(
-        &self,
-        values: &HashMap<Variable, f64>,
-        start: &mut Vec<(Variable, f64)>,
-    ) {
+    fn follow(&self, values: &HashMap<Variable, f64>, start: &mut Vec<(Variable, f64)>) {
         let whole = |items: &Expression| items.eval_with(values).round() as u32;
         match self {
             Self::Pairs(variable, items) => start.push((*variable, pairs(whole(items)) as f64)),

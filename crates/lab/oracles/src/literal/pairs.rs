@@ -17,11 +17,11 @@
 //! pairs of places are what pairs of cpus were, two places of one cpu at the distance of a cpu to
 //! itself.
 
+use albacore_mapping::{Mode, Problem};
+use albacore_topology::Topology;
 use good_lp::{Expression, constraint, variable};
 
 use super::rules::{OnCore, Rules};
-use crate::{Mode, Problem};
-use albacore_topology::Topology;
 
 /// (5) plus (scatter) or minus (compact) (7), in clock cycles.
 pub(super) fn objective(problem: &Problem, rules: &mut Rules) -> Expression {

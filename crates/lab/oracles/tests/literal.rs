@@ -7,10 +7,13 @@
 //! soak`).
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "../../../placement/mapping/tests/enumerated/mod.rs"]
 mod enumerated;
+#[path = "../../../placement/mapping/tests/machines/mod.rs"]
 mod machines;
 
-use albacore_mapping::{Method, MethodError, Mode, Problem, Solution, check_solution, solve_by};
+use albacore_mapping::{Mode, Problem, Solution, check_solution, solve};
+use albacore_oracles::{LiteralError, solve_literal};
 use enumerated::{RULES, best_of_all, every_problem, every_topology};
 use machines::{ARTICLE, Shape, problem};
 
@@ -20,26 +23,26 @@ const THREADS: u16 = 6;
 /// Up to so many cpus, the literal program is asked for every problem.
 const LITERAL_CPUS: usize = 4;
 
-/// And for every so manieth of the larger ones: no divisor of the number of sizes, which is 14, so
+/// Every so many of the larger problems are asked, too: no divisor of the number of sizes, which is 14, so
 /// every size is among them.
 const LITERAL_STRIDE: usize = 9;
 
 /// Far above what the slowest of these programs takes on a busy machine.
 const SECONDS: f64 = 600.0;
 
-fn by(method: Method, problem: &Problem) -> Solution {
-    solve_by(method, problem, &mut || false, SECONDS).unwrap()
+/// How often a problem is solved until the answer is proven.
+const TRIES: usize = 200;
+
+fn literal(problem: &Problem) -> Solution {
+    solve_literal(problem, SECONDS).unwrap()
 }
 
 /// The exact answer. Its own integer program has a slice of wall-clock time, which a busy machine
-/// may take away: then the same program is asked with time enough.
+/// may take away: then the problem is solved again.
 fn exact(problem: &Problem) -> Solution {
-    let solution = by(Method::Exact, problem);
-    if solution.certificate.optimal {
-        return solution;
-    }
-    check_solution(problem, &solution).unwrap();
-    by(Method::Reduced, problem)
+    let mut answers = (0..TRIES).map(|_| solve(problem, &mut || false).unwrap());
+    let proven = answers.find(|answer| answer.certificate.optimal);
+    proven.expect("a try that is proven")
 }
 
 fn breaches(solution: &Solution) -> [u32; 4] {
@@ -67,25 +70,24 @@ fn is_for_the_program(problem: &Problem, place: usize) -> bool {
         || place.is_multiple_of(LITERAL_STRIDE)
 }
 
-/// Compares the methods on every problem of a mode; how many there are.
+/// Compares the solvers on every problem of a mode; how many there are.
 fn compare(mode: Mode) -> usize {
     let problems = every_problem(CPUS, THREADS, mode);
     for (place, problem) in problems.iter().enumerate() {
-        let of = |method: Method| {
+        let of = |solver: &str| {
             let cpus = problem.topology.cpus().iter();
             let tree: Vec<_> = cpus.map(|cpu| (cpu.core, cpu.l2, cpu.l3)).collect();
             let (workers, threads) = (problem.workers, problem.threads);
-            format!("{method}: {workers} x {threads} {mode:?} on (core, L2, L3) {tree:?}")
+            format!("{solver}: {workers} x {threads} {mode:?} on (core, L2, L3) {tree:?}")
         };
         let (least, value) = best_of_all(problem);
-        let literal = is_for_the_program(problem, place)
-            .then(|| (Method::Literal, by(Method::Literal, problem)));
-        for (method, solution) in literal.into_iter().chain([(Method::Exact, exact(problem))]) {
+        let literal = is_for_the_program(problem, place).then(|| ("literal", literal(problem)));
+        for (solver, solution) in literal.into_iter().chain([("exact", exact(problem))]) {
             check_solution(problem, &solution).unwrap();
-            assert_eq!(breaches(&solution), least, "{}", of(method));
-            assert_eq!(solution.certificate.objective, value, "{}", of(method));
-            assert!(solution.certificate.bound >= value, "{}", of(method));
-            assert!(solution.certificate.optimal, "{}", of(method));
+            assert_eq!(breaches(&solution), least, "{}", of(solver));
+            assert_eq!(solution.certificate.objective, value, "{}", of(solver));
+            assert!(solution.certificate.bound >= value, "{}", of(solver));
+            assert!(solution.certificate.optimal, "{}", of(solver));
         }
     }
     problems.len()
@@ -113,11 +115,10 @@ fn every_tree_is_there_once() {
 fn two_workers_of_two_threads_on_the_machine_of_the_article_agree() {
     for (mode, value) in [(Mode::Scatter, 150), (Mode::Compact, -50)] {
         let problem = problem(ARTICLE.topology(), (2, 2, mode));
-        for method in [Method::Exact, Method::Reduced, Method::Literal] {
-            let solution = by(method, &problem);
+        for solution in [exact(&problem), literal(&problem)] {
             check_solution(&problem, &solution).unwrap();
-            assert_eq!(solution.certificate.objective, value, "{method} {mode:?}");
-            assert!(solution.certificate.optimal, "{method} {mode:?}");
+            assert_eq!(solution.certificate.objective, value, "{mode:?}");
+            assert!(solution.certificate.optimal, "{mode:?}");
         }
     }
 }
@@ -129,7 +130,7 @@ fn contradictory_rules_are_loosened_as_by_the_exact_solver() {
     for (cpus, workers) in all.into_iter().take(if is_soak() { 2 } else { 1 }) {
         let topology = Shape([1, 1, cpus, 1, 1]).topology();
         let problem = problem(topology, (workers, 2, Mode::Scatter));
-        let literal = by(Method::Literal, &problem).certificate;
+        let literal = literal(&problem).certificate;
         assert_eq!(literal.relaxed, exact(&problem).certificate.relaxed);
         assert_eq!(literal.relaxed[0].rule, "12");
         assert_eq!(literal.relaxed[0].amount, 2);
@@ -139,10 +140,10 @@ fn contradictory_rules_are_loosened_as_by_the_exact_solver() {
 #[test]
 fn a_program_that_is_too_large_says_what_to_do() {
     let problem = problem(Shape([2, 8, 1, 8, 2]).topology(), (64, 64, Mode::Scatter));
-    let error = solve_by(Method::Literal, &problem, &mut || false, 1.0).unwrap_err();
-    assert!(matches!(error, MethodError::TooLarge { .. }), "{error}");
+    let error = solve_literal(&problem, 1.0).unwrap_err();
+    assert!(matches!(error, LiteralError::TooLarge { .. }), "{error}");
     assert!(
-        error.to_string().contains("use the exact solver"),
+        error.to_string().contains("use a smaller problem"),
         "{error}"
     );
 }
@@ -150,31 +151,27 @@ fn a_program_that_is_too_large_says_what_to_do() {
 #[test]
 fn a_program_without_time_says_that_it_found_nothing() {
     let problem = problem(ARTICLE.topology(), (2, 2, Mode::Compact));
-    let error = solve_by(Method::Literal, &problem, &mut || false, 1e-9).unwrap_err();
-    assert!(matches!(error, MethodError::NothingFound { .. }), "{error}");
-    let spent = solve_by(Method::Literal, &problem, &mut || true, SECONDS).unwrap_err();
-    assert!(matches!(spent, MethodError::NothingFound { .. }), "{spent}");
+    let error = solve_literal(&problem, 1e-9).unwrap_err();
+    assert!(
+        matches!(error, LiteralError::NothingFound { .. }),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_program_that_runs_out_of_time_never_claims_too_much() {
     let problem = problem(Shape([1, 1, 4, 1, 2]).topology(), (3, 3, Mode::Compact));
-    let best = by(Method::Exact, &problem).certificate;
-    assert!(best.optimal);
-    for method in [Method::Reduced, Method::Literal] {
-        for seconds in [0.001, 0.01, 0.1, 0.5] {
-            match solve_by(method, &problem, &mut || false, seconds) {
-                Ok(solution) => {
-                    check_solution(&problem, &solution).unwrap();
-                    let stated = solution.certificate;
-                    assert!(stated.objective <= best.objective, "{method} {seconds}");
-                    assert!(stated.bound >= best.objective, "{method} {seconds}");
-                }
-                Err(error) => {
-                    assert!(matches!(error, MethodError::NothingFound { .. }), "{error}");
-                    assert_eq!(method, Method::Literal, "the reduced program has a start");
-                }
+    let best = exact(&problem).certificate;
+    for seconds in [0.001, 0.01, 0.1, 0.5] {
+        match solve_literal(&problem, seconds) {
+            Ok(solution) => {
+                check_solution(&problem, &solution).unwrap();
+                let stated = solution.certificate;
+                assert!(stated.objective <= best.objective, "{seconds}");
+                assert!(stated.bound >= best.objective, "{seconds}");
             }
+            Err(LiteralError::NothingFound { .. }) => {}
+            Err(error) => panic!("{error}"),
         }
     }
 }
@@ -182,24 +179,8 @@ fn a_program_that_runs_out_of_time_never_claims_too_much() {
 #[test]
 fn seconds_that_are_no_time_limit_are_refused() {
     let problem = problem(ARTICLE.topology(), (1, 1, Mode::Compact));
-    for method in [Method::Reduced, Method::Literal] {
-        for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e6] {
-            let error = solve_by(method, &problem, &mut || false, seconds).unwrap_err();
-            assert!(matches!(error, MethodError::TimeLimit { .. }), "{error}");
-        }
-    }
-}
-
-#[test]
-fn a_mapping_in_force_that_is_as_good_stays() {
-    let fresh = problem(Shape([1, 2, 2, 1, 2]).topology(), (2, 3, Mode::Compact));
-    let mut current = by(Method::Exact, &fresh).mapping;
-    current.cpus.rotate_left(3); // the workers change their names
-    let again = Problem {
-        current: Some(current.clone()),
-        ..fresh
-    };
-    for method in [Method::Reduced, Method::Literal] {
-        assert_eq!(by(method, &again).mapping, current, "{method}");
+    for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e6] {
+        let error = solve_literal(&problem, seconds).unwrap_err();
+        assert!(matches!(error, LiteralError::TimeLimit { .. }), "{error}");
     }
 }

@@ -1,9 +1,8 @@
 //! The constraints of the article, one function each, with their numbers; `+` marks those for
 //! physical cores, which the article has "by near similar reasoning" and does not print.
 
+use albacore_mapping::Problem;
 use good_lp::{Constraint, Expression, ProblemVariables, Variable, constraint, variable};
-
-use crate::Problem;
 
 /// How many rules may have to be loosened: (8+), mains-per-core, (12), (12+), in this order.
 pub(super) const RULES: usize = 4;

@@ -1,0 +1,194 @@
+//! The integer program of the source article, as it is written there.
+//!
+//! **Problem.** Say independently of the solver what the best value is, and with which relaxation.
+//! **Approach.** `Y[w,t,c]` is 1 if rank t of worker w runs on cpu c. Constraints (1), (2), (3),
+//! (8) and (9)-(12), and the same for physical cores, stand in `rules` one by one with the numbers
+//! of the article; the products of (4) and (6) are linearized in `pairs`. No tree, no counts, no
+//! order among workers or ranks, no start. Where the rules contradict each other, each of (8+),
+//! mains-per-core, (12), (12+) has a slack; first the slacks alone are made smallest, in this
+//! order, then the value is made largest with the slacks fixed. So the relaxation is proven and not
+//! taken over from the solver, and the program with the products is never infeasible. **Proof
+//! sketch.** The programs are the rules; lexicographic order is one program for each slack that is
+//! not 0 in the answer before it (a slack that is 0 cannot be smaller). (2), (3) and (8) never need
+//! a slack: the head of the solver's `rank_coloring` proves that a mapping exists. `optimal` means
+//! that branch and bound came to its end, or that value and proven bound are less than one clock
+//! cycle apart. **Limits.** At most [`VARIABLES_MAX`] variables. Each of the up to five programs
+//! for the slacks takes at most [`RELAX_SHARE`] of the seconds; one that runs out leaves a
+//! relaxation that is not proven smallest. A mapping in force is not looked at.
+
+mod pairs;
+mod rules;
+
+use albacore_mapping::{
+    Certificate, Mapping, Mode, Problem, ProblemError, Proof, ProvenBound, Solution, Violation,
+    check, validate,
+};
+use good_lp::{Expression, Variable};
+
+use crate::engine::{Failure, Found, Program, run};
+use rules::{RULES, Rules, Slack};
+
+/// Longest time that may be given to the program: a day, far beyond what anybody waits for.
+pub const SECONDS_MAX: f64 = 86_400.0;
+
+/// Most variables of the program. On the 32 cpus of the article, microlp proves 4 x 4 (3,104
+/// variables) in 4 to 25 s and has no mapping for 8 x 4 (5,600) after 30 s.
+pub const VARIABLES_MAX: usize = 4_000;
+
+/// Share of the seconds that each program for the slacks may take; the products get what is left.
+const RELAX_SHARE: f64 = 0.1;
+
+/// Why the program has no answer.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub enum LiteralError {
+    #[error(transparent)]
+    Problem(#[from] ProblemError),
+    /// The seconds are no time limit.
+    #[error("the time limit is {seconds} s: give seconds above 0, at most {SECONDS_MAX}")]
+    TimeLimit { seconds: f64 },
+    #[error(
+        "the program of this problem has {variables} variables, more than the {VARIABLES_MAX} \
+         that microlp is given: use a smaller problem"
+    )]
+    TooLarge { variables: usize },
+    #[error("the program found no mapping within {seconds} s: allow more time")]
+    NothingFound { seconds: f64 },
+    /// In microlp's words.
+    #[error("microlp could not solve the program ({0})")]
+    Engine(String),
+    /// Counting does not confirm what the program found.
+    #[error("the answer of the program is no mapping: {0:?}")]
+    Refused(Vec<Violation>),
+}
+
+/// Solves the program of the article for at most `seconds`.
+///
+/// The certificate says what the program proved: if it ran out of time, the bound is the one that
+/// its branch and bound had by then, or that of the largest distance.
+///
+/// # Errors
+/// The problem is outside the limits, the program too large, nothing was found in time, or microlp
+/// failed.
+pub fn solve_literal(problem: &Problem, seconds: f64) -> Result<Solution, LiteralError> {
+    validate(problem)?;
+    if !(seconds > 0.0 && seconds <= SECONDS_MAX) {
+        return Err(LiteralError::TimeLimit { seconds });
+    }
+    let variables = size(problem);
+    if variables > VARIABLES_MAX {
+        return Err(LiteralError::TooLarge { variables });
+    }
+    let mut left = seconds;
+    let slacks = smallest_slacks(problem, seconds, &mut left)?;
+    let mut rules = Rules::of(problem, &slacks.map(Slack::Fixed));
+    let objective = pairs::objective(problem, &mut rules);
+    let places: Vec<Variable> = rules.places.iter().flatten().flatten().copied().collect();
+    let program = Program {
+        variables: rules.variables,
+        objective,
+        constraints: rules.constraints,
+        magnitude: magnitude(problem),
+    };
+    let found = run(program, &places, left).map_err(|failure| refusal(failure, seconds))?;
+    certified(problem, &found)
+}
+
+/// The smallest slacks in their order. What they may take is subtracted from `left`.
+fn smallest_slacks(
+    problem: &Problem,
+    seconds: f64,
+    left: &mut f64,
+) -> Result<[u32; RULES], LiteralError> {
+    let mut slacks = [Slack::Free; RULES];
+    let mut least =
+        |slacks: &[Slack; RULES], minimized: &[bool; RULES]| -> Result<_, LiteralError> {
+            *left -= seconds * RELAX_SHARE;
+            let rules = Rules::of(problem, slacks);
+            let sum: Expression = (rules.slacks.iter().zip(minimized))
+                .filter(|&(_, &is_minimized)| is_minimized)
+                .map(|(slack, _)| slack.clone())
+                .sum();
+            let (free, fixed) = rules.free_slacks();
+            let program = Program {
+                variables: rules.variables,
+                objective: -sum,
+                constraints: rules.constraints,
+                magnitude: f64::from(u32::from(problem.workers) * u32::from(problem.threads)),
+            };
+            let found = run(program, &free, seconds * RELAX_SHARE)
+                .map_err(|failure| refusal(failure, seconds))?;
+            let mut values = found.values.iter().map(|value| value.round() as u32);
+            Ok(fixed.map(|fixed| fixed.unwrap_or_else(|| values.next().unwrap_or(0))))
+        };
+    let mut reached = least(&slacks, &[true; RULES])?;
+    for rule in 0..RULES {
+        if reached[rule] > 0 {
+            reached = least(&slacks, &std::array::from_fn(|other| other == rule))?;
+        }
+        slacks[rule] = Slack::Fixed(reached[rule]);
+    }
+    Ok(reached)
+}
+
+fn refusal(failure: Failure, seconds: f64) -> LiteralError {
+    match failure {
+        Failure::Time => LiteralError::NothingFound { seconds },
+        Failure::Broken(message) => LiteralError::Engine(message),
+    }
+}
+
+fn pairs_of(items: u16) -> i64 {
+    i64::from(items) * (i64::from(items) - 1) / 2
+}
+
+/// No value is farther from 0 than all pairs at the largest distance.
+fn magnitude(problem: &Problem) -> f64 {
+    let pairs = pairs_of(problem.workers) + i64::from(problem.workers) * pairs_of(problem.threads);
+    (pairs * i64::from(problem.distances.beyond)) as f64
+}
+
+/// The bound of a program that proved nothing in time: no pair is farther apart, or nearer, than
+/// the table of distances says.
+fn farthest(problem: &Problem) -> i64 {
+    let mains = pairs_of(problem.workers) * i64::from(problem.distances.beyond);
+    let within = i64::from(problem.workers) * pairs_of(problem.threads);
+    mains
+        + match problem.mode {
+            Mode::Scatter => within * i64::from(problem.distances.beyond),
+            Mode::Compact => -within * i64::from(problem.distances.cpu),
+        }
+}
+
+/// How many variables the program with the products has.
+fn size(problem: &Problem) -> usize {
+    let (workers, threads) = (usize::from(problem.workers), usize::from(problem.threads));
+    let (cpus, cores) = (problem.topology.cpus().len(), problem.topology.core_count());
+    workers * threads * cpus
+        + 2 * cpus
+        + 3 * cores
+        + pairs::size(workers, cpus)
+        + workers * pairs::size(threads, cpus)
+}
+
+/// The mapping that the values are, counted.
+fn certified(problem: &Problem, found: &Found) -> Result<Solution, LiteralError> {
+    let cpus = problem.topology.cpus();
+    let place = |values: &[f64]| {
+        let largest = (0..values.len()).max_by(|&a, &b| values[a].total_cmp(&values[b]));
+        cpus[largest.unwrap_or(0)].id
+    };
+    let mapping = Mapping {
+        threads: problem.threads,
+        cpus: found.values.chunks(cpus.len()).map(place).collect(),
+    };
+    let report = check(problem, &mapping).map_err(LiteralError::Refused)?;
+    let upper = ProvenBound {
+        bound: found.bound.unwrap_or_else(|| farthest(problem)),
+        proof: Proof::Search,
+    };
+    let certificate = Certificate::of(report.objective, upper, report.relaxed);
+    Ok(Solution {
+        mapping,
+        certificate,
+    })
+}
