@@ -47,7 +47,7 @@ impl Output {
     pub(crate) fn rows(&mut self, head: &str, rows: &[Row], figures: &Figures) {
         let Self::Terminal(table) = self else { return };
         let lines: Vec<ThreadLine> = rows.iter().map(line).collect();
-        let head = match figures.respawn_micros.percentile(99.0) {
+        let head = match figures.respawn_micros.quantile_bound(0.99) {
             Some(p99) => format!("{head}; respawn to verified p99 {:.1} ms", p99 as f64 / 1e3),
             None => head.to_owned(),
         };

@@ -38,6 +38,7 @@ impl XorShift64 {
         Self(seed)
     }
 
+    #[inline]
     pub fn draw(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -46,6 +47,7 @@ impl XorShift64 {
     }
 
     /// A number below `end`; 0 if `end` is 0.
+    #[inline]
     pub fn below(&mut self, end: usize) -> usize {
         ((self.draw() >> 32) as usize) % end.max(1)
     }

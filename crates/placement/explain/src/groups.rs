@@ -3,30 +3,30 @@
 use albacore_mapping::{Mapping, Mode, Problem};
 use albacore_topology::{Cpu, CpuId};
 
-use crate::alone::{Caps, best_alone};
-use crate::frame::Frame;
+use crate::checked_mapping::CheckedMapping;
+use crate::group_bound::{Caps, best_alone};
 use crate::{Group, PairCounts, Rule};
 
-/// The pairs that the objective counts.
+/// The pairs that the objective counted.
 pub(crate) struct Groups {
     pub(crate) mains: Group,
     pub(crate) workers: Vec<Group>,
 }
 
 impl Groups {
-    /// Counts a mapping that was checked.
-    pub(crate) fn of(problem: &Problem, mapping: &Mapping, frame: &Frame) -> Self {
-        let domains = &frame.domains;
+    /// CountedMapping a mapping that was checked.
+    pub(crate) fn of(problem: &Problem, mapping: &Mapping, checked: &CheckedMapping) -> Self {
+        let domains = &checked.domains;
         let (cpu_most, core_most) = (
-            domains.cpu_volume.1 + frame.admitted(Rule::CpuVolume),
-            domains.core_volume.1 + frame.admitted(Rule::CoreVolume),
+            domains.rules.cpu_volume.1 + checked.admitted(Rule::CpuVolume),
+            domains.rules.core_volume.1 + checked.admitted(Rule::CoreVolume),
         );
         let mains_caps = Caps {
-            cpu: (domains.rank_cap + frame.admitted(Rule::EqualRanks)).min(cpu_most),
-            core: (domains.core_mains + frame.admitted(Rule::MainsPerCore)).min(core_most),
+            cpu: (domains.rules.rank_cap + checked.admitted(Rule::EqualRanks)).min(cpu_most),
+            core: (domains.rules.core_mains + checked.admitted(Rule::MainsPerCore)).min(core_most),
         };
         let worker_caps = Caps {
-            cpu: (domains.worker_cap + frame.admitted(Rule::OwnThreads)).min(cpu_most),
+            cpu: (domains.rules.worker_cap + checked.admitted(Rule::OwnThreads)).min(cpu_most),
             core: core_most,
         };
         let group = |slots: &mut dyn Iterator<Item = CpuId>, alone: Option<i64>| {

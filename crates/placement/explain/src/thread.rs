@@ -4,10 +4,10 @@ use albacore_mapping::{Mapping, Problem, Slot};
 use albacore_topology::{Cpu, CpuId, Topology};
 
 use crate::ExplainError;
-use crate::binding::changes_of;
-use crate::board::Change;
-use crate::frame::Frame;
+use crate::checked_mapping::CheckedMapping;
+use crate::counted_mapping::Change;
 use crate::rules::{Rule, Rules};
+use crate::single_changes::changes_of;
 
 /// What two cpus have in common, the nearest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -75,7 +75,7 @@ pub fn explain_thread(
     mapping: &Mapping,
     slot: Slot,
 ) -> Result<ThreadExplanation, ExplainError> {
-    let frame = Frame::of(problem, mapping)?;
+    let checked = CheckedMapping::of(problem, mapping)?;
     let no_thread = || ExplainError::NoThread {
         slot,
         workers_last: problem.workers - 1,
@@ -85,12 +85,12 @@ pub fn explain_thread(
         .cpu(slot)
         .and_then(|id| problem.topology.cpu(id))
         .ok_or_else(no_thread)?;
-    let board = frame.board(mapping);
+    let counted = checked.counted(mapping);
     let thread =
         usize::from(slot.worker.0) * usize::from(problem.threads) + usize::from(slot.rank.0);
-    let mut best: Vec<Option<(Change, Rules, i64)>> = vec![None; board.cpus()];
-    for change in changes_of(&board, thread) {
-        let (broken, gain) = (board.broken(change), board.gain(change));
+    let mut best: Vec<Option<(Change, Rules, i64)>> = vec![None; counted.cpus()];
+    for change in changes_of(&counted, thread) {
+        let (broken, gain) = (counted.broken(change), counted.gain(change));
         let best = &mut best[change.to];
         let is_better = best.is_none_or(|(_, least, most)| {
             (broken.len(), std::cmp::Reverse(gain)) < (least.len(), std::cmp::Reverse(most))
@@ -100,11 +100,11 @@ pub fn explain_thread(
         }
     }
     let place = |(change, broken, gain): (Change, Rules, i64)| {
-        let cpu = frame.domains.id(change.to);
+        let cpu = checked.domains.id(change.to);
         Some(Place {
             cpu,
             nearness: Nearness::of(here, problem.topology.cpu(cpu)?),
-            partner: change.partner.map(|p| frame.domains.slot(p)),
+            partner: change.partner.map(|p| checked.domains.slot(p)),
             gain,
             forbidden: broken.iter().collect(),
         })

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use super::enumerate::RuleExcess;
-use super::instance::{CORE, Instance, LEVELS, Tenant};
+use super::instance::{CORE, Instance, LEVELS, Tenant, pairs};
 use super::min_cost_flow::least_closeness;
 use super::rules::Rules;
 use super::spread::Spread;
@@ -84,11 +84,6 @@ fn packed(
         *sum += free * more;
     }
     sums
-}
-
-/// x(x-1)/2.
-fn pairs(x: u32) -> i64 {
-    i64::from(x) * (i64::from(x) - 1) / 2
 }
 
 /// The least closeness of a worker that is alone on its cpuset.

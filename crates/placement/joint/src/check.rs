@@ -26,7 +26,7 @@ use albacore_topology::{Cpu, CpuId, Topology};
 use super::{Deployment, JointProblem, JointSolution};
 use albacore_mapping::{
     Mapping, Mode, Problem, Proof, Relaxation, Slot, Violation, contradiction, counted_bound,
-    unproven,
+    misstated, unproven,
 };
 
 /// What [`report_joint`] found of mappings that keep the rules which are never relaxed.
@@ -93,30 +93,9 @@ pub fn check_joint(
 ) -> Result<JointReport, Vec<JointViolation>> {
     let report = report_joint(problem, &solution.mappings)?;
     let stated = &solution.certificate;
-    let mut violations = Vec::new();
-    for &Relaxation { rule, amount } in &report.relaxed {
-        let admits = |r: &&Relaxation| r.rule == rule;
-        let admitted = stated.relaxed.iter().find(admits).map_or(0, |r| r.amount);
-        if amount > admitted {
-            violations.push(JointViolation::Stated(Violation::Broken {
-                rule,
-                amount,
-                admitted,
-            }));
-        }
-    }
-    let (objective, bound) = (stated.objective, stated.bound);
-    if objective != report.objective {
-        let (stated, actual) = (objective, report.objective);
-        violations.push(JointViolation::Stated(Violation::OtherObjective {
-            stated,
-            actual,
-        }));
-    }
-    if bound < objective {
-        let violation = Violation::BoundTooLow { bound, objective };
-        violations.push(JointViolation::Stated(violation));
-    }
+    let misstated = misstated(report.objective, &report.relaxed, stated);
+    let misstated = misstated.into_iter().map(JointViolation::Stated);
+    let mut violations: Vec<_> = misstated.collect();
     let alone = only(problem).and_then(|one| as_one(problem, one));
     let unproven = match alone {
         Some(alone) => unproven(&alone, stated),

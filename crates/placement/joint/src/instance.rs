@@ -6,14 +6,12 @@ use std::cmp::Ordering;
 use albacore_topology::{Cpu, CpuId, Distances};
 
 use super::{Deployment, JointProblem};
+use albacore_mapping::levels::{gains, number_domains};
 use albacore_mapping::{Mode, Rank, Slot, WorkerIndex};
 
 pub(super) const NO_CPU: u16 = u16::MAX;
 
-/// Levels of the tree: cpu, core, L2, L3.
-pub(super) const LEVELS: usize = 4;
-/// Index of the core level.
-pub(super) const CORE: usize = 1;
+pub(super) use albacore_mapping::levels::{CORE, LEVELS, pairs};
 
 pub(super) struct Tenant {
     /// Index in the problem.
@@ -93,9 +91,7 @@ impl Instance {
     /// Indexes a validated problem.
     pub(super) fn of(problem: &JointProblem) -> Self {
         let cpus = problem.topology.cpus();
-        let keys: [fn(&Cpu) -> u32; LEVELS] =
-            [|c| u32::from(c.id.0), |c| c.core, |c| c.l2, |c| c.l3];
-        let numbered = keys.map(|key| number(cpus, key));
+        let numbered: [_; LEVELS] = std::array::from_fn(|level| number_domains(cpus, level));
         let counts = numbered.each_ref().map(|&(_, count)| count);
         let of = numbered.map(|(of, _)| of);
         let inner = std::array::from_fn(|level| match level {
@@ -108,17 +104,14 @@ impl Instance {
                 inner(of_level(level - 1), of_level(level))
             }
         });
-        let table = &problem.distances;
-        let [cpu, l1, l2, l3, beyond] =
-            [table.cpu, table.l1, table.l2, table.l3, table.beyond].map(i64::from);
-        let distance = distances(&of, &counts, table);
+        let distance = distances(&of, &counts, &problem.distances);
         let mut instance = Self {
             cpus: cpus.len(),
             of,
             counts,
             inner,
-            gain: [l1 - cpu, l2 - l1, l3 - l2, beyond - l3],
-            beyond,
+            gain: gains(&problem.distances),
+            beyond: problem.distances.beyond.into(),
             distance,
             is_used: vec![false; cpus.len()],
             obstacles: vec![0; cpus.len()],
@@ -211,30 +204,6 @@ fn distances(of: &[Vec<u16>; LEVELS], counts: &[usize; LEVELS], table: &Distance
         row[a] = table.cpu;
     }
     all
-}
-
-/// The domain of each cpu by a key, numbered densely in order of the lowest cpu.
-fn number(cpus: &[Cpu], key: fn(&Cpu) -> u32) -> (Vec<u16>, usize) {
-    let mut order: Vec<(u32, u16)> = cpus.iter().map(key).zip(0..).collect();
-    order.sort();
-    // each cpu's domain is known by its lowest cpu
-    let mut lowest = vec![0u16; cpus.len()];
-    for mates in order.chunk_by(|a, b| a.0 == b.0) {
-        for &(_, cpu) in mates {
-            lowest[usize::from(cpu)] = mates[0].1;
-        }
-    }
-    let mut count = 0;
-    let mut of: Vec<u16> = Vec::with_capacity(cpus.len());
-    for (cpu, &lowest) in lowest.iter().enumerate() {
-        if usize::from(lowest) == cpu {
-            of.push(count);
-            count += 1;
-        } else {
-            of.push(of[usize::from(lowest)]);
-        }
-    }
-    (of, count.into())
 }
 
 /// The domain of each cpu at a level, and how many domains the level has.

@@ -4,6 +4,8 @@
 //! undone, the random numbers are fixed. Where every thread runs already and may stay, nothing is
 //! perturbed: then only moves that gain one by one are proposed.
 
+use albacore_values::XorShift64;
+
 use super::local_search::{LocalSearch, OutOfBudget, evaluate, make, repair};
 use super::search_state::{Move, SearchState};
 use crate::limits::{PERTURBATION_TRIES_MAX, PERTURBATION_WORK_MAX, PERTURBATIONS_MAX};
@@ -15,7 +17,8 @@ fn key(search: &SearchState<'_>) -> (i64, i64, i64) {
     (search.violation(), -worth, -search.unmoved)
 }
 
-/// Tries to reach `goal` from where `climber` ended; leaves the best state found in `search_state`.
+/// Tries to reach `goal` from where `local_search` ended; leaves the best state found in
+/// `search`.
 pub(super) fn perturb(
     search: &mut SearchState<'_>,
     local_search: &mut LocalSearch,
@@ -26,14 +29,14 @@ pub(super) fn perturb(
     let work = (threads + search.instance.cpus) * search.instance.cpus;
     let rounds = PERTURBATIONS_MAX.min(PERTURBATION_WORK_MAX / work.max(1));
     let mut best = key(search);
-    let mut sequence = Xorshift(0x9e37_79b9_7f4a_7c15);
+    let mut random = XorShift64::new(0x9e37_79b9_7f4a_7c15);
     for round in 0..rounds {
         if (search.violation() == 0 && search.value >= goal) || out_of_budget() {
             return;
         }
         search.undo_log.clear();
         for _ in 0..2 + round % 4 {
-            random_exchange(search, &mut sequence);
+            random_exchange(search, &mut random);
         }
         repair(search, out_of_budget);
         local_search.mark_touched(search, &search.undo_log);
@@ -51,24 +54,12 @@ pub(super) fn perturb(
 }
 
 /// An exchange that breaks no rule on mains further.
-fn random_exchange(search: &mut SearchState<'_>, sequence: &mut Xorshift) {
+fn random_exchange(search: &mut SearchState<'_>, random: &mut XorShift64) {
     let threads = search.threads.len();
     for _ in 0..PERTURBATION_TRIES_MAX {
-        let step = Move::Exchange(sequence.below(threads), sequence.below(threads));
+        let step = Move::Exchange(random.below(threads), random.below(threads));
         if evaluate(search, step).is_some_and(|(violation, _)| violation <= 0) {
             return make(search, step);
         }
-    }
-}
-
-/// xorshift64: a fixed sequence of numbers without pattern.
-struct Xorshift(u64);
-
-impl Xorshift {
-    fn below(&mut self, below: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        ((self.0 >> 32) as usize) % below.max(1)
     }
 }

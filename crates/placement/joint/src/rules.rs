@@ -7,6 +7,8 @@
 
 use std::collections::VecDeque;
 
+use albacore_mapping::full_mains;
+
 use super::JointProblem;
 use super::instance::{CORE, Instance};
 
@@ -101,14 +103,8 @@ fn full(problem: &JointProblem, instance: &Instance) -> (Full, Full) {
     }
     let (slots, workers) = (instance.slots as u32, instance.workers as u32);
     let rule = |units: u32| {
-        let rest = slots % units;
-        let applies = rest > 0 && slots > units && workers <= units;
-        applies.then(|| {
-            (
-                slots.div_ceil(units),
-                (workers + rest).saturating_sub(units),
-            )
-        })
+        let most = full_mains(workers, slots, units)?;
+        Some((slots.div_ceil(units), most))
     };
     let used = cores.iter().filter(|&&used| used).count() as u32;
     (rule(own.cpus.len() as u32), rule(used))

@@ -15,7 +15,7 @@ use super::assignment::assign;
 use super::bound::upper_bound;
 use super::enumerate::{Key, RuleExcess, enumerate};
 use super::error::{alone, validate};
-use super::instance::{CORE, Instance, LEVELS, NO_CPU, Tenant};
+use super::instance::{CORE, Instance, LEVELS, NO_CPU, Tenant, pairs};
 use super::labeling::{keeps_rank_cap, label};
 use super::local_search::{LocalSearch, repair};
 use super::move_bound::{displaced, least_moves};
@@ -26,7 +26,8 @@ use super::volumes::{Volumes, balance};
 use super::{JointError, JointProblem, JointSolution};
 use crate::limits::FROZEN_COST;
 use albacore_mapping::{
-    Certificate, Mapping, Problem, Proof, ProvenBound, Relaxation, Solution, check, solve,
+    Certificate, Mapping, Problem, Proof, ProvenBound, Relaxation, Solution, check, relaxed_by,
+    solve,
 };
 
 /// The best mappings for all deployments together that can be found before `out_of_budget` says
@@ -315,7 +316,6 @@ fn worker_distances(instance: &Instance, tenant: &Tenant, places: &[u16]) -> i64
 /// Distances of all pairs of mains, `held` on each cpu: all of them beyond, less what the domains
 /// of the tree bring them closer.
 fn mains_distance(instance: &Instance, held: &[u32]) -> i64 {
-    let pairs = |x: u32| i64::from(x) * (i64::from(x) - 1) / 2;
     let mut sum = instance.beyond * pairs(held.iter().sum());
     for level in 0..LEVELS {
         let mut counts = vec![0u32; instance.counts[level]];
@@ -406,14 +406,7 @@ fn worth_keeping(problem: &Problem, solution: &Solution, move_cost: u32) -> Opti
     let current = problem.current.as_ref().filter(|_| move_cost > 0)?;
     let report = check(problem, current).ok()?;
     let found = &solution.certificate;
-    let keeps = |unmoved: &Relaxation| {
-        let same = |r: &&Relaxation| r.rule == unmoved.rule;
-        found
-            .relaxed
-            .iter()
-            .find(same)
-            .is_some_and(|r| unmoved.amount <= r.amount)
-    };
+    let keeps = |now: &Relaxation| now.amount <= relaxed_by(&found.relaxed, now.rule);
     let pairs = current.cpus.iter().zip(&solution.mapping.cpus);
     let moved = pairs.filter(|(before, after)| before != after).count() as i64;
     let gain = found.objective - report.objective;

@@ -69,7 +69,7 @@ struct Remaining {
 impl Remaining {
     /// How many threads on `cpu` the current worker must take.
     fn forced(&self, domains: &Domains, cpu: usize) -> u32 {
-        self.threads[cpu].saturating_sub(domains.worker_cap * (self.workers - 1))
+        self.threads[cpu].saturating_sub(domains.rules.worker_cap * (self.workers - 1))
     }
 
     /// A main cpu; within the forced ones if these are all that the worker may take.
@@ -102,7 +102,7 @@ impl Remaining {
         }
         while peers.len() + 1 < domains.threads {
             let open = |&cpu: &usize| {
-                self.threads[cpu] > self.mains[cpu] && counts[0][cpu] < domains.worker_cap
+                self.threads[cpu] > self.mains[cpu] && counts[0][cpu] < domains.rules.worker_cap
             };
             let free = self.free(domains, &counts);
             let missing = (domains.threads - 1 - peers.len()) as u32;
@@ -140,10 +140,10 @@ impl Remaining {
         }
         order.sort_by_key(|&cpu| Reverse(self.threads[cpu].saturating_sub(self.mains[cpu])));
         // bound: T threads are at most worker_cap for each cpu
-        for _ in 0..domains.worker_cap {
+        for _ in 0..domains.rules.worker_cap {
             for &cpu in &order {
                 let open = self.threads[cpu] > self.mains[cpu];
-                let room = counts[CPU][cpu] < domains.worker_cap;
+                let room = counts[CPU][cpu] < domains.rules.worker_cap;
                 if peers.len() + 1 < domains.threads && open && room {
                     self.take(domains, cpu, counts, peers);
                 }

@@ -194,7 +194,7 @@ fn least_closeness(domains: &Domains, allowed: &Allowed) -> i64 {
     let mut counts = zero_counts(domains);
     let most_on_core = allowed.core_volume.1;
     spread(domains, &mut counts, domains.threads, &|on_cpu, on_core| {
-        on_cpu < domains.worker_cap && on_core < most_on_core
+        on_cpu < domains.rules.worker_cap && on_core < most_on_core
     });
     let alone = domains.workers as i64 * closeness(domains, &counts);
     let together: i64 = (0..LEVELS)
@@ -260,7 +260,7 @@ fn most_of_workers(
     if !cores || beside_full >= workers || allowed.core_mains > 1 {
         return workers * free;
     }
-    let below_full = domains.core_volume.1 - 1;
+    let below_full = domains.rules.core_volume.1 - 1;
     let with_main = pairs_if_filled_with_main(&caps, domains.threads as u32, below_full);
     beside_full * free + (workers - beside_full) * with_main
 }

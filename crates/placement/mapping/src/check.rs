@@ -15,6 +15,7 @@ use albacore_topology::{Cpu, CpuId, Distances};
 
 use crate::{
     Certificate, Mapping, Mode, Problem, Proof, Relaxation, Slot, Solution, counted_bound,
+    relaxed_by,
 };
 
 /// What [`check`] found of a mapping that places every thread.
@@ -154,13 +155,21 @@ pub fn check_solution(
 ) -> Result<CheckReport, Vec<Violation>> {
     let report = check(problem, &solution.mapping)?;
     let stated = &solution.certificate;
+    let mut violations = misstated(report.objective, &report.relaxed, stated);
+    violations.extend(unproven(problem, stated));
+    if violations.is_empty() {
+        Ok(report)
+    } else {
+        Err(violations)
+    }
+}
+
+/// Where a certificate differs from what was counted: it admits too little, or its objective or
+/// bound is wrong.
+pub fn misstated(actual: i64, relaxed: &[Relaxation], stated: &Certificate) -> Vec<Violation> {
     let mut violations = Vec::new();
-    for &Relaxation { rule, amount } in &report.relaxed {
-        let admitted = stated
-            .relaxed
-            .iter()
-            .find(|r| r.rule == rule)
-            .map_or(0, |relaxed| relaxed.amount);
+    for &Relaxation { rule, amount } in relaxed {
+        let admitted = relaxed_by(&stated.relaxed, rule);
         if amount > admitted {
             violations.push(Violation::Broken {
                 rule,
@@ -170,21 +179,14 @@ pub fn check_solution(
         }
     }
     let (objective, bound) = (stated.objective, stated.bound);
-    if objective != report.objective {
-        violations.push(Violation::OtherObjective {
-            stated: objective,
-            actual: report.objective,
-        });
+    if objective != actual {
+        let stated = objective;
+        violations.push(Violation::OtherObjective { stated, actual });
     }
     if bound < objective {
         violations.push(Violation::BoundTooLow { bound, objective });
     }
-    violations.extend(unproven(problem, stated));
-    if violations.is_empty() {
-        Ok(report)
-    } else {
-        Err(violations)
-    }
+    violations
 }
 
 /// What is wrong with what a certificate says of its proof, for any mapping: [`check_solution`]

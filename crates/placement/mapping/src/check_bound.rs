@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use albacore_topology::{Cpu, Topology};
 
-use crate::{Mode, Problem, Relaxation};
+use crate::{Mode, Problem, Relaxation, relaxed_by};
 
 /// No mapping that relaxes no rule beyond `relaxed` has a greater objective.
 pub fn counted_bound(problem: &Problem, relaxed: &[Relaxation]) -> i64 {
@@ -54,10 +54,7 @@ struct Rules<'a> {
 
 impl<'a> Rules<'a> {
     fn of(problem: &'a Problem, relaxed: &[Relaxation]) -> Self {
-        let more = |rule: &str| {
-            let found = relaxed.iter().find(|relaxed| relaxed.rule == rule);
-            found.map_or(0, |relaxed| i64::from(relaxed.amount))
-        };
+        let more = |rule: &str| i64::from(relaxed_by(relaxed, rule));
         let (workers, threads) = (i64::from(problem.workers), i64::from(problem.threads));
         let cpus = problem.topology.cpus().len() as i64;
         let cores = problem.topology.core_count() as i64;

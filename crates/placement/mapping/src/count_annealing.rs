@@ -9,8 +9,9 @@
 //! that they could gain. **Proof sketch.** None is needed: the result is assigned and counted like
 //! any other start. **Limits.** A fixed number of moves from fixed random numbers.
 
+use albacore_values::XorShift64;
+
 use crate::domain_classes::Class;
-use crate::perturbation::Xorshift;
 
 /// What is to be shared out: how many threads each worker has here, and whether its main.
 #[derive(Clone, Copy, Debug)]
@@ -184,7 +185,7 @@ pub(crate) fn anneal_counts(
     for child in 0..annealing.width {
         annealing.count_above(child, 1);
     }
-    let mut sequence = Xorshift(seed | 1);
+    let mut random = XorShift64::new(seed | 1);
     let mut best: Option<(i64, Shares)> = None;
     let mut cost = 0i64;
     let (hot, cold) = (steep as f64 * 0.7, 1.0f64.max(steep as f64 * 0.01));
@@ -197,11 +198,11 @@ pub(crate) fn anneal_counts(
                 break;
             }
         }
-        let Some(steps) = annealing.propose(&mut sequence) else {
+        let Some(steps) = annealing.propose(&mut random) else {
             continue;
         };
         let change = annealing.try_steps(&steps);
-        let chance = sequence.below(1 << 20) as f64 / f64::from(1 << 20);
+        let chance = random.below(1 << 20) as f64 / f64::from(1 << 20);
         if change <= 0 || chance < (-(change as f64) / temperature).exp() {
             cost += change;
             if best.as_ref().is_none_or(|best| cost < best.0) && annealing.is_whole() {
@@ -228,14 +229,14 @@ pub(crate) fn anneal_counts(
 
 impl Annealing<'_> {
     /// One step, or two against each other.
-    fn propose(&self, sequence: &mut Xorshift) -> Option<[Option<CountMove>; 2]> {
+    fn propose(&self, random: &mut XorShift64) -> Option<[Option<CountMove>; 2]> {
         let width = self.width;
-        let (from, to) = (sequence.below(width), sequence.below(width));
+        let (from, to) = (random.below(width), random.below(width));
         if from == to {
             return None;
         }
-        let part = sequence.below(self.node.parts.len());
-        if sequence.below(8) == 0 {
+        let part = random.below(self.node.parts.len());
+        if random.below(8) == 0 {
             return self
                 .main_step(part, from, to)
                 .map(|step| [Some(step), None]);
@@ -244,12 +245,12 @@ impl Annealing<'_> {
         if most == 0 {
             return None;
         }
-        let some = |most: u16, sequence: &mut Xorshift| match sequence.below(3) {
+        let some = |most: u16, random: &mut XorShift64| match random.below(3) {
             0 => most,
             1 => 1,
-            _ => 1 + sequence.below(most.into()) as u16,
+            _ => 1 + random.below(most.into()) as u16,
         };
-        let count = some(most, sequence);
+        let count = some(most, random);
         let step = |part, from, to, count| CountMove {
             part,
             from,
@@ -258,16 +259,16 @@ impl Annealing<'_> {
             main: false,
         };
         let first = self.with_main(step(part, from, to, count));
-        let other = sequence.below(self.node.parts.len());
-        if other == part || sequence.below(6) == 0 {
+        let other = random.below(self.node.parts.len());
+        if other == part || random.below(6) == 0 {
             return Some([Some(first), None]);
         }
         let back = self.movable(other, to, from);
         if back == 0 {
             return Some([Some(first), None]);
         }
-        let count = match sequence.below(4) {
-            0 => some(back, sequence),
+        let count = match random.below(4) {
+            0 => some(back, random),
             _ => back.min(count),
         };
         let second = self.with_main(step(other, to, from, count));

@@ -66,10 +66,10 @@ impl FullMainLimit {
             let count = i64::from(count);
             (rule.is_some() && count < workers).then_some(Self { on_cores, count })
         };
-        let cores = binding(domains.full_core_mains, allowed.full_core_mains, true)
+        let cores = binding(domains.rules.full_core_mains, allowed.full_core_mains, true)
             .filter(|_| allowed.core_mains == 1);
-        let cpus = binding(domains.full_mains, allowed.full_mains, false)
-            .filter(|_| domains.rank_cap == 1);
+        let cpus = binding(domains.rules.full_mains, allowed.full_mains, false)
+            .filter(|_| domains.rules.rank_cap == 1);
         [cores, cpus]
     }
 }
@@ -77,8 +77,9 @@ impl FullMainLimit {
 /// Where rule (12) binds: how many peers fit beside a main on a cpu that is not full.
 pub(crate) fn peers_beside_main(domains: &Domains, allowed: &Allowed) -> Option<i64> {
     let [_, cpus] = FullMainLimit::both(domains, allowed);
-    let single = domains.rank_cap == 1 && domains.worker_cap == 1 && domains.threads > 1;
-    (cpus.is_some() && single).then(|| i64::from(domains.cpu_volume.1) - 2)
+    let single =
+        domains.rules.rank_cap == 1 && domains.rules.worker_cap == 1 && domains.threads > 1;
+    (cpus.is_some() && single).then(|| i64::from(domains.rules.cpu_volume.1) - 2)
 }
 
 /// Equal domains.
@@ -316,7 +317,7 @@ impl<'a> Shapes<'a> {
             return 0;
         }
         let cores = self.at_level(caps, CORE).len();
-        let below_full = domains.core_volume.1 - 1;
+        let below_full = domains.rules.core_volume.1 - 1;
         (CORE..=group.outer.min(LEVELS - 1))
             .filter(|&level| self.at_level(caps, level).len() == cores)
             .map(|level| {
@@ -362,10 +363,10 @@ fn forgone_by_cores(
     on_cpu: bool,
 ) -> Vec<u32> {
     let cores = domains.core(cpus.start)..=domains.core(cpus.end - 1);
-    let below_full = domains.core_volume.1 - 1;
+    let below_full = domains.rules.core_volume.1 - 1;
     let forgone = |core: usize| {
         let size = domains.members(CORE, core).len() as u32;
-        let (lower, upper) = domains.cpu_volume;
+        let (lower, upper) = domains.rules.cpu_volume;
         let most = (size * upper).min(allowed.core_volume.1);
         let least = (size * lower).max(allowed.core_volume.0.min(most));
         let below_full = match on_cpu {
@@ -393,13 +394,13 @@ fn prefix_sums(of: &[u32]) -> Vec<i64> {
 
 /// The capacities of a level's domains.
 pub(crate) fn capacities(domains: &Domains, allowed: &Allowed, level: usize) -> Vec<Capacity> {
-    let (lower, upper) = domains.cpu_volume;
+    let (lower, upper) = domains.rules.cpu_volume;
     let threads = domains.threads as u32;
     if level < CORE {
         let cpu = Capacity {
             least: lower,
             most: upper,
-            per_worker: domains.worker_cap.min(upper).min(threads),
+            per_worker: domains.rules.worker_cap.min(upper).min(threads),
             with_mains: upper,
         };
         return vec![cpu; domains.cpus];
@@ -413,7 +414,7 @@ pub(crate) fn capacities(domains: &Domains, allowed: &Allowed, level: usize) -> 
         capacity.least += (size * lower).max(allowed.core_volume.0.min(most));
         capacity.most += most;
         capacity.with_mains += size * upper;
-        capacity.per_worker += (size * domains.worker_cap).min(most);
+        capacity.per_worker += (size * domains.rules.worker_cap).min(most);
     }
     for capacity in &mut capacities {
         capacity.per_worker = capacity.per_worker.min(threads);

@@ -9,16 +9,13 @@
 
 use std::ops::Range;
 
-use albacore_topology::{Cpu, Distances};
+use albacore_topology::Cpu;
 
+use crate::levels::{domain_keys, gains};
+use crate::rule_limits::RuleLimits;
 use crate::{Mode, Problem};
 
-/// Levels that can bring two threads closer than `beyond`: cpu, core, L2, L3.
-pub(crate) const LEVELS: usize = 4;
-/// Index of the cpu level.
-pub(crate) const CPU: usize = 0;
-/// Index of the core level.
-pub(crate) const CORE: usize = 1;
+pub(crate) use crate::levels::{CORE, CPU, LEVELS, pairs};
 
 /// What the solver needs of a [`Problem`]. Cpus are positions 0..C in tree order.
 pub(crate) struct Domains {
@@ -37,20 +34,7 @@ pub(crate) struct Domains {
     pub(crate) starts: [Vec<u16>; LEVELS],
     /// Index in `problem.topology.cpus()` of each position.
     pub(crate) original: Vec<u16>,
-    /// Most threads of equal rank on a cpu: ceil(W/C), rule (2).
-    pub(crate) rank_cap: u32,
-    /// Most threads of one worker on a cpu: ceil(T/C), rule (3).
-    pub(crate) worker_cap: u32,
-    /// floor(WT/C) and ceil(WT/C), rule (8).
-    pub(crate) cpu_volume: (u32, u32),
-    /// floor(WT/P) and ceil(WT/P), rule (8+).
-    pub(crate) core_volume: (u32, u32),
-    /// ceil(W/P), most mains on a core.
-    pub(crate) core_mains: u32,
-    /// Right-hand side of (12); `None` where it does not apply.
-    pub(crate) full_mains: Option<u32>,
-    /// Right-hand side of (12+); `None` where it does not apply.
-    pub(crate) full_core_mains: Option<u32>,
+    pub(crate) rules: RuleLimits,
 }
 
 impl Domains {
@@ -59,34 +43,17 @@ impl Domains {
         let cpus = problem.topology.cpus();
         let original = tree_order(cpus);
         let (of, starts) = number(cpus, &original);
-        let (workers, threads) = (u32::from(problem.workers), u32::from(problem.threads));
-        let slots = workers * threads;
-        let (count, cores) = (cpus.len() as u32, starts[CORE].len() as u32 - 1);
-        let &Distances {
-            cpu,
-            l1,
-            l2,
-            l3,
-            beyond,
-        } = &problem.distances;
-        let step = |outer: u32, inner: u32| i64::from(outer) - i64::from(inner);
         Self {
-            workers: workers as usize,
-            threads: threads as usize,
+            workers: problem.workers.into(),
+            threads: problem.threads.into(),
             cpus: cpus.len(),
             mode: problem.mode,
-            beyond: beyond.into(),
-            gain: [step(l1, cpu), step(l2, l1), step(l3, l2), step(beyond, l3)],
+            beyond: problem.distances.beyond.into(),
+            gain: gains(&problem.distances),
+            rules: RuleLimits::of(problem, starts[CORE].len() - 1),
             of,
             starts,
             original,
-            rank_cap: workers.div_ceil(count),
-            worker_cap: threads.div_ceil(count),
-            cpu_volume: (slots / count, slots.div_ceil(count)),
-            core_volume: (slots / cores, slots.div_ceil(cores)),
-            core_mains: workers.div_ceil(cores),
-            full_mains: full_mains(workers, slots, count),
-            full_core_mains: full_mains(workers, slots, cores),
         }
     }
 
@@ -120,18 +87,6 @@ impl Domains {
                 Mode::Compact => -all,
             }
     }
-}
-
-/// x(x-1)/2.
-pub(crate) fn pairs(x: u32) -> i64 {
-    i64::from(x) * (i64::from(x) - 1) / 2
-}
-
-/// max(0, W - units + r) where the rule applies.
-fn full_mains(workers: u32, slots: u32, units: u32) -> Option<u32> {
-    let rest = slots % units;
-    let applies = rest > 0 && slots > units && workers <= units;
-    applies.then(|| (workers + rest).saturating_sub(units))
 }
 
 /// The cpus, domain within domain: the largest first (by the sizes of what is in them), equal ones
@@ -218,12 +173,11 @@ type Numbered = (Vec<[u16; LEVELS]>, [Vec<u16>; LEVELS]);
 
 /// Numbers the domains in the order in which `original` visits them.
 fn number(cpus: &[Cpu], original: &[u16]) -> Numbered {
-    let keys = |cpu: &Cpu| [u32::from(cpu.id.0), cpu.core, cpu.l2, cpu.l3];
     let mut of: Vec<[u16; LEVELS]> = Vec::with_capacity(cpus.len());
     let mut starts: [Vec<u16>; LEVELS] = Default::default();
     let mut last: Option<[u32; LEVELS]> = None;
     for (position, &index) in original.iter().enumerate() {
-        let now = keys(&cpus[usize::from(index)]);
+        let now = domain_keys(&cpus[usize::from(index)]);
         for level in 0..LEVELS {
             if last.is_none_or(|last| last[level] != now[level]) {
                 starts[level].push(position as u16);

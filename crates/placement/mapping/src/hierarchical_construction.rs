@@ -221,7 +221,7 @@ impl Construction<'_> {
     /// Gives the threads on a core to its cpus: mains first, where that leaves room for all.
     fn core(&mut self, cpus: std::ops::Range<usize>, parts: &[WorkerPart]) -> Option<()> {
         let filling = [true, false].into_iter().find_map(|mains_first| {
-            let mut filling = CoreFilling::of(cpus.len(), parts, self.domains.worker_cap);
+            let mut filling = CoreFilling::of(cpus.len(), parts, self.domains.rules.worker_cap);
             filling.fill(parts, mains_first).map(|()| filling)
         })?;
         for (part, (held, main)) in parts.iter().zip(filling.held.iter().zip(&filling.main)) {

@@ -22,10 +22,10 @@ pub(crate) struct Incumbent<'a> {
 /// The rules as they are written, without any relaxation.
 pub(crate) fn strict_rules(domains: &Domains) -> Allowed {
     Allowed {
-        core_volume: domains.core_volume,
-        core_mains: domains.core_mains,
-        full_mains: domains.full_mains.unwrap_or(u32::MAX),
-        full_core_mains: domains.full_core_mains.unwrap_or(u32::MAX),
+        core_volume: domains.rules.core_volume,
+        core_mains: domains.rules.core_mains,
+        full_mains: domains.rules.full_mains.unwrap_or(u32::MAX),
+        full_core_mains: domains.rules.full_core_mains.unwrap_or(u32::MAX),
     }
 }
 
@@ -39,13 +39,16 @@ impl<'a> Incumbent<'a> {
         }
         let places = positions(problem, domains, current)?;
         let mut group = Group::of(domains);
-        let mains = group.closeness(places.iter().step_by(threads), domains.rank_cap)?;
+        let mains = group.closeness(places.iter().step_by(threads), domains.rules.rank_cap)?;
         for rank in 1..threads {
-            group.tally(places[rank..].iter().step_by(threads), domains.rank_cap)?;
+            group.tally(
+                places[rank..].iter().step_by(threads),
+                domains.rules.rank_cap,
+            )?;
         }
         let mut within = 0;
         for worker in places.chunks(threads) {
-            within += group.closeness(worker.iter(), domains.worker_cap)?;
+            within += group.closeness(worker.iter(), domains.rules.worker_cap)?;
         }
         Some(Self {
             mapping: current,
@@ -167,8 +170,8 @@ fn amounts(domains: &Domains, places: &[u16]) -> Option<[(&'static str, u32); 4]
         cpus[usize::from(worker[0])].1 += 1;
         worker.iter().for_each(|&cpu| cpus[usize::from(cpu)].0 += 1);
     }
-    let (least, most) = domains.cpu_volume;
-    let (core_least, core_most) = domains.core_volume;
+    let (least, most) = domains.rules.cpu_volume;
+    let (core_least, core_most) = domains.rules.core_volume;
     let (mut off, mut crowd, mut full, mut full_cores) = (0, 0, 0, 0);
     for core in 0..domains.count(CORE) {
         let (mut threads, mut mains) = (0, 0);
@@ -181,15 +184,15 @@ fn amounts(domains: &Domains, places: &[u16]) -> Option<[(&'static str, u32); 4]
         }
         let below = core_least.saturating_sub(threads);
         off = below.max(threads.saturating_sub(core_most)).max(off);
-        crowd = mains.saturating_sub(domains.core_mains).max(crowd);
+        crowd = mains.saturating_sub(domains.rules.core_mains).max(crowd);
         full_cores += u32::from(threads >= core_most && mains > 0);
     }
     let beyond = |full: u32, most: Option<u32>| most.map_or(0, |most| full.saturating_sub(most));
     Some([
-        ("12", beyond(full, domains.full_mains)),
+        ("12", beyond(full, domains.rules.full_mains)),
         ("8+", off),
         ("mains-per-core", crowd),
-        ("12+", beyond(full_cores, domains.full_core_mains)),
+        ("12+", beyond(full_cores, domains.rules.full_core_mains)),
     ])
 }
 

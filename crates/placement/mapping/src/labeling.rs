@@ -44,7 +44,7 @@ pub(crate) fn label(problem: &Problem, domains: &Domains, assignment: &Assignmen
         workers: domains.workers,
         threads,
         cpus: domains.cpus,
-        rank_cap: domains.rank_cap as usize,
+        rank_cap: domains.rules.rank_cap as usize,
         edges: &edges,
         preferred: &ranks,
     };

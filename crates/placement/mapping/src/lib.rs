@@ -33,6 +33,7 @@ mod hierarchical_construction;
 mod incumbent;
 mod labeling;
 mod lagrangian_bound;
+pub mod levels;
 pub mod limits;
 mod local_search;
 mod move_minimization;
@@ -43,6 +44,7 @@ mod rank_coloring;
 mod reduced;
 mod relaxation;
 mod round_robin;
+mod rule_limits;
 #[cfg(test)]
 #[path = "sample/tests.rs"]
 mod sample;
@@ -55,14 +57,15 @@ mod volume_knapsack;
 mod volumes;
 
 pub use check::{
-    CheckReport, Violation, check, check_solution, contradiction, objective, unproven,
+    CheckReport, Violation, check, check_solution, contradiction, misstated, objective, unproven,
 };
 pub use check_bound::counted_bound;
 pub use error::{ProblemError, validate, validate_distances, validate_size};
 pub use problem::{
     Certificate, Mapping, Mode, Problem, Proof, ProvenBound, Rank, Relaxation, Slot, Solution,
-    WorkerIndex,
+    WorkerIndex, relaxed_by,
 };
 pub use rank_coloring::Peers;
 pub use round_robin::round_robin;
+pub use rule_limits::{RuleLimits, full_mains};
 pub use solve::{Stage, solve, solve_with_stage};

@@ -32,10 +32,10 @@ impl Allowed {
     /// The rules, loosened to what `volumes` does.
     pub(crate) fn by(domains: &Domains, volumes: &Volumes) -> Self {
         let mut allowed = Self {
-            core_volume: domains.core_volume,
-            core_mains: domains.core_mains,
-            full_mains: domains.full_mains.unwrap_or(u32::MAX),
-            full_core_mains: domains.full_core_mains.unwrap_or(u32::MAX),
+            core_volume: domains.rules.core_volume,
+            core_mains: domains.rules.core_mains,
+            full_mains: domains.rules.full_mains.unwrap_or(u32::MAX),
+            full_core_mains: domains.rules.full_core_mains.unwrap_or(u32::MAX),
         };
         let (mut full, mut full_cores) = (0, 0);
         for core in 0..domains.count(CORE) {
@@ -45,15 +45,15 @@ impl Allowed {
             allowed.core_volume.0 = allowed.core_volume.0.min(threads);
             allowed.core_volume.1 = allowed.core_volume.1.max(threads);
             allowed.core_mains = allowed.core_mains.max(mains);
-            full_cores += u32::from(threads >= domains.core_volume.1 && mains > 0);
+            full_cores += u32::from(threads >= domains.rules.core_volume.1 && mains > 0);
             for cpu in members {
-                let at_top = volumes.threads[cpu] >= domains.cpu_volume.1;
+                let at_top = volumes.threads[cpu] >= domains.rules.cpu_volume.1;
                 full += u32::from(at_top && volumes.mains[cpu] > 0);
             }
         }
         // One amount is admitted for both sides, so both may use it: what is proven is proven for
         // all of that.
-        let (lower, upper) = domains.core_volume;
+        let (lower, upper) = domains.rules.core_volume;
         let off = allowed.volume_off(domains);
         allowed.core_volume = (lower.saturating_sub(off), upper + off);
         allowed.full_mains = allowed.full_mains.max(full);
@@ -63,7 +63,7 @@ impl Allowed {
 
     /// By how much (8+) is loosened, on the side where it is more.
     fn volume_off(&self, domains: &Domains) -> u32 {
-        let (lower, upper) = domains.core_volume;
+        let (lower, upper) = domains.rules.core_volume;
         let above = self.core_volume.1.saturating_sub(upper);
         above.max(lower.saturating_sub(self.core_volume.0))
     }
@@ -73,9 +73,12 @@ impl Allowed {
         let beyond = |allowed: u32, rule: Option<u32>| rule.map_or(0, |rule| allowed - rule);
         [
             ("8+", self.volume_off(domains)),
-            ("mains-per-core", self.core_mains - domains.core_mains),
-            ("12", beyond(self.full_mains, domains.full_mains)),
-            ("12+", beyond(self.full_core_mains, domains.full_core_mains)),
+            ("mains-per-core", self.core_mains - domains.rules.core_mains),
+            ("12", beyond(self.full_mains, domains.rules.full_mains)),
+            (
+                "12+",
+                beyond(self.full_core_mains, domains.rules.full_core_mains),
+            ),
         ]
     }
 }
@@ -225,7 +228,8 @@ impl<'a> Search<'a> {
         let counts = |worker: usize| {
             let own = self.domains.count(CPU);
             let row = &self.within[CPU][worker * own..][..own];
-            row.iter().all(|&x| u32::from(x) <= self.domains.worker_cap)
+            row.iter()
+                .all(|&x| u32::from(x) <= self.domains.rules.worker_cap)
                 && row.iter().map(|&x| usize::from(x)).sum::<usize>() == self.domains.threads
         };
         let cores = (0..self.domains.count(CORE)).all(|core| self.core_violation(core, 0, 0) == 0);
@@ -304,7 +308,7 @@ impl<'a> Search<'a> {
                 return gain;
             }
         }
-        if self.domains.cpu_volume.0 == self.domains.cpu_volume.1 {
+        if self.domains.rules.cpu_volume.0 == self.domains.rules.cpu_volume.1 {
             return 0;
         }
         for cpu in 0..self.domains.cpus {
@@ -389,7 +393,7 @@ impl<'a> Search<'a> {
     }
 
     pub(crate) fn has_room(&self, worker: u16, cpu: usize) -> bool {
-        u32::from(self.within[CPU][self.index(CPU, worker, cpu)]) < self.domains.worker_cap
+        u32::from(self.within[CPU][self.index(CPU, worker, cpu)]) < self.domains.rules.worker_cap
     }
 
     pub(crate) fn shift_gain(&self, thread: usize, to: usize, own: &[i64]) -> i64 {
@@ -445,12 +449,12 @@ impl<'a> Search<'a> {
 
     /// Would the cpu hold ceil(WT/C) threads and a main, with so many more of both?
     pub(crate) fn is_full(&self, cpu: usize, threads: i32, mains: i32) -> bool {
-        self.volume[cpu].saturating_add_signed(threads) >= self.domains.cpu_volume.1
+        self.volume[cpu].saturating_add_signed(threads) >= self.domains.rules.cpu_volume.1
             && self.mains[CPU][cpu].saturating_add_signed(mains) > 0
     }
 
     pub(crate) fn is_full_core(&self, core: usize, threads: i32, mains: i32) -> bool {
-        self.core_volume[core].saturating_add_signed(threads) >= self.domains.core_volume.1
+        self.core_volume[core].saturating_add_signed(threads) >= self.domains.rules.core_volume.1
             && self.mains[CORE][core].saturating_add_signed(mains) > 0
     }
 

@@ -230,11 +230,11 @@ impl Search<'_> {
     }
 
     fn cpu_holds(&self, cpu: usize, threads: i32, mains: i32) -> bool {
-        let (lower, upper) = self.domains.cpu_volume;
-        let peers = self.domains.rank_cap * (self.domains.threads as u32 - 1);
+        let (lower, upper) = self.domains.rules.cpu_volume;
+        let peers = self.domains.rules.rank_cap * (self.domains.threads as u32 - 1);
         let n = self.volume[cpu].saturating_add_signed(threads);
         let m = self.mains[CPU][cpu].saturating_add_signed(mains);
-        let ranks = m <= self.domains.rank_cap && m <= n && n - m <= peers;
+        let ranks = m <= self.domains.rules.rank_cap && m <= n && n - m <= peers;
         (lower..=upper).contains(&n) && ranks
     }
 }

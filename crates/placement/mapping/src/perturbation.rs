@@ -9,6 +9,8 @@
 
 use std::ops::Range;
 
+use albacore_values::XorShift64;
+
 use crate::limits::{PERTURBATION_BATCHES, PERTURBATION_WORK_MAX, PERTURBATIONS_MAX};
 use crate::local_search::Search;
 
@@ -23,7 +25,7 @@ pub(crate) fn perturb(
     let mut best = search.objective();
     let threads = search.threads();
     let rounds = PERTURBATIONS_MAX.min(PERTURBATION_WORK_MAX / (threads * threads).max(1));
-    let mut sequence = Xorshift(0x9e37_79b9_7f4a_7c15 + part.start as u64);
+    let mut random = XorShift64::new(0x9e37_79b9_7f4a_7c15 + part.start as u64);
     for round in
         rounds * part.start / PERTURBATION_BATCHES..rounds * part.end / PERTURBATION_BATCHES
     {
@@ -32,7 +34,7 @@ pub(crate) fn perturb(
         }
         let mut trial = search.clone();
         for _ in 0..2 + round % 4 {
-            trial.random_legal_move(&mut |below| sequence.below(below));
+            trial.random_legal_move(&mut |below| random.below(below));
         }
         trial.climb(goal, out_of_budget);
         let value = trial.objective();
@@ -40,17 +42,5 @@ pub(crate) fn perturb(
             best = value;
             *search = trial;
         }
-    }
-}
-
-/// xorshift64: a fixed sequence of numbers without pattern.
-pub(crate) struct Xorshift(pub(crate) u64);
-
-impl Xorshift {
-    pub(crate) fn below(&mut self, below: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        ((self.0 >> 32) as usize) % below.max(1)
     }
 }

@@ -88,6 +88,12 @@ pub struct Relaxation {
     pub amount: u32,
 }
 
+/// How far a rule moved; 0 if it is not among the relaxed ones.
+pub fn relaxed_by(relaxed: &[Relaxation], rule: &str) -> u32 {
+    let found = relaxed.iter().find(|relaxed| relaxed.rule == rule);
+    found.map_or(0, |relaxed| relaxed.amount)
+}
+
 /// Why no mapping is better.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Proof {

@@ -218,7 +218,7 @@ mod tests {
                 workers: domains.workers,
                 threads: domains.threads,
                 cpus: domains.cpus,
-                rank_cap: domains.rank_cap as usize,
+                rank_cap: domains.rules.rank_cap as usize,
                 edges: &edges,
                 preferred: &preferred,
             };
@@ -232,7 +232,7 @@ mod tests {
                 *of_cpu.entry((cpu, color)).or_insert(0u32) += 1;
             }
             prop_assert!(of_worker.values().all(|&count| count == 1));
-            prop_assert!(of_cpu.values().all(|&count| count <= domains.rank_cap));
+            prop_assert!(of_cpu.values().all(|&count| count <= domains.rules.rank_cap));
         }
     }
 }

@@ -86,15 +86,15 @@ fn may_move(
     (from, to): (usize, usize),
     (threads, mains): (i32, i32),
 ) -> bool {
-    let (lower, upper) = domains.cpu_volume;
-    let peers = domains.rank_cap * (domains.threads as u32 - 1);
+    let (lower, upper) = domains.rules.cpu_volume;
+    let peers = domains.rules.rank_cap * (domains.threads as u32 - 1);
     let holds = |cpu: usize, threads: i32, mains: i32| {
         let n = volumes.threads[cpu].checked_add_signed(threads);
         let m = volumes.mains[cpu].checked_add_signed(mains);
         let (Some(n), Some(m)) = (n, m) else {
             return false;
         };
-        let ranks = m <= domains.rank_cap && m <= n && n - m <= peers;
+        let ranks = m <= domains.rules.rank_cap && m <= n && n - m <= peers;
         (lower..=upper).contains(&n) && ranks
     };
     from != to && holds(from, -threads, -mains) && holds(to, threads, mains)
@@ -129,7 +129,7 @@ fn distinct_cpus(domains: &Domains, volumes: &Volumes) -> Vec<usize> {
 }
 
 fn excess(domains: &Domains, volumes: &Volumes) -> RuleExcess {
-    let (lower, upper) = domains.core_volume;
+    let (lower, upper) = domains.rules.core_volume;
     let mut excess = RuleExcess::default();
     let (mut full, mut full_cores) = (0, 0);
     for core in 0..domains.count(CORE) {
@@ -141,17 +141,19 @@ fn excess(domains: &Domains, volumes: &Volumes) -> RuleExcess {
             .max(threads.saturating_sub(upper));
         excess[0] = excess[0].max(off);
         excess[1] += off;
-        excess[2] = excess[2].max(mains.saturating_sub(domains.core_mains));
+        excess[2] = excess[2].max(mains.saturating_sub(domains.rules.core_mains));
         full_cores += u32::from(threads >= upper && mains > 0);
         for cpu in members {
-            let at_top = volumes.threads[cpu] >= domains.cpu_volume.1;
+            let at_top = volumes.threads[cpu] >= domains.rules.cpu_volume.1;
             full += u32::from(at_top && volumes.mains[cpu] > 0);
         }
     }
     excess[3] = domains
+        .rules
         .full_mains
         .map_or(0, |most| full.saturating_sub(most));
     excess[4] = domains
+        .rules
         .full_core_mains
         .map_or(0, |most| full_cores.saturating_sub(most));
     excess

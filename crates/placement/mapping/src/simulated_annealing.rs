@@ -8,11 +8,12 @@
 //! violations count, and the best of them is kept. **Limits.** A fixed number of moves from fixed
 //! random numbers.
 
+use albacore_values::XorShift64;
+
 use crate::Mode;
 use crate::domains::LEVELS;
 use crate::local_search::Search;
 use crate::penalized_moves::Acceptance;
-use crate::perturbation::Xorshift;
 
 /// Anneals `search` for so many moves; leaves the best state seen in it.
 pub(crate) fn anneal_threads(
@@ -22,7 +23,7 @@ pub(crate) fn anneal_threads(
     out_of_budget: &mut dyn FnMut() -> bool,
 ) {
     let domains = search.domains;
-    let mut sequence = Xorshift(0x2545_f491_4f6c_dd1d);
+    let mut random = XorShift64::new(0x2545_f491_4f6c_dd1d);
     let hot = domains.gain.iter().sum::<i64>() as f64 * domains.threads as f64 / 10.0 + 2.0;
     let cold = hot.min(1.5);
     let cooling = (cold / hot).powf(64.0 / moves.max(64) as f64);
@@ -41,32 +42,32 @@ pub(crate) fn anneal_threads(
                 break;
             }
         }
-        let first = sequence.below(count);
+        let first = random.below(count);
         let here = search.thread(first);
-        let near = sequence.below(8);
+        let near = random.below(8);
         let to = if near < 6 && domains.mode == Mode::Compact && domains.threads > 1 {
             let own = usize::from(here.worker) * domains.threads;
-            let other = search.thread(own + sequence.below(domains.threads));
-            let level = 1 + sequence.below(LEVELS - 1);
+            let other = search.thread(own + random.below(domains.threads));
+            let level = 1 + random.below(LEVELS - 1);
             let members = domains.members(level, domains.domain(level, other.cpu.into()));
-            members.start + sequence.below(members.len())
+            members.start + random.below(members.len())
         } else {
-            sequence.below(domains.cpus)
+            random.below(domains.cpus)
         };
         if to == usize::from(here.cpu) {
             continue;
         }
-        let chance = f64::from(sequence.below(1 << 20) as u32 + 1) / f64::from(1 << 20);
+        let chance = f64::from(random.below(1 << 20) as u32 + 1) / f64::from(1 << 20);
         let floor = (temperature * chance.ln()) as i64;
         let accept = Acceptance { penalty, floor };
-        let effect = if sequence.below(8) == 0 {
+        let effect = if random.below(8) == 0 {
             search.try_shift(first, to, accept)
         } else {
             let held = search.on_cpu(to);
             if held.is_empty() {
                 search.try_shift(first, to, accept)
             } else {
-                let second = held[sequence.below(held.len())] as usize;
+                let second = held[random.below(held.len())] as usize;
                 search.try_exchange(first, second, accept)
             }
         };

@@ -42,9 +42,12 @@ pub(crate) fn volumes_in_budget(
 
 /// Fewest and most mains of a cpu.
 pub(crate) fn main_limits(domains: &Domains) -> (u32, u32) {
-    let peers = domains.rank_cap * (domains.threads as u32 - 1);
-    let (lower, upper) = domains.cpu_volume;
-    (lower.saturating_sub(peers), domains.rank_cap.min(upper))
+    let peers = domains.rules.rank_cap * (domains.threads as u32 - 1);
+    let (lower, upper) = domains.rules.cpu_volume;
+    (
+        lower.saturating_sub(peers),
+        domains.rules.rank_cap.min(upper),
+    )
 }
 
 /// Mains as far apart as the caps allow; the cap of a core rises where the cores are too small to
@@ -59,18 +62,18 @@ fn spread_mains(domains: &Domains) -> Vec<u32> {
         }
     }
     let left = domains.workers - (least as usize * domains.cpus).min(domains.workers);
-    let peers = domains.rank_cap * (domains.threads as u32 - 1);
+    let peers = domains.rules.rank_cap * (domains.threads as u32 - 1);
     // with so few peers that (8+) needs mains on every core, those come before the spread of the
     // rest
     let widest = (0..domains.count(CORE)).map(|core| domains.members(CORE, core).len());
     let held = widest.max().unwrap_or(1) as u32 * peers;
-    let floor = domains.core_volume.0.saturating_sub(held);
+    let floor = domains.rules.core_volume.0.saturating_sub(held);
     let ahead = spread(domains, &mut counts, left, &|on_cpu, on_core| {
         on_cpu < most.min(least + 1) && on_core < floor
     });
     let left = left - ahead;
     let extras = domains.workers * domains.threads % domains.cpus;
-    let first = if domains.cpu_volume.1 > peers {
+    let first = if domains.rules.cpu_volume.1 > peers {
         extras.saturating_sub(ahead).min(left)
     } else {
         0
@@ -84,7 +87,7 @@ fn spread_mains(domains: &Domains) -> Vec<u32> {
 fn spread_capped(domains: &Domains, counts: &mut [Vec<u32>; LEVELS], mains: usize, most: u32) {
     let mut left = mains;
     // bound: no core holds more than all mains, so at the latest a cap of W leaves none
-    for cap in domains.core_mains..=domains.workers as u32 {
+    for cap in domains.rules.core_mains..=domains.workers as u32 {
         left -= spread(domains, counts, left, &|on_cpu, on_core| {
             on_cpu < most && on_core < cap
         });
@@ -101,8 +104,8 @@ struct Core {
 }
 
 fn spread_extras(domains: &Domains, mains: &[u32]) -> Vec<u32> {
-    let (lower, upper) = domains.cpu_volume;
-    let peers = domains.rank_cap * (domains.threads as u32 - 1);
+    let (lower, upper) = domains.rules.cpu_volume;
+    let peers = domains.rules.rank_cap * (domains.threads as u32 - 1);
     let mut threads: Vec<u32> = mains.iter().map(|&m| lower.max(m)).collect();
     let slots = (domains.workers * domains.threads) as u32;
     let placed: u32 = threads.iter().sum();
@@ -154,12 +157,13 @@ fn spread_extras(domains: &Domains, mains: &[u32]) -> Vec<u32> {
 /// What one more thread on a cpu with `mains` of `core` breaks: below the floor first, then by
 /// excess over the ceiling of the core, then (12), then (12+).
 fn harm(domains: &Domains, core: &Core, mains: u32) -> (bool, u32, bool, bool) {
-    let (lower, upper) = domains.core_volume;
-    let full = domains.full_core_mains.is_some() && core.volume + 1 == upper && core.mains > 0;
+    let (lower, upper) = domains.rules.core_volume;
+    let full =
+        domains.rules.full_core_mains.is_some() && core.volume + 1 == upper && core.mains > 0;
     (
         core.volume >= lower,
         (core.volume + 1).saturating_sub(upper),
-        domains.full_mains.is_some() && mains > 0,
+        domains.rules.full_mains.is_some() && mains > 0,
         full,
     )
 }

@@ -8,46 +8,13 @@ use std::time::Duration;
 use albacore_os::Wake;
 use albacore_plan::Policy;
 
-use crate::{Figures, PlacerError, Restored, Row, SubjectConfig, SubjectId, SubjectState};
+use crate::{
+    Figures, Placer, PlacerError, Report, Restored, Row, SubjectConfig, SubjectId, SubjectState,
+};
 
-/// A control message. Where it has a `reply` channel, the loop sends the reply once the message was
-/// handled and never blocks on it: a caller that no longer wants it drops its end.
-#[derive(Clone, Debug)]
-pub enum Control {
-    /// Places this process tree, too.
-    Add {
-        config: SubjectConfig,
-        /// Its id, or why it cannot be placed.
-        reply: SyncSender<Result<SubjectId, PlacerError>>,
-    },
-    /// Sets the policy of a subject.
-    SetPolicy(SubjectId, Policy),
-    /// Ends the back-offs of a subject: masks that another program keeps changing are written
-    /// again.
-    RetryNow(SubjectId),
-    /// Gives the masks of a subject back and removes it.
-    Remove {
-        subject: SubjectId,
-        /// What was given back; nothing if there is no such subject.
-        reply: Option<SyncSender<Restored>>,
-    },
-    /// Asks for the state of every slot of every subject.
-    Table {
-        /// As [`crate::Placer::table`].
-        reply: SyncSender<Result<Vec<Row>, PlacerError>>,
-    },
-    /// Asks for the state of every subject as a whole.
-    States {
-        /// As [`crate::Placer::states`].
-        reply: SyncSender<Vec<SubjectState>>,
-    },
-    /// Asks for counters and distributions.
-    Figures {
-        /// As [`crate::Placer::figures`].
-        reply: SyncSender<Figures>,
-    },
-    Stop,
-}
+/// What the loop does for another thread between two passes. A reply never blocks the loop: a
+/// caller that no longer wants it drops its end.
+pub(crate) type Control = Box<dyn FnOnce(&mut Placer, &mut dyn FnMut(&Report)) + Send>;
 
 /// Why a control message was not delivered, or not answered.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
@@ -69,11 +36,6 @@ pub enum ControlError {
 pub struct Pending<T>(Receiver<T>);
 
 impl<T> Pending<T> {
-    fn new() -> (SyncSender<T>, Self) {
-        let (reply, answer) = sync_channel(1);
-        (reply, Self(answer))
-    }
-
     /// Waits for the answer, at most `timeout`. Blocks the calling thread.
     ///
     /// # Errors
@@ -106,94 +68,102 @@ pub struct Handle {
 
 impl Handle {
     /// Sends a control message and wakes the loop.
-    ///
-    /// # Errors
-    /// The placer is gone, or does not keep up.
-    pub fn send(&self, control: Control) -> Result<(), ControlError> {
-        let sent = self.sender.try_send(control).map_err(|e| match e {
-            TrySendError::Full(_) => ControlError::Full,
-            TrySendError::Disconnected(_) => ControlError::Ended,
-        });
+    fn send(
+        &self,
+        control: impl FnOnce(&mut Placer, &mut dyn FnMut(&Report)) + Send + 'static,
+    ) -> Result<(), ControlError> {
+        let sent = self
+            .sender
+            .try_send(Box::new(control))
+            .map_err(|e| match e {
+                TrySendError::Full(_) => ControlError::Full,
+                TrySendError::Disconnected(_) => ControlError::Ended,
+            });
         self.wake.wake();
         sent
     }
 
-    /// Adds a process tree.
+    /// Sends a control message that is answered.
+    fn request<T: Send + 'static>(
+        &self,
+        control: impl FnOnce(&mut Placer, &mut dyn FnMut(&Report)) -> T + Send + 'static,
+    ) -> Result<Pending<T>, ControlError> {
+        let (reply, answer) = sync_channel(1);
+        self.send(move |placer, report| drop(reply.try_send(control(placer, report))))?;
+        Ok(Pending(answer))
+    }
+
+    /// Adds a process tree; the answer is its id, or why it cannot be placed.
     ///
     /// # Errors
-    /// As [`Handle::send`].
+    /// The placer is gone, or does not keep up.
     pub fn add(
         &self,
         config: SubjectConfig,
     ) -> Result<Pending<Result<SubjectId, PlacerError>>, ControlError> {
-        let (reply, pending) = Pending::new();
-        self.send(Control::Add { config, reply })?;
-        Ok(pending)
+        self.request(move |placer, _| placer.add_subject(&config))
     }
 
     /// Sets the policy of a subject.
     ///
     /// # Errors
-    /// As [`Handle::send`].
+    /// As [`Handle::add`].
     pub fn set_policy(&self, subject: SubjectId, policy: Policy) -> Result<(), ControlError> {
-        self.send(Control::SetPolicy(subject, policy))
+        self.send(move |placer, report| {
+            // A subject that ended meanwhile has no policy to set; its end was reported.
+            if placer.set_policy(subject, policy).is_ok() {
+                report(&Report::PolicySet { subject });
+            }
+        })
     }
 
     /// Ends the back-offs of a subject: masks that another program keeps changing are written
     /// again.
     ///
     /// # Errors
-    /// As [`Handle::send`].
+    /// As [`Handle::add`].
     pub fn retry_now(&self, subject: SubjectId) -> Result<(), ControlError> {
-        self.send(Control::RetryNow(subject))
+        self.send(move |placer, _| placer.retry_now(subject))
     }
 
-    /// Gives the masks of a subject back and forgets it.
+    /// Gives the masks of a subject back and forgets it; the answer is empty if there is no such
+    /// subject.
     ///
     /// # Errors
-    /// As [`Handle::send`].
+    /// As [`Handle::add`].
     pub fn remove(&self, subject: SubjectId) -> Result<Pending<Restored>, ControlError> {
-        let (reply, pending) = Pending::new();
-        let reply = Some(reply);
-        self.send(Control::Remove { subject, reply })?;
-        Ok(pending)
+        self.request(move |placer, report| placer.remove(subject, report))
     }
 
-    /// Asks for the state of every slot.
+    /// Asks for the state of every slot, [`Placer::table`].
     ///
     /// # Errors
-    /// As [`Handle::send`].
+    /// As [`Handle::add`].
     pub fn table(&self) -> Result<Pending<Result<Vec<Row>, PlacerError>>, ControlError> {
-        let (reply, pending) = Pending::new();
-        self.send(Control::Table { reply })?;
-        Ok(pending)
+        self.request(|placer, _| placer.table())
     }
 
-    /// Asks for the state of every subject as a whole.
+    /// Asks for the state of every subject as a whole, [`Placer::states`].
     ///
     /// # Errors
-    /// As [`Handle::send`].
+    /// As [`Handle::add`].
     pub fn states(&self) -> Result<Pending<Vec<SubjectState>>, ControlError> {
-        let (reply, pending) = Pending::new();
-        self.send(Control::States { reply })?;
-        Ok(pending)
+        self.request(|placer, _| placer.states())
     }
 
-    /// Asks for counters and distributions.
+    /// Asks for counters and distributions, [`Placer::figures`].
     ///
     /// # Errors
-    /// As [`Handle::send`].
+    /// As [`Handle::add`].
     pub fn figures(&self) -> Result<Pending<Figures>, ControlError> {
-        let (reply, pending) = Pending::new();
-        self.send(Control::Figures { reply })?;
-        Ok(pending)
+        self.request(|placer, _| placer.figures().clone())
     }
 
-    /// Ends the loop: [`crate::Placer::run`] then gives every mask back and returns.
+    /// Ends the loop: [`Placer::run`] then gives every mask back and returns.
     ///
     /// # Errors
-    /// As [`Handle::send`].
+    /// As [`Handle::add`].
     pub fn stop(&self) -> Result<(), ControlError> {
-        self.send(Control::Stop)
+        self.send(|placer, _| placer.stop())
     }
 }

@@ -7,7 +7,6 @@ mod control;
 mod cpuset;
 mod error;
 mod execute;
-mod histogram;
 mod joint_solve;
 pub mod limits;
 mod move_hysteresis;
@@ -23,9 +22,11 @@ mod subject_solver;
 mod table;
 
 pub use config::{Config, SubjectConfig, SubjectId};
-pub use control::{Control, ControlError, Handle, Pending};
+pub(crate) use control::Control;
+pub use control::{ControlError, Handle, Pending};
 pub use error::PlacerError;
-pub use histogram::Histogram;
+/// Times in microseconds; a quantile is known to 25 %.
+pub type Histogram = albacore_values::LogHistogram<4>;
 pub use placer::{Placer, Progress};
 pub use priority::favor_this_thread;
 pub use report::{Figures, Report, Restored, SpawnKind};

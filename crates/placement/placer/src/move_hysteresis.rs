@@ -9,7 +9,9 @@
 //! by more than the new answer, it is replaced. **Limits.** All or nothing: moves that gain and
 //! moves that do not are weighed together.
 
-use albacore_mapping::{Certificate, Mapping, Problem, Proof, ProvenBound, Solution, check};
+use albacore_mapping::{
+    Certificate, Mapping, Problem, Proof, ProvenBound, Solution, check, relaxed_by,
+};
 use albacore_os::Micros;
 use albacore_topology::CpuId;
 
@@ -33,11 +35,12 @@ pub(crate) fn keep_unless_worth_moving(
     let Ok(report) = check(problem, current) else {
         return found;
     };
-    let admits = |rule: &str| {
-        let mut admitted = found.certificate.relaxed.iter();
-        admitted.find(|r| r.rule == rule).map_or(0, |r| r.amount)
-    };
-    if report.relaxed.iter().any(|r| r.amount > admits(r.rule)) {
+    let admitted = &found.certificate.relaxed;
+    if report
+        .relaxed
+        .iter()
+        .any(|r| r.amount > relaxed_by(admitted, r.rule))
+    {
         return found;
     }
     let gain = found.certificate.objective - report.objective;

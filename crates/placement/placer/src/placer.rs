@@ -45,7 +45,7 @@ fn process_key(subject: SubjectId, pid: Pid) -> Key {
 pub enum Progress {
     /// Call [`Placer::step`] again.
     Running,
-    /// [`Control::Stop`] arrived.
+    /// [`Handle::stop`] was called.
     Stopped,
 }
 
@@ -236,12 +236,12 @@ impl Placer {
         subjects.map(|s| s.state(topology_hash)).collect()
     }
 
-    /// Runs until [`Control::Stop`], then gives every mask back. An error is reported once and the
+    /// Runs until [`Handle::stop`], then gives every mask back. An error is reported once and the
     /// step is retried with growing pauses: one subject that cannot be placed, or a shortage of
     /// file descriptors, does not end the loop.
     pub fn run(&mut self, report: &mut dyn FnMut(&Report)) -> Restored {
         let (mut reported, mut pause) = (String::new(), ERROR_PAUSE_MIN);
-        // bound: one wait per turn, and a pause after an error; ends with Control::Stop
+        // bound: one wait per turn, and a pause after an error; ends with `stop`
         while !self.is_stopped {
             match self.step(WAIT_MAX, report) {
                 Ok(_) => (reported, pause) = (String::new(), ERROR_PAUSE_MIN),

@@ -6,7 +6,7 @@ mod prefork;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use albacore_placer::{Control, Report, SubjectConfig, SubjectId};
+use albacore_placer::{Report, SubjectConfig, SubjectId};
 use albacore_plan::{Enforcement, Placement, Policy, Source};
 use albacore_topology::{CpuId, CpuSet};
 use prefork::{PreforkServer, Run, own_cpus, policy, threads_of};
@@ -99,13 +99,7 @@ fn when_one_leaves_the_others_spread_over_what_it_leaves() {
     let third = add(&mut run, &three, policy(1, 1));
     run.until_placed();
     assert!(is_balanced(&loads(&run)));
-    run.placer
-        .handle()
-        .send(Control::Remove {
-            subject: run.subject,
-            reply: None,
-        })
-        .unwrap();
+    let _restored = run.placer.handle().remove(run.subject).unwrap();
     run.until("the rest placed", |run| {
         run.rows().len() == 2 && run.is_placed() && is_balanced(&loads(run))
     });

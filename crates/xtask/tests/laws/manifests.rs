@@ -75,9 +75,9 @@ const fn row(
 const MATRIX: &[Row] = &[
     row("values", &[], &[]),
     row("topology", &[], &[]),
-    row("mapping", &[Solver], &["topology"]),
+    row("mapping", &[Solver], &["topology", "values"]),
     row("explain", &[], &["mapping", "topology"]),
-    row("joint", &[], &["mapping", "topology"]),
+    row("joint", &[], &["mapping", "topology", "values"]),
     row("plan", &[], &["mapping", "topology", "values"]),
     row("batching", &[], &[]),
     row("simulator", &[], &["batching", "values"]),
@@ -92,7 +92,7 @@ const MATRIX: &[Row] = &[
     row(
         "placer",
         &[],
-        &["joint", "mapping", "os", "plan", "topology"],
+        &["joint", "mapping", "os", "plan", "topology", "values"],
     ),
     row("program", &[Async, CommandLine], &[]),
     row("cluster", &[KubeClient, KubeTypes, Async], &["program"]),

@@ -5,7 +5,9 @@ use std::time::Instant;
 use albacore_explain::{
     ExplainError, Explanation, Move, ThreadExplanation, difference, explain, explain_thread,
 };
-use albacore_mapping::{Mapping, Problem, Solution, check, check_solution, round_robin, solve};
+use albacore_mapping::{
+    Mapping, Problem, Solution, check, check_solution, relaxed_by, round_robin, solve,
+};
 use albacore_topology::{Distances, Topology};
 
 use super::{current_plan, failed_check};
@@ -132,10 +134,7 @@ fn change(problem: &Problem, current: &Mapping, solution: &Solution) -> PlanChan
     let before = check(problem, current).ok();
     let objective = solution.certificate.objective;
     let relaxed = before.iter().flat_map(|report| &report.relaxed);
-    let admitted = |rule: &str| {
-        let now = &solution.certificate.relaxed;
-        now.iter().find(|r| r.rule == rule).map_or(0, |r| r.amount)
-    };
+    let admitted = |rule: &str| relaxed_by(&solution.certificate.relaxed, rule);
     PlanChange {
         moves: difference(current, &solution.mapping),
         gained: before.as_ref().map(|report| objective - report.objective),

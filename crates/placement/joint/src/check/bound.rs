@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use albacore_mapping::{Mode, Relaxation};
+use albacore_mapping::{Mode, Relaxation, relaxed_by};
 use albacore_topology::{Cpu, CpuSet, Distances, Topology};
 
 use super::{Placed, loads, main_rules, mains_bound};
@@ -26,10 +26,7 @@ pub(super) fn counted(
     placed: &[Placed<'_>],
     admitted: &[Relaxation],
 ) -> i64 {
-    let amount = |rule: &str| {
-        let found = admitted.iter().find(|relaxed| relaxed.rule == rule);
-        found.map_or(0, |relaxed| relaxed.amount)
-    };
+    let amount = |rule: &str| relaxed_by(admitted, rule);
     let on_core = main_rules::least_on_core(problem, placed) + amount("mains-per-core");
     let mut sum = mains_bound::max_distance(problem, placed, on_core);
     let mut known: BTreeMap<(&CpuSet, u16), i64> = BTreeMap::new();

@@ -34,7 +34,7 @@ pub(crate) fn size(domains: &Domains) -> usize {
 /// Most threads of one worker in a domain.
 fn most_of_worker(domains: &Domains, level: usize, domain: usize) -> usize {
     let cpus = domains.members(level, domain).len();
-    (cpus * domains.worker_cap as usize).min(domains.threads)
+    (cpus * domains.rules.worker_cap as usize).min(domains.threads)
 }
 
 /// A variable that follows from the decisions.
@@ -109,7 +109,7 @@ impl<'a> Model<'a> {
             };
             (0..domains.workers).map(|_| row()).collect()
         };
-        let (threads, mains) = (table(domains.worker_cap.into()), table(1.0));
+        let (threads, mains) = (table(domains.rules.worker_cap.into()), table(1.0));
         let (objective, constraints) = (Expression::from(0), Vec::new());
         Self {
             domains,
@@ -207,12 +207,12 @@ impl<'a> Model<'a> {
         let (cpus, cores) = (self.allowed.full_mains, self.allowed.full_core_mains);
         self.keep_full_mains(
             CPU,
-            self.domains.cpu_volume,
-            self.domains.cpu_volume.1,
+            self.domains.rules.cpu_volume,
+            self.domains.rules.cpu_volume.1,
             cpus,
         );
         let range = self.allowed.core_volume;
-        self.keep_full_mains(CORE, range, self.domains.core_volume.1, cores);
+        self.keep_full_mains(CORE, range, self.domains.rules.core_volume.1, cores);
     }
 
     /// Threads and mains of a domain, over all workers.
@@ -225,14 +225,14 @@ impl<'a> Model<'a> {
     }
 
     fn keep_volumes(&mut self) {
-        let peers = self.domains.rank_cap as f64 * (self.domains.threads as f64 - 1.0);
+        let peers = self.domains.rules.rank_cap as f64 * (self.domains.threads as f64 - 1.0);
         for cpu in 0..self.domains.cpus {
             let (threads, mains) = self.held(CPU, cpu);
-            let (lower, upper) = floats(self.domains.cpu_volume);
+            let (lower, upper) = floats(self.domains.rules.cpu_volume);
             self.constraints.push(constraint!(threads.clone() >= lower));
             self.constraints.push(constraint!(threads.clone() <= upper));
             self.constraints
-                .push(constraint!(mains.clone() <= self.domains.rank_cap));
+                .push(constraint!(mains.clone() <= self.domains.rules.rank_cap));
             self.constraints.push(constraint!(threads - mains <= peers));
         }
         for core in 0..self.domains.count(CORE) {
@@ -253,7 +253,7 @@ impl<'a> Model<'a> {
             return;
         }
         let at_most_one = match level {
-            CPU => self.domains.rank_cap == 1,
+            CPU => self.domains.rules.rank_cap == 1,
             _ => self.allowed.core_mains == 1,
         };
         let mut both = Expression::from(0);

@@ -1,7 +1,7 @@
 //! Which rules keep the value down: every single change is tried, and where one would gain but for
 //! a single rule, a climb shows how much that rule costs.
 
-use crate::board::{Board, Change};
+use crate::counted_mapping::{Change, CountedMapping};
 use crate::limits::{CLIMB_LOOKS_MAX, LOOKS_A_QUESTION};
 use crate::rules::Rule;
 
@@ -20,7 +20,10 @@ pub(crate) struct Tried {
 }
 
 /// Tries every exchange and every shift.
-pub(crate) fn try_all(board: &Board<'_>, out_of_budget: &mut dyn FnMut() -> bool) -> Tried {
+pub(crate) fn try_all(
+    counted: &CountedMapping<'_>,
+    out_of_budget: &mut dyn FnMut() -> bool,
+) -> Tried {
     let mut tried = Tried {
         gains: [false; Rule::ALL.len()],
         equal: 0,
@@ -28,22 +31,22 @@ pub(crate) fn try_all(board: &Board<'_>, out_of_budget: &mut dyn FnMut() -> bool
         runner_up: None,
         complete: true,
     };
-    for thread in 0..board.threads() {
+    for thread in 0..counted.threads() {
         if out_of_budget() {
             tried.complete = false;
             break;
         }
-        for change in changes(board, thread) {
-            tried.note(board, change);
+        for change in changes(counted, thread) {
+            tried.note(counted, change);
         }
     }
     tried
 }
 
 impl Tried {
-    fn note(&mut self, board: &Board<'_>, change: Change) {
-        let gain = board.gain(change);
-        let broken = board.broken(change);
+    fn note(&mut self, counted: &CountedMapping<'_>, change: Change) {
+        let gain = counted.gain(change);
+        let broken = counted.broken(change);
         if let Some(rule) = broken.only() {
             self.gains[rule as usize] |= gain > 0;
         }
@@ -64,30 +67,33 @@ impl Tried {
 }
 
 /// Every exchange of a thread with a later one, and every shift of it.
-fn changes<'b>(board: &'b Board<'_>, thread: usize) -> impl Iterator<Item = Change> + 'b {
-    let exchanges = (thread + 1..board.threads()).map(move |partner| Change {
+fn changes<'b>(
+    counted: &'b CountedMapping<'_>,
+    thread: usize,
+) -> impl Iterator<Item = Change> + 'b {
+    let exchanges = (thread + 1..counted.threads()).map(move |partner| Change {
         thread,
-        to: board.cpu(partner),
+        to: counted.cpu(partner),
         partner: Some(partner),
     });
-    let shifts = (0..board.cpus()).map(move |to| Change {
+    let shifts = (0..counted.cpus()).map(move |to| Change {
         thread,
         to,
         partner: None,
     });
     exchanges
         .chain(shifts)
-        .filter(|&change| board.is_change(change))
+        .filter(|&change| counted.is_change(change))
 }
 
 /// What changes gain that keep every rule but `rule`, until there is none that gains or the budget
 /// or the work that one rule is worth is spent.
 pub(crate) fn climb_without(
-    board: &Board<'_>,
+    counted: &CountedMapping<'_>,
     rule: Option<Rule>,
     out_of_budget: &mut dyn FnMut() -> bool,
 ) -> i64 {
-    let mut free = board.clone();
+    let mut free = counted.clone();
     let (mut gained, mut looks, mut idle, mut thread) = (0, 0, 0, 0);
     let count = free.threads();
     // bound: looks
@@ -116,22 +122,22 @@ pub(crate) fn climb_without(
 }
 
 /// Does the change keep every rule but `rule`?
-fn keeps_others(board: &Board<'_>, change: Change, rule: Option<Rule>) -> bool {
-    let broken = board.broken(change);
+fn keeps_others(counted: &CountedMapping<'_>, change: Change, rule: Option<Rule>) -> bool {
+    let broken = counted.broken(change);
     rule.map_or(broken, |rule| broken.without(rule)).is_empty()
 }
 
 /// Every exchange and every shift of a thread.
 pub(crate) fn changes_of<'b>(
-    board: &'b Board<'_>,
+    counted: &'b CountedMapping<'_>,
     thread: usize,
 ) -> impl Iterator<Item = Change> + 'b {
     let earlier = (0..thread).map(move |partner| Change {
         thread,
-        to: board.cpu(partner),
+        to: counted.cpu(partner),
         partner: Some(partner),
     });
     earlier
-        .filter(|&change| board.is_change(change))
-        .chain(changes(board, thread))
+        .filter(|&change| counted.is_change(change))
+        .chain(changes(counted, thread))
 }

@@ -34,9 +34,9 @@ struct Limits {
     full_cores: u32,
 }
 
-/// A mapping with its counts. Threads are numbered as in [`Mapping::cpus`], cpus as in [`Domains`].
+/// A mapping with its counted. Threads are numbered as in [`Mapping::cpus`], cpus as in [`Domains`].
 #[derive(Clone)]
-pub(crate) struct Board<'a> {
+pub(crate) struct CountedMapping<'a> {
     domains: &'a Domains,
     limits: Limits,
     /// Cpu of every thread.
@@ -51,14 +51,14 @@ pub(crate) struct Board<'a> {
     full_cores: u32,
 }
 
-impl<'a> Board<'a> {
-    /// Counts a mapping of the problem's threads on the problem's cpus.
+impl<'a> CountedMapping<'a> {
+    /// CountedMapping a mapping of the problem's threads on the problem's cpus.
     pub(crate) fn of(
         domains: &'a Domains,
         admitted: [u32; Rule::ALL.len()],
         mapping: &Mapping,
     ) -> Self {
-        let mut board = Self {
+        let mut counted = Self {
             domains,
             limits: Limits::of(domains, admitted),
             at: Vec::with_capacity(mapping.cpus.len()),
@@ -70,15 +70,15 @@ impl<'a> Board<'a> {
         };
         let known = mapping.cpus.iter().filter_map(|&cpu| domains.index(cpu));
         for (thread, cpu) in known.enumerate() {
-            board.at.push(cpu as u16);
-            board.count(thread, cpu, 1);
+            counted.at.push(cpu as u16);
+            counted.count(thread, cpu, 1);
         }
         let full = |level| {
-            let is_full = |&domain: &usize| board.is_full(level, domain, (0, 0));
+            let is_full = |&domain: &usize| counted.is_full(level, domain, (0, 0));
             (0..domains.count(level)).filter(is_full).count() as u32
         };
-        (board.full_cpus, board.full_cores) = (full(CPU), full(CORE));
-        board
+        (counted.full_cpus, counted.full_cores) = (full(CPU), full(CORE));
+        counted
     }
 
     /// How many threads there are.
@@ -185,7 +185,7 @@ impl<'a> Board<'a> {
         share(
             self.domains,
             CPU,
-            self.domains.cpu_volume,
+            self.domains.rules.cpu_volume,
             &self.volume[CPU],
         )
     }
@@ -195,7 +195,7 @@ impl<'a> Board<'a> {
         share(
             self.domains,
             CORE,
-            self.domains.core_volume,
+            self.domains.rules.core_volume,
             &self.volume[CORE],
         )
     }
@@ -245,9 +245,9 @@ impl<'a> Board<'a> {
     /// Would a cpu or core, with so many more threads and mains, hold the most threads and a main?
     fn is_full(&self, level: usize, domain: usize, (threads, mains): (i32, i32)) -> bool {
         let most = if level == CPU {
-            self.domains.cpu_volume.1
+            self.domains.rules.cpu_volume.1
         } else {
-            self.domains.core_volume.1
+            self.domains.rules.core_volume.1
         };
         self.volume[level][domain].saturating_add_signed(threads) >= most
             && self.mains[level][domain].saturating_add_signed(mains) > 0
@@ -305,16 +305,16 @@ impl Limits {
         let around =
             |(least, most): (u32, u32), rule| (least.saturating_sub(more(rule)), most + more(rule));
         let full = |most: Option<u32>, rule| most.map_or(u32::MAX, |most| most + more(rule));
-        let ranks = domains.rank_cap + more(Rule::EqualRanks);
+        let ranks = domains.rules.rank_cap + more(Rule::EqualRanks);
         Self {
             mains: ranks,
             peers: ranks * (domains.threads as u32 - 1),
-            own: domains.worker_cap + more(Rule::OwnThreads),
-            cpu: around(domains.cpu_volume, Rule::CpuVolume),
-            core: around(domains.core_volume, Rule::CoreVolume),
-            core_mains: domains.core_mains + more(Rule::MainsPerCore),
-            full_cpus: full(domains.full_mains, Rule::FullCpus),
-            full_cores: full(domains.full_core_mains, Rule::FullCores),
+            own: domains.rules.worker_cap + more(Rule::OwnThreads),
+            cpu: around(domains.rules.cpu_volume, Rule::CpuVolume),
+            core: around(domains.rules.core_volume, Rule::CoreVolume),
+            core_mains: domains.rules.core_mains + more(Rule::MainsPerCore),
+            full_cpus: full(domains.rules.full_mains, Rule::FullCpus),
+            full_cores: full(domains.rules.full_core_mains, Rule::FullCores),
         }
     }
 }

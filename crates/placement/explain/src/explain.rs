@@ -2,13 +2,13 @@
 
 use albacore_mapping::{Mapping, Mode, Problem};
 
-use crate::binding::{Tried, climb_without, try_all};
-use crate::board::Change;
-use crate::frame::Frame;
+use crate::checked_mapping::CheckedMapping;
+use crate::counted_mapping::Change;
 use crate::groups::Groups;
+use crate::single_changes::{Tried, climb_without, try_all};
 use crate::{Binding, ExplainError, Explanation, Rule};
 
-/// Counts and tries everything that explains `mapping`, or as much of it as `out_of_budget`
+/// CountedMapping and tries everything that explains `mapping`, or as much of it as `out_of_budget`
 /// allows.
 ///
 /// # Errors
@@ -18,24 +18,24 @@ pub fn explain(
     mapping: &Mapping,
     out_of_budget: &mut dyn FnMut() -> bool,
 ) -> Result<Explanation, ExplainError> {
-    let frame = Frame::of(problem, mapping)?;
-    let board = frame.board(mapping);
-    let groups = Groups::of(problem, mapping, &frame);
+    let checked = CheckedMapping::of(problem, mapping)?;
+    let counted = checked.counted(mapping);
+    let groups = Groups::of(problem, mapping, &checked);
     let Tried {
         gains,
         equal,
         better,
         runner_up,
         mut complete,
-    } = try_all(&board, out_of_budget);
+    } = try_all(&counted, out_of_budget);
     // what could be gained anyway is no rule's fault
     let anyway = match better {
-        Some(_) => climb_without(&board, None, out_of_budget),
+        Some(_) => climb_without(&counted, None, out_of_budget),
         None => 0,
     };
     let mut binding = Vec::new();
     for rule in Rule::ALL.into_iter().filter(|&rule| gains[rule as usize]) {
-        let gain = climb_without(&board, Some(rule), out_of_budget);
+        let gain = climb_without(&counted, Some(rule), out_of_budget);
         // a climb that was cut short is still a gain; none at all is one that never began
         complete &= gain > 0;
         if gain > anyway {
@@ -44,15 +44,16 @@ pub fn explain(
         }
     }
     binding.sort_by_key(|b| std::cmp::Reverse(b.gain));
-    let alternative =
-        |found: Option<(Change, i64)>| found.map(|(change, gain)| frame.alternative(change, gain));
+    let alternative = |found: Option<(Change, i64)>| {
+        found.map(|(change, gain)| checked.alternative(change, gain))
+    };
     let sign = worth(problem.mode);
     let (mains, workers) = (groups.mains, groups.workers);
     Ok(Explanation {
         objective: mains.cycles + sign * workers.iter().map(|w| w.cycles).sum::<i64>(),
-        cpus: board.share_of_cpus(),
-        cores: board.share_of_cores(),
-        mains_per_core: frame.domains.core_mains,
+        cpus: counted.share_of_cpus(),
+        cores: counted.share_of_cores(),
+        mains_per_core: checked.domains.rules.core_mains,
         parts: mains.alone + sign * workers.iter().map(|w| w.alone).sum::<i64>(),
         mains,
         workers,
