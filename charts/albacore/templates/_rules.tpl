@@ -29,7 +29,7 @@
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch]
-# Events of pods that do not start: what they lack is told nowhere else.
+# Events of pods that do not start: nothing else says what they lack.
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch, list]

@@ -30,8 +30,8 @@ use crate::uri::ModelUri;
     category = "albacore",
     status = "InferenceDeploymentStatus",
     derive = "PartialEq",
-    doc = "CPU inference, placed and batched: pods that serve a model with W workers of T threads, \
-           every thread on the cpu that Albacore chose for it.",
+    doc = "CPU inference service: pods that serve a model with W workers of T threads each, every \
+           thread pinned to the cpu that the planner chose.",
     scale(
         spec_replicas_path = ".spec.replicas",
         status_replicas_path = ".status.replicas",
@@ -41,7 +41,7 @@ use crate::uri::ModelUri;
         name = "Ready",
         type_ = "string",
         json_path = ".status.ready",
-        description = "Pods that serve, of pods wanted."
+        description = "Ready pods / desired pods."
     ),
     printcolumn(
         name = "Model",
@@ -53,7 +53,7 @@ use crate::uri::ModelUri;
         name = "Mode",
         type_ = "string",
         json_path = ".spec.mode",
-        description = "How the threads of a worker lie to each other."
+        description = "Where the threads of a worker run relative to each other."
     ),
     printcolumn(
         name = "WxT",
@@ -127,8 +127,8 @@ pub struct InferenceDeploymentSpec {
     #[schemars(range(min = 1, max = limits::THREADS_MAX))]
     pub threads: u16,
 
-    /// How the threads of one worker lie to each other. Main threads always lie as far apart as
-    /// they can.
+    /// Where the threads of one worker run relative to each other. Main threads always run as far
+    /// apart as possible.
     #[serde(default)]
     pub mode: Mode,
 
@@ -143,27 +143,27 @@ pub struct InferenceDeploymentSpec {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub models: Vec<Model>,
 
-    /// When waiting rows are released to a worker. Of the built-in server.
+    /// When waiting rows are released to a worker. Built-in server only.
     #[serde(default)]
     pub batching: Batching,
 
-    /// How much may wait. Of the built-in server.
+    /// Bound on waiting rows. Built-in server only.
     #[serde(default)]
     pub queue: Queue,
 
-    /// Number of pods by load: grows while requests are late or refused, shrinks while workers
-    /// idle. Leave it out to use an HPA or KEDA through the scale subresource.
+    /// Scales the number of pods with the load: up while requests are late or refused, down while
+    /// workers are idle. Leave it out to use an HPA or KEDA through the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autoscaling: Option<Autoscaling>,
 
     /// Requests and limits of the server container, as in a Pod. Give it at least workers x threads
-    /// cpus, as whole numbers with requests equal to limits, to get cpus of its own from a node
-    /// whose CPU manager policy is static.
+    /// cpus, as whole numbers with requests equal to limits, to get exclusive cpus on a node whose
+    /// CPU manager policy is static.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
 
-    /// Pod template laid over the one that Albacore builds, field by field, containers by name; see
-    /// `kubectl explain pod.spec`. With a container named `server` and without `models`, any
+    /// Pod template merged over the one that Albacore builds, field by field, containers by name;
+    /// see `kubectl explain pod.spec`. With a container named `server` and without `models`, any
     /// pre-fork server (gunicorn with XGBoost, for one) is run and placed instead of the built-in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<PodTemplateSpec>,
@@ -173,7 +173,7 @@ fn one() -> u16 {
     1
 }
 
-/// How the threads of one worker lie to each other.
+/// Where the threads of one worker run relative to each other.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum Mode {
     /// Far apart: each thread gets the most cache. For large models and large batches.
@@ -196,23 +196,23 @@ pub struct Placement {
     /// Where the main thread of a worker may run.
     #[serde(default)]
     pub main_thread: MainThread,
-    /// Try the plan on the live pod against no plan, in alternating windows, and withdraw it where
-    /// it does not help. Needs the built-in server (`models`) under load; each pod tries for
-    /// itself.
+    /// Compare the plan with no placement on the live pod, in alternating windows, and withdraw the
+    /// plan if it brings no gain. Needs the built-in server (`models`) under load; each pod runs
+    /// its own trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<Trial>,
 }
 
-/// A trial of a plan: as many windows with it as without, in turns.
+/// A trial of a plan: as many windows with it as without, alternating.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Trial {
-    /// How long a window is; a whole number of ms or s, as in `10s`, at least 1s. It has to see
-    /// some hundred requests.
+    /// Length of a window: a whole number of ms or s, as in `10s`, at least 1s. It should cover
+    /// several hundred requests.
     #[serde(default = "ten_seconds")]
     pub window: Timespan,
-    /// How many pairs of windows, one with the plan and one without. A gain is claimed where 7 of 8
-    /// pairs agree.
+    /// Number of pairs of windows, one with the plan and one without. A gain is reported if 7 of 8
+    /// pairs show it.
     #[serde(default = "eight")]
     #[schemars(range(min = limits::TRIAL_PAIRS_MIN, max = limits::TRIAL_PAIRS_MAX))]
     pub windows: u16,
@@ -238,12 +238,12 @@ fn eight() -> u16 {
 /// What decides on which cpu a thread runs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum PlacementPolicy {
-    /// The proven best mapping for workers, threads and mode on the cpus of the pod.
+    /// The best mapping for workers, threads and mode on the cpus of the pod, with a proof.
     #[default]
     Tuna,
-    /// Thread after thread on cpu after cpu, in their order; to compare with.
+    /// Threads are assigned to cpus in order; a baseline for comparison.
     RoundRobin,
-    /// The kernel alone; nothing is planned or written.
+    /// The kernel schedules the threads; nothing is planned or written.
     None,
 }
 
@@ -253,8 +253,8 @@ pub enum Enforcement {
     /// Masks are written, verified and written again when they drift.
     #[default]
     Enforce,
-    /// Nothing is written: what would be done is reported. Masks that were written before are given
-    /// back once, when this takes effect.
+    /// No mask is written; the plan is only compared with the masks found. Masks that were written
+    /// before are reset once, when this takes effect.
     Observe,
 }
 
@@ -275,9 +275,10 @@ pub struct Model {
     /// Its name in request paths (`/v2/models/NAME/infer`) and metrics.
     #[schemars(length(max = limits::MODEL_NAME_CHARS_MAX), regex(pattern = MODEL_NAME_PATTERN))]
     pub name: String,
-    /// Where its file is: `file:///path` (in the container), `file://./path` (beside the YAML file;
-    /// `albacore run` only), `pvc://claim/path`, `configmap://name/key` or `http(s)://...`. With
-    /// `#sha256=` and 64 hexadecimal digits behind it, only a file with that checksum is loaded.
+    /// Location of its file: `file:///path` (in the container), `file://./path` (beside the YAML
+    /// file; `albacore run` only), `pvc://claim/path`, `configmap://name/key` or `http(s)://...`.
+    /// With `#sha256=` and 64 hexadecimal digits appended, only a file with that checksum is
+    /// loaded.
     pub uri: ModelUri,
     /// Boosting iterations that predict: All, Best, or `{begin: 0, end: 100}` (`end` is exclusive).
     /// Values, margins, contributions, interactions and leaves follow. Left out, the model answers
@@ -312,7 +313,7 @@ pub enum Output {
     Margin,
     /// SHAP contributions: features and one more for each row and group.
     Contribs,
-    /// SHAP interactions: the square of that.
+    /// SHAP interactions: a square matrix of that size for each row and group.
     Interactions,
     /// The leaf that each tree ends in.
     Leaf,
@@ -321,13 +322,13 @@ pub enum Output {
 /// What the schema says of a model's name.
 pub(crate) const MODEL_NAME_PATTERN: &str = "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$";
 
-/// A latency objective: so many percent of the replies within so much time.
+/// A latency objective: a percentage of the replies within a time.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Slo {
     /// From the arrival of a request to its reply; a whole number of us, ms or s, as in `25ms`.
     pub latency: Timespan,
-    /// Percent of the requests that must keep it.
+    /// Percentage of the requests that must meet it.
     #[serde(default = "ninety_nine")]
     #[schemars(range(min = limits::PERCENTILE_MIN, max = limits::PERCENTILE_MAX))]
     pub percentile: f64,
@@ -351,13 +352,13 @@ pub struct Batching {
     /// The release rule.
     #[serde(default)]
     pub policy: BatchingPolicy,
-    /// Most rows of one batch.
+    /// Maximum number of rows of one batch.
     #[serde(default = "batch_rows_default")]
     #[schemars(range(min = 1, max = limits::BATCH_ROWS_MAX))]
     pub max_rows: u32,
-    /// How long the oldest row of a batch may wait for company; a whole number of us, ms or s, as
-    /// in `2ms`. Needed with policy Timeout, refused with any other. Shorter than every latency
-    /// objective.
+    /// Longest time that the oldest row of a batch waits for further rows; a whole number of us, ms
+    /// or s, as in `2ms`. Needed with policy Timeout, refused with any other. Shorter than every
+    /// latency objective.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_delay: Option<Timespan>,
 }
@@ -379,7 +380,7 @@ fn batch_rows_default() -> u32 {
 /// The release rule.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum BatchingPolicy {
-    /// The server's own choice. In this version as Eager.
+    /// The server chooses; in this version the same as Eager.
     #[default]
     Auto,
     /// As late as the latency objective allows.
@@ -390,11 +391,11 @@ pub enum BatchingPolicy {
     Eager,
 }
 
-/// How much may wait.
+/// Bound on waiting rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Queue {
-    /// Most rows that wait in a pod; beyond it requests are refused at once (429,
+    /// Maximum number of rows that wait in a pod; further requests are refused at once (429,
     /// RESOURCE_EXHAUSTED). Not below `batching.maxRows`.
     #[serde(default = "queue_rows_default")]
     #[schemars(range(min = 1, max = limits::QUEUE_ROWS_MAX))]
@@ -413,15 +414,15 @@ fn queue_rows_default() -> u32 {
     limits::QUEUE_ROWS_DEFAULT
 }
 
-/// Number of pods by load.
+/// Bounds of the number of pods.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Autoscaling {
-    /// Fewest pods.
+    /// Minimum number of pods.
     #[serde(default = "one_replica")]
     #[schemars(range(min = 1, max = limits::REPLICAS_MAX))]
     pub min_replicas: i32,
-    /// Most pods; not below `minReplicas`.
+    /// Maximum number of pods; not below `minReplicas`.
     #[schemars(range(min = 1, max = limits::REPLICAS_MAX))]
     pub max_replicas: i32,
 }

@@ -45,13 +45,13 @@ fn kind() -> String {
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePlacementStatus {
-    /// Enforcing while masks are written and Degraded with the cause while they cannot be.
+    /// Enforcing says whether masks are written, MasksRemembered whether the kernel restores them
+    /// after a change of a cpuset. Degraded, Throttled and CpusetEmpty exist only while true.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
     /// When the agent last read all masks of this node back, by the node's clock. Renewed every 30
-    /// to 40 s while it does: who finds no renewal for 60 s has to take what the report says of
-    /// pods for unknown.
+    /// to 40 s while it does: without a renewal for 60 s, the state of the pods is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_verification_time: Option<Time>,
     /// Hash of the cpus, cores and caches that plans are made for.
@@ -66,7 +66,7 @@ pub struct NodePlacementStatus {
     /// Masks found other than planned, since the agent started.
     #[serde(default)]
     pub drifts: i64,
-    /// Time from a thread's birth to its verified mask, since the agent started.
+    /// Time from the start of a thread to its verified mask, since the agent started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub births: Vec<SpawnBucket>,
@@ -77,7 +77,7 @@ pub struct NodePlacementStatus {
     pub pods: Vec<PodPlacement>,
 }
 
-/// How many threads were verified within a time of their birth: a histogram's bucket.
+/// A bucket of a histogram: threads by the time from their start to their verified mask.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SpawnBucket {
@@ -103,8 +103,8 @@ pub struct PodPlacement {
     pub planned: i32,
     /// Threads read back on their planned cpu.
     pub verified: i32,
-    /// Threads of each worker that the pod's quota of cpu time lets run at once, where that is
-    /// fewer than asked: so many are placed, the others share their worker's cpus.
+    /// Threads of each worker that the pod's cpu quota lets run at once, if fewer than
+    /// `spec.threads`: these are placed, the others share the cpus of their worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_threads: Option<i32>,
     /// The cpus that the pod may use, as in `0-7,16-23`.
@@ -113,7 +113,7 @@ pub struct PodPlacement {
     /// Whether the pod shares its cpus.
     #[serde(default)]
     pub isolation: Isolation,
-    /// Whether the pod's threads are only looked at; absent while their masks are written.
+    /// Whether the pod's threads are only observed; absent while their masks are written.
     #[serde(default, skip_serializing_if = "is_false")]
     pub observed: bool,
     /// Hash of the plan in force.
@@ -142,7 +142,7 @@ fn is_zero(count: &i64) -> bool {
     *count == 0
 }
 
-/// What stands between the beginning of a pod's name and its uid; no name holds it.
+/// Separates the beginning of a pod's name from its uid; no name contains it.
 const UID_MARK: char = '~';
 
 impl PodPlacement {
@@ -163,7 +163,7 @@ impl PodPlacement {
     /// Whether this is the entry of a pod.
     pub fn is_of(&self, namespace: &str, name: &str, uid: &str) -> bool {
         match self.pod.split_once(UID_MARK) {
-            Some((_, told)) => told == uid,
+            Some((_, reported)) => reported == uid,
             None => self.pod.split_once('/') == Some((namespace, name)),
         }
     }
@@ -184,7 +184,7 @@ impl PodPlacement {
 pub struct Drift {
     /// How many, since the agent first saw the pod.
     pub count: i64,
-    /// Of the last one.
+    /// Cause of the last one.
     pub cause: DriftCause,
 }
 
@@ -194,10 +194,10 @@ pub struct Drift {
 pub enum DriftCause {
     /// The cpuset of the container changed.
     CpusetChange,
-    /// A cpu of the node came or went.
+    /// A cpu of the node went online or offline.
     Hotplug,
-    /// Another program, or the process itself, wrote the mask of a thread: the kernel does not tell
-    /// who.
+    /// Another program, or the process itself, wrote the mask of a thread; the kernel does not
+    /// report which.
     // What agents of version 0.1 wrote.
     #[serde(alias = "SelfPin")]
     ForeignWrite,
@@ -229,12 +229,12 @@ impl DriftCause {
 /// Whether a pod shares its cpus.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum Isolation {
-    /// With everything on the node: the pins give order, not isolation.
+    /// With everything on the node: other processes may run on the cpus of pinned threads.
     #[default]
     None,
     /// With the other pods of the kubelet's shared pool.
     SharedPool,
-    /// With nobody: the kubelet's static policy gave them to this pod alone.
+    /// With no other pod: the kubelet's static policy assigned them to this pod alone.
     Exclusive,
 }
 
@@ -267,8 +267,8 @@ impl Resource for NodePlacement {
     }
 }
 
-const ABOUT: &str = "What the Albacore agent of a node planned, verified and saw drift. Named as \
-                     the node; written by its agent alone.";
+const ABOUT: &str = "Thread placement on one node: planned and verified masks, and drift. Has the \
+                     name of the node; written by its Albacore agent alone.";
 
 /// The CustomResourceDefinition as the derive would make it, had it a form without a spec.
 pub(crate) fn definition() -> Value {
@@ -304,7 +304,7 @@ pub(crate) fn definition() -> Value {
                     column("Drifts", "integer", ".status.drifts",
                         "Masks found other than planned, since the agent started."),
                     column("Last-Verified", "date", ".status.lastVerificationTime",
-                        "Time since all masks were last read back; above 60 s nothing is known."),
+                        "Time since all masks were last read back; above 60 s it is out of date."),
                     column("Age", "date", ".metadata.creationTimestamp", "Time since creation."),
                 ],
                 "schema": {"openAPIV3Schema": {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InferenceDeploymentStatus {
-    /// The `metadata.generation` that this status speaks of.
+    /// The `metadata.generation` that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Ready, Available, Progressing, ModelLoaded, Placed and SLOMet; Reconciling, Stalled,
@@ -20,23 +20,23 @@ pub struct InferenceDeploymentStatus {
     /// Pods that exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
-    /// Pods that serve.
+    /// Ready pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_replicas: Option<i32>,
     /// Label selector of the pods, for autoscalers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
-    /// Pods that serve, of pods wanted: `2/2`.
+    /// Ready pods / desired pods: `2/2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<String>,
     /// Workers per pod x threads per worker: `4x4`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shape: Option<String>,
     /// Threads verified on their planned cpu, of all threads: `32/32`. `?` while an agent that
-    /// should verify them is silent.
+    /// should verify them does not report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned: Option<String>,
-    /// Worker processes of all pods, as far as their pods and nodes tell.
+    /// Worker processes of all pods, as reported by pods and nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers: Option<WorkerCounts>,
     /// The models of the built-in server, in the order of the spec.
@@ -46,10 +46,10 @@ pub struct InferenceDeploymentStatus {
     /// Image of the container `server` in the pod template in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_image: Option<String>,
-    /// Where to send requests over HTTP.
+    /// URL for requests over HTTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Where to send requests over gRPC, `host:port`.
+    /// Address for requests over gRPC, `host:port`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grpc_url: Option<String>,
     /// Replies within the objective, per second.
@@ -65,8 +65,7 @@ pub struct InferenceDeploymentStatus {
     /// Late, shed and failed requests, of all requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bad_rate: Option<String>,
-    /// What autoscaling goes by: pods needed for the present load, as a multiple of those there
-    /// are.
+    /// Basis of autoscaling: pods needed for the current load, divided by existing pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_factor: Option<String>,
 }
@@ -77,31 +76,31 @@ pub struct InferenceDeploymentStatus {
 pub struct WorkerCounts {
     /// Pods that exist x workers per pod.
     pub wanted: i32,
-    /// Alive, as their pods say.
+    /// Alive, as reported by their pods.
     pub live: i32,
-    /// With a cpu planned for each thread, as their nodes say.
+    /// With a cpu planned for each thread, as reported by their nodes.
     pub placed: i32,
-    /// With each thread read back on its planned cpu, as their nodes say.
+    /// With each thread read back on its planned cpu, as reported by their nodes.
     pub verified: i32,
     /// Worker processes that ended and were replaced, in the pods that exist, since their servers
     /// started.
     #[serde(default)]
     pub respawns: i64,
-    /// Pod and cause of a worker that ended lately: as its built-in server says, or as the node of
-    /// a server of the user's own sees. Absent if none did.
+    /// Pod and cause of a worker that ended recently, as reported by its built-in server, or by its
+    /// node for a server of the user's own. Absent if none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_cause: Option<String>,
 }
 
-/// A model, as the pods see it.
+/// A model, as the pods report it.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelStatus {
     /// Its name in the spec.
     pub name: String,
-    /// Pods that have loaded what the spec names, of pods wanted: `2/2`.
+    /// Pods that have loaded the version in the spec / desired pods: `2/2`.
     pub loaded: String,
-    /// SHA-256 of the file in force, where all pods agree.
+    /// SHA-256 of the file in force, if it is the same in all pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
     /// Why a pod could not load it, and which.
