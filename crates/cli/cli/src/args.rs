@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use albacore_command::Output;
+use albacore_command::{Output, RunOutput};
 use albacore_topology::CpuSet;
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -220,16 +220,6 @@ pub(crate) struct RunArgs {
     /// A live table, or one JSON object an event; auto: a table on a terminal
     #[arg(long, value_enum, default_value_t = RunOutput::Auto)]
     pub(crate) output: RunOutput,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum RunOutput {
-    /// A table on a terminal, JSON lines otherwise
-    Auto,
-    /// A live table
-    Table,
-    /// One JSON object an event, one event a line
-    Json,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod cluster_access;
 mod draw;
 mod json;
 mod laboratory;
@@ -13,7 +14,6 @@ mod planning;
 mod predict_command;
 mod restore_command;
 mod restore_node;
-mod run_command;
 mod status_command;
 mod topology_command;
 mod upgrade_command;
@@ -22,6 +22,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use albacore_command::{Failure, report_refused_arguments};
+use albacore_local::Options;
 use args::{Args, Command, ModelCommand};
 use clap::Parser as _;
 
@@ -46,7 +47,12 @@ fn dispatch(command: &Command) -> Result<(), Failure> {
         Command::Model(ModelCommand::Show { file }) => model_command::show(file),
         Command::Bench(args) => laboratory::run("bench", &args.arguments),
         Command::Partition(args) => laboratory::run("partition", &args.arguments),
-        Command::Run(args) => run_command::run(args),
+        Command::Run(args) => albacore_local::run(&Options {
+            file: args.file.clone(),
+            http: args.http,
+            grpc: args.grpc,
+            output: args.output,
+        }),
         Command::Simulate(args) => laboratory::run("simulate", &args.arguments),
         Command::Status(args) => status_command::run(args),
         Command::Explain(args) => status_command::explain(args),

@@ -1,6 +1,6 @@
 //! `albacore plan`: checks the options, computes the plan and prints it.
 
-use albacore_command::{Failure, Output, print};
+use albacore_command::{Failure, Output, print, print_json};
 
 use crate::args::{PlanArgs, Policy};
 use crate::planning::{plan_joint, plan_single};
@@ -8,11 +8,10 @@ use crate::{draw, json};
 
 pub(crate) fn run(args: &PlanArgs) -> Result<(), Failure> {
     refuse_contradictions(args)?;
-    let text = match args.file.is_empty() {
-        true => single(args)?,
-        false => joint(args)?,
-    };
-    print(&text)
+    match args.file.is_empty() {
+        true => print_single(args),
+        false => print_joint(args),
+    }
 }
 
 /// Refuses combinations of options that have no meaning.
@@ -46,20 +45,20 @@ fn refuse_contradictions(args: &PlanArgs) -> Result<(), Failure> {
     }
 }
 
-fn single(args: &PlanArgs) -> Result<String, Failure> {
+fn print_single(args: &PlanArgs) -> Result<(), Failure> {
     let plan = plan_single(args)?;
-    Ok(match args.output {
-        Output::Text => draw::plan_text(&plan),
-        Output::Json => json::plan(&plan)?,
-        Output::Svg => draw::plan_svg(&plan),
-    })
+    match args.output {
+        Output::Text => print(&draw::plan_text(&plan)),
+        Output::Json => print_json(&json::plan(&plan)),
+        Output::Svg => print(&draw::plan_svg(&plan)),
+    }
 }
 
-fn joint(args: &PlanArgs) -> Result<String, Failure> {
+fn print_joint(args: &PlanArgs) -> Result<(), Failure> {
     let plan = plan_joint(args)?;
-    Ok(match args.output {
-        Output::Text => draw::joint_text(&plan),
-        Output::Json => json::joint(&plan)?,
-        Output::Svg => draw::joint_svg(&plan),
-    })
+    match args.output {
+        Output::Text => print(&draw::joint_text(&plan)),
+        Output::Json => print_json(&json::joint(&plan)),
+        Output::Svg => print(&draw::joint_svg(&plan)),
+    }
 }

@@ -20,8 +20,8 @@ use crate::limits::{FILE_BYTES_MAX, OUTPUT_ELEMENTS_MAX, PREDICT_THREADS_MAX};
 use albacore_command::Failure;
 
 use npy::{Floats, Table};
-use options::Asked;
 pub(crate) use options::PredictOptions;
+use options::ResolvedOptions;
 
 pub(crate) fn run(args: &PredictArgs) -> Result<(), Failure> {
     let threads = threads(args.threads)?;
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &PredictArgs) -> Result<(), Failure> {
     let job = Prediction {
         predictor: &predictor,
         kind,
-        asked: &args.options.read(&predictor, table.rows)?,
+        options: &args.options.read(&predictor, table.rows)?,
         table: &table,
         threads,
         model: &args.model,
@@ -128,7 +128,7 @@ pub(crate) fn read_model(path: &Path) -> Result<Model, Failure> {
 struct Prediction<'a> {
     predictor: &'a Predictor<'a>,
     kind: Kind,
-    asked: &'a Asked,
+    options: &'a ResolvedOptions,
     table: &'a Table,
     threads: usize,
     model: &'a Path,
@@ -143,7 +143,7 @@ impl Prediction<'_> {
         let elements = self.predict(wrap)?;
         let mut shape = vec![self.table.rows];
         match self.kind {
-            Kind::Leaf => shape.push(self.asked.trees),
+            Kind::Leaf => shape.push(self.options.trees),
             kind => shape.extend(self.predictor.output_row_shape(kind)),
         }
         npy::write(output, &shape, &elements)
@@ -156,7 +156,7 @@ impl Prediction<'_> {
     ) -> Result<Vec<T>, Failure> {
         let rows = self.table.rows;
         let width = match self.kind {
-            Kind::Leaf => self.asked.trees,
+            Kind::Leaf => self.options.trees,
             kind => self.predictor.output_width(kind),
         };
         let count = rows
@@ -200,9 +200,9 @@ impl Prediction<'_> {
             Floats::F64(all) => Rows::F64(&all[values]),
         };
         let mut scratch = PredictScratch::default();
-        let options = self.asked.options(first..last, self.predictor.groups());
+        let options = self.options.options(first..last, self.predictor.groups());
         let (predictor, kind) = (self.predictor, self.kind);
-        let predicted = match self.asked.is_approximate {
+        let predicted = match self.options.is_approximate {
             true => predictor.predict_approx(kind, rows, &options, out, &mut scratch),
             false => predictor.predict_with(kind, rows, &options, out, &mut scratch),
         };

@@ -6,11 +6,12 @@
 use std::time::{Duration, Instant};
 
 use albacore_api::NodePlacement;
-use albacore_cluster::{ApiResource, Cluster, ErrorClass, Key, UserConnectOptions};
+use albacore_cluster::{ApiResource, Cluster, ErrorClass, Key};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::args::NodeClusterArgs;
+use crate::cluster_access::{block_on, connect};
 use crate::limits::{NODE_RESTORE_PAUSE, NODE_RESTORE_TIME_MAX};
 use albacore_command::print;
 use albacore_command::{Failure, sentence};
@@ -23,23 +24,11 @@ const REASON: &str = "KillSwitch";
 
 /// Sets the annotation and waits for the report of the agent.
 pub(crate) fn run(node: &str, args: &NodeClusterArgs) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|e| Failure::Failed(format!("cannot start: {e}")))?;
-    runtime.block_on(restore(node, args))
+    block_on(restore(node, args))
 }
 
 async fn restore(node: &str, args: &NodeClusterArgs) -> Result<(), Failure> {
-    let options = UserConnectOptions {
-        kubeconfig: args.kubeconfig.clone(),
-        context: args.context.clone(),
-        manager: "kubectl-albacore",
-    };
-    let refused = |error: &dyn std::error::Error| Failure::Failed(sentence(error));
-    let cluster = Cluster::connect_as_user(&options)
-        .await
-        .map_err(|e| refused(&e))?;
+    let cluster = connect(args.kubeconfig.as_ref(), args.context.as_ref()).await?;
     let key = Key::new("", node);
     let kind = ApiResource::erase::<Node>(&());
     let annotated = cluster.annotate(&kind, &key, ANNOTATION, VALUE).await;
@@ -47,7 +36,7 @@ async fn restore(node: &str, args: &NodeClusterArgs) -> Result<(), Failure> {
         ErrorClass::NotFound => Failure::Failed(format!(
             "there is no node \"{node}\"; `kubectl get nodes` lists them"
         )),
-        _ => refused(&error),
+        _ => Failure::Failed(sentence(&error)),
     })?;
     print(&format!(
         "node {node}: annotation {ANNOTATION} is {VALUE}; waiting for its agent\n"

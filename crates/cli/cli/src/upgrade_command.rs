@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use albacore_api::{InferenceDeployment, SERVER_CONTAINER, counted, server_image_of};
-use albacore_cluster::{ApiResource, Cluster, Key, UserConnectOptions};
-use albacore_command::{Failure, Output, print, print_json, sentence};
+use albacore_cluster::{ApiResource, Key};
+use albacore_command::{Failure, Output, print, print_json};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Container, Namespace, PodTemplateSpec};
 use serde::Serialize;
 
 use crate::args::UpgradeArgs;
-use crate::status_command::{read, runtime};
+use crate::cluster_access::{block_on, connect, read};
 
 /// Label of a Deployment: the InferenceDeployment that it belongs to.
 const OF: &str = "albacore.dev/deployment";
@@ -54,7 +54,7 @@ impl Action {
 
 /// A deployment in an upgrade.
 #[derive(Clone, PartialEq, Eq, Serialize, Debug)]
-struct Row {
+struct UpgradeRow {
     namespace: String,
     name: String,
     /// Pods that run now.
@@ -74,7 +74,7 @@ struct Upgrade {
     /// Deployments whose pods are restarted.
     rolls: usize,
     pods: i32,
-    deployments: Vec<Row>,
+    deployments: Vec<UpgradeRow>,
     /// Errors of reads, one sentence each.
     unread: Vec<String>,
 }
@@ -87,13 +87,9 @@ pub(crate) fn run(args: &UpgradeArgs) -> Result<(), Failure> {
                 .to_owned(),
         ));
     }
-    let upgrade = runtime()?.block_on(look(args))?;
+    let upgrade = block_on(look(args))?;
     match args.output {
-        Output::Json => {
-            let json = serde_json::to_value(&upgrade);
-            let json = json.map_err(|e| Failure::Broken(format!("a report is not JSON: {e}")))?;
-            print_json(&json)
-        }
+        Output::Json => print_json(&upgrade),
         Output::Text => print(&text(&upgrade)),
         Output::Svg => Err(Failure::Usage(
             "--output svg: there is no picture of an upgrade; take text or json".to_owned(),
@@ -102,13 +98,11 @@ pub(crate) fn run(args: &UpgradeArgs) -> Result<(), Failure> {
 }
 
 async fn look(args: &UpgradeArgs) -> Result<Upgrade, Failure> {
-    let options = UserConnectOptions {
-        kubeconfig: args.cluster.kubeconfig.clone(),
-        context: args.cluster.context.clone(),
-        manager: "kubectl-albacore",
-    };
-    let cluster = Cluster::connect_as_user(&options).await;
-    let cluster = cluster.map_err(|error| Failure::Failed(sentence(&error)))?;
+    let cluster = connect(
+        args.cluster.kubeconfig.as_ref(),
+        args.cluster.context.as_ref(),
+    )
+    .await?;
     let mut unread = Vec::new();
     let workloads = ApiResource::erase::<Deployment>(&());
     let controllers: Vec<Deployment> =
@@ -183,7 +177,7 @@ fn rows(
     pods: &[Deployment],
     namespaces: &[Namespace],
     target: &str,
-) -> Vec<Row> {
+) -> Vec<UpgradeRow> {
     let pods: BTreeMap<Key, &Deployment> = pods.iter().map(|d| (Key::of(d), d)).collect();
     let of_namespace = |name: &str| {
         let mut all = namespaces.iter();
@@ -209,7 +203,7 @@ fn rows(
             (_, Ok(None), Ok(None)) => (Some(target.to_owned()), Action::Roll),
         };
         let running = pods.and_then(|d| d.status.as_ref()?.replicas);
-        Row {
+        UpgradeRow {
             namespace: key.namespace,
             name: key.name,
             pods: running.unwrap_or_default(),
@@ -218,7 +212,7 @@ fn rows(
             action,
         }
     };
-    let mut rows: Vec<Row> = deployments.iter().map(row).collect();
+    let mut rows: Vec<UpgradeRow> = deployments.iter().map(row).collect();
     rows.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
     rows
 }
@@ -233,7 +227,8 @@ fn text(upgrade: &Upgrade) -> String {
     if let Some(max) = upgrade.max_concurrent_rollouts {
         let _ = writeln!(text, "at most {} at once", counted(max, "deployment")); // infallible
     }
-    let width = |of: fn(&Row) -> usize| upgrade.deployments.iter().map(of).max().unwrap_or(0);
+    let width =
+        |of: fn(&UpgradeRow) -> usize| upgrade.deployments.iter().map(of).max().unwrap_or(0);
     let name = width(|row| row.namespace.len() + 1 + row.name.len());
     for row in &upgrade.deployments {
         let key = format!("{}/{}", row.namespace, row.name);
@@ -251,7 +246,7 @@ fn text(upgrade: &Upgrade) -> String {
             row.action.word()
         ); // infallible
     }
-    let is_kept = |row: &Row| matches!(row.action, Action::OwnServer | Action::Pinned);
+    let is_kept = |row: &UpgradeRow| matches!(row.action, Action::OwnServer | Action::Pinned);
     if upgrade.deployments.iter().any(is_kept) {
         text.push_str(
             "Own servers and pinned ones are restarted only if the new version changes the rest of \

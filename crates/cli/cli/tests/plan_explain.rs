@@ -54,9 +54,9 @@ fn assert_tells(text: &str, sentences: &[&str]) {
 #[test]
 fn the_plan_is_explained_in_sentences() {
     let compact = "--workers 4 --threads 4 --mode compact";
-    let told = text(compact, MACHINE, &["--explain"]);
+    let shown = text(compact, MACHINE, &["--explain"]);
     assert_tells(
-        &told,
+        &shown,
         &[
             "volume 16 threads on 32 cpus: 16 must hold 1 and 16 must hold 0 (rule 8).",
             "each core must hold 1 (rule 8+)",
@@ -67,12 +67,12 @@ fn the_plan_is_explained_in_sentences() {
         ],
     );
     let contradictory = "--workers 5 --threads 2 --mode scatter";
-    let told = text(contradictory, "core:8 pu:1", &["--explain"]);
-    assert_tells(&told, &["Not all rules can be kept here", "rule 12 by 2"]);
+    let shown = text(contradictory, "core:8 pu:1", &["--explain"]);
+    assert_tells(&shown, &["Not all rules can be kept here", "rule 12 by 2"]);
     let baseline = "--workers 4 --threads 16 --mode scatter --policy round-robin";
-    let told = text(baseline, MACHINE, &["--explain"]);
+    let shown = text(baseline, MACHINE, &["--explain"]);
     assert_tells(
-        &told,
+        &shown,
         &[
             "Round robin breaks rule 2 by 1",
             "not the best",
@@ -85,9 +85,9 @@ fn the_plan_is_explained_in_sentences() {
 fn the_runner_up_is_named_with_its_price() {
     // mains on different cores, peers on what is left: another value costs at least 46
     let line = "--workers 6 --threads 8 --mode compact";
-    let told = text(line, MACHINE, &["--explain"]);
+    let shown = text(line, MACHINE, &["--explain"]);
     assert_tells(
-        &told,
+        &shown,
         &["The best other value that one exchange or shift can reach is"],
     );
     let plan = json(line, MACHINE, &["--explain"]);
@@ -101,9 +101,9 @@ fn the_runner_up_is_named_with_its_price() {
 #[test]
 fn one_thread_is_explained_cpu_by_cpu() {
     let line = "--workers 6 --threads 8 --mode scatter";
-    let told = text(line, MACHINE, &["--explain", "2.0"]);
+    let shown = text(line, MACHINE, &["--explain", "2.0"]);
     assert_tells(
-        &told,
+        &shown,
         &[
             "why 2.0 is on cpu",
             "It is the main thread of worker 2: 250 cycles to the 5 other mains (far is better)",
@@ -227,8 +227,8 @@ fn a_plan_in_force_that_is_still_the_best_stays() {
     assert_eq!(after["assignments"], before["assignments"]);
     assert_eq!((&after["gained"], &after["moved"]), (&json!(0), &json!(0)));
     assert_eq!(after["moves"], json!([]));
-    let told = text(line, MACHINE, &current(&file.path));
-    assert_tells(&told, &["moved 0 of 16 threads: the plan in force stays"]);
+    let shown = text(line, MACHINE, &current(&file.path));
+    assert_tells(&shown, &["moved 0 of 16 threads: the plan in force stays"]);
     // the assignments alone will do
     let file = saved(&before["assignments"].to_string());
     let again = json(line, MACHINE, &current(&file.path));
@@ -263,9 +263,9 @@ fn a_round_robin_in_force_is_left_for_what_gains() {
         );
         assert_ne!(one["from"], one["to"]);
     }
-    let told = text(line, MACHINE, &current(&file.path));
+    let shown = text(line, MACHINE, &current(&file.path));
     assert_tells(
-        &told,
+        &shown,
         &[
             "cycles gained; the plan in force breaks rule 2 by 1",
             "moves",
@@ -297,12 +297,12 @@ fn threads_whose_cpu_is_gone_must_move_and_few_others_do() {
     assert_eq!(after["gained"], Value::Null);
     assert_eq!(after["moves"][0]["from"], 0);
     assert!(after["moved"].as_u64() <= Some(2), "{}", after["moves"]);
-    let told = text(
+    let shown = text(
         line,
         MACHINE,
         &[&current(&file.path)[..], &["--cpuset", "1-31"]].concat(),
     );
-    assert_tells(&told, &["because cpus of the plan in force are gone"]);
+    assert_tells(&shown, &["because cpus of the plan in force are gone"]);
 }
 
 #[test]

@@ -204,12 +204,12 @@ fn a_newcomer_moves_nobody_and_the_plan_is_a_plan_in_force_again() {
     let third = json(&[&words[..], &["--move-cost", "1000"]].concat());
     assert_eq!(third["moved"], 0, "16 threads have room on 32 cpus");
     assert_eq!(third["deployments"][2]["moves"], json!([]));
-    let told = plan(&["-f", &a, "--current", &file]).out;
+    let shown = plan(&["-f", &a, "--current", &file]).out;
     assert!(
-        told.contains("moved      0 of 8 threads in force"),
-        "{told}"
+        shown.contains("moved      0 of 8 threads in force"),
+        "{shown}"
     );
-    assert!(told.contains("ended      ranking"), "{told}");
+    assert!(shown.contains("ended      ranking"), "{shown}");
 }
 
 #[test]
@@ -219,10 +219,10 @@ fn one_file_is_explained_like_one_deployment() {
     let ran = plan(&["-f", &a, "--explain"]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     assert!(ran.out.contains("why this plan\nvolume"), "{}", ran.out);
-    let told = json(&["-f", &a, "--explain", "1.2"]);
-    assert_eq!(told["explanation"]["thread"]["worker"], 1);
+    let shown = json(&["-f", &a, "--explain", "1.2"]);
+    assert_eq!(shown["explanation"]["thread"]["worker"], 1);
     let one = ["--workers", "4", "--threads", "4", "--mode", "compact"];
-    assert_eq!(told["objective"], json(&one)["objective"]);
+    assert_eq!(shown["objective"], json(&one)["objective"]);
 }
 
 #[test]

@@ -399,7 +399,7 @@ fn iterations_are_chosen_by_name_or_number() {
     ] {
         assert_eq!(asked(&zoo, more), zoo.expected(array), "{more:?}");
     }
-    // A Booster saved the file; who has not chosen is told what is used.
+    // A Booster saved the file; without a choice, a notice says what is used.
     let output = zoo.dir.path().join("out.npy");
     let ran = predict(&model_file(zoo.name), &zoo.rows(), &output, &[]);
     assert_eq!((ran.code, ran.out.as_str()), (0, ""));

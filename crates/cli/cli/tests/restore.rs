@@ -114,7 +114,7 @@ fn threads_that_a_living_placer_places_are_left_to_it() {
     let mut run = Running::start(&folder.fraud(""), &args);
     run.placed("tuna");
     let worker = run
-        .told
+        .events
         .iter()
         .find_map(|event| event["pid"].as_i64())
         .unwrap()

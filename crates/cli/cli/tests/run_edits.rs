@@ -77,7 +77,7 @@ fn private_folder(run: &Running) -> PathBuf {
 fn an_edit_of_batching_reaches_the_running_server_and_params_may_die() {
     let folder = Folder::new("batching");
     let (mut run, http) = start(&folder.fraud(""));
-    until(&http, "the first are told", |state| {
+    until(&http, "the first parameters are in force", |state| {
         state["params"]["generation"] == 1
     });
     let server = run.process("albacore-server --workers");
@@ -98,7 +98,9 @@ fn an_edit_of_batching_reaches_the_running_server_and_params_may_die() {
         "edit of the file to rules in force: median {:?}, worst {:?}",
         times[5], times[9]
     );
-    until(&http, "told", |state| state["params"]["generation"] == 11);
+    until(&http, "the edit is in force", |state| {
+        state["params"]["generation"] == 11
+    });
     // Killed: nothing changes, it comes again, and the next edit goes through it.
     kill(run.process("albacore-params"), "KILL");
     let note = run.until("the note", |e| {
@@ -132,7 +134,7 @@ fn an_edit_of_batching_reaches_the_running_server_and_params_may_die() {
     });
     assert!(private.exists());
     run.signal("TERM");
-    assert_eq!(run.end().code(), Some(0), "{:#?}", run.told);
+    assert_eq!(run.end().code(), Some(0), "{:#?}", run.events);
     assert!(run.processes().is_empty(), "{:?}", run.processes());
     assert!(!private.exists(), "its folder is gone");
 }
@@ -204,5 +206,5 @@ fn models_come_with_checksums_and_from_the_network_and_are_swapped_live() {
     });
     assert_eq!(loaded["model"], "fraud");
     run.signal("INT");
-    assert_eq!(run.end().code(), Some(0), "{:#?}", run.told);
+    assert_eq!(run.end().code(), Some(0), "{:#?}", run.events);
 }

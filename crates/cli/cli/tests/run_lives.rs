@@ -36,7 +36,7 @@ fn placement(folder: &Folder, fields: &str) -> PathBuf {
     folder.fraud(&format!("  placement: {{{fields}}}\n"))
 }
 
-/// Reads the masks of all threads of a process again and again until it is told to stop; those
+/// Reads the masks of all threads of a process again and again until it is asked to stop; those
 /// seen.
 struct Watcher {
     stop: Arc<AtomicBool>,
@@ -67,11 +67,11 @@ impl Watcher {
 /// Ends the run as a user would, and checks what must be so at every end.
 fn end_well(mut run: Running, signal: &str) -> Running {
     run.signal(signal);
-    assert_eq!(run.end().code(), Some(0), "{:#?}", run.told);
+    assert_eq!(run.end().code(), Some(0), "{:#?}", run.events);
     assert!(run.processes().is_empty(), "{:?}", run.processes());
-    let restored = run.told("restored").next().unwrap();
+    let restored = run.events_named("restored").next().unwrap();
     assert_eq!(restored["errors_total"], 0, "{restored}");
-    assert!(run.told("summary").next().is_some());
+    assert!(run.events_named("summary").next().is_some());
     run
 }
 
@@ -103,8 +103,8 @@ fn an_edit_of_the_placement_moves_masks_and_no_process() {
     for now in [&tuna, &round_robin, &last] {
         assert_eq!(now.tids(), none.tids(), "the same threads");
     }
-    assert_eq!(run.told("worker_born").count(), 2);
-    assert_eq!(run.told("policy_changed").count(), 3);
+    assert_eq!(run.events_named("worker_born").count(), 2);
+    assert_eq!(run.events_named("policy_changed").count(), 3);
     assert_eq!(front.seen(), [whole()], "the front keeps the whole cpuset");
     end_well(run, "TERM");
 }
@@ -121,10 +121,10 @@ fn an_edit_that_is_wrong_or_needs_a_restart_is_told_and_changes_nothing() {
         run.until(words, is_it)
     };
     placement(&folder, "policy: Tunna");
-    let told = note(&mut run, "was not applied")["text"].to_string();
+    let text = note(&mut run, "was not applied")["text"].to_string();
     assert!(
-        told.contains("spec.placement.policy") && told.contains("Tunna"),
-        "{told}"
+        text.contains("spec.placement.policy") && text.contains("Tunna"),
+        "{text}"
     );
     let text = fs::read_to_string(folder.fraud("")).unwrap();
     folder.write(&text.replace("workers: 2", "workers: 3"));
@@ -133,8 +133,8 @@ fn an_edit_that_is_wrong_or_needs_a_restart_is_told_and_changes_nothing() {
     note(&mut run, "spec.replicas is 3");
     run.listen_for(Duration::from_millis(500));
     before.assert_kernel_agrees();
-    assert_eq!(run.told("placed").count(), 1);
-    assert_eq!(run.told("worker_born").count(), 2);
+    assert_eq!(run.events_named("placed").count(), 1);
+    assert_eq!(run.events_named("worker_born").count(), 2);
     end_well(run, "TERM");
 }
 
@@ -155,8 +155,11 @@ fn an_observer_plans_and_tells_and_writes_nothing() {
         assert_eq!(mask(tid), Some(whole()));
     }
     let run = end_well(run, "TERM");
-    assert_eq!(run.told("pinned").count(), 0);
-    assert_eq!(run.told("summary").next().unwrap()["setaffinity_calls"], 0);
+    assert_eq!(run.events_named("pinned").count(), 0);
+    assert_eq!(
+        run.events_named("summary").next().unwrap()["setaffinity_calls"],
+        0
+    );
 }
 
 #[test]
@@ -174,7 +177,7 @@ fn an_edit_to_observe_gives_masks_back_once_and_writes_nothing_more() {
     for tid in pinned.tids() {
         assert_eq!(mask(tid), Some(whole()));
     }
-    assert_eq!(run.told("restored").count(), 1);
+    assert_eq!(run.events_named("restored").count(), 1);
     placement(&folder, "policy: Tuna");
     run.placed("tuna").assert_kernel_agrees();
     end_well(run, "TERM");
@@ -246,24 +249,24 @@ fn a_thread_that_pins_itself_is_left_alone() {
     }
     run.listen_for(Duration::from_millis(500));
     let homes: Vec<_> = alone.iter().map(|tid| mask(*tid).unwrap()).collect();
-    let pinned_before = run.told("pinned").count();
+    let pinned_before = run.events_named("pinned").count();
     run.listen_for(Duration::from_secs(1));
     assert_eq!(
-        run.told("pinned").count(),
+        run.events_named("pinned").count(),
         pinned_before,
         "nobody pins any more"
     );
     for (tid, home) in alone.iter().zip(&homes) {
         assert_eq!(mask(*tid).as_ref(), Some(home), "its own choice stays");
     }
-    let drifts = run.told("drift").filter(|e| e["rank"] == 1);
+    let drifts = run.events_named("drift").filter(|e| e["rank"] == 1);
     let causes: BTreeSet<_> = drifts.map(|e| e["cause"].as_str().unwrap()).collect();
     assert!(
         causes.contains("foreign") && !causes.contains("self_pin"),
         "{causes:?}"
     );
     run.signal("TERM");
-    assert_eq!(run.end().code(), Some(0), "{:#?}", run.told);
+    assert_eq!(run.end().code(), Some(0), "{:#?}", run.events);
     assert!(run.processes().is_empty());
 }
 
@@ -288,7 +291,7 @@ fn masks_are_the_whole_cpuset_before_the_processes_end() {
         for tid in placed.tids() {
             assert_eq!(mask(tid), Some(whole()), "{signal}");
         }
-        assert_eq!(run.end().code(), Some(0), "{:#?}", run.told);
+        assert_eq!(run.end().code(), Some(0), "{:#?}", run.events);
         assert!(run.processes().is_empty(), "{:?}", run.processes());
     }
 }
@@ -300,7 +303,7 @@ fn the_built_in_server_drains_after_masks_were_given_back() {
         let mut run = Running::start(&folder.fraud(""), &json_args());
         run.placed("tuna");
         let run = end_well(run, signal);
-        let at = |name: &str| run.told.iter().position(|e| e["event"] == name).unwrap();
+        let at = |name: &str| run.events.iter().position(|e| e["event"] == name).unwrap();
         assert!(at("restored") < at("draining") && at("draining") < at("stopped"));
     }
 }
@@ -358,7 +361,7 @@ fn a_server_that_ignores_sigterm_is_killed_at_the_second_signal() {
     run.signal("TERM");
     run.until("restored", |e| e["event"] == "restored");
     run.signal("INT");
-    assert_eq!(run.end().code(), Some(1), "{:#?}", run.told);
+    assert_eq!(run.end().code(), Some(1), "{:#?}", run.events);
     assert!(run.processes().is_empty(), "{:?}", run.processes());
 }
 
@@ -441,9 +444,13 @@ fn a_cpuset_that_shrinks_and_grows_is_followed() {
             .filter_map(mask);
         assert!(front.into_iter().all(|mask| mask == both));
     }
-    assert!(run.told("cpuset_changed").count() >= 6);
+    assert!(run.events_named("cpuset_changed").count() >= 6);
     let blamed = |e: &&serde_json::Value| e["cause"] == "foreign";
-    assert_eq!(run.told("drift").find(blamed), None, "nobody is blamed");
+    assert_eq!(
+        run.events_named("drift").find(blamed),
+        None,
+        "nobody is blamed"
+    );
     let run = end_well(run, "TERM");
     drop(run);
     drop(group);

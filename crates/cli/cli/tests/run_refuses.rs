@@ -211,7 +211,7 @@ fn a_plain_user_may_place_a_server_of_their_own() {
     let mut run = Running::start_by(&AS_NOBODY, &folder.fraud(""), &args);
     run.placed("tuna").assert_kernel_agrees();
     run.signal("TERM");
-    assert_eq!(run.end().code(), Some(0), "{:#?}", run.told);
+    assert_eq!(run.end().code(), Some(0), "{:#?}", run.events);
     assert!(run.processes().is_empty(), "{:?}", run.processes());
 }
 

@@ -175,10 +175,13 @@ fn a_front_that_is_killed_under_load_serves_again_at_its_address_and_is_placed()
     drop(client);
     until_held(&run, before);
     run.signal("TERM");
-    assert_eq!(run.end().code(), Some(0), "{:#?}", run.told);
+    assert_eq!(run.end().code(), Some(0), "{:#?}", run.events);
     assert!(run.processes().is_empty(), "{:?}", run.processes());
-    assert_eq!(run.told("restored").next().unwrap()["errors_total"], 0);
-    let summary = run.told("summary").next().unwrap();
+    assert_eq!(
+        run.events_named("restored").next().unwrap()["errors_total"],
+        0
+    );
+    let summary = run.events_named("summary").next().unwrap();
     assert_eq!(summary["server_restarts"], kills() + 1);
 }
 
@@ -210,13 +213,13 @@ fn a_server_that_ends_at_each_start_is_given_up_with_its_last_end() {
     let mut run = Running::start_by(&launcher, &file, &["--output", "json"]);
     let threads = run.placed("tuna");
     kill_master(&run, &threads);
-    assert_eq!(run.end().code(), Some(1), "{:#?}", run.told);
+    assert_eq!(run.end().code(), Some(1), "{:#?}", run.events);
     assert!(run.processes().is_empty(), "{:?}", run.processes());
-    let pauses: Vec<_> = run.told("server_ended").collect();
+    let pauses: Vec<_> = run.events_named("server_ended").collect();
     let pauses: Vec<_> = pauses.iter().map(|e| e["restart_in_ms"].as_u64()).collect();
     let doubled = [100, 200, 400, 800, 1600, 3200, 5000, 5000].map(Some);
     assert_eq!(pauses, doubled);
-    assert_eq!(run.told("server_restarted").count(), 8);
+    assert_eq!(run.events_named("server_restarted").count(), 8);
     let said = fs::read_to_string(errors).unwrap();
     assert_eq!(said.lines().count(), 1, "{said}");
     for words in ["8 times", "before it was ready", "exit status: 7"] {
@@ -232,6 +235,6 @@ fn a_run_may_be_ended_while_its_server_waits_to_be_started() {
     kill_master(&run, &threads);
     run.until("a long pause", |e| e["restart_in_ms"] == 5000);
     run.signal("TERM");
-    assert_eq!(run.end().code(), Some(0), "{:#?}", run.told);
+    assert_eq!(run.end().code(), Some(0), "{:#?}", run.events);
     assert!(run.processes().is_empty(), "{:?}", run.processes());
 }

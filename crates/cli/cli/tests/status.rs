@@ -56,7 +56,7 @@ fn deployment() -> Value {
                 condition("Ready", "False", "PodsNotReady", "1 of 2 pods serve"),
                 condition("ModelLoaded", "True", "Loaded", "every pod has it"),
                 condition("Placed", "False", "ThreadsNotPlaced", "15 of 16 threads"),
-                condition("SLOMet", "Unknown", "StateUnread", "no pod told its state yet"),
+                condition("SLOMet", "Unknown", "StateUnread", "no pod has reported its state yet"),
                 condition("Reconciling", "True", "QuotaExceeded",
                     &format!("no; {}", remedy_of("QuotaExceeded").unwrap())),
             ],

@@ -108,7 +108,7 @@ fn an_upgrade_is_shown_before_it_restarts_anything() {
         (&json!(1), &json!([]))
     );
     let rows = report["deployments"].as_array().unwrap();
-    let told: Vec<String> = rows
+    let lines: Vec<String> = rows
         .iter()
         .map(|row| {
             let text = |field: &str| row[field].as_str().unwrap_or("-");
@@ -122,7 +122,7 @@ fn an_upgrade_is_shown_before_it_restarts_anything() {
         })
         .collect();
     assert_eq!(
-        told,
+        lines,
         [
             "bank/broken invalid r.io/server:0 r.io/server:0",
             "bank/new current r.io/server:9 r.io/server:9",

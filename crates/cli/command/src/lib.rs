@@ -6,5 +6,5 @@ mod output;
 mod programs;
 
 pub use failure::{Failure, report_refused_arguments, sentence};
-pub use output::{Output, print, print_json};
+pub use output::{Output, RunOutput, print, print_json};
 pub use programs::program_beside;

@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 
 use clap::ValueEnum;
-use serde_json::Value;
+use serde::Serialize;
 
 use crate::failure::Failure;
 
@@ -16,6 +16,17 @@ pub enum Output {
     Json,
     /// A picture
     Svg,
+}
+
+/// The forms in which `albacore run` prints its events.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum RunOutput {
+    /// A table on a terminal, JSON lines otherwise
+    Auto,
+    /// A live table
+    Table,
+    /// One JSON object an event, one event a line
+    Json,
 }
 
 /// Writes `text` to standard output. A reader that closed its end (`| head`) is no failure.
@@ -35,7 +46,9 @@ pub fn print(text: &str) -> Result<(), Failure> {
 /// Writes `value` as one line of JSON, so that every command's JSON can be read line by line.
 ///
 /// # Errors
-/// As [`print()`].
-pub fn print_json(value: &Value) -> Result<(), Failure> {
-    print(&format!("{value}\n"))
+/// As [`print()`]; [`Failure::Broken`] for a value that is not JSON.
+pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let line = serde_json::to_string(value);
+    let line = line.map_err(|e| Failure::Broken(format!("the output is not JSON: {e}")))?;
+    print(&format!("{line}\n"))
 }

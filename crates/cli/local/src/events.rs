@@ -41,15 +41,13 @@ pub(crate) fn of_report(report: &Report) -> Value {
         Report::MachineChanged { online } => {
             event("machine_changed", json!({"online": text(online)}))
         }
-        Report::Note { note, .. } => event("note", json!({"text": note_text(note)})),
-        Report::ForeignScheduler => event(
-            "note",
-            json!({"text": "a sched_ext scheduler runs on this machine: masks are observed, not written"}),
-        ),
-        Report::UsualPriority => event(
-            "note",
-            json!({"text": "placing runs at the usual priority (root or CAP_SYS_NICE would raise it): while every cpu is \
-                busy, new threads are placed later"}),
+        Report::Note { note: of, .. } => note(&note_text(of)),
+        Report::ForeignScheduler => {
+            note("a sched_ext scheduler runs on this machine: masks are observed, not written")
+        }
+        Report::UsualPriority => note(
+            "placing runs at the usual priority (root or CAP_SYS_NICE would raise it): while every \
+             cpu is busy, new threads are placed later",
         ),
         Report::PolicySet { .. } => event("policy_set", json!({})),
         Report::SubjectGone { .. } => event("server_gone", json!({})),
@@ -61,17 +59,17 @@ pub(crate) fn of_report(report: &Report) -> Value {
                 "errors_total": restored.errors_total,
             }),
         ),
+        Report::Failed { category, reason } => {
+            event("failed", json!({"category": category, "reason": reason}))
+        }
         Report::Pinned { .. }
         | Report::Drift { .. }
         | Report::BackedOff { .. }
         | Report::StepFailed { .. } => of_thread(report),
-        Report::Failed { category, reason } => {
-            event("failed", json!({"category": category, "reason": reason}))
-        }
     }
 }
 
-/// The event for a plan; `null` for any other report.
+/// The event for a plan; null for any other report.
 fn of_plan(report: &Report) -> Value {
     let Report::Planned {
         cpuset,
@@ -85,10 +83,9 @@ fn of_plan(report: &Report) -> Value {
     else {
         return Value::Null;
     };
-    let relaxed: Vec<Value> = relaxed
+    let relaxed = relaxed
         .iter()
-        .map(|r| json!({"rule": r.rule, "amount": r.amount}))
-        .collect();
+        .map(|r| json!({"rule": r.rule, "amount": r.amount}));
     event(
         "planned",
         json!({
@@ -96,14 +93,13 @@ fn of_plan(report: &Report) -> Value {
             "objective": objective,
             "bound": bound,
             "optimal": optimal,
-            "relaxed": relaxed,
+            "relaxed": relaxed.collect::<Value>(),
             "solve_micros": solve_micros,
         }),
     )
 }
 
-/// A report about one thread. Both matches list every variant, so that the compiler finds a new
-/// one.
+/// The event for a report about one thread; null for any other report.
 fn of_thread(report: &Report) -> Value {
     match report {
         Report::Pinned {
@@ -157,20 +153,13 @@ fn of_thread(report: &Report) -> Value {
         Report::StepFailed { tid, reason, .. } => {
             event("step_failed", json!({"tid": tid.0, "reason": reason}))
         }
-        Report::Planned { .. }
-        | Report::WorkerSpawned { .. }
-        | Report::WorkerExited { .. }
-        | Report::CpusetChanged { .. }
-        | Report::MachineChanged { .. }
-        | Report::Note { .. }
-        | Report::ForeignScheduler
-        | Report::UsualPriority
-        | Report::PolicySet { .. }
-        | Report::SubjectGone { .. }
-        | Report::Failed { .. }
-        | Report::Released { .. }
-        | Report::Restored(_) => of_report(report),
+        _ => Value::Null,
     }
+}
+
+/// `note`: a sentence for people.
+pub(crate) fn note(text: &str) -> Value {
+    event("note", json!({ "text": text }))
 }
 
 /// `self_pinned`: back-off of a thread whose mask another program keeps changing. The name is part
@@ -283,7 +272,7 @@ fn quantiles(times: &Histogram) -> Value {
 }
 
 /// A note as a sentence.
-pub(crate) fn note_text(note: &Note) -> String {
+fn note_text(note: &Note) -> String {
     match note {
         Note::FoundWorkers { found, asked } => format!("found {found} of {asked} workers"),
         Note::NameTwice { worker, pid } => {

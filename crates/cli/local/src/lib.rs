@@ -24,5 +24,5 @@ mod run;
 mod server;
 mod table;
 
-pub use options::{Options, OutputFormat};
+pub use options::Options;
 pub use run::run;

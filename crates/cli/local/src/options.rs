@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use albacore_command::RunOutput;
+
 /// What is run, and how it is reported.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -12,14 +14,5 @@ pub struct Options {
     pub http: SocketAddr,
     /// Where the built-in server listens for gRPC.
     pub grpc: SocketAddr,
-    pub format: OutputFormat,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OutputFormat {
-    /// A table on a terminal, JSON lines otherwise.
-    Auto,
-    Table,
-    /// One JSON object per event, one event per line.
-    Json,
+    pub output: RunOutput,
 }

@@ -3,11 +3,11 @@
 use std::io::{IsTerminal as _, Write};
 
 use albacore_api::counted;
-use albacore_placer::{Figures, Row, RowState};
+use albacore_command::RunOutput;
+use albacore_placer::{Figures, Row};
 use serde_json::Value;
 
-use crate::options::OutputFormat;
-use crate::table::{Table, ThreadLine};
+use crate::table::Table;
 
 /// Height, in lines, of a terminal whose height is unknown.
 const TERMINAL_LINES: usize = 24;
@@ -19,11 +19,11 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    pub(crate) fn new(format: OutputFormat) -> Self {
+    pub(crate) fn new(format: RunOutput) -> Self {
         let is_table = match format {
-            OutputFormat::Auto => std::io::stdout().is_terminal(),
-            OutputFormat::Table => true,
-            OutputFormat::Json => false,
+            RunOutput::Auto => std::io::stdout().is_terminal(),
+            RunOutput::Table => true,
+            RunOutput::Json => false,
         };
         match is_table {
             true => Self::Terminal(Table::default()),
@@ -46,30 +46,12 @@ impl Output {
 
     pub(crate) fn rows(&mut self, head: &str, rows: &[Row], figures: &Figures) {
         let Self::Terminal(table) = self else { return };
-        let lines: Vec<ThreadLine> = rows.iter().map(line).collect();
         let head = match figures.respawn_micros.quantile_bound(0.99) {
             Some(p99) => format!("{head}; respawn to verified p99 {:.1} ms", p99 as f64 / 1e3),
             None => head.to_owned(),
         };
         let height = albacore_os::terminal_lines().unwrap_or(TERMINAL_LINES);
-        drop(table.draw(&mut std::io::stdout().lock(), &head, &lines, height));
-    }
-}
-
-fn line(row: &Row) -> ThreadLine {
-    let text = |cpus: &Option<albacore_topology::CpuSet>| {
-        cpus.as_ref()
-            .map_or_else(|| "-".to_owned(), ToString::to_string)
-    };
-    ThreadLine {
-        worker: row.slot.worker.0,
-        rank: row.slot.rank.0,
-        tid: row.tid.map(|tid| tid.0),
-        planned: text(&row.planned),
-        actual: text(&row.actual),
-        is_drifted: row.state == RowState::Drifted,
-        verified_ms_ago: row.verified_micros_ago.map(|us| us / 1000),
-        respawns: row.respawns,
+        drop(table.draw(&mut std::io::stdout().lock(), &head, rows, height));
     }
 }
 

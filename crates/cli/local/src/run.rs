@@ -10,11 +10,10 @@ use std::time::{Duration, Instant};
 
 use albacore_api::{OneMachine, Server, read_for_one_machine};
 use albacore_placer::{Figures, Report, Row, RowState};
-use albacore_plan::{Enforcement, Placement, Policy};
+use albacore_plan::{Enforcement, Placement};
 use albacore_settings::Source;
-use serde_json::json;
 
-use crate::events::{self, event, policy_name};
+use crate::events::{self, policy_name};
 use crate::live_settings::LiveSettings;
 use crate::message::{Message, QUEUE_MESSAGES_MAX};
 use crate::options::Options;
@@ -26,6 +25,7 @@ use crate::{file_watch, orphans, server};
 use albacore_command::{Failure, sentence};
 use restart::PlacementState;
 
+mod edits;
 mod restart;
 
 /// How long the server may drain after SIGTERM before it is killed: its own limit plus a margin.
@@ -39,9 +39,9 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let stamp = file_watch::stamp(&options.file);
     let deployment = read(&options.file)?;
     server::check_models(&options.file, &deployment.server)?;
-    let mut output = Output::new(options.format);
+    let mut output = Output::new(options.output);
     for notice in &deployment.notices {
-        output.event(&event("note", json!({"text": notice})));
+        output.event(&events::note(notice));
     }
     let (sender, messages) = sync_channel(QUEUE_MESSAGES_MAX);
     server::forward_signals(sender.clone())?;
@@ -233,7 +233,7 @@ impl Run {
     }
 
     fn note(&mut self, text: &str) {
-        self.output.event(&event("note", json!({"text": text})));
+        self.output.event(&events::note(text));
     }
 
     fn handle_placer_message(&mut self, news: PlacerMessage) {
@@ -306,94 +306,6 @@ impl Run {
         )
     }
 
-    /// Applies the edits that can be applied to a running server, and reports the others.
-    fn reload_file(&mut self) {
-        let now = match read(&self.options.file) {
-            Ok(now) => now,
-            Err(failure) => {
-                let text = format!("the edited file was not applied: {}", failure.text());
-                return self.note(&text);
-            }
-        };
-        self.apply_server_settings(now.server);
-        self.report_notices(now.notices);
-        self.end_back_off();
-        self.apply_policy(now.policy);
-    }
-
-    /// Reports the notices of an edited file that the file did not have before.
-    fn report_notices(&mut self, notices: Vec<String>) {
-        for notice in &notices {
-            if !self.deployment.notices.contains(notice) {
-                self.output.event(&event("note", json!({"text": notice})));
-            }
-        }
-        self.deployment.notices = notices;
-    }
-
-    /// An edit ends the back-off of threads whose masks another program keeps changing.
-    fn end_back_off(&mut self) {
-        if let Err(error) = self.placer.handle.retry_now(self.placer.subject) {
-            self.note(&format!(
-                "the masks of threads in back-off were not written again: {error}"
-            ));
-        }
-    }
-
-    /// Applies an edited policy, but for workers and threads, which need a restart.
-    fn apply_policy(&mut self, policy: Policy) {
-        let before = &self.deployment.policy;
-        let policy = Policy {
-            workers: before.workers,
-            threads: before.threads,
-            ..policy
-        };
-        if policy == *before {
-            return;
-        }
-        let is_pending = match &self.placement {
-            PlacementState::Active(subject) => {
-                if let Err(error) = self.placer.handle.set_policy(*subject, policy.clone()) {
-                    return self.note(&format!("the policy was not changed: {error}"));
-                }
-                true
-            }
-            // The next server process is added with this policy.
-            PlacementState::Requested(..) | PlacementState::Inactive => false,
-        };
-        self.deployment.policy = policy;
-        self.is_placed_reported = false;
-        self.is_policy_pending = is_pending;
-        self.output
-            .event(&events::policy_changed(&self.deployment.policy));
-    }
-
-    /// Applies the settings that a running built-in server can change: models, objectives, batching
-    /// and queue.
-    fn apply_server_settings(&mut self, now: Server) {
-        if now == self.deployment.server {
-            return;
-        }
-        let changed = match (now, &mut self.deployment.server, &mut self.live_settings) {
-            (Server::BuiltIn(now), Server::BuiltIn(before), Some(live_settings))
-                if (now.workers, now.threads, &now.environment)
-                    == (before.workers, before.threads, &before.environment) =>
-            {
-                live_settings.change(&now).map(|()| *before = now)
-            }
-            _ => Err(
-                "it changes workers, threads, environment or command: that takes effect when \
-                 albacore run is started again"
-                    .to_owned(),
-            ),
-        };
-        if let Err(problem) = changed {
-            self.note(&format!(
-                "the edit was not applied to the server: {problem}"
-            ));
-        }
-    }
-
     /// Restores masks, drains the server, and returns the result of the run.
     fn finish(mut self, messages: &Receiver<Message>, end: RunEnd) -> Result<(), Failure> {
         let is_over = matches!(end, RunEnd::PlacerFailed(_)) || self.placer.handle.stop().is_err();
@@ -427,7 +339,7 @@ impl Run {
         let killed = orphans::terminate(|_| false);
         if killed > 0 {
             let text = format!("the server left {killed} processes behind, which were killed");
-            output.event(&event("note", json!({"text": text})));
+            output.event(&events::note(&text));
         }
         output.event(&events::summary(&figures, restarts.total()));
         match (end, drained, restore_error) {

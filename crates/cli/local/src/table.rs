@@ -2,18 +2,8 @@
 
 use std::io::Write;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ThreadLine {
-    pub(crate) worker: u16,
-    pub(crate) rank: u16,
-    pub(crate) tid: Option<i32>,
-    pub(crate) planned: String,
-    pub(crate) actual: String,
-    pub(crate) is_drifted: bool,
-    /// Milliseconds since the mask was last read and equal to the planned one.
-    pub(crate) verified_ms_ago: Option<u64>,
-    pub(crate) respawns: u32,
-}
+use albacore_placer::{Row, RowState};
+use albacore_topology::CpuSet;
 
 /// The table and the height of its last drawing.
 #[derive(Default)]
@@ -30,10 +20,10 @@ impl Table {
         &mut self,
         out: &mut impl Write,
         head: &str,
-        lines: &[ThreadLine],
+        rows: &[Row],
         height: usize,
     ) -> std::io::Result<()> {
-        let text = render(head, lines, height.saturating_sub(2).max(3));
+        let text = render(head, rows, height.saturating_sub(2).max(3));
         if self.lines_drawn > 0 {
             write!(out, "\x1b[{}A", self.lines_drawn)?;
         }
@@ -57,45 +47,53 @@ impl Table {
     }
 }
 
-fn render(head: &str, lines: &[ThreadLine], room: usize) -> Vec<String> {
+fn render(head: &str, rows: &[Row], room: usize) -> Vec<String> {
     let mut text = vec![head.to_owned()];
     let (planned, actual) = (
-        width(lines, "planned", |l| &l.planned),
-        width(lines, "actual", |l| &l.actual),
+        width(rows, "planned", |row| &row.planned),
+        width(rows, "actual", |row| &row.actual),
     );
     text.push(format!(
         "worker rank      tid  {:<planned$}  {:<actual$}  verified  respawns",
         "planned", "actual"
     ));
-    let shown = if lines.len() + 2 > room {
+    let shown = if rows.len() + 2 > room {
         room.saturating_sub(3)
     } else {
-        lines.len()
+        rows.len()
     };
-    for line in &lines[..shown] {
-        let tid = line
+    for row in &rows[..shown] {
+        let tid = row
             .tid
-            .map_or_else(|| "-".to_owned(), |tid| tid.to_string());
-        let verified = line.verified_ms_ago.map_or_else(|| "never".to_owned(), ago);
-        let mark = if line.is_drifted { " <- drift" } else { "" };
+            .map_or_else(|| "-".to_owned(), |tid| tid.0.to_string());
+        let verified = row
+            .verified_micros_ago
+            .map_or_else(|| "never".to_owned(), |micros| ago(micros / 1000));
+        let is_drifted = row.state == RowState::Drifted;
         text.push(format!(
-            "{:>6} {:>4} {:>8}  {:<planned$}  {:<actual$}  {:>8}  {:>8}{mark}",
-            line.worker, line.rank, tid, line.planned, line.actual, verified, line.respawns
+            "{:>6} {:>4} {tid:>8}  {:<planned$}  {:<actual$}  {verified:>8}  {:>8}{}",
+            row.slot.worker.0,
+            row.slot.rank.0,
+            cpus(&row.planned),
+            cpus(&row.actual),
+            row.respawns,
+            if is_drifted { " <- drift" } else { "" }
         ));
     }
-    if shown < lines.len() {
-        text.push(format!("... and {} more threads", lines.len() - shown));
+    if shown < rows.len() {
+        text.push(format!("... and {} more threads", rows.len() - shown));
     }
     text
 }
 
-fn width(lines: &[ThreadLine], title: &str, field: impl Fn(&ThreadLine) -> &String) -> usize {
-    lines
-        .iter()
-        .map(|line| field(line).len())
-        .max()
-        .unwrap_or(0)
-        .max(title.len())
+fn cpus(set: &Option<CpuSet>) -> String {
+    set.as_ref()
+        .map_or_else(|| "-".to_owned(), ToString::to_string)
+}
+
+fn width(rows: &[Row], title: &str, field: impl Fn(&Row) -> &Option<CpuSet>) -> usize {
+    let cells = rows.iter().map(|row| cpus(field(row)).len());
+    cells.max().unwrap_or(0).max(title.len())
 }
 
 fn ago(ms: u64) -> String {
@@ -108,24 +106,36 @@ fn ago(ms: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use albacore_mapping::{Rank, Slot, WorkerIndex};
+    use albacore_os::{Pid, Tid};
+    use albacore_placer::SubjectId;
+
     use super::*;
 
-    fn line(worker: u16, actual: &str) -> ThreadLine {
-        ThreadLine {
-            worker,
-            rank: 0,
-            tid: Some(4711),
-            planned: "0".into(),
-            actual: actual.into(),
-            is_drifted: actual != "0",
-            verified_ms_ago: Some(12),
+    fn row(worker: u16, actual: &str) -> Row {
+        let is_drifted = actual != "0";
+        Row {
+            subject: SubjectId(0),
+            slot: Slot {
+                worker: WorkerIndex(worker),
+                rank: Rank(0),
+            },
+            pid: Some(Pid(4711)),
+            tid: Some(Tid(4711)),
+            planned: Some("0".parse().unwrap()),
+            actual: Some(actual.parse().unwrap()),
+            verified_micros_ago: Some(12_000),
             respawns: 3,
+            state: match is_drifted {
+                true => RowState::Drifted,
+                false => RowState::Verified,
+            },
         }
     }
 
     #[test]
     fn a_thread_with_drift_is_marked() {
-        let text = render("head", &[line(0, "0"), line(1, "0-1")], 20);
+        let text = render("head", &[row(0, "0"), row(1, "0-1")], 20);
         assert_eq!(text.len(), 4);
         assert!(text[2].ends_with("12 ms         3"), "{:?}", text[2]);
         assert!(
@@ -137,8 +147,8 @@ mod tests {
 
     #[test]
     fn a_table_longer_than_the_terminal_is_cut_and_says_so() {
-        let lines: Vec<ThreadLine> = (0..50).map(|w| line(w, "0")).collect();
-        let text = render("head", &lines, 10);
+        let rows: Vec<Row> = (0..50).map(|w| row(w, "0")).collect();
+        let text = render("head", &rows, 10);
         assert_eq!(text.len(), 10);
         assert_eq!(text[9], "... and 43 more threads");
     }
@@ -146,10 +156,10 @@ mod tests {
     #[test]
     fn a_redrawing_starts_where_the_last_one_did() {
         let (mut table, mut out) = (Table::default(), Vec::new());
-        table.draw(&mut out, "head", &[line(0, "0")], 24).unwrap();
+        table.draw(&mut out, "head", &[row(0, "0")], 24).unwrap();
         assert!(!String::from_utf8(out.clone()).unwrap().contains('A'));
         out.clear();
-        table.draw(&mut out, "head", &[line(0, "0")], 24).unwrap();
+        table.draw(&mut out, "head", &[row(0, "0")], 24).unwrap();
         assert!(String::from_utf8(out).unwrap().starts_with("\x1b[3A"));
     }
 }

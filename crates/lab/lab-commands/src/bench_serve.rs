@@ -60,7 +60,7 @@ pub(crate) struct BenchServeArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// Processes of the server on this machine, those below them included: their time on cpus is
-    /// told
+    /// reported
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Vec<u32>,
     /// Also simulate each run, by the costs that the server has learned and under its policy: what

@@ -69,7 +69,7 @@ enum BenchCommand {
     /// in time
     ///
     /// Open loop: arrivals are drawn before the run, latencies count from the intended times. Late,
-    /// shed and failed requests are told apart. A run in which the generator fell behind its
+    /// shed and failed requests are distinguished. A run in which the generator fell behind its
     /// schedule fails.
     #[command(verbatim_doc_comment)]
     Serve(Box<BenchServeArgs>),

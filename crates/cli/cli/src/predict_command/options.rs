@@ -44,7 +44,7 @@ fn range(text: &str) -> Result<(usize, usize), String> {
 }
 
 /// The options, read and compared with the model.
-pub(super) struct Asked {
+pub(super) struct ResolvedOptions {
     iterations: Range<usize>,
     base_margin: Option<Vec<f32>>,
     pub(super) is_approximate: bool,
@@ -63,7 +63,11 @@ impl PredictOptions {
     }
 
     /// Reads what is in files; for a model, and a number of rows.
-    pub(super) fn read(&self, predictor: &Predictor<'_>, rows: usize) -> Result<Asked, Failure> {
+    pub(super) fn read(
+        &self,
+        predictor: &Predictor<'_>,
+        rows: usize,
+    ) -> Result<ResolvedOptions, Failure> {
         let all = predictor.iterations();
         let iterations = match self.iteration_range {
             None | Some((0, 0)) => 0..all,
@@ -76,7 +80,7 @@ impl PredictOptions {
             return Err(Failure::Usage(what));
         };
         let base_margin = self.base_margin.as_deref();
-        Ok(Asked {
+        Ok(ResolvedOptions {
             iterations,
             base_margin: base_margin
                 .map(|path| margins(path, rows, predictor.groups()))
@@ -105,7 +109,7 @@ fn margins(path: &Path, rows: usize, outputs: usize) -> Result<Vec<f32>, Failure
     })
 }
 
-impl Asked {
+impl ResolvedOptions {
     /// The options of some of the rows.
     pub(super) fn options(&self, rows: Range<usize>, outputs: usize) -> PredictionOptions<'_> {
         let margins = self.base_margin.as_deref();

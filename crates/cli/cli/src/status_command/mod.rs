@@ -11,19 +11,16 @@ mod threads;
 use std::fmt::Write as _;
 
 use albacore_api::{InferenceDeployment, NodePlacement};
-use albacore_cluster::{ApiResource, Cluster, ClusterError, ErrorClass, Key, UserConnectOptions};
+use albacore_cluster::{ApiResource, ErrorClass, Key};
+use albacore_command::{Failure, Output, print, print_json, sentence};
 use albacore_topology::CpuSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
-
-use albacore_command::Output;
 
 use crate::args::{ClusterArgs, ExplainArgs, StatusArgs};
+use crate::cluster_access::{block_on, connect, read, typed};
 use crate::draw::{self, PodStrip};
-use albacore_command::print;
-use albacore_command::{Failure, sentence};
 use findings::{Finding, findings};
 use report::{ClusterObjects, DEPLOYMENT_LABEL, PodReport, Report};
 use text::count;
@@ -36,11 +33,11 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
         threads: args.threads,
     };
     let report = fetch(&args.cluster, request)?;
-    print(&match args.output {
-        Output::Text => text::text(&report, args.name.is_some()),
-        Output::Json => as_json(&report)?,
-        Output::Svg => picture(&report),
-    })
+    match args.output {
+        Output::Text => print(&text::text(&report, args.name.is_some())),
+        Output::Json => print_json(&report),
+        Output::Svg => print(&picture(&report)),
+    }
 }
 
 /// `albacore explain`.
@@ -52,25 +49,19 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
     };
     let report = fetch(&args.cluster, request)?;
     let found: Vec<Finding> = report.deployments.iter().flat_map(findings).collect();
-    print(&match args.is_json {
-        true => as_json(&Explanation {
+    match args.is_json {
+        true => print_json(&Explanation {
             findings: &found,
             unread: &report.unread,
-        })?,
-        false => in_sentences(&args.name, &found, &report.unread),
-    })
+        }),
+        false => print(&in_sentences(&args.name, &found, &report.unread)),
+    }
 }
 
 #[derive(Serialize)]
 struct Explanation<'a> {
     findings: &'a [Finding],
     unread: &'a [String],
-}
-
-fn as_json(value: &impl Serialize) -> Result<String, Failure> {
-    let text = serde_json::to_string(value);
-    text.map(|text| text + "\n")
-        .map_err(|e| Failure::Broken(format!("a report is not JSON: {e}")))
 }
 
 fn in_sentences(name: &str, found: &[Finding], unread: &[String]) -> String {
@@ -141,14 +132,7 @@ struct Request<'a> {
 
 /// Reads everything that the report needs.
 fn fetch(args: &ClusterArgs, request: Request<'_>) -> Result<Report, Failure> {
-    runtime()?.block_on(fetch_report(args, request))
-}
-
-/// The runtime of requests to a cluster.
-pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = builder.enable_all().build();
-    runtime.map_err(|e| Failure::Failed(format!("cannot start: {e}")))
+    block_on(fetch_report(args, request))
 }
 
 async fn fetch_report(args: &ClusterArgs, request: Request<'_>) -> Result<Report, Failure> {
@@ -157,15 +141,7 @@ async fn fetch_report(args: &ClusterArgs, request: Request<'_>) -> Result<Report
         is_everywhere,
         threads,
     } = request;
-    let refused = |error: &ClusterError| Failure::Failed(sentence(error));
-    let options = UserConnectOptions {
-        kubeconfig: args.kubeconfig.clone(),
-        context: args.context.clone(),
-        manager: "kubectl-albacore",
-    };
-    let cluster = Cluster::connect_as_user(&options)
-        .await
-        .map_err(|e| refused(&e))?;
+    let cluster = connect(args.kubeconfig.as_ref(), args.context.as_ref()).await?;
     let own = args.namespace.as_deref().unwrap_or(cluster.namespace());
     let namespace = (!is_everywhere).then_some(own);
     let mut objects = ClusterObjects::default();
@@ -189,7 +165,7 @@ async fn fetch_report(args: &ClusterArgs, request: Request<'_>) -> Result<Report
              albacore charts/albacore)"
                 .to_owned(),
         ),
-        _ => refused(&error),
+        _ => Failure::Failed(sentence(&error)),
     })?;
     objects.deployments = typed(found, &mut objects.unread);
     let labels = match name {
@@ -206,37 +182,4 @@ async fn fetch_report(args: &ClusterArgs, request: Request<'_>) -> Result<Report
         threads::add(&cluster, &mut report).await;
     }
     Ok(report)
-}
-
-/// The objects of a kind; if they cannot be read, the reason goes to `unread`.
-pub(crate) async fn read<K: DeserializeOwned>(
-    cluster: &Cluster,
-    kind: &ApiResource,
-    namespace: Option<&str>,
-    labels: &str,
-    unread: &mut Vec<String>,
-) -> Result<Vec<K>, Failure> {
-    match cluster.list(kind, namespace, labels).await {
-        Ok(found) => Ok(typed(found, unread)),
-        Err(error) if matches!(error.class(), ErrorClass::Forbidden | ErrorClass::NotFound) => {
-            unread.push(sentence(&error));
-            Ok(Vec::new())
-        }
-        Err(error) => Err(Failure::Failed(sentence(&error))),
-    }
-}
-
-fn typed<K: DeserializeOwned>(
-    found: Vec<albacore_cluster::DynamicObject>,
-    unread: &mut Vec<String>,
-) -> Vec<K> {
-    let mut all = Vec::with_capacity(found.len());
-    for object in found {
-        let key = Key::of(&object);
-        match serde_json::to_value(object).and_then(serde_json::from_value) {
-            Ok(typed) => all.push(typed),
-            Err(error) => unread.push(format!("{key}: {error}")),
-        }
-    }
-    all
 }

@@ -1,32 +1,26 @@
 //! The report as text: a tree from deployment to pod to placement.
 
-use std::fmt::Write as _;
-
 use albacore_api::counted;
 
 use super::report::{DeploymentReport, PlacementReport, PodReport, Report, State, ThreadReport};
 
 /// The report as text; `is_single` where one deployment was named, and so shown in full.
 pub(super) fn text(report: &Report, is_single: bool) -> String {
-    let mut text = String::new();
+    let mut lines = Vec::new();
     if report.deployments.is_empty() {
-        text.push_str("No InferenceDeployment here; look into all namespaces with -A\n");
+        lines.push("No InferenceDeployment here; look into all namespaces with -A".to_owned());
     }
     for (index, deployment) in report.deployments.iter().enumerate() {
         if index > 0 {
-            text.push('\n');
+            lines.push(String::new());
         }
-        put_deployment(&mut text, deployment, is_single);
+        put_deployment(&mut lines, deployment, is_single);
     }
     for sentence in &report.unread {
-        line(&mut text, format_args!("\nnot shown: {sentence}"));
+        lines.push(format!("\nnot shown: {sentence}"));
     }
-    text
-}
-
-fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
-    // infallible: writing to a String.
-    let _ = writeln!(text, "{arguments}");
+    lines.push(String::new());
+    lines.join("\n")
 }
 
 /// The explanation of a state, printed after its name.
@@ -39,21 +33,18 @@ pub(super) fn in_words(state: State) -> &'static str {
     }
 }
 
-fn put_deployment(text: &mut String, of: &DeploymentReport, is_full: bool) {
-    line(
-        text,
-        format_args!(
-            "{}/{}  {}  pods {}  {} x {} {}  threads pinned {}",
-            of.namespace,
-            of.name,
-            in_words(of.state),
-            of.ready.as_deref().unwrap_or("?"),
-            of.workers,
-            of.threads,
-            of.mode.to_lowercase(),
-            of.pinned.as_deref().unwrap_or("?"),
-        ),
-    );
+fn put_deployment(lines: &mut Vec<String>, of: &DeploymentReport, is_full: bool) {
+    lines.push(format!(
+        "{}/{}  {}  pods {}  {} x {} {}  threads pinned {}",
+        of.namespace,
+        of.name,
+        in_words(of.state),
+        of.ready.as_deref().unwrap_or("?"),
+        of.workers,
+        of.threads,
+        of.mode.to_lowercase(),
+        of.pinned.as_deref().unwrap_or("?")
+    ));
     for (label, value) in [
         ("http", &of.url),
         ("grpc", &of.grpc_url),
@@ -62,33 +53,30 @@ fn put_deployment(text: &mut String, of: &DeploymentReport, is_full: bool) {
         ("bad", &of.bad_rate),
     ] {
         if let Some(value) = value.as_ref().filter(|_| is_full) {
-            line(text, format_args!("│  {label:<8} {value}"));
+            lines.push(format!("│  {label:<8} {value}"));
         }
     }
     if of.respawns > 0 {
         let last = of.last_cause.as_deref().unwrap_or("unknown");
-        line(
-            text,
-            format_args!("│  respawns of workers {} (last: {last})", of.respawns),
-        );
+        lines.push(format!(
+            "│  respawns of workers {} (last: {last})",
+            of.respawns
+        ));
     }
     for condition in &of.conditions {
         let is_normal = condition.status == "True" && !is_problem_condition(&condition.kind);
         if is_full || !is_normal {
-            line(
-                text,
-                format_args!(
-                    "│  {}={} ({}) {}",
-                    condition.kind, condition.status, condition.reason, condition.message
-                ),
-            );
+            lines.push(format!(
+                "│  {}={} ({}) {}",
+                condition.kind, condition.status, condition.reason, condition.message
+            ));
         }
     }
     for model in of.models.iter().filter(|m| is_full || m.error.is_some()) {
-        put_model(text, model);
+        put_model(lines, model);
     }
     for (index, pod) in of.pods.iter().enumerate() {
-        put_pod(text, pod, index + 1 == of.pods.len());
+        put_pod(lines, pod, index + 1 == of.pods.len());
     }
 }
 
@@ -102,34 +90,28 @@ pub(super) fn is_problem_condition(kind: &str) -> bool {
     matches!(kind, "Stalled" | "Reconciling" | "WorkersRespawning")
 }
 
-fn put_model(text: &mut String, model: &super::report::ModelReport) {
+fn put_model(lines: &mut Vec<String>, model: &super::report::ModelReport) {
     let slo = model
         .slo
         .as_ref()
         .map_or(String::new(), |slo| format!("  slo {slo}"));
     let loaded = model.loaded.as_deref().unwrap_or("?");
-    line(
-        text,
-        format_args!(
-            "│  model {} {}  loaded {loaded}{slo}",
-            model.name, model.uri
-        ),
-    );
+    lines.push(format!(
+        "│  model {} {}  loaded {loaded}{slo}",
+        model.name, model.uri
+    ));
     for latency in &model.latency {
-        line(
-            text,
-            format_args!(
-                "│    {:<12} {} per row + {} per batch",
-                latency.kind, latency.per_row, latency.per_batch
-            ),
-        );
+        lines.push(format!(
+            "│    {:<12} {} per row + {} per batch",
+            latency.kind, latency.per_row, latency.per_batch
+        ));
     }
     if let Some(error) = &model.error {
-        line(text, format_args!("│    {error}"));
+        lines.push(format!("│    {error}"));
     }
 }
 
-fn put_pod(text: &mut String, pod: &PodReport, is_last: bool) {
+fn put_pod(lines: &mut Vec<String>, pod: &PodReport, is_last: bool) {
     let (branch, stem) = if is_last {
         ("└─", "  ")
     } else {
@@ -141,32 +123,28 @@ fn put_pod(text: &mut String, pod: &PodReport, is_last: bool) {
         0 => String::new(),
         n => format!(", {n} restarts"),
     };
-    line(
-        text,
-        format_args!(
-            "{branch} {}  {} ({ready}{restarts})  {node}",
-            pod.name, pod.phase
-        ),
-    );
+    lines.push(format!(
+        "{branch} {}  {} ({ready}{restarts})  {node}",
+        pod.name, pod.phase
+    ));
     if let Some(problem) = &pod.problem {
-        line(text, format_args!("{stem}   {problem}"));
+        lines.push(format!("{stem}   {problem}"));
     }
     match &pod.placement {
-        Some(placement) => put_placement(text, placement, stem),
+        Some(placement) => put_placement(lines, placement, stem),
         None if pod.node.is_some() => {
-            line(
-                text,
-                format_args!("{stem}   not placed: its node has reported nothing of it"),
-            );
+            lines.push(format!(
+                "{stem}   not placed: its node has reported nothing of it"
+            ));
         }
         None => {}
     }
     if let Some(threads) = &pod.threads {
-        put_threads(text, threads, stem);
+        put_threads(lines, threads, stem);
     }
 }
 
-fn put_threads(text: &mut String, threads: &[ThreadReport], stem: &str) {
+fn put_threads(lines: &mut Vec<String>, threads: &[ThreadReport], stem: &str) {
     let or_none = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
     let mut rows = vec![["worker.rank", "tid", "planned", "mask", "state"].map(str::to_owned)];
     rows.extend(threads.iter().map(|of| {
@@ -182,52 +160,41 @@ fn put_threads(text: &mut String, threads: &[ThreadReport], stem: &str) {
     let widths = [0, 1, 2, 3].map(width);
     for [rank, tid, planned, mask, state] in &rows {
         let [a, b, c, d] = widths;
-        line(
-            text,
-            format_args!("{stem}   {rank:<a$}  {tid:>b$}  {planned:<c$}  {mask:<d$}  {state}"),
-        );
+        lines.push(format!(
+            "{stem}   {rank:<a$}  {tid:>b$}  {planned:<c$}  {mask:<d$}  {state}"
+        ));
     }
 }
 
-fn put_placement(text: &mut String, of: &PlacementReport, stem: &str) {
+fn put_placement(lines: &mut Vec<String>, of: &PlacementReport, stem: &str) {
     let cpuset = of.cpuset.as_deref().unwrap_or("?");
     let isolation = of.isolation.replace('_', " ");
-    line(
-        text,
-        format_args!(
-            "{stem}   workers {}/{}  threads {}/{} verified  cpus {cpuset}  isolation {isolation}",
-            count(of.workers_verified),
-            of.workers,
-            count(of.threads_verified),
-            of.threads
-        ),
-    );
+    lines.push(format!(
+        "{stem}   workers {}/{}  threads {}/{} verified  cpus {cpuset}  isolation {isolation}",
+        count(of.workers_verified),
+        of.workers,
+        count(of.threads_verified),
+        of.threads
+    ));
     if let (true, Some(at)) = (of.is_unknown(), &of.last_verification) {
-        line(
-            text,
-            format_args!("{stem}   the agent of its node has verified nothing since {at}"),
-        );
+        lines.push(format!(
+            "{stem}   the agent of its node has verified nothing since {at}"
+        ));
     }
     if let (Some(plan), Some(since)) = (&of.plan, &of.since) {
-        line(text, format_args!("{stem}   plan {plan} since {since}"));
+        lines.push(format!("{stem}   plan {plan} since {since}"));
     }
     if of.drifts > 0 {
         let cause = of.drift_cause.as_deref().unwrap_or("cause unknown");
-        line(
-            text,
-            format_args!("{stem}   drifts {} (last: {cause})", of.drifts),
-        );
+        lines.push(format!("{stem}   drifts {} (last: {cause})", of.drifts));
     }
     if let Some(threads) = of.quota_threads {
-        line(
-            text,
-            format_args!(
-                "{stem}   its cpu limit lets {} of each worker run at once",
-                counted(threads, "thread")
-            ),
-        );
+        lines.push(format!(
+            "{stem}   its cpu limit lets {} of each worker run at once",
+            counted(threads, "thread")
+        ));
     }
     if let Some(reason) = &of.reason {
-        line(text, format_args!("{stem}   {reason}"));
+        lines.push(format!("{stem}   {reason}"));
     }
 }

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 
 use super::report::{PodReport, Report, ThreadReport};
-use super::typed;
+use crate::cluster_access::typed;
 use albacore_command::sentence;
 
 /// Selects the pods of agents, as labeled by the chart.

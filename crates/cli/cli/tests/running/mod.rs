@@ -27,12 +27,12 @@ pub(crate) const ANY_PORTS: [&str; 4] = ["--http", "127.0.0.1:0", "--grpc", "127
 
 const MARK: &str = "ALBACORE_TEST_RUN";
 
-/// A run and what it told so far.
+/// A run and its events so far.
 pub(crate) struct Running {
     child: Child,
     mark: Mark,
-    events: Receiver<Value>,
-    pub(crate) told: Vec<Value>,
+    receiver: Receiver<Value>,
+    pub(crate) events: Vec<Value>,
 }
 
 impl Running {
@@ -49,7 +49,7 @@ impl Running {
             .spawn()
             .unwrap();
         let stdout = child.stdout.take().unwrap();
-        let (sender, events) = channel();
+        let (sender, receiver) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 let event = serde_json::from_str(&line)
@@ -59,12 +59,11 @@ impl Running {
                 }
             }
         });
-        let told = Vec::new();
         Self {
             child,
             mark,
-            events,
-            told,
+            receiver,
+            events: Vec::new(),
         }
     }
 
@@ -73,10 +72,10 @@ impl Running {
         let deadline = Instant::now() + DEADLINE;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let Ok(event) = self.events.recv_timeout(left) else {
-                panic!("waiting for {what}; told: {:#?}", self.told);
+            let Ok(event) = self.receiver.recv_timeout(left) else {
+                panic!("waiting for {what}; events: {:#?}", self.events);
             };
-            self.told.push(event.clone());
+            self.events.push(event.clone());
             if accept(&event) {
                 return event;
             }
@@ -85,7 +84,7 @@ impl Running {
 
     /// Waits for an event that may have come already.
     pub(crate) fn until_told(&mut self, what: &str, accept: impl Fn(&Value) -> bool) {
-        if !self.told.iter().any(&accept) {
+        if !self.events.iter().any(&accept) {
             self.until(what, accept);
         }
     }
@@ -120,15 +119,15 @@ impl Running {
     pub(crate) fn listen_for(&mut self, time: Duration) {
         let deadline = Instant::now() + time;
         while let Ok(event) = self
-            .events
+            .receiver
             .recv_timeout(deadline.saturating_duration_since(Instant::now()))
         {
-            self.told.push(event);
+            self.events.push(event);
         }
     }
 
-    pub(crate) fn told(&self, name: &str) -> impl Iterator<Item = &Value> {
-        self.told.iter().filter(move |e| e["event"] == name)
+    pub(crate) fn events_named(&self, name: &str) -> impl Iterator<Item = &Value> {
+        self.events.iter().filter(move |e| e["event"] == name)
     }
 
     /// Sends a signal to `albacore run` alone.
@@ -143,7 +142,11 @@ impl Running {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(Instant::now() < deadline, "no end; told: {:#?}", self.told);
+            assert!(
+                Instant::now() < deadline,
+                "no end; events: {:#?}",
+                self.events
+            );
             self.listen_for(Duration::from_millis(20));
         };
         self.listen_for(Duration::from_millis(100));
