@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use albacore_api::counted;
-use albacore_cluster::{ObjectEvent, Severity};
+use albacore_cluster::{EventDraft, ObjectEvent};
 use albacore_placer::Restored;
 use k8s_openapi::api::core::v1::ObjectReference;
 
@@ -32,42 +32,6 @@ pub(crate) struct EventTracker {
     degraded: BTreeSet<&'static str>,
 }
 
-/// An event without the object that it regards.
-struct EventDraft {
-    severity: Severity,
-    reason: &'static str,
-    action: &'static str,
-    note: String,
-}
-
-fn normal(reason: &'static str, action: &'static str, note: String) -> EventDraft {
-    EventDraft {
-        severity: Severity::Normal,
-        reason,
-        action,
-        note,
-    }
-}
-
-fn warning(reason: &'static str, action: &'static str, note: String) -> EventDraft {
-    EventDraft {
-        severity: Severity::Warning,
-        ..normal(reason, action, note)
-    }
-}
-
-impl EventDraft {
-    fn regarding(self, object: &ObjectReference) -> ObjectEvent {
-        ObjectEvent {
-            regarding: object.clone(),
-            severity: self.severity,
-            reason: self.reason,
-            action: self.action,
-            note: self.note,
-        }
-    }
-}
-
 impl EventTracker {
     /// The events for what changed in `facts` at `now`, of pods and of `node`.
     pub(crate) fn new_events(
@@ -83,16 +47,21 @@ impl EventTracker {
             let mut history = before.remove(uid).unwrap_or_default();
             let drafts = history.take(pod, now);
             let regarding = &pod.desired.pod.regarding;
-            events.extend(drafts.into_iter().map(|draft| draft.regarding(regarding)));
+            events.extend(
+                drafts
+                    .into_iter()
+                    .map(|draft| draft.regarding(regarding.clone())),
+            );
             self.pods.insert(uid.clone(), history);
         }
         let degraded = &facts.health.degraded;
         let new = degraded
             .iter()
             .filter(|reason| !self.degraded.contains(reason.code));
-        events.extend(
-            new.map(|reason| warning(reason.code, "Place", reason.message.clone()).regarding(node)),
-        );
+        events.extend(new.map(|reason| {
+            EventDraft::warning(reason.code, "Place", reason.message.clone())
+                .regarding(node.clone())
+        }));
         self.degraded = degraded.iter().map(|reason| reason.code).collect();
         events
     }
@@ -110,7 +79,7 @@ impl PodHistory {
                 "verified on the planned cpus: {}",
                 counted(counts.verified, "thread")
             );
-            events.push(normal("PlacementVerified", "Pin", note));
+            events.push(EventDraft::normal("PlacementVerified", "Pin", note));
         }
         self.is_verified = is_verified;
         events.extend(self.new_problems(pod, now));
@@ -127,7 +96,7 @@ impl PodHistory {
         if drifts > 0 {
             let cause = stats.cause.unwrap_or_default().name();
             let note = format!("{} found changed: {cause}", counted(drifts, "mask"));
-            events.push(warning("PlacementDrifted", "Verify", note));
+            events.push(EventDraft::warning("PlacementDrifted", "Verify", note));
         }
         let back_offs = increase(|s| s.back_offs);
         let back_off = stats.back_off.as_ref().filter(|_| back_offs > 0);
@@ -139,7 +108,7 @@ impl PodHistory {
                 ),
                 Some(back_off) => back_off_note(back_off),
             };
-            events.push(warning("ForeignPinning", "Verify", note));
+            events.push(EventDraft::warning("ForeignPinning", "Verify", note));
         }
         let released = increase(|s| s.released);
         let failed = increase(|s| s.release_errors);
@@ -152,12 +121,16 @@ impl PodHistory {
                 "{widened} pinned threads were found on their whole cpuset: the kernel widened their \
                  masks without notice"
             );
-            events.push(warning("MaskWidened", "Verify", note));
+            events.push(EventDraft::warning("MaskWidened", "Verify", note));
         }
         if stats.is_inherited && !self.stats.is_inherited {
             let note = "InheritedAffinity: the container began with a mask narrower than its cpuset (a \
                         fault of some runtimes)";
-            events.push(warning("ForeignPinning", "Verify", note.to_owned()));
+            events.push(EventDraft::warning(
+                "ForeignPinning",
+                "Verify",
+                note.to_owned(),
+            ));
         }
         events
     }
@@ -195,7 +168,7 @@ impl PodHistory {
         for (reason, action, note) in problems {
             match note {
                 Some(note) if self.reported.insert(reason) => {
-                    events.push(warning(reason, action, note));
+                    events.push(EventDraft::warning(reason, action, note));
                 }
                 Some(_) => {}
                 None => {
@@ -235,18 +208,18 @@ fn back_off_note(back_off: &BackOffSummary) -> String {
 
 /// The event for masks of a pod that were given back because it is not placed any more.
 pub(crate) fn restored_event(pod: &ObjectReference, masks: &Restored, why: &str) -> ObjectEvent {
-    restored(masks.count as u64, masks.errors_total as u64, why).regarding(pod)
+    restored(masks.count as u64, masks.errors_total as u64, why).regarding(pod.clone())
 }
 
 fn restored(count: u64, errors: u64, why: &str) -> EventDraft {
     let masks = counted(count, "mask");
     match errors {
-        0 => normal(
+        0 => EventDraft::normal(
             "PlacementRestored",
             "Restore",
             format!("{masks} given back: {why}"),
         ),
-        n => warning(
+        n => EventDraft::warning(
             "PlacementRestored",
             "Restore",
             format!("{masks} given back, {n} failed: {why}"),

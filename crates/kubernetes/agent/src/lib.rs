@@ -27,6 +27,8 @@ mod placed_pods;
 mod placer_stats;
 mod placer_supervisor;
 mod placer_thread;
+#[cfg(test)]
+mod pods_for_tests;
 pub mod program;
 mod publisher;
 mod reconcile;

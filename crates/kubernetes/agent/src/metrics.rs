@@ -90,16 +90,16 @@ impl AgentMetrics {
             };
             counter(
                 "drifts",
-                "Masks that were as planned and then were not",
+                "Masks that were verified and later found changed",
                 drifts,
             );
             counter("pins", "Calls of sched_setaffinity", pins);
-            counter("respawns", "Workers that replaced another", respawns);
+            counter("respawns", "Worker processes that replaced another one", respawns);
             counter("solves", "Mappings solved", solves);
-            counter("cpu_micros", "Cpu time that the agent used", cpu_micros);
-            let help = "Threads by the time from their birth to their verified mask";
+            counter("cpu_micros", "Cpu time used by the agent, in microseconds", cpu_micros);
+            let help = "Threads by the time from their start to their verified mask";
             registry.register("agent_births", help, spawns);
-            let help = "1 while the node is held back by this";
+            let help = "1 while the node is degraded for this reason";
             registry.register("agent_degraded", help, degraded);
         });
         metrics

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use albacore_api::{Drift, NodePlacementStatus, PodPlacement, SpawnBucket};
+use albacore_api::{ConditionState, Drift, NodePlacementStatus, PodPlacement, SpawnBucket};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use crate::facts::{NodeFacts, PodFacts, Reason};
+use crate::facts::{NodeFacts, PodFacts};
 use crate::labeled_pod::LabeledPod;
 use crate::limits::{
     NAME_BYTES_TIGHT, PODS_MAX, REASON_BYTES_MAX, REASON_BYTES_TIGHT, STATUS_BYTES_PER_20_PODS,
@@ -27,7 +27,7 @@ impl StatusBuilder {
         self.note_since(facts, now);
         self.conditions = conditions(facts)
             .into_iter()
-            .map(|draft| draft.at(&self.conditions, now))
+            .map(|(kind, state)| state.condition(kind, None, &self.conditions, now))
             .collect();
         let pods = facts.pods.iter().take(PODS_MAX);
         let mut status = NodePlacementStatus {
@@ -87,70 +87,38 @@ impl StatusBuilder {
     }
 }
 
-/// A condition without its times.
-struct ConditionDraft {
-    kind: &'static str,
-    status: &'static str,
-    reason: Reason,
-}
-
-impl ConditionDraft {
-    /// As a condition; the time of its last transition is kept from `before` if its status is the
-    /// same.
-    fn at(self, before: &[Condition], now: &Time) -> Condition {
-        let known = before.iter().find(|c| c.type_ == self.kind);
-        let same = known.filter(|c| c.status == self.status);
-        Condition {
-            type_: self.kind.to_owned(),
-            status: self.status.to_owned(),
-            reason: self.reason.code.to_owned(),
-            message: cut(&self.reason.message, REASON_BYTES_MAX),
-            last_transition_time: same.map_or(now, |c| &c.last_transition_time).clone(),
-            observed_generation: None,
-        }
-    }
-}
-
-fn conditions(facts: &NodeFacts) -> Vec<ConditionDraft> {
+/// The conditions by type; Degraded, Throttled and CpusetEmpty exist only while they are true.
+fn conditions(facts: &NodeFacts) -> Vec<(&'static str, ConditionState)> {
     let health = &facts.health;
     let enforcing = match &health.not_enforcing {
-        None => ConditionDraft {
-            kind: "Enforcing",
-            status: "True",
-            reason: Reason::new("MasksWritten", ""),
-        },
-        Some(reason) => ConditionDraft {
-            kind: "Enforcing",
-            status: "False",
-            reason: reason.clone(),
-        },
+        None => state("True", "MasksWritten", ""),
+        Some(reason) => state("False", reason.code, &reason.message),
     };
-    let memory = health.mask_memory.as_ref().map(|memory| ConditionDraft {
-        kind: "MasksRemembered",
-        status: memory.status,
-        reason: memory.reason.clone(),
-    });
+    let memory = health.mask_memory.as_ref();
+    let memory = memory.map(|m| state(m.status, m.reason.code, &m.reason.message));
     let degraded = health.degraded.first().map(|first| {
         let all: Vec<&str> = health.degraded.iter().map(|r| r.message.as_str()).collect();
-        if_true("Degraded", Reason::new(first.code, all.join("; ")))
+        state("True", first.code, &all.join("; "))
     });
     let throttled = pods_where(facts, |pod| pod.throttling.throttled >= THROTTLED_SHARE);
-    let throttled = throttled.map(|pods| if_true("Throttled", Reason::new("CpuQuota", pods)));
+    let throttled = throttled.map(|pods| state("True", "CpuQuota", &pods));
     let empty = pods_where(facts, PodFacts::is_cpuset_empty);
-    let empty = empty.map(|pods| if_true("CpusetEmpty", Reason::new("NoOnlineCpu", pods)));
-    [Some(enforcing), memory, degraded, throttled, empty]
-        .into_iter()
-        .flatten()
+    let empty = empty.map(|pods| state("True", "NoOnlineCpu", &pods));
+    let conditions = [
+        ("Enforcing", Some(enforcing)),
+        ("MasksRemembered", memory),
+        ("Degraded", degraded),
+        ("Throttled", throttled),
+        ("CpusetEmpty", empty),
+    ];
+    let present = conditions.into_iter();
+    present
+        .filter_map(|(kind, state)| Some((kind, state?)))
         .collect()
 }
 
-/// A condition that exists only while it is true.
-fn if_true(kind: &'static str, reason: Reason) -> ConditionDraft {
-    ConditionDraft {
-        kind,
-        status: "True",
-        reason,
-    }
+fn state(status: &'static str, reason: &str, message: &str) -> ConditionState {
+    ConditionState::new(status, reason, cut(message, REASON_BYTES_MAX))
 }
 
 /// The names of the pods for which `is_true` holds; `None` if it holds for none.

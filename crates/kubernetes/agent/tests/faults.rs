@@ -99,7 +99,9 @@ fn without_an_api_server_it_goes_on_placing_and_settled_it_writes_nothing_new() 
     assert!(share < 0.2, "a busy loop");
     assert!(!agent.has_ended());
     rig.plane.restart_api_server().unwrap();
-    wait("the births meanwhile are told", || births(&rig) != before);
+    wait("the births meanwhile are reported", || {
+        births(&rig) != before
+    });
     rig.wait_for_verified(&pod, 4);
     assert!(agent.stop().success());
 }
@@ -162,8 +164,8 @@ fn a_restarted_agent_adopts_masks_and_restore_gives_them_back() {
     agent.kill();
 
     // Without an agent: one command gives everything back.
-    let told = rig.ask(&["restore"]).unwrap();
-    assert!(told.contains("6 of "), "{told}");
+    let output = rig.ask(&["restore"]).unwrap();
+    assert!(output.contains("6 of "), "{output}");
     fraud.wait_until_free("0-1");
     search.wait_until_free("0-1");
 }
@@ -392,10 +394,10 @@ fn a_deleted_report_is_written_again() {
     let agent = rig.agent(&[]);
     rig.wait_for_verified(&pod, 2);
     let uid = || {
-        let told = rig
+        let output = rig
             .plane
             .kubectl(&["get", "npl", NODE, "-o", "jsonpath={.metadata.uid}"]);
-        String::from_utf8(told.unwrap().stdout).unwrap()
+        String::from_utf8(output.unwrap().stdout).unwrap()
     };
     let first = uid();
     for _ in 0..2 {

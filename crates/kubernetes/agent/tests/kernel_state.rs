@@ -40,8 +40,8 @@ fn hidden_processes_are_reported_and_nothing_is_touched() {
         rig.says("Degraded") == "True/HiddenProcesses"
     });
     rig.wait_for_event(NODE, "HiddenProcesses");
-    let told = rig.kubectl(&["get", "npl", NODE, "-o", "json"]);
-    assert!(told.contains("hidepid"), "{told}");
+    let report = rig.kubectl(&["get", "npl", NODE, "-o", "json"]);
+    assert!(report.contains("hidepid"), "{report}");
     assert_calm(&mut agent);
     assert!(pod.masks().iter().all(|mask| mask == "0-1"));
     assert!(agent.stop().success());
@@ -191,7 +191,9 @@ fn under_a_quota_as_many_threads_are_placed_as_it_lets_run() {
     let pod = rig.pod("fraud-1", "fraud", &["2", "2", "named"]);
     let quota = Quota::of(&rig, &pod, 2);
     let agent = rig.agent(&[]);
-    wait("the quota is told", || rig.entry(&pod)["quotaThreads"] == 1);
+    wait("the quota is reported", || {
+        rig.entry(&pod)["quotaThreads"] == 1
+    });
     rig.wait_for_verified(&pod, 2);
     let threads = pod.threads();
     let mask = |name: &str| &threads.values().find(|(n, _)| n == name).unwrap().1;

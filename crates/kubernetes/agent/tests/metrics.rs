@@ -25,8 +25,8 @@ fn counter(feed: &Path, name: &str) -> u64 {
     let lines = BufReader::new(fs::File::open(feed).unwrap()).split(b'\n');
     let name = format!("albacore_agent_{name}_total ");
     for line in lines.map(Result::unwrap).filter(|line| !line.is_empty()) {
-        let told = NodeSnapshot::decode(&line).unwrap().snapshot.metrics;
-        let value = told.lines().find_map(|line| line.strip_prefix(&name));
+        let text = NodeSnapshot::decode(&line).unwrap().snapshot.metrics;
+        let value = text.lines().find_map(|line| line.strip_prefix(&name));
         if let Some(value) = value {
             return value.parse().unwrap();
         }
@@ -107,7 +107,7 @@ fn an_unexpected_thread_is_placed_by_events_and_by_polling() {
             pod.order(&format!("thread {}", birth % 2));
             pod.wait_until_pinned(5 + birth);
         }
-        let told = |rig: &Rig| -> i64 {
+        let reported = |rig: &Rig| -> i64 {
             let buckets = rig.status()["births"]
                 .as_array()
                 .cloned()
@@ -119,7 +119,7 @@ fn an_unexpected_thread_is_placed_by_events_and_by_polling() {
         };
         // Counters alone wait for half a minute. Threads that start with the right mask are not
         // among them.
-        wait("births are told", || told(&rig) > 0);
+        wait("births are reported", || reported(&rig) > 0);
         println!("{births} births, {events}: {}", rig.status()["births"]);
         assert!(agent.stop().success());
         rig.kubectl(&["delete", "pod", &pod.name, "--force", "--grace-period=0"]);

@@ -48,14 +48,14 @@ fn params_gets_each_pod_and_each_change() {
         line.pods.iter().any(|pod| pod.parameters.cpu_share == 2.0)
     });
     assert_eq!(first.node, rig::NODE);
-    let told = &first.pods[0];
-    assert_eq!(told.address, Some("10.1.0.7".parse().unwrap()));
+    let sent = &first.pods[0];
+    assert_eq!(sent.address, Some("10.1.0.7".parse().unwrap()));
     assert_eq!(
-        (told.uid.as_str(), told.deployment.as_str()),
+        (sent.uid.as_str(), sent.deployment.as_str()),
         (pod.uid.as_str(), "fraud")
     );
-    assert_eq!(told.parameters.batching.max_rows, 64);
-    assert_eq!((told.parameters.workers, told.parameters.threads), (2, 1));
+    assert_eq!(sent.parameters.batching.max_rows, 64);
+    assert_eq!((sent.parameters.workers, sent.parameters.threads), (2, 1));
     assert!(
         first.metrics.contains("albacore_agent_threads_verified"),
         "{}",

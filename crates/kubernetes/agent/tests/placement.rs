@@ -38,7 +38,9 @@ fn repairs(rig: &Rig, pod: &Pod) {
     wait("the worker is replaced", || {
         pod.is_pinned(4) && !pod.threads().contains_key(&killed)
     });
-    wait("its births are told", || !rig.status()["births"].is_null());
+    wait("its births are reported", || {
+        !rig.status()["births"].is_null()
+    });
 
     // The kubelet rewrites the cpuset, and again.
     pod.set_cpus("0");
@@ -61,9 +63,9 @@ fn repairs(rig: &Rig, pod: &Pod) {
         dump = serde_json::from_str(&text).unwrap();
         dump[0]["plan"].is_string() && dump[0]["plan"] == rig.entry(pod)["plan"]
     });
-    let told = dump[0]["threads"].as_array().unwrap();
-    assert_eq!(told.len(), 4);
-    assert!(told.iter().all(|t| t["state"] == "verified"), "{dump:#}");
+    let threads = dump[0]["threads"].as_array().unwrap();
+    assert_eq!(threads.len(), 4);
+    assert!(threads.iter().all(|t| t["state"] == "verified"), "{dump:#}");
 }
 
 /// Edits of the deployment and of the pod's label.

@@ -2,6 +2,7 @@
 //! and the conversion of a spec for the planner and for one machine. No client here.
 #![forbid(unsafe_code)]
 
+mod condition_state;
 mod container;
 mod counted;
 mod deployment;
@@ -24,6 +25,7 @@ mod timespan;
 mod uri;
 mod violation;
 
+pub use condition_state::ConditionState;
 pub use container::thread_counts;
 pub use counted::counted;
 pub use deployment::{

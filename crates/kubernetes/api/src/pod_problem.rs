@@ -60,9 +60,9 @@ impl PodProblem {
         if pod.metadata.deletion_timestamp.is_some() || is("Ready", "True").is_some() {
             return None;
         }
-        if let Some(told) = is("PodScheduled", "False") {
-            let reason = told.reason.as_deref().unwrap_or("Unschedulable");
-            let message = told.message.as_deref().unwrap_or_default();
+        if let Some(condition) = is("PodScheduled", "False") {
+            let reason = condition.reason.as_deref().unwrap_or("Unschedulable");
+            let message = condition.message.as_deref().unwrap_or_default();
             return Some(Self::new(None, reason, message));
         }
         // Init containers run first, so theirs is the cause.

@@ -47,7 +47,7 @@ pub use lease::{Lease, LeaseOptions};
 #[cfg(feature = "listener")]
 pub use listener::serve;
 pub use metrics::Metrics;
-pub use object_event::{ObjectEvent, Severity};
+pub use object_event::{EventDraft, ObjectEvent, Severity};
 pub use queue::{Outcome, Queue};
 pub use readiness::{ReadinessGate, ReadinessGates};
 pub use shutdown::Shutdown;

@@ -21,3 +21,40 @@ pub struct ObjectEvent {
     /// A sentence for people.
     pub note: String,
 }
+
+/// An event without the object that it regards.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventDraft {
+    severity: Severity,
+    reason: &'static str,
+    action: &'static str,
+    note: String,
+}
+
+impl EventDraft {
+    pub fn normal(reason: &'static str, action: &'static str, note: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Normal,
+            reason,
+            action,
+            note: note.into(),
+        }
+    }
+
+    pub fn warning(reason: &'static str, action: &'static str, note: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Warning,
+            ..Self::normal(reason, action, note)
+        }
+    }
+
+    pub fn regarding(self, regarding: ObjectReference) -> ObjectEvent {
+        ObjectEvent {
+            regarding,
+            severity: self.severity,
+            reason: self.reason,
+            action: self.action,
+            note: self.note,
+        }
+    }
+}

@@ -107,9 +107,9 @@ impl Way {
 
 /// The changes that a watch reported, by object.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<BTreeMap<String, Vec<String>>>>);
+struct ChangeLog(Arc<Mutex<BTreeMap<String, Vec<String>>>>);
 
-impl Told {
+impl ChangeLog {
     fn take(&self, change: Change<Widget>) {
         let (name, what) = match change {
             Change::Applied { new, .. } => (new.name_any(), new.spec.size.to_string()),
@@ -139,8 +139,8 @@ impl Told {
     async fn wait_for(&self, name: &str, what: &[&str]) {
         let deadline = Instant::now() + Duration::from_secs(90);
         while self.of(name) != what {
-            let told = self.of(name);
-            assert!(Instant::now() < deadline, "{name}: {told:?}, not {what:?}");
+            let log = self.of(name);
+            assert!(Instant::now() < deadline, "{name}: {log:?}, not {what:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -222,15 +222,15 @@ fn start_watch(
     scope: Scope,
     gates: &ReadinessGates,
     shutdown: &Shutdown,
-) -> (Watch<Widget>, Told) {
-    let told = Told::default();
-    let recorder = told.clone();
+) -> (Watch<Widget>, ChangeLog) {
+    let log = ChangeLog::default();
+    let recorder = log.clone();
     let mut options = WatchOptions::new("widgets", kind());
     options.scope = scope;
     let watch = cluster.watch(options, gates, shutdown, move |change| {
         recorder.take(change)
     });
-    (watch, told)
+    (watch, log)
 }
 
 /// The status line and the body that `path` has at `address`.
@@ -248,7 +248,7 @@ async fn fetch(address: std::net::SocketAddr, path: &str) -> (String, String) {
 /// A lost connection and a restart: the API server has forgotten the version (410), so there is a
 /// new list. Objects deleted meanwhile are reported, recreated ones are reported as such, unchanged
 /// ones are not reported again.
-async fn forget_and_restart(bench: &mut Bench, way: &Way, told: &Told) {
+async fn forget_and_restart(bench: &mut Bench, way: &Way, log: &ChangeLog) {
     let lists = bench.lists();
     way.is_open.send_replace(false);
     bench.delete("healthy-04");
@@ -257,18 +257,18 @@ async fn forget_and_restart(bench: &mut Bench, way: &Way, told: &Told) {
     bench.resize("healthy-06", "\"huge\"");
     bench.plane.restart_api_server().unwrap();
     way.is_open.send_replace(true);
-    told.wait_for("healthy-04", &["1", "gone"]).await;
-    told.wait_for("healthy-05", &["1", "gone", "6"]).await;
-    told.wait_for("healthy-06", &["1", "malformed"]).await;
-    told.wait_for("late", &["7"]).await;
+    log.wait_for("healthy-04", &["1", "gone"]).await;
+    log.wait_for("healthy-05", &["1", "gone", "6"]).await;
+    log.wait_for("healthy-06", &["1", "malformed"]).await;
+    log.wait_for("late", &["7"]).await;
     let again = bench.lists() - lists;
     assert!((1..=3).contains(&again), "{again} lists");
     for n in 7..20 {
         let name = format!("healthy-{n:02}");
-        assert_eq!(told.of(&name), ["1"], "{name} is as it was");
+        assert_eq!(log.of(&name), ["1"], "{name} is as it was");
     }
     bench.resize("healthy-07", "8");
-    told.wait_for("healthy-07", &["1", "8"]).await;
+    log.wait_for("healthy-07", &["1", "8"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -289,13 +289,13 @@ async fn a_watch_survives_malformed_objects_lost_connections_and_restarts() {
     );
     early.pass();
     let cluster = connect(&way.kubeconfig, &metrics).await;
-    let (watch, told) = start_watch(&cluster, Scope::All, &gates, &shutdown);
+    let (watch, log) = start_watch(&cluster, Scope::All, &gates, &shutdown);
     tokio::select! {
         () = watch.synced() => {}
         () = shutdown.triggered() => panic!("{:?}", shutdown.failure()),
     }
     assert_eq!(watch.select(|_| true).len(), 20);
-    assert_eq!(told.of("poison"), ["malformed"]);
+    assert_eq!(log.of("poison"), ["malformed"]);
     let (status, body) = fetch(address, "/readyz").await;
     assert_eq!(status, "HTTP/1.1 200 OK");
     assert_eq!(body, "[+] early\n[+] watch widgets\n");
@@ -306,13 +306,13 @@ async fn a_watch_survives_malformed_objects_lost_connections_and_restarts() {
     // the malformed one is corrected.
     bench.resize("healthy-00", "2");
     bench.resize("healthy-01", "-1");
-    told.wait_for("healthy-00", &["1", "2"]).await;
-    told.wait_for("healthy-01", &["1", "malformed"]).await;
+    log.wait_for("healthy-00", &["1", "2"]).await;
+    log.wait_for("healthy-01", &["1", "malformed"]).await;
     assert!(watch.get(&Key::new("default", "healthy-01")).is_none());
     bench.resize("healthy-01", "3");
     bench.resize("poison", "4");
-    told.wait_for("healthy-01", &["1", "malformed", "3"]).await;
-    told.wait_for("poison", &["malformed", "4"]).await;
+    log.wait_for("healthy-01", &["1", "malformed", "3"]).await;
+    log.wait_for("poison", &["malformed", "4"]).await;
 
     // A lost connection: changes made meanwhile are seen, without a new list.
     let lists = bench.lists();
@@ -320,11 +320,11 @@ async fn a_watch_survives_malformed_objects_lost_connections_and_restarts() {
     bench.resize("healthy-02", "5");
     bench.delete("healthy-03");
     way.is_open.send_replace(true);
-    told.wait_for("healthy-02", &["1", "5"]).await;
-    told.wait_for("healthy-03", &["1", "gone"]).await;
+    log.wait_for("healthy-02", &["1", "5"]).await;
+    log.wait_for("healthy-03", &["1", "gone"]).await;
     assert_eq!(bench.lists(), lists, "a watch is taken up where it ended");
 
-    forget_and_restart(&mut bench, &way, &told).await;
+    forget_and_restart(&mut bench, &way, &log).await;
     assert_eq!(watch.select(|widget| widget.spec.size == 1).len(), 12);
     let text = fetch(address, "/metrics").await.1;
     assert!(
@@ -349,14 +349,14 @@ async fn only_the_wanted_namespaces_are_watched() {
     let (gates, shutdown) = (ReadinessGates::default(), Shutdown::new());
     let cluster = connect(bench.plane.kubeconfig(), &Metrics::new()).await;
     let scope = Scope::Namespaces(vec!["a".to_owned(), "b".to_owned()]);
-    let (watch, told) = start_watch(&cluster, scope, &gates, &shutdown);
+    let (watch, log) = start_watch(&cluster, scope, &gates, &shutdown);
     watch.synced().await;
     assert!(gates.is_ready());
     assert_eq!(watch.select(|_| true).len(), 2);
     bench.kubectl(&["delete", "widget", "in-b", "-n", "b"]);
-    told.wait_for("in-b", &["1", "gone"]).await;
-    assert_eq!(told.of("in-a"), ["1"]);
-    assert!(told.of("in-c").is_empty());
+    log.wait_for("in-b", &["1", "gone"]).await;
+    assert_eq!(log.of("in-a"), ["1"]);
+    assert!(log.of("in-c").is_empty());
     // The gate names the missing right to list.
     let stranger = bench.plane.kubeconfig_of("stranger", None).unwrap();
     let stranger = connect(&stranger, &Metrics::new()).await;
@@ -383,7 +383,7 @@ async fn a_compacted_version_makes_a_watch_list_again() {
     let way = Way::to(bench.plane.kubeconfig(), &bench.folder).await;
     let (gates, metrics, shutdown) = (ReadinessGates::default(), Metrics::new(), Shutdown::new());
     let cluster = connect(&way.kubeconfig, &metrics).await;
-    let (watch, told) = start_watch(&cluster, Scope::All, &gates, &shutdown);
+    let (watch, log) = start_watch(&cluster, Scope::All, &gates, &shutdown);
     watch.synced().await;
     let lists = bench.lists();
     assert!(watch.get(&Key::new("default", "kept")).is_some());
@@ -418,13 +418,13 @@ async fn a_compacted_version_makes_a_watch_list_again() {
     }
     bench.resize("kept", "1000000");
     way.is_open.send_replace(true);
-    told.wait_for("lost", &["1", "gone"]).await;
-    told.wait_for("kept", &["1", "1000000"]).await;
+    log.wait_for("lost", &["1", "gone"]).await;
+    log.wait_for("kept", &["1", "1000000"]).await;
     let again = bench.lists() - lists;
     assert!((1..=3).contains(&again), "{again} lists");
     // The watch continues.
     bench.resize("kept", "7");
-    told.wait_for("kept", &["1", "1000000", "7"]).await;
+    log.wait_for("kept", &["1", "1000000", "7"]).await;
     shutdown.trigger();
 }
 

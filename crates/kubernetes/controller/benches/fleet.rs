@@ -51,13 +51,13 @@ fn cold(count: usize) -> (Rig, Controller) {
     let mut done = 0;
     wait("every deployment is applied and says so", || {
         std::thread::sleep(Duration::from_millis(900));
-        let told = rig.kubectl(&[
+        let listed = rig.kubectl(&[
             "get",
             "infd",
             "-o",
             "jsonpath={.items[*].status.observedGeneration}",
         ]);
-        done = told.split_whitespace().count();
+        done = listed.split_whitespace().count();
         done == count
     });
     let seconds = start.elapsed().as_secs_f64();

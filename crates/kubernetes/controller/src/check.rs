@@ -5,6 +5,7 @@
 
 use albacore_cluster::{ApiResource, Cluster, DynamicObject, Key};
 use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -43,13 +44,7 @@ async fn look(cluster: &Cluster, args: &Args) -> Result<String> {
     }
     let namespace = args.lease_namespace.as_deref();
     let key = Key::new(namespace.unwrap_or(cluster.namespace()), &args.lease_name);
-    let lease = ApiResource {
-        group: "coordination.k8s.io".to_owned(),
-        version: "v1".to_owned(),
-        api_version: "coordination.k8s.io/v1".to_owned(),
-        kind: "Lease".to_owned(),
-        plural: "leases".to_owned(),
-    };
+    let lease = ApiResource::erase::<Lease>(&());
     let found = cluster.get(&lease, &key).await?;
     let found = found.with_context(|| format!("no controller has taken the lease {key} yet"))?;
     let holder = holder(&found, Timestamp::now())

@@ -34,39 +34,35 @@ impl ChildKind {
         Self::ServiceMonitor,
     ];
 
-    pub const fn api_version(self) -> &'static str {
+    /// API version, kind, and the plural as in paths of the API.
+    const fn names(self) -> [&'static str; 3] {
         match self {
-            Self::ServiceAccount | Self::ConfigMap | Self::Service => "v1",
-            Self::NetworkPolicy => "networking.k8s.io/v1",
-            Self::PodDisruptionBudget => "policy/v1",
-            Self::Deployment => "apps/v1",
-            Self::ServiceMonitor => "monitoring.coreos.com/v1",
+            Self::ServiceAccount => ["v1", "ServiceAccount", "serviceaccounts"],
+            Self::ConfigMap => ["v1", "ConfigMap", "configmaps"],
+            Self::Service => ["v1", "Service", "services"],
+            Self::NetworkPolicy => ["networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"],
+            Self::PodDisruptionBudget => {
+                ["policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"]
+            }
+            Self::Deployment => ["apps/v1", "Deployment", "deployments"],
+            Self::ServiceMonitor => [
+                "monitoring.coreos.com/v1",
+                "ServiceMonitor",
+                "servicemonitors",
+            ],
         }
+    }
+
+    pub const fn api_version(self) -> &'static str {
+        self.names()[0]
     }
 
     pub const fn kind(self) -> &'static str {
-        match self {
-            Self::ServiceAccount => "ServiceAccount",
-            Self::ConfigMap => "ConfigMap",
-            Self::Service => "Service",
-            Self::NetworkPolicy => "NetworkPolicy",
-            Self::PodDisruptionBudget => "PodDisruptionBudget",
-            Self::Deployment => "Deployment",
-            Self::ServiceMonitor => "ServiceMonitor",
-        }
+        self.names()[1]
     }
 
-    /// The plural, as in paths of the API.
     pub const fn plural(self) -> &'static str {
-        match self {
-            Self::ServiceAccount => "serviceaccounts",
-            Self::ConfigMap => "configmaps",
-            Self::Service => "services",
-            Self::NetworkPolicy => "networkpolicies",
-            Self::PodDisruptionBudget => "poddisruptionbudgets",
-            Self::Deployment => "deployments",
-            Self::ServiceMonitor => "servicemonitors",
-        }
+        self.names()[2]
     }
 }
 

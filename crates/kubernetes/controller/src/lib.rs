@@ -36,12 +36,4 @@ mod validate;
 mod watches;
 
 pub use build::{BuildContext, BuiltInOptions, build};
-pub use children::{Child, ChildKind};
-pub use observed::{LiveObject, ObservedCondition, ObservedPod, PodRespawns, Workload};
-pub use refusal::Refusal;
-pub use respawns::RecentRespawns;
-pub use server_state::{
-    LatencyFit, LoadState, ModelState, ParamsState, RequestCounts, ServerState, WorkerStates,
-};
-pub use status::{ApplyOutcome, DeploymentFacts, status_of};
-pub use validate::{Valid, validate};
+pub use validate::validate;

@@ -44,15 +44,15 @@ impl ControllerMetrics {
             scalings,
         } = counts.clone();
         metrics.register(|registry| {
-            registry.register("state_scrapes", "Servers asked for their state", scrapes);
+            registry.register("state_scrapes", "Requests to servers for their state, by result", scrapes);
             registry.register(
                 "reconciles",
-                "Deployments looked at, by outcome",
+                "Reconciles of deployments, by result",
                 reconciles,
             );
             registry.register(
                 "scalings",
-                "Changes of a number of pods by its load",
+                "Changes of the number of pods by autoscaling",
                 scalings,
             );
         });

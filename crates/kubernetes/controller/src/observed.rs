@@ -9,47 +9,47 @@ use crate::server_state::ServerState;
 
 /// A child as stored by the API server.
 #[derive(Clone, PartialEq, Debug)]
-pub struct LiveObject {
-    pub uid: String,
-    pub resource_version: String,
-    pub controller: Option<OwnerReference>,
+pub(crate) struct LiveObject {
+    pub(crate) uid: String,
+    pub(crate) resource_version: String,
+    pub(crate) controller: Option<OwnerReference>,
     /// The digest in its annotation: of the body that was applied last.
-    pub applied: Option<String>,
+    pub(crate) applied: Option<String>,
     /// The whole object, without managed fields.
-    pub body: Value,
+    pub(crate) body: Value,
 }
 
 /// The Deployment of the pods, reduced to what the status needs.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Workload {
+pub(crate) struct Workload {
     /// Whether its controller has observed its newest generation.
-    pub is_observed: bool,
-    pub wanted: i32,
-    pub replicas: i32,
+    pub(crate) is_observed: bool,
+    pub(crate) wanted: i32,
+    pub(crate) replicas: i32,
     /// Pods with the newest template.
-    pub updated: i32,
-    pub ready: i32,
+    pub(crate) updated: i32,
+    pub(crate) ready: i32,
     /// Pods that have been ready for long enough.
-    pub available: i32,
+    pub(crate) available: i32,
     /// Its condition `Available`.
-    pub is_available: Option<ObservedCondition>,
+    pub(crate) is_available: Option<ObservedCondition>,
     /// Its condition `Progressing`.
-    pub is_progressing: Option<ObservedCondition>,
+    pub(crate) is_progressing: Option<ObservedCondition>,
     /// Its condition `ReplicaFailure`: pods cannot be created or deleted.
-    pub is_failing: Option<ObservedCondition>,
+    pub(crate) is_failing: Option<ObservedCondition>,
 }
 
 /// A condition that another controller wrote.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct ObservedCondition {
+pub(crate) struct ObservedCondition {
     /// `True`, `False` or `Unknown`.
-    pub status: String,
-    pub reason: String,
-    pub message: String,
+    pub(crate) status: String,
+    pub(crate) reason: String,
+    pub(crate) message: String,
 }
 
 impl Workload {
-    pub fn of(live: &LiveObject) -> Self {
+    pub(crate) fn of(live: &LiveObject) -> Self {
         let body = &live.body;
         let status = &body["status"];
         let count = |value: &Value| {
@@ -85,7 +85,7 @@ impl Workload {
 
     /// Whether every pod has the newest template and the roll-out was complete once: from then on a
     /// change of the number of pods is not a roll-out.
-    pub fn is_rolled_out(&self) -> bool {
+    pub(crate) fn is_rolled_out(&self) -> bool {
         let is_complete =
             |condition: &ObservedCondition| condition.reason == "NewReplicaSetAvailable";
         self.is_observed
@@ -94,47 +94,47 @@ impl Workload {
     }
 
     /// Whether the number of pods is the wanted one, and all of them are available.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.is_observed && self.replicas == self.wanted && self.available == self.wanted
     }
 }
 
 /// A pod of a deployment.
 #[derive(Clone, PartialEq, Default, Debug)]
-pub struct ObservedPod {
-    pub name: String,
-    pub uid: String,
+pub(crate) struct ObservedPod {
+    pub(crate) name: String,
+    pub(crate) uid: String,
     /// Whether it is scheduled.
-    pub has_node: bool,
+    pub(crate) has_node: bool,
     /// Since when it is not ready; `None` if it is, or if that is not reported.
-    pub unready_since: Option<Timestamp>,
+    pub(crate) unready_since: Option<Timestamp>,
     /// Why it is not ready, according to its status or its events.
-    pub problem: Option<PodProblem>,
+    pub(crate) problem: Option<PodProblem>,
     /// Its condition `Ready`.
-    pub is_ready: bool,
+    pub(crate) is_ready: bool,
     /// Whether it is being deleted, or has ended.
-    pub is_ending: bool,
+    pub(crate) is_ending: bool,
     /// The last state of its server, unless it is outdated.
-    pub state: Option<ServerState>,
+    pub(crate) state: Option<ServerState>,
     /// Its entry in the report of its node; `None` also while that node is silent.
-    pub placement: Option<PodPlacement>,
+    pub(crate) placement: Option<PodPlacement>,
     /// Its node, while the agent there is silent.
-    pub silent_node: Option<String>,
+    pub(crate) silent_node: Option<String>,
 }
 
 /// Worker processes of a pod that ended and were replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PodRespawns<'a> {
+pub(crate) struct PodRespawns<'a> {
     /// Since the server started or the node's agent first saw the pod.
-    pub count: i64,
+    pub(crate) count: i64,
     /// How the last of them ended.
-    pub cause: &'a str,
+    pub(crate) cause: &'a str,
 }
 
 impl ObservedPod {
     /// As the built-in server reports, or for a user's own server as the node's agent does; `None`
     /// without a report.
-    pub fn respawns(&self) -> Option<PodRespawns<'_>> {
+    pub(crate) fn respawns(&self) -> Option<PodRespawns<'_>> {
         let server = self.state.as_ref().map(|state| PodRespawns {
             count: state.workers.restarts,
             cause: state.workers.last_end.as_deref().unwrap_or("unknown"),

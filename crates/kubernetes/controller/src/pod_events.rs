@@ -102,13 +102,7 @@ async fn list_events(
     namespace: &str,
     uid: &str,
 ) -> Result<Option<PodProblem>, albacore_cluster::ClusterError> {
-    let kind = ApiResource {
-        group: "events.k8s.io".to_owned(),
-        version: "v1".to_owned(),
-        api_version: "events.k8s.io/v1".to_owned(),
-        kind: "Event".to_owned(),
-        plural: "events".to_owned(),
-    };
+    let kind = ApiResource::erase::<Event>(&());
     let fields = format!("regarding.uid={uid},type=Warning");
     let listed = cluster.list_limited(&kind, namespace, &fields, POD_EVENTS_MAX);
     match listed.await {

@@ -1,12 +1,13 @@
 //! Reconciles one deployment: `dereference -> validate -> build -> apply -> report`.
 
-use std::time::Instant;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use albacore_api::{InferenceDeployment, InferenceDeploymentStatus, Violation, server_image_of};
 use albacore_batching::Nanos;
 use albacore_cluster::{
-    Cluster, ClusterError, ErrorClass, EventRecorder, Key, ObjectEvent, Outcome, Queue,
-    Resource as _, Severity,
+    Cluster, ClusterError, ErrorClass, EventDraft, EventRecorder, Key, Outcome, Queue,
+    Resource as _,
 };
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -17,7 +18,7 @@ use crate::apply::{AppliedChanges, ChildApplier};
 use crate::autoscale::{Scaling, replicas};
 use crate::build::{BuildContext, BuiltInOptions, build, served};
 use crate::child_action::is_not_newer;
-use crate::children::ChildKind;
+use crate::children::{Child, ChildKind};
 use crate::dereference::{Observation, dereference};
 use crate::digest::sha256_of;
 use crate::limits::{
@@ -28,8 +29,8 @@ use crate::observed::Workload;
 use crate::pod_events::PodEvents;
 use crate::record::{DeploymentRecord, DeploymentRecords, lock};
 use crate::refusal::{Refusal, with_remedy};
-use crate::report::{WriteDecision, events, status_before, writing};
-use crate::rollout::{self, RolloutCase, RolloutDecision, Rollouts};
+use crate::report::{Happened, WriteDecision, events, status_before, writing};
+use crate::rollout::{RolloutCase, RolloutDecision, Rollouts, image_of};
 use crate::scrape::ServerStates;
 use crate::status::{ApplyOutcome, DeploymentFacts, status_of};
 use crate::validate::{Valid, validate};
@@ -116,10 +117,8 @@ impl Controller {
     }
 
     fn count(&self, result: &'static str, outcome: Outcome) -> Outcome {
-        self.metrics
-            .reconciles
-            .get_or_create(&ReconcileLabel { result })
-            .inc();
+        let reconciles = &self.metrics.reconciles;
+        reconciles.get_or_create(&ReconcileLabel { result }).inc();
         outcome
     }
 
@@ -128,7 +127,7 @@ impl Controller {
         &self,
         deployment: &InferenceDeployment,
         applied: &ApplyResult,
-        after: Option<std::time::Duration>,
+        after: Option<Duration>,
     ) -> Outcome {
         let (result, pause) = match &applied.outcome {
             ApplyOutcome::Applied => ("applied", after),
@@ -185,13 +184,10 @@ impl Controller {
                     ErrorClass::Invalid => "SchemaOutdated",
                     _ => "MissingPermission",
                 };
-                self.events.record(ObjectEvent {
-                    regarding: regarding.object_ref(&()),
-                    severity: Severity::Warning,
-                    reason: "StatusRefused",
-                    action: "Report",
-                    note: with_remedy(&error.to_string(), reason),
-                });
+                let note = with_remedy(&error.to_string(), reason);
+                let event = EventDraft::warning("StatusRefused", "Report", note);
+                self.events
+                    .record(event.regarding(regarding.object_ref(&())));
             }
         }
         // Replacing an outdated schema changes no deployment, so nothing would trigger a reconcile.
@@ -202,52 +198,22 @@ impl Controller {
         self.count("failed", Outcome::Failed(class))
     }
 
+    /// Validates, builds and applies what the deployment asks for.
     async fn apply(
         &self,
         observation: &mut Observation,
-        record: &std::sync::Mutex<DeploymentRecord>,
+        record: &Mutex<DeploymentRecord>,
     ) -> Result<ApplyResult, ClusterError> {
-        let valid = match validate(&observation.deployment) {
-            Ok(valid) => valid,
+        let key = Key::of(&*observation.deployment);
+        let (valid, built_in) = match self.validate(observation) {
+            Ok(both) => both,
             Err(violations) => {
-                self.rollouts.release(&Key::of(&*observation.deployment));
+                self.rollouts.release(&key);
                 return Ok(ApplyResult::invalid(violations));
             }
         };
-        let built_in = match self.built_in_of_namespace(observation.namespace.as_deref()) {
-            Ok(built_in) => built_in,
-            Err(violation) => {
-                self.rollouts.release(&Key::of(&*observation.deployment));
-                return Ok(ApplyResult::invalid(vec![violation]));
-            }
-        };
-        let workload = observation
-            .children
-            .get(&ChildKind::Deployment)
-            .map(Workload::of);
-        let (replicas, scaling) = replicas(
-            &valid.spec,
-            &observation.pods,
-            workload.as_ref(),
-            &mut lock(record),
-            self.now(),
-        );
-        let build_context = BuildContext {
-            built_in,
-            has_service_monitors: self.watches.has(ChildKind::ServiceMonitor),
-            replicas,
-        };
-        let mut children = build(&valid, &build_context);
-        let key = Key::of(&*observation.deployment);
-        let workload_seen = self::workload(observation, &lock(record));
-        let live = observation.children.get(&ChildKind::Deployment);
-        let case = RolloutCase {
-            key: &key,
-            valid: &valid,
-            live: live.zip(workload_seen.as_ref()),
-            is_edited: is_newer_than_status(&observation.deployment),
-        };
-        let decision = self.rollouts.decide(&case, &mut children, now().0);
+        let (mut children, scaling) = self.wanted_children(&valid, built_in, observation, record);
+        let decision = self.decide_rollout(&key, &valid, observation, &mut children, record);
         let mut applier = ChildApplier {
             cluster: &self.cluster,
             valid: &valid,
@@ -273,6 +239,61 @@ impl Controller {
         })
     }
 
+    /// The valid deployment, and the options of its built-in server.
+    fn validate(
+        &self,
+        observation: &Observation,
+    ) -> Result<(Valid, BuiltInOptions), Vec<Violation>> {
+        let valid = validate(&observation.deployment)?;
+        let built_in = self.built_in_of_namespace(observation.namespace.as_deref());
+        Ok((valid, built_in.map_err(|violation| vec![violation])?))
+    }
+
+    /// The children to apply, and the change of their number of pods by the autoscaler.
+    fn wanted_children(
+        &self,
+        valid: &Valid,
+        built_in: BuiltInOptions,
+        observation: &Observation,
+        record: &Mutex<DeploymentRecord>,
+    ) -> (Vec<Child>, Option<Scaling>) {
+        let live = observation.children.get(&ChildKind::Deployment);
+        let workload = live.map(Workload::of);
+        let (replicas, scaling) = replicas(
+            &valid.spec,
+            &observation.pods,
+            workload.as_ref(),
+            &mut lock(record),
+            self.now(),
+        );
+        let build_context = BuildContext {
+            built_in,
+            has_service_monitors: self.watches.has(ChildKind::ServiceMonitor),
+            replicas,
+        };
+        (build(valid, &build_context), scaling)
+    }
+
+    /// Decides whether the wanted Deployment may be applied now.
+    fn decide_rollout(
+        &self,
+        key: &Key,
+        valid: &Valid,
+        observation: &Observation,
+        children: &mut [Child],
+        record: &Mutex<DeploymentRecord>,
+    ) -> RolloutDecision {
+        let workload = workload(observation, &lock(record));
+        let live = observation.children.get(&ChildKind::Deployment);
+        let case = RolloutCase {
+            key,
+            valid,
+            live: live.zip(workload.as_ref()),
+            is_edited: is_newer_than_status(&observation.deployment),
+        };
+        self.rollouts.decide(&case, children, now().0)
+    }
+
     /// The options of built-in servers in a namespace, unless their deployment overrides them.
     fn built_in_of_namespace(
         &self,
@@ -290,74 +311,27 @@ impl Controller {
         Ok(built_in)
     }
 
-    /// Scrapes those servers more often that do not have the newest settings yet.
-    fn scrape_behind_sooner(&self, facts: &DeploymentFacts<'_>) {
-        let namespace = facts.deployment.metadata.namespace.clone();
-        let namespace = namespace.unwrap_or_default();
-        for pod in facts.pods {
-            let key = Key::new(&namespace, &pod.name);
-            self.states.set_pending(&key, facts.is_behind(pod));
-        }
-    }
-
-    /// Writes the status if it is time; else returns when it will be.
+    /// Records events, and writes the status if it is time; else returns when it will be.
     async fn report(
         &self,
         observation: &mut Observation,
         applied: &ApplyResult,
-        record: &std::sync::Mutex<DeploymentRecord>,
-    ) -> Result<Option<std::time::Duration>, ClusterError> {
+        record: &Mutex<DeploymentRecord>,
+    ) -> Result<Option<Duration>, ClusterError> {
         let namespace = observation.deployment.metadata.namespace.clone();
         let namespace = namespace.unwrap_or_default();
-        let explained =
-            self.pod_events
-                .explain(&self.cluster, &namespace, &mut observation.pods, record);
+        let pods = &mut observation.pods;
+        let explained = self
+            .pod_events
+            .explain(&self.cluster, &namespace, pods, record);
         let explained = explained.await;
-        let respawns = lock(record)
-            .respawns
-            .note(&observation.pods, Instant::now());
         let mut deployment = InferenceDeployment::clone(&observation.deployment);
         deployment.status = status_before(&deployment, &lock(record));
-        let workload = workload(observation, &lock(record));
-        let settings = applied
-            .valid
-            .as_ref()
-            .and_then(|valid| valid.settings.as_deref());
-        let settings_sha256 = settings.map(|text| sha256_of(text.as_bytes()));
-        let facts = DeploymentFacts {
-            deployment: &deployment,
-            outcome: &applied.outcome,
-            served: applied.valid.as_ref().map(served),
-            settings_sha256: settings_sha256.as_deref(),
-            workload: workload.as_ref(),
-            pods: &observation.pods,
-            respawns,
-        };
-        let now = now();
-        let mut status = status_of(&facts, &now);
-        rollout::report(
-            &mut status,
-            deployment.status.as_ref(),
-            observation.children.get(&ChildKind::Deployment),
-            applied.decision.as_ref(),
-            &now,
-        );
-        self.scrape_behind_sooner(&facts);
-        let before = deployment.status.as_ref();
-        let (done, scaling) = (&applied.done, applied.scaling.as_ref());
-        let mut all = events(&deployment, before, &status, done, scaling);
-        let respawned = lock(record).respawns.event(Instant::now());
-        all.extend(respawned.map(|note| ObjectEvent {
-            regarding: deployment.object_ref(&()),
-            severity: Severity::Warning,
-            reason: "WorkersRespawned",
-            action: "Serve",
-            note,
-        }));
-        all.extend(rollout::upgrade_event(&deployment, before, &status));
-        self.record_events(&deployment, &all, applied);
+        let status = self.status(&deployment, observation, applied, record);
+        self.record_events(&deployment, &status, applied, record);
         let due = lock(record).respawns.due(Instant::now());
         let after = explained.into_iter().chain(due).min();
+        let before = deployment.status.as_ref();
         match writing(before, &status, &lock(record), Instant::now()) {
             WriteDecision::Never => return Ok(after),
             WriteDecision::After(pause) => return Ok(after.into_iter().chain([pause]).min()),
@@ -371,13 +345,48 @@ impl Controller {
         })
     }
 
+    /// The status of `deployment`, which has its current one. Servers that do not have the newest
+    /// settings yet are scraped more often.
+    fn status(
+        &self,
+        deployment: &InferenceDeployment,
+        observation: &Observation,
+        applied: &ApplyResult,
+        record: &Mutex<DeploymentRecord>,
+    ) -> InferenceDeploymentStatus {
+        let workload = workload(observation, &lock(record));
+        let valid = applied.valid.as_ref();
+        let settings = valid.and_then(|valid| valid.settings.as_deref());
+        let settings_sha256 = settings.map(|text| sha256_of(text.as_bytes()));
+        let live = observation.children.get(&ChildKind::Deployment);
+        let facts = DeploymentFacts {
+            deployment,
+            outcome: &applied.outcome,
+            served: valid.map(served),
+            settings_sha256: settings_sha256.as_deref(),
+            workload: workload.as_ref(),
+            pods: &observation.pods,
+            respawns: lock(record)
+                .respawns
+                .note(&observation.pods, Instant::now()),
+            server_image: live.and_then(|live| image_of(&live.body)),
+            rollout: applied.decision.as_ref(),
+        };
+        for pod in facts.pods {
+            let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
+            let key = Key::new(namespace, &pod.name);
+            self.states.set_pending(&key, facts.is_behind(pod));
+        }
+        status_of(&facts, &now())
+    }
+
     /// Writes the status and notes it in `record`. False if the deployment was deleted meanwhile,
     /// which the watch reports, or its kind is not served by every API server yet.
     async fn write_status(
         &self,
         deployment: &InferenceDeployment,
         status: InferenceDeploymentStatus,
-        record: &std::sync::Mutex<DeploymentRecord>,
+        record: &Mutex<DeploymentRecord>,
     ) -> Result<bool, ClusterError> {
         let body = json!({
             "apiVersion": "albacore.dev/v1alpha1",
@@ -400,28 +409,29 @@ impl Controller {
         }
     }
 
+    /// Records and counts what happened between the current status of `deployment` and `status`.
     fn record_events(
         &self,
         deployment: &InferenceDeployment,
-        events: &[ObjectEvent],
+        status: &InferenceDeploymentStatus,
         applied: &ApplyResult,
+        record: &Mutex<DeploymentRecord>,
     ) {
+        let happened = Happened {
+            done: &applied.done,
+            scaling: applied.scaling.as_ref(),
+            respawned: lock(record).respawns.event(Instant::now()),
+        };
         let key = Key::of(deployment).to_string();
-        for event in events {
+        for event in events(deployment, deployment.status.as_ref(), status, happened) {
             let (reason, note) = (event.reason, event.note.as_str());
             tracing::info!(deployment = key, reason, note, "events");
-            self.events.record(event.clone());
+            self.events.record(event);
         }
-        if let Some(scaling) = applied.scaling {
-            let direction = if scaling.to > scaling.from {
-                "up"
-            } else {
-                "down"
-            };
-            self.metrics
-                .scalings
-                .get_or_create(&ScaleLabel { direction })
-                .inc();
+        if let Some(Scaling { from, to, .. }) = applied.scaling {
+            let direction = if to > from { "up" } else { "down" };
+            let scalings = &self.metrics.scalings;
+            scalings.get_or_create(&ScaleLabel { direction }).inc();
         }
     }
 

@@ -7,19 +7,19 @@ use crate::limits::MESSAGE_CHARS_MAX;
 
 /// A write or deletion of a child that the API server refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Refusal {
+pub(crate) struct Refusal {
     /// Reason of the condition and the event, one of [`Refusal::REASONS`].
-    pub reason: &'static str,
+    pub(crate) reason: &'static str,
     /// What was tried, and the API server's answer.
-    pub message: String,
+    pub(crate) message: String,
     /// Whether an action is needed; else it is transient.
-    pub is_lasting: bool,
+    pub(crate) is_lasting: bool,
     /// Decides when it is retried.
-    pub class: ErrorClass,
+    pub(crate) class: ErrorClass,
 }
 
 impl Refusal {
-    pub const REASONS: [&'static str; 7] = [
+    pub(crate) const REASONS: [&'static str; 7] = [
         "QuotaExceeded",
         "NamespaceTerminating",
         "AdmissionDenied",
@@ -31,7 +31,7 @@ impl Refusal {
 
     /// The refusal of a child that `error` means; `None` without an answer, or for answers that end
     /// by a retry (conflict, too many requests).
-    pub fn of(error: &ClusterError) -> Option<Self> {
+    pub(crate) fn of(error: &ClusterError) -> Option<Self> {
         let (code, says) = error.answer()?;
         let class = error.class();
         let reason = reason_of(class, code, says)?;

@@ -36,17 +36,17 @@ struct Renewal {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct RenewalTable {
     nodes: HashMap<String, Renewal>,
     is_listed: bool,
 }
 
 /// The renewals of all nodes. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Renewals(Arc<Mutex<Known>>);
+pub(crate) struct Renewals(Arc<Mutex<RenewalTable>>);
 
 impl Renewals {
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, RenewalTable> {
         // Each entry is consistent at every moment.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use albacore_api::{InferenceDeployment, InferenceDeploymentStatus, counted};
-use albacore_cluster::{ObjectEvent, Resource as _, Severity};
+use albacore_cluster::{EventDraft, ObjectEvent, Resource as _};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::apply::AppliedChanges;
@@ -17,6 +17,7 @@ use crate::limits::MEASUREMENTS_PAUSE;
 use crate::names::AGENT_SILENT;
 use crate::record::DeploymentRecord;
 use crate::refusal::Refusal;
+use crate::rollout::{STUCK, UPGRADE_PENDING};
 
 /// The current status of `deployment`: the one written last, if the watch has not reported it yet.
 pub(crate) fn status_before(
@@ -94,23 +95,27 @@ fn without_measurements(status: &InferenceDeploymentStatus) -> InferenceDeployme
     status
 }
 
+/// What happened in one reconcile, beside the change of the status.
+pub(crate) struct Happened<'a> {
+    pub(crate) done: &'a AppliedChanges,
+    pub(crate) scaling: Option<&'a Scaling>,
+    /// The note about replaced workers, if it is time for one.
+    pub(crate) respawned: Option<String>,
+}
+
 /// Events for what happened between two statuses.
 pub(crate) fn events(
     deployment: &InferenceDeployment,
     before: Option<&InferenceDeploymentStatus>,
     status: &InferenceDeploymentStatus,
-    done: &AppliedChanges,
-    scaling: Option<&Scaling>,
+    happened: Happened<'_>,
 ) -> Vec<ObjectEvent> {
-    let regarding = deployment.object_ref(&());
-    let event = |severity, reason: &'static str, action: &'static str, note: String| ObjectEvent {
-        regarding: regarding.clone(),
-        severity,
-        reason,
-        action,
-        note,
-    };
-    let mut found = Vec::new();
+    let Happened {
+        done,
+        scaling,
+        respawned,
+    } = happened;
+    let mut drafts = Vec::new();
     for (kinds, reason, action, verb) in [
         (&done.created, "Created", "Create", "created"),
         (&done.changed, "Changed", "Change", "changed"),
@@ -119,28 +124,28 @@ pub(crate) fn events(
         if !kinds.is_empty() {
             let names: Vec<&str> = kinds.iter().map(|kind: &ChildKind| kind.kind()).collect();
             let note = format!("{verb} {}", names.join(", "));
-            found.push(event(Severity::Normal, reason, action, note));
+            drafts.push(EventDraft::normal(reason, action, note));
         }
     }
     if let Some(Scaling { from, to, advice }) = scaling {
-        let note = format!(
-            "from {from} to {}: {}",
-            counted(*to, "pod"),
-            why(advice.cause)
-        );
-        found.push(event(Severity::Normal, "Scaled", "Scale", note));
+        let (pods, why) = (counted(*to, "pod"), why(advice.cause));
+        let note = format!("from {from} to {pods}: {why}");
+        drafts.push(EventDraft::normal("Scaled", "Scale", note));
     }
-    for (severity, reason, action, note) in of_conditions(before, status) {
-        found.push(event(severity, reason, action, note));
-    }
-    found
+    drafts.extend(of_conditions(before, status));
+    drafts.extend(respawned.map(|note| EventDraft::warning("WorkersRespawned", "Serve", note)));
+    let regarding = deployment.object_ref(&());
+    drafts
+        .into_iter()
+        .map(|draft| draft.regarding(regarding.clone()))
+        .collect()
 }
 
 /// Events for conditions that changed.
 fn of_conditions(
     before: Option<&InferenceDeploymentStatus>,
     status: &InferenceDeploymentStatus,
-) -> Vec<(Severity, &'static str, &'static str, String)> {
+) -> Vec<EventDraft> {
     let mut found = Vec::new();
     let of = |status: Option<&InferenceDeploymentStatus>, kind: &str| -> Option<Condition> {
         status?.conditions.iter().find(|c| c.type_ == kind).cloned()
@@ -154,30 +159,28 @@ fn of_conditions(
     for kind in ["Stalled", "Reconciling"] {
         let Some(now) = changed(kind) else { continue };
         if let Some(reason) = apply_reason(&now.reason) {
-            found.push((Severity::Warning, reason, "Apply", now.message));
+            found.push(EventDraft::warning(reason, "Apply", now.message));
         }
     }
-    if let Some(now) = changed("WorkersRespawning") {
-        let reason = "WorkersRespawning";
-        found.push((Severity::Warning, reason, "Serve", now.message));
-    }
-    if let Some(now) = changed("ModelLoaded").filter(|now| now.reason == "LoadFailed") {
-        found.push((Severity::Warning, "LoadFailed", "Load", now.message));
-    }
-    if let Some(now) = changed("Ready") {
-        match now.status.as_str() {
-            "True" => found.push((Severity::Normal, "Ready", "Serve", now.message)),
-            _ if now.reason == "NoLiveWorkers" => {
-                found.push((Severity::Warning, "NoLiveWorkers", "Serve", now.message));
-            }
-            _ => {}
+    for (kind, reason, event, action) in [
+        (
+            "WorkersRespawning",
+            "FrequentRespawns",
+            "WorkersRespawning",
+            "Serve",
+        ),
+        ("ModelLoaded", "LoadFailed", "LoadFailed", "Load"),
+        ("Ready", "NoLiveWorkers", "NoLiveWorkers", "Serve"),
+        ("Placed", AGENT_SILENT, AGENT_SILENT, "Place"),
+        ("SLOMet", "Missed", "ObjectiveMissed", "Serve"),
+        (UPGRADE_PENDING, STUCK, "RolloutStuck", "Apply"),
+    ] {
+        if let Some(now) = changed(kind).filter(|now| now.reason == reason) {
+            found.push(EventDraft::warning(event, action, now.message));
         }
     }
-    if let Some(now) = changed("Placed").filter(|now| now.reason == AGENT_SILENT) {
-        found.push((Severity::Warning, AGENT_SILENT, "Place", now.message));
-    }
-    if let Some(now) = changed("SLOMet").filter(|now| now.reason == "Missed") {
-        found.push((Severity::Warning, "ObjectiveMissed", "Serve", now.message));
+    if let Some(now) = changed("Ready").filter(|now| now.status == "True") {
+        found.push(EventDraft::normal("Ready", "Serve", now.message));
     }
     found
 }
@@ -228,5 +231,22 @@ mod tests {
         assert_eq!(at(&status("20/s", "1/2"), 10), WriteDecision::After(left));
         assert_eq!(at(&status("20/s", "1/2"), 30), WriteDecision::Now);
         assert_eq!(writing(None, &written, &record, start), WriteDecision::Now);
+    }
+
+    #[test]
+    fn a_roll_out_that_gets_stuck_is_an_event_once() {
+        let pending = |reason: &str| {
+            let condition = serde_json::json!({"type": UPGRADE_PENDING, "status": "True",
+                "reason": reason, "message": "m", "lastTransitionTime": "2026-11-23T05:00:00Z"});
+            InferenceDeploymentStatus {
+                conditions: vec![serde_json::from_value(condition).unwrap()],
+                ..InferenceDeploymentStatus::default()
+            }
+        };
+        let (waiting, stuck) = (pending("Waiting"), pending(STUCK));
+        let event = EventDraft::warning("RolloutStuck", "Apply", "m");
+        assert_eq!(of_conditions(Some(&waiting), &stuck), [event]);
+        assert_eq!(of_conditions(Some(&stuck), &stuck), []);
+        assert_eq!(of_conditions(None, &waiting), []);
     }
 }

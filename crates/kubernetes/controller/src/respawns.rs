@@ -23,11 +23,11 @@ pub(crate) struct Respawns {
 
 /// The respawns that the status reports.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct RecentRespawns {
+pub(crate) struct RecentRespawns {
     /// Within the last `RESPAWN_WINDOW`.
-    pub count: i64,
+    pub(crate) count: i64,
     /// Pod and cause of the last one that was noticed.
-    pub last: Option<String>,
+    pub(crate) last: Option<String>,
 }
 
 impl Respawns {

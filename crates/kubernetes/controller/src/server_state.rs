@@ -6,96 +6,96 @@ use serde::Deserialize;
 
 #[derive(Clone, PartialEq, Default, Debug, Deserialize)]
 #[serde(default)]
-pub struct ServerState {
+pub(crate) struct ServerState {
     /// SHA-256 of the settings file.
-    pub settings_sha256: String,
+    pub(crate) settings_sha256: String,
     /// SHA-256 of the settings in force, including parameters from the node's params; `None` if the
     /// server does not report it.
-    pub in_force_sha256: Option<String>,
+    pub(crate) in_force_sha256: Option<String>,
     /// Parameters from the node's params; `None` without.
-    pub params: Option<ParamsState>,
+    pub(crate) params: Option<ParamsState>,
     /// Why the newest settings are not in force.
-    pub settings_error: Option<String>,
-    pub workers: WorkerStates,
-    pub models: Vec<ModelState>,
+    pub(crate) settings_error: Option<String>,
+    pub(crate) workers: WorkerStates,
+    pub(crate) models: Vec<ModelState>,
     /// The time over which the following figures were measured.
-    pub window_seconds: f64,
+    pub(crate) window_seconds: f64,
     /// Requests answered within their objective, per second.
-    pub goodput_per_second: f64,
+    pub(crate) goodput_per_second: f64,
     /// Share of the workers' time without work, 0 to 1.
-    pub idle_share: f64,
+    pub(crate) idle_share: f64,
     /// 99th percentile of the time from arrival to reply; `None` without requests.
-    pub latency_p99_ms: Option<f64>,
+    pub(crate) latency_p99_ms: Option<f64>,
     /// Requests of the window.
-    pub requests: RequestCounts,
+    pub(crate) requests: RequestCounts,
     /// Requests of its last 15 to 20 s; none if the server does not report them.
-    pub requests_newest: RequestCounts,
+    pub(crate) requests_newest: RequestCounts,
 }
 
 /// The parameters that a server got from the params of its node.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(default)]
-pub struct ParamsState {
+pub(crate) struct ParamsState {
     /// `metadata.generation` of the parameters in force; `None` while those of the file are.
-    pub generation: Option<i64>,
+    pub(crate) generation: Option<i64>,
     /// Why the last parameters are not in force.
-    pub refused: Option<String>,
+    pub(crate) refused: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(default)]
-pub struct WorkerStates {
-    pub wanted: u32,
-    pub alive: u32,
+pub(crate) struct WorkerStates {
+    pub(crate) wanted: u32,
+    pub(crate) alive: u32,
     /// Respawns since the server started.
-    pub restarts: i64,
+    pub(crate) restarts: i64,
     /// How the last worker ended.
-    pub last_end: Option<String>,
+    pub(crate) last_end: Option<String>,
 }
 
 /// Requests by result.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(default)]
-pub struct RequestCounts {
+pub(crate) struct RequestCounts {
     /// Answered within the objective.
-    pub good: u64,
-    pub late: u64,
+    pub(crate) good: u64,
+    pub(crate) late: u64,
     /// Refused by admission control.
-    pub shed: u64,
-    pub failed: u64,
+    pub(crate) shed: u64,
+    pub(crate) failed: u64,
 }
 
 impl RequestCounts {
     /// Late, shed and failed.
-    pub fn bad(&self) -> u64 {
+    pub(crate) fn bad(&self) -> u64 {
         self.late
             .saturating_add(self.shed)
             .saturating_add(self.failed)
     }
 
-    pub fn all(&self) -> u64 {
+    pub(crate) fn all(&self) -> u64 {
         self.good.saturating_add(self.bad())
     }
 }
 
 #[derive(Clone, PartialEq, Default, Debug, Deserialize)]
 #[serde(default)]
-pub struct ModelState {
-    pub name: String,
+pub(crate) struct ModelState {
+    pub(crate) name: String,
     /// Path or URL of the version in force or being loaded.
-    pub source: String,
+    pub(crate) source: String,
     /// SHA-256 of the version in force.
-    pub sha256: Option<String>,
-    pub state: LoadState,
+    pub(crate) sha256: Option<String>,
+    pub(crate) state: LoadState,
     /// Why it is not loaded.
-    pub error: Option<String>,
+    pub(crate) error: Option<String>,
     /// The learned cost of a batch, by kind of output.
-    pub latency: Vec<LatencyFit>,
+    pub(crate) latency: Vec<LatencyFit>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum LoadState {
+pub(crate) enum LoadState {
     #[default]
     Loading,
     Loaded,
@@ -106,14 +106,14 @@ pub enum LoadState {
 /// A batch of b rows takes alpha b + beta.
 #[derive(Clone, PartialEq, Default, Debug, Deserialize)]
 #[serde(default)]
-pub struct LatencyFit {
-    pub kind: String,
+pub(crate) struct LatencyFit {
+    pub(crate) kind: String,
     /// Microseconds per row.
-    pub alpha_us: f64,
+    pub(crate) alpha_us: f64,
     /// Microseconds per batch.
-    pub beta_us: f64,
+    pub(crate) beta_us: f64,
     /// Batches that this was learned from.
-    pub samples: u64,
+    pub(crate) samples: u64,
 }
 
 #[cfg(test)]

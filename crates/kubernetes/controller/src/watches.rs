@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use albacore_api::{InferenceDeployment, NodePlacement, PodPlacement, SERVER_IMAGE_ANNOTATION};
 use albacore_cluster::{
-    ApiResource, Change, Cluster, DynamicObject, EventRecorder, Key, Malformed, ObjectEvent, Queue,
-    ReadinessGates, Resource, ResourceExt, Scope, Severity, Shutdown, Watch, WatchOptions,
+    ApiResource, Change, Cluster, DynamicObject, EventDraft, EventRecorder, Key, Malformed, Queue,
+    ReadinessGates, Resource, ResourceExt, Scope, Shutdown, Watch, WatchOptions,
 };
 use k8s_openapi::api::core::v1::{
     ContainerStatus, Namespace, Pod, PodCondition, PodSpec, PodStatus,
@@ -193,13 +193,9 @@ fn record_malformed(events: &EventRecorder, malformed: Malformed) {
         error,
         "a deployment is malformed; its pods stay unchanged"
     );
-    events.record(ObjectEvent {
-        note: format!("cannot be read: {error}; its pods stay unchanged until it is corrected"),
-        regarding: malformed.regarding,
-        severity: Severity::Warning,
-        reason: "Malformed",
-        action: "Read",
-    });
+    let note = format!("cannot be read: {error}; its pods stay unchanged until it is corrected");
+    let event = EventDraft::warning("Malformed", "Read", note);
+    events.record(event.regarding(malformed.regarding));
 }
 
 fn watch_children(context: &ControllerContext, kind: ChildKind) -> Watch<DynamicObject> {

@@ -151,8 +151,8 @@ fn story(rig: &Rig, a_lives: &AtomicBool, b_lives: &AtomicBool) {
     wait_until_judged(rig, "second");
     assert_eq!(rig.says("fraud", "Placed"), "Unknown/AgentSilent");
     wait("the living node is not named", || {
-        let told = placed(rig);
-        told["message"]
+        let condition = placed(rig);
+        condition["message"]
             .as_str()
             .unwrap()
             .starts_with("the agent of node b ")
@@ -183,8 +183,8 @@ fn story(rig: &Rig, a_lives: &AtomicBool, b_lives: &AtomicBool) {
     b_lives.store(false, Ordering::Release);
     rig.wait_for("fraud", "Placed", "Unknown/AgentSilent");
     wait("both are named", || {
-        let told = placed(rig);
-        told["message"]
+        let condition = placed(rig);
+        condition["message"]
             .as_str()
             .unwrap()
             .starts_with("the agents of nodes a, b ")

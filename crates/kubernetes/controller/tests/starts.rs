@@ -147,15 +147,15 @@ fn events_of_the_last_moment_are_written() {
     let events: Value = serde_json::from_str(&events).unwrap();
     let events = events["items"].as_array().unwrap();
     let made = events.iter().filter(|e| e["reason"] == "Created");
-    let told: Vec<&str> = made
+    let reported: Vec<&str> = made
         .map(|e| e["involvedObject"]["name"].as_str().unwrap())
         .collect();
     let left = rig.list("deployments", "albacore.dev/deployment");
     for deployment in left {
         let name = deployment["metadata"]["name"].as_str().unwrap();
         assert!(
-            told.contains(&name),
-            "{name} was made and not told: {told:?}"
+            reported.contains(&name),
+            "{name} was made and not reported: {reported:?}"
         );
     }
 }

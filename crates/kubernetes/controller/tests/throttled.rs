@@ -59,13 +59,13 @@ fn writes(rig: &Rig) -> Vec<String> {
         .filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let is_read = |verb: &str| ["get", "list", "watch"].contains(&verb);
     let ours = lines.filter(|r| r["user"]["username"] == USER);
-    let told = ours.filter_map(|r| {
+    let statuses = ours.filter_map(|r| {
         let verb = r["verb"].as_str()?;
         let resource = r["objectRef"]["resource"].as_str()?;
         let is_counted = !is_read(verb) && resource != "leases";
         is_counted.then(|| format!("{verb} {resource} {}", r["responseStatus"]["code"]))
     });
-    told.collect()
+    statuses.collect()
 }
 
 #[test]

@@ -3,74 +3,18 @@
 use std::time::Duration;
 
 use albacore_api::DriftCause;
-use albacore_cluster::Key;
-use albacore_mapping::{Mode, Rank, Slot, WorkerIndex};
-use albacore_os::{Pid, Tid};
-use albacore_placer::{Row, RowState, SubjectId};
-use albacore_plan::{Enforcement, MainThread, Placement, Policy, Source};
+use albacore_os::Pid;
+use albacore_placer::RowState;
 
 use super::*;
-use crate::desired::{DesiredPod, PodAction};
-use crate::facts::{Health, Reason, Throttling};
-use crate::labeled_pod::{LabeledPod, ServerContainer};
+use crate::facts::{Health, Reason};
 use crate::placer_stats::BackOffSummary;
+use crate::pods_for_tests::{labeled_pod, pod_facts, policy, row};
 
 /// A pod of two workers of one thread.
 fn pod() -> PodFacts {
-    let policy = Policy {
-        workers: 2,
-        threads: 1,
-        mode: Mode::Scatter,
-        placement: Placement::Tuna,
-        enforcement: Enforcement::Enforce,
-        main_thread: MainThread::Pinned,
-        is_pool_size_known: true,
-    };
-    let seen = LabeledPod {
-        key: Key::new("x", "a"),
-        uid: "u".to_owned(),
-        deployment: "d".to_owned(),
-        addresses: Vec::new(),
-        container: ServerContainer::Running("c".to_owned()),
-        is_static: false,
-        is_over: false,
-        regarding: Default::default(),
-    };
-    let rows = (0..2).map(|worker| Row {
-        subject: SubjectId(0),
-        slot: Slot {
-            worker: WorkerIndex(worker),
-            rank: Rank(0),
-        },
-        pid: Some(Pid(1)),
-        tid: Some(Tid(1)),
-        planned: Some("0".parse().unwrap()),
-        actual: None,
-        verified_micros_ago: None,
-        respawns: 0,
-        state: RowState::Verified,
-    });
-    PodFacts {
-        desired: DesiredPod {
-            pod: seen,
-            action: PodAction::Place {
-                container: "c".to_owned(),
-                source: Source::Named,
-                policy,
-                generation: 1,
-                trial: None,
-            },
-        },
-        is_placed: true,
-        not_placed: None,
-        state: None,
-        stats: SubjectStats::default(),
-        rows: rows.collect(),
-        throttling: Throttling::default(),
-        withdrawn: None,
-        trial: None,
-        trial_lacks_reports: false,
-    }
+    let rows = (0..2).map(|worker| row(worker, 0, 0, RowState::Verified));
+    pod_facts(labeled_pod("a", "u"), policy(2, 1), rows.collect())
 }
 
 fn facts(pod: &PodFacts) -> NodeFacts {

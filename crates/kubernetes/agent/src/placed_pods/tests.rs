@@ -2,26 +2,13 @@
 
 use std::path::PathBuf;
 
-use albacore_cluster::Key;
-use albacore_mapping::Mode;
 use albacore_os::CgroupVersion;
-use albacore_plan::{Enforcement, MainThread, Placement, Source};
+use albacore_plan::Source;
 use proptest::prelude::*;
 
 use super::*;
-use crate::labeled_pod::{LabeledPod, ServerContainer};
-
-fn policy(workers: u16) -> Policy {
-    Policy {
-        workers,
-        threads: 1,
-        mode: Mode::Scatter,
-        placement: Placement::Tuna,
-        enforcement: Enforcement::Enforce,
-        main_thread: MainThread::Pinned,
-        is_pool_size_known: true,
-    }
-}
+use crate::labeled_pod::ServerContainer;
+use crate::pods_for_tests::{labeled_pod, policy};
 
 fn placed_pod(container: &str, workers: u16, generation: i64) -> PlacedPod {
     PlacedPod {
@@ -32,22 +19,14 @@ fn placed_pod(container: &str, workers: u16, generation: i64) -> PlacedPod {
             mount: PathBuf::new(),
             directory: PathBuf::new(),
         },
-        policy: policy(workers),
+        policy: policy(workers, 1),
         generation,
     }
 }
 
 fn desired_pod(uid: &str, action: PodAction) -> DesiredPod {
-    let pod = LabeledPod {
-        key: Key::new("x", uid),
-        uid: uid.to_owned(),
-        deployment: "d".to_owned(),
-        addresses: Vec::new(),
-        container: ServerContainer::NotRunning,
-        is_static: false,
-        is_over: false,
-        regarding: Default::default(),
-    };
+    let mut pod = labeled_pod(uid, uid);
+    pod.container = ServerContainer::NotRunning;
     DesiredPod { pod, action }
 }
 
@@ -55,7 +34,7 @@ fn place(container: &str, workers: u16, generation: i64) -> PodAction {
     PodAction::Place {
         container: container.to_owned(),
         source: Source::Named,
-        policy: policy(workers),
+        policy: policy(workers, 1),
         generation,
         trial: None,
     }

@@ -2,85 +2,32 @@
 
 use albacore_api::DriftCause;
 use albacore_cluster::Key;
-use albacore_mapping::{Mode, Rank, Slot, WorkerIndex};
-use albacore_os::{Pid, Tid};
-use albacore_placer::{Row, RowState, SubjectId};
-use albacore_plan::{Enforcement, MainThread, Placement, Policy, Source};
+use albacore_mapping::Rank;
+use albacore_placer::{RowState, SubjectId};
+use albacore_plan::Policy;
 use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
 
 use super::*;
-use crate::desired::{DesiredPod, PodAction};
-use crate::facts::{Health, Reason, Throttling};
-use crate::labeled_pod::{LabeledPod, ServerContainer};
-use crate::placer_stats::{BackOffSummary, SubjectStats};
+use crate::desired::PodAction;
+use crate::facts::{Health, Reason};
+use crate::placer_stats::BackOffSummary;
+use crate::pods_for_tests::{labeled_pod, pod_facts, policy, row};
 
 fn at(second: i64) -> Time {
     Time(Timestamp::from_second(1_700_000_000 + second).unwrap())
 }
 
-fn row(worker: u16, rank: u16, state: RowState) -> Row {
-    let is_there = state != RowState::Missing;
-    Row {
-        subject: SubjectId(0),
-        slot: Slot {
-            worker: WorkerIndex(worker),
-            rank: Rank(rank),
-        },
-        pid: is_there.then_some(Pid(10)),
-        tid: is_there.then_some(Tid(10)),
-        planned: Some(format!("{}", worker * 2 + rank).parse().unwrap()),
-        actual: None,
-        verified_micros_ago: None,
-        respawns: 0,
-        state,
-    }
-}
-
 /// A pod of 2 x 2 threads, with one state for each worker.
 fn pod(name: &str, states: [RowState; 2]) -> PodFacts {
-    let policy = Policy {
-        workers: 2,
-        threads: 2,
-        mode: Mode::Scatter,
-        placement: Placement::Tuna,
-        enforcement: Enforcement::Enforce,
-        main_thread: MainThread::Pinned,
-        is_pool_size_known: true,
-    };
-    let seen = LabeledPod {
-        key: Key::new("shop", name),
-        uid: name.to_owned(),
-        deployment: "fraud".to_owned(),
-        addresses: Vec::new(),
-        container: ServerContainer::Running("c".to_owned()),
-        is_static: false,
-        is_over: false,
-        regarding: Default::default(),
-    };
-    let action = PodAction::Place {
-        container: "c".to_owned(),
-        source: Source::Named,
-        policy,
-        generation: 1,
-        trial: None,
-    };
-    let rows = (0..2).flat_map(|w| (0..2).map(move |r| row(w, r, states[usize::from(w)])));
-    PodFacts {
-        desired: DesiredPod { pod: seen, action },
-        is_placed: true,
-        not_placed: None,
-        state: None,
-        stats: SubjectStats {
-            cpuset: Some("0-3".parse().unwrap()),
-            ..SubjectStats::default()
-        },
-        rows: rows.collect(),
-        throttling: Throttling::default(),
-        withdrawn: None,
-        trial: None,
-        trial_lacks_reports: false,
-    }
+    let state = |worker: u16| states[usize::from(worker)];
+    let rows = [(0, 0), (0, 1), (1, 0), (1, 1)]
+        .map(|(worker, rank)| row(worker, rank, worker * 2 + rank, state(worker)));
+    let mut pod = pod_facts(labeled_pod(name, name), policy(2, 2), rows.to_vec());
+    pod.desired.pod.key = Key::new("shop", name);
+    pod.desired.pod.deployment = "fraud".to_owned();
+    pod.stats.cpuset = Some("0-3".parse().unwrap());
+    pod
 }
 
 /// The placer's state of a pod whose quota lets `threads` of 2 run.

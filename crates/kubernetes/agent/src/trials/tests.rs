@@ -2,47 +2,23 @@
 
 use std::time::Duration;
 
-use albacore_cluster::Key;
-use albacore_mapping::Mode;
-use albacore_plan::{MainThread, Policy, Source};
-
 use super::*;
-use crate::labeled_pod::{LabeledPod, ServerContainer};
+use crate::pods_for_tests::{labeled_pod, place, policy};
 use crate::trial::LatencyHistogram;
 
 const WINDOW: Duration = Duration::from_secs(10);
 
 fn desired() -> DesiredPod {
-    let policy = Policy {
-        workers: 1,
-        threads: 1,
-        mode: Mode::Scatter,
-        placement: Placement::Tuna,
-        enforcement: Enforcement::Enforce,
-        main_thread: MainThread::Pinned,
-        is_pool_size_known: true,
-    };
+    let mut action = place(policy(1, 1));
+    if let PodAction::Place { trial, .. } = &mut action {
+        *trial = Some(TrialSpec {
+            window: WINDOW,
+            pairs: 8,
+        });
+    }
     DesiredPod {
-        pod: LabeledPod {
-            key: Key::new("x", "a"),
-            uid: "u".to_owned(),
-            deployment: "d".to_owned(),
-            addresses: Vec::new(),
-            container: ServerContainer::Running("c".to_owned()),
-            is_static: false,
-            is_over: false,
-            regarding: Default::default(),
-        },
-        action: PodAction::Place {
-            container: "c".to_owned(),
-            source: Source::Named,
-            policy,
-            generation: 1,
-            trial: Some(TrialSpec {
-                window: WINDOW,
-                pairs: 8,
-            }),
-        },
+        pod: labeled_pod("a", "u"),
+        action,
     }
 }
 

@@ -26,7 +26,7 @@ use crate::observed::{LiveObject, Workload};
 use crate::validate::Valid;
 
 pub(crate) use annotations::RolloutAnnotations;
-pub(crate) use condition::{report, upgrade_event};
+pub(crate) use condition::{STUCK, UPGRADE_PENDING, upgrade_pending};
 pub(crate) use slots::RolloutSlots;
 
 /// The state of a deployment's roll-out.

@@ -1,8 +1,8 @@
 //! Decisions about single roll-outs, and random histories of a whole cluster.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
-use albacore_api::{InferenceDeployment, InferenceDeploymentStatus, SERVER_IMAGE_ANNOTATION};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
+use albacore_api::{InferenceDeployment, SERVER_IMAGE_ANNOTATION};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::SignedDuration;
 use proptest::prelude::*;
 use serde_json::json;
@@ -298,76 +298,32 @@ fn deployments_of_a_controller_without_marks_are_paced_unless_they_were_edited()
 }
 
 #[test]
-fn the_status_names_the_image_and_the_roll_outs_waited_for() {
+fn the_condition_names_the_image_and_the_roll_outs_waited_for() {
     let rollouts = one();
     let [a, b] = ["a", "b"].map(|name| valid(name, &json!({}), None));
     let (old_a, old_b) = (running(&rollouts, &a, "s:1"), running(&rollouts, &b, "s:1"));
     decision(&rollouts, &a, "s:2", Some(&old_a), at(0));
     let (waiting, _) = decision(&rollouts, &b, "s:2", Some(&old_b), at(0));
-    let mut status = InferenceDeploymentStatus::default();
-    report(
-        &mut status,
-        None,
-        Some(&old_b),
-        Some(&waiting),
-        &Time(at(0)),
-    );
-    assert_eq!(status.server_image.as_deref(), Some("s:1"));
-    let condition = &status.conditions[0];
+    let says = |decision: &RolloutDecision| upgrade_pending(decision, Some("s:1"));
+    let condition = says(&waiting).unwrap();
     assert_eq!(
-        (
-            condition.type_.as_str(),
-            condition.status.as_str(),
-            condition.reason.as_str()
-        ),
-        ("UpgradePending", "True", "Waiting")
+        (condition.status, condition.reason.as_str()),
+        ("True", "Waiting")
     );
+    let message = condition.message;
     assert!(
-        condition
-            .message
-            .starts_with("image s:2 waits until the pods of default/a are available"),
-        "{}",
-        condition.message
+        message.starts_with("image s:2 waits until the pods of default/a are available"),
+        "{message}"
     );
-    // The time of the first report stays.
-    let before = status.clone();
-    let mut later = InferenceDeploymentStatus::default();
-    report(
-        &mut later,
-        Some(&before),
-        Some(&old_b),
-        Some(&waiting),
-        &Time(at(9)),
-    );
-    assert_eq!(later.conditions, before.conditions);
-    // A roll-out that gets stuck is an event, once.
     let stuck = RolloutDecision {
         state: RolloutState::Stuck(at(0)),
         ..waiting
     };
-    let mut blocked = InferenceDeploymentStatus::default();
-    report(
-        &mut blocked,
-        Some(&before),
-        Some(&old_b),
-        Some(&stuck),
-        &Time(at(9)),
-    );
-    let object = InferenceDeployment::new("b", b.spec.clone());
-    let event = upgrade_event(&object, Some(&before), &blocked).unwrap();
-    assert_eq!(event.reason, "RolloutStuck");
-    assert!(event.note.contains("no progress since"), "{}", event.note);
-    assert_eq!(upgrade_event(&object, Some(&blocked), &blocked), None);
-    assert_eq!(upgrade_event(&object, None, &before), None);
-    let mut done = InferenceDeploymentStatus::default();
-    report(
-        &mut done,
-        Some(&before),
-        Some(&old_b),
-        Some(&RolloutDecision::current(None)),
-        &Time(at(9)),
-    );
-    assert!(done.conditions.is_empty());
+    let condition = says(&stuck).unwrap();
+    assert_eq!(condition.reason, STUCK);
+    let message = condition.message;
+    assert!(message.contains("no progress since"), "{message}");
+    assert!(says(&RolloutDecision::current(None)).is_none());
 }
 
 #[test]
@@ -507,7 +463,7 @@ impl World {
     }
 
     fn done(&mut self, index: usize) {
-        self.told(index, |body| {
+        self.reported(index, |body| {
             let wanted = body["spec"]["replicas"].clone();
             body["status"]["updatedReplicas"] = wanted;
             body["status"]["conditions"][0]["reason"] = "NewReplicaSetAvailable".into();
@@ -515,7 +471,7 @@ impl World {
     }
 
     /// The Deployment's controller reports progress.
-    fn told(&mut self, index: usize, change: impl FnOnce(&mut Value)) {
+    fn reported(&mut self, index: usize, change: impl FnOnce(&mut Value)) {
         let body = &mut self.live[index].body;
         let is_rolling = body["status"]["updatedReplicas"] == 0;
         if is_rolling {
@@ -529,7 +485,7 @@ impl World {
             Event::Look(index) => self.look(*index),
             Event::Done(index) => self.done(*index),
             Event::Progress(index) => {
-                self.told(*index, |_| {});
+                self.reported(*index, |_| {});
                 // The watch reports it.
                 self.look(*index);
             }

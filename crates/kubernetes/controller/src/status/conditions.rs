@@ -1,19 +1,20 @@
 //! The conditions. `Ready`, `Available`, `Progressing`, `ModelLoaded`, `Placed` and `SLOMet` always
-//! exist; `Reconciling`, `Stalled` and `WorkersRespawning` exist only while they are true, so that
-//! kstatus (Flux, Argo CD) and `kubectl wait` agree with a reader.
+//! exist; `Reconciling`, `Stalled`, `WorkersRespawning` and `UpgradePending` exist only while they are
+//! true, so that kstatus (Flux, Argo CD) and `kubectl wait` agree with a reader.
 //!
 //! `Ready` is left out while the deployment is scaled to zero: it is not meant to serve, a `False`
 //! would keep GitOps tools waiting forever, and a `True` would be wrong. `ModelLoaded` and
 //! `SLOMet` are of the built-in server.
 
+use albacore_api::ConditionState;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use super::condition_state::ConditionState;
 use super::stuck::stuck;
-use super::{ApplyOutcome, DeploymentFacts, figures, live_workers, models, placed};
+use super::{ApplyOutcome, DeploymentFacts, measurements, live_workers, models, placed};
 use crate::limits::{MESSAGE_CHARS_MAX, RESPAWN_WINDOW, RESPAWNS_FREQUENT};
 use crate::observed::{ObservedCondition, ObservedPod};
 use crate::refusal::{Refusal, with_remedy};
+use crate::rollout::{UPGRADE_PENDING, upgrade_pending};
 
 pub(super) const RECONCILING: &str = "Reconciling";
 pub(super) const STALLED: &str = "Stalled";
@@ -25,6 +26,9 @@ pub(super) fn conditions(facts: &DeploymentFacts<'_>, now: &Time) -> Vec<Conditi
         Some(_) => None,
         None => reconciling(facts),
     };
+    let upgrade = facts
+        .rollout
+        .and_then(|rollout| upgrade_pending(rollout, facts.server_image));
     let states = [
         ("Ready", ready(facts, stalled.as_ref())),
         ("Available", Some(available(facts))),
@@ -38,32 +42,17 @@ pub(super) fn conditions(facts: &DeploymentFacts<'_>, now: &Time) -> Vec<Conditi
         (RECONCILING, reconciling),
         (STALLED, stalled),
         (RESPAWNING, respawning(facts)),
+        (UPGRADE_PENDING, upgrade),
     ];
-    let known = states
-        .into_iter()
-        .filter_map(|(kind, state)| Some((kind, state?)));
-    known
-        .map(|(kind, state)| condition(facts, kind, state, now))
-        .collect()
-}
-
-fn condition(
-    facts: &DeploymentFacts<'_>,
-    kind: &str,
-    state: ConditionState,
-    now: &Time,
-) -> Condition {
-    let before = facts.deployment.status.iter().flat_map(|s| &s.conditions);
-    let mut before = before.filter(|c| c.type_ == kind && c.status == state.status);
-    let since = before.next().map_or(now, |c| &c.last_transition_time);
-    Condition {
-        type_: kind.to_owned(),
-        status: state.status.to_owned(),
-        observed_generation: facts.deployment.metadata.generation,
-        last_transition_time: since.clone(),
-        reason: state.reason,
-        message: state.message.chars().take(MESSAGE_CHARS_MAX).collect(),
-    }
+    let before = facts.deployment.status.as_ref();
+    let before = before.map_or(&[][..], |status| &status.conditions);
+    let generation = facts.deployment.metadata.generation;
+    let known = states.into_iter().filter_map(|(kind, state)| {
+        let mut state = state?;
+        state.message = state.message.chars().take(MESSAGE_CHARS_MAX).collect();
+        Some(state.condition(kind, generation, before, now))
+    });
+    known.collect()
 }
 
 /// The Deployment's own reason for pods that did not become available in time.
@@ -327,7 +316,7 @@ fn slo_met(facts: &DeploymentFacts<'_>) -> ConditionState {
             "no pod has reported its state yet",
         );
     }
-    match figures::is_objective_kept(facts) {
+    match measurements::is_objective_kept(facts) {
         None => ConditionState::new("True", "NoRequests", "no request came that could miss it"),
         Some(true) => ConditionState::new(
             "True",

@@ -1,9 +1,8 @@
 //! The status of a deployment: a pure function of what is wanted, the result of applying it, what
 //! exists, and the time.
 
-mod condition_state;
 mod conditions;
-mod figures;
+mod measurements;
 mod models;
 mod placed;
 mod stuck;
@@ -16,12 +15,13 @@ use crate::names::{DEPLOYMENT_LABEL, GRPC_PORT, HTTP_PORT};
 use crate::observed::{ObservedPod, Workload};
 use crate::refusal::Refusal;
 use crate::respawns::RecentRespawns;
+use crate::rollout::RolloutDecision;
 
-pub(crate) use figures::load_of;
+pub(crate) use measurements::load_of;
 
 /// The outcome of applying the children.
 #[derive(Clone, PartialEq, Debug)]
-pub enum ApplyOutcome {
+pub(crate) enum ApplyOutcome {
     /// Every child is as wanted.
     Applied,
     /// The spec is invalid.
@@ -36,20 +36,24 @@ pub enum ApplyOutcome {
 
 /// The inputs of a status.
 #[derive(Debug)]
-pub struct DeploymentFacts<'a> {
+pub(crate) struct DeploymentFacts<'a> {
     /// The deployment, with its current status.
-    pub deployment: &'a InferenceDeployment,
-    pub outcome: &'a ApplyOutcome,
+    pub(crate) deployment: &'a InferenceDeployment,
+    pub(crate) outcome: &'a ApplyOutcome,
     /// Whether the Service has ports for HTTP and for gRPC; `None` for an invalid spec: the
     /// previous URLs stay valid.
-    pub served: Option<(bool, bool)>,
+    pub(crate) served: Option<(bool, bool)>,
     /// SHA-256 of the settings that should be in force; `None` for a user's own server.
-    pub settings_sha256: Option<&'a str>,
+    pub(crate) settings_sha256: Option<&'a str>,
     /// The Deployment of the pods, if it exists.
-    pub workload: Option<&'a Workload>,
-    pub pods: &'a [ObservedPod],
+    pub(crate) workload: Option<&'a Workload>,
+    pub(crate) pods: &'a [ObservedPod],
     /// Worker processes that were replaced recently.
-    pub respawns: RecentRespawns,
+    pub(crate) respawns: RecentRespawns,
+    /// Image of the container `server` in the pod template in force.
+    pub(crate) server_image: Option<&'a str>,
+    /// The decision about the roll-out; `None` for an invalid spec.
+    pub(crate) rollout: Option<&'a RolloutDecision>,
 }
 
 impl DeploymentFacts<'_> {
@@ -101,7 +105,7 @@ impl DeploymentFacts<'_> {
 
 /// The status for `facts`. A condition with an unchanged status keeps its transition time; for
 /// others that is `now`.
-pub fn status_of(facts: &DeploymentFacts<'_>, now: &Time) -> InferenceDeploymentStatus {
+pub(crate) fn status_of(facts: &DeploymentFacts<'_>, now: &Time) -> InferenceDeploymentStatus {
     let deployment = facts.deployment;
     let spec = &deployment.spec;
     let name = deployment.metadata.name.as_deref().unwrap_or_default();
@@ -130,13 +134,13 @@ pub fn status_of(facts: &DeploymentFacts<'_>, now: &Time) -> InferenceDeployment
         pinned: placed::pinned(facts),
         workers: Some(worker_counts(facts)),
         models: models::models(facts),
-        server_image: None,
+        server_image: facts.server_image.map(str::to_owned),
         url,
         grpc_url,
-        goodput: figures::goodput(facts),
-        latency_p99: figures::latency_p99(facts),
-        bad_rate: figures::bad_rate(facts),
-        load_factor: figures::load_factor(facts),
+        goodput: measurements::goodput(facts),
+        latency_p99: measurements::latency_p99(facts),
+        bad_rate: measurements::bad_rate(facts),
+        load_factor: measurements::load_factor(facts),
     }
 }
 

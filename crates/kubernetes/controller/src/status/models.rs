@@ -2,7 +2,7 @@
 
 use albacore_api::{LatencyModel, Model, ModelStatus};
 
-use super::{DeploymentFacts, figures};
+use super::{DeploymentFacts, measurements};
 use crate::limits::MESSAGE_CHARS_MAX;
 use crate::observed::ObservedPod;
 use crate::server_state::{LoadState, ModelState};
@@ -86,8 +86,8 @@ fn latency(pods: &[(&ObservedPod, &ModelState)]) -> Vec<LatencyModel> {
         };
         LatencyModel {
             kind: kind.to_owned(),
-            per_row: figures::time(median(|l| l.alpha_us)),
-            per_batch: figures::time(median(|l| l.beta_us)),
+            per_row: measurements::time(median(|l| l.alpha_us)),
+            per_batch: measurements::time(median(|l| l.beta_us)),
         }
     };
     kinds.into_iter().map(of_kind).collect()

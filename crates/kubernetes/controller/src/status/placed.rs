@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use albacore_api::{Enforcement, InferenceDeploymentSpec, PlacementPolicy, PodPlacement};
+use albacore_api::{
+    ConditionState, Enforcement, InferenceDeploymentSpec, PlacementPolicy, PodPlacement,
+};
 
 use super::DeploymentFacts;
-use super::condition_state::ConditionState;
 use crate::limits::{SILENCE_TIME_MAX, SILENT_NODES_NAMED_MAX};
 use crate::names::AGENT_SILENT;
 

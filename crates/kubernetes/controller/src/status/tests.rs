@@ -117,7 +117,7 @@ fn time(second: i64) -> Time {
     Time(Timestamp::from_second(second).unwrap())
 }
 
-struct RolloutCase {
+struct StatusCase {
     deployment: InferenceDeployment,
     outcome: ApplyOutcome,
     workload: Option<Workload>,
@@ -125,7 +125,7 @@ struct RolloutCase {
     respawns: RecentRespawns,
 }
 
-impl RolloutCase {
+impl StatusCase {
     fn well() -> Self {
         Self {
             deployment: deployment(),
@@ -148,6 +148,8 @@ impl RolloutCase {
             workload: self.workload.as_ref(),
             pods: &self.pods,
             respawns: self.respawns.clone(),
+            server_image: None,
+            rollout: None,
         };
         status_of(&facts, &time(second))
     }
@@ -168,7 +170,7 @@ impl RolloutCase {
 
 #[test]
 fn a_healthy_deployment_reports_its_url_and_its_placement() {
-    let case = RolloutCase::well();
+    let case = StatusCase::well();
     let status = case.status();
     assert_eq!(status.observed_generation, Some(3));
     assert_eq!(status.ready.as_deref(), Some("2/2"));
@@ -220,7 +222,7 @@ fn a_healthy_deployment_reports_its_url_and_its_placement() {
 
 #[test]
 fn the_selector_is_there_from_the_first_reconcile_on() {
-    let mut case = RolloutCase::well();
+    let mut case = StatusCase::well();
     case.workload = None;
     case.pods.clear();
     let status = case.status();
@@ -237,7 +239,7 @@ fn the_selector_is_there_from_the_first_reconcile_on() {
 
 #[test]
 fn without_a_live_worker_nothing_is_ready() {
-    let mut case = RolloutCase::well();
+    let mut case = StatusCase::well();
     case.pods = vec![pod("a", Some(state(0))), pod("b", Some(state(0)))];
     assert_eq!(case.says("Ready"), "False/NoLiveWorkers");
     case.pods[1].state = Some(state(1));
@@ -249,7 +251,7 @@ fn without_a_live_worker_nothing_is_ready() {
 
 #[test]
 fn a_rollout_is_not_ready_and_a_change_of_size_is() {
-    let mut case = RolloutCase::well();
+    let mut case = StatusCase::well();
     case.workload = Some(workload(2, 1, 2));
     assert_eq!(case.says("Ready"), "False/RollingOut");
     assert_eq!(case.says("Reconciling"), "True/RollingOut");
@@ -267,7 +269,7 @@ fn a_rollout_is_not_ready_and_a_change_of_size_is() {
 
 #[test]
 fn at_zero_pods_there_is_nothing_to_be_ready() {
-    let mut case = RolloutCase::well();
+    let mut case = StatusCase::well();
     case.workload = Some(workload(0, 0, 0));
     case.pods.clear();
     assert_eq!(case.says("Ready"), "");
@@ -278,7 +280,7 @@ fn at_zero_pods_there_is_nothing_to_be_ready() {
 
 #[test]
 fn every_hindrance_is_named() {
-    let mut case = RolloutCase::well();
+    let mut case = StatusCase::well();
     case.outcome = ApplyOutcome::Taken(ChildKind::Service);
     assert_eq!(case.says("Stalled"), "True/NameTaken");
     assert_eq!(case.says("Ready"), "False/NameTaken");
@@ -306,7 +308,7 @@ fn every_hindrance_is_named() {
         ("InvalidSpec", "spec.x is 1")
     );
     assert_eq!(status.url, None);
-    case.deployment.status = Some(RolloutCase::well().status());
+    case.deployment.status = Some(StatusCase::well().status());
     assert_eq!(
         case.status().url.as_deref(),
         Some("http://fraud.bank.svc:8080")
@@ -317,7 +319,7 @@ fn every_hindrance_is_named() {
 
 #[test]
 fn a_broken_model_is_named_with_its_pod() {
-    let mut case = RolloutCase::well();
+    let mut case = StatusCase::well();
     let mut broken = state(2);
     broken.models[0].state = LoadState::Failed;
     broken.models[0].error = Some("no such file".to_owned());
@@ -331,7 +333,7 @@ fn a_broken_model_is_named_with_its_pod() {
 
 #[test]
 fn settings_that_have_not_arrived_are_reconciled() {
-    let mut case = RolloutCase::well();
+    let mut case = StatusCase::well();
     case.pods[0].state.as_mut().unwrap().settings_sha256 = "older".to_owned();
     assert_eq!(case.says("Reconciling"), "True/SettingsPending");
     case.pods[0].state.as_mut().unwrap().settings_error = Some("no".to_owned());
@@ -341,14 +343,14 @@ fn settings_that_have_not_arrived_are_reconciled() {
 
 #[test]
 fn settings_from_params_are_in_force_before_the_file_has_them() {
-    let mut case = RolloutCase::well();
+    let mut case = StatusCase::well();
     let condition = |generation| {
         Some(crate::server_state::ParamsState {
             generation: Some(generation),
             refused: None,
         })
     };
-    let change = |case: &mut RolloutCase, change: &dyn Fn(&mut ServerState)| {
+    let change = |case: &mut StatusCase, change: &dyn Fn(&mut ServerState)| {
         case.pods
             .iter_mut()
             .for_each(|pod| change(pod.state.as_mut().unwrap()));
@@ -387,7 +389,7 @@ fn unready(name: &str, reason: &str, message: &str) -> ObservedPod {
 
 #[test]
 fn a_pod_that_does_not_start_is_named_with_its_container_and_remedy() {
-    let mut case = RolloutCase::well();
+    let mut case = StatusCase::well();
     case.workload = Some(workload(4, 0, 0));
     let missing = "configmap \"x\" not found";
     case.pods = vec![
@@ -397,7 +399,7 @@ fn a_pod_that_does_not_start_is_named_with_its_container_and_remedy() {
         unready("a", "CrashLoopBackOff", "ended"),
     ];
     assert_eq!(case.says("Ready"), "False/CreateContainerConfigError");
-    let message = |case: &RolloutCase, kind: &str| {
+    let message = |case: &StatusCase, kind: &str| {
         let conditions = case.status().conditions;
         conditions
             .into_iter()
@@ -445,8 +447,8 @@ fn a_pod_that_does_not_start_is_named_with_its_container_and_remedy() {
 
 #[test]
 fn workers_that_keep_ending_are_reported() {
-    let mut case = RolloutCase::well();
-    let workers = |case: &RolloutCase| case.status().workers.unwrap();
+    let mut case = StatusCase::well();
+    let workers = |case: &StatusCase| case.status().workers.unwrap();
     assert_eq!(
         (workers(&case).respawns, workers(&case).last_cause),
         (0, None)
@@ -483,7 +485,7 @@ fn refusal(reason: &'static str, is_lasting: bool) -> Refusal {
 
 #[test]
 fn the_objective_is_judged_over_all_pods() {
-    let mut case = RolloutCase::well();
+    let mut case = StatusCase::well();
     case.pods[0].state.as_mut().unwrap().requests.late = 11;
     assert_eq!(case.says("SLOMet"), "False/Missed");
     for pod in &mut case.pods {
@@ -494,7 +496,7 @@ fn the_objective_is_judged_over_all_pods() {
 
 #[test]
 fn while_an_agent_is_silent_placement_is_unknown_and_its_node_is_named() {
-    let mut case = RolloutCase::well();
+    let mut case = StatusCase::well();
     let silence = |pod: &mut ObservedPod, node: String| {
         pod.placement = None;
         pod.silent_node = Some(node);
@@ -547,7 +549,7 @@ fn while_an_agent_is_silent_placement_is_unknown_and_its_node_is_named() {
 
 #[test]
 fn the_placed_condition_names_what_is_missing() {
-    let mut case = RolloutCase::well();
+    let mut case = StatusCase::well();
     case.pods[1].placement.as_mut().unwrap().verified = 7;
     case.pods[1].placement.as_mut().unwrap().reason = Some("not enough cpus".to_owned());
     assert_eq!(case.says("Placed"), "False/NotVerified");
@@ -559,7 +561,7 @@ fn the_placed_condition_names_what_is_missing() {
 
 #[test]
 fn a_quota_that_lets_fewer_threads_run_is_reported_as_placed() {
-    let mut case = RolloutCase::well();
+    let mut case = StatusCase::well();
     let spec = &case.deployment.spec;
     let (workers, threads) = (i32::from(spec.workers), i32::from(spec.threads));
     for pod in &mut case.pods {
@@ -576,7 +578,7 @@ fn a_quota_that_lets_fewer_threads_run_is_reported_as_placed() {
 
 #[test]
 fn a_condition_keeps_its_time_until_its_status_changes() {
-    let mut case = RolloutCase::well();
+    let mut case = StatusCase::well();
     case.deployment.status = Some(case.status_at(100));
     case.pods[0].state.as_mut().unwrap().requests.late = 500;
     let since = |status: &InferenceDeploymentStatus, kind: &str| {
@@ -602,7 +604,7 @@ fn numbers_have_two_digits() {
         (1e9, "1000000000"),
         (-3.16, "-3.2"),
     ] {
-        assert_eq!(figures::two_digits(number), text, "{number}");
+        assert_eq!(measurements::two_digits(number), text, "{number}");
     }
 }
 
@@ -663,7 +665,7 @@ proptest! {
         counts in prop::option::of((0..4i32, 0..4i32, 0..4i32)),
         pods in prop::collection::vec(any_pod(), 0..4),
     ) {
-        let case = RolloutCase {
+        let case = StatusCase {
             deployment: deployment(),
             outcome,
             workload: counts.map(|(wanted, updated, available)| workload(wanted, updated, available)),

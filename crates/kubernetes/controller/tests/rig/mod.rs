@@ -274,7 +274,7 @@ impl Rig {
             .lines()
             .filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let ours = lines.filter(|r| r["user"]["username"] == CONTROLLER);
-        let told = ours.map(|r| {
+        let requests = ours.map(|r| {
             let object = &r["objectRef"];
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let part = match text(&object["subresource"]).as_str() {
@@ -290,7 +290,7 @@ impl Rig {
             )
         });
         let is_counted = |r: &String| !r.contains(" leases ") && !r.starts_with("watch ");
-        told.filter(is_counted).collect()
+        requests.filter(is_counted).collect()
     }
 
     /// The writes among them, without events.

@@ -1,0 +1,87 @@
+//! Pods for unit tests: placed, with every field at its usual value.
+
+use albacore_cluster::Key;
+use albacore_mapping::{Mode, Rank, Slot, WorkerIndex};
+use albacore_os::{Pid, Tid};
+use albacore_placer::{Row, RowState, SubjectId};
+use albacore_plan::{Enforcement, MainThread, Placement, Policy, Source};
+
+use crate::desired::{DesiredPod, PodAction};
+use crate::facts::{PodFacts, Throttling};
+use crate::labeled_pod::{LabeledPod, ServerContainer};
+use crate::placer_stats::SubjectStats;
+
+pub(crate) fn policy(workers: u16, threads: u16) -> Policy {
+    Policy {
+        workers,
+        threads,
+        mode: Mode::Scatter,
+        placement: Placement::Tuna,
+        enforcement: Enforcement::Enforce,
+        main_thread: MainThread::Pinned,
+        is_pool_size_known: true,
+    }
+}
+
+/// A pod of the namespace `x` whose container `server` runs as `c`.
+pub(crate) fn labeled_pod(name: &str, uid: &str) -> LabeledPod {
+    LabeledPod {
+        key: Key::new("x", name),
+        uid: uid.to_owned(),
+        deployment: "d".to_owned(),
+        addresses: Vec::new(),
+        container: ServerContainer::Running("c".to_owned()),
+        is_static: false,
+        is_over: false,
+        regarding: Default::default(),
+    }
+}
+
+/// Place the container `c` by `policy`.
+pub(crate) fn place(policy: Policy) -> PodAction {
+    PodAction::Place {
+        container: "c".to_owned(),
+        source: Source::Named,
+        policy,
+        generation: 1,
+        trial: None,
+    }
+}
+
+/// A slot that is planned on `cpu`.
+pub(crate) fn row(worker: u16, rank: u16, cpu: u16, state: RowState) -> Row {
+    let is_there = state != RowState::Missing;
+    Row {
+        subject: SubjectId(0),
+        slot: Slot {
+            worker: WorkerIndex(worker),
+            rank: Rank(rank),
+        },
+        pid: is_there.then_some(Pid(10)),
+        tid: is_there.then_some(Tid(10)),
+        planned: Some(cpu.to_string().parse().unwrap()),
+        actual: None,
+        verified_micros_ago: None,
+        respawns: 0,
+        state,
+    }
+}
+
+/// A placed pod.
+pub(crate) fn pod_facts(pod: LabeledPod, policy: Policy, rows: Vec<Row>) -> PodFacts {
+    PodFacts {
+        desired: DesiredPod {
+            pod,
+            action: place(policy),
+        },
+        is_placed: true,
+        not_placed: None,
+        state: None,
+        stats: SubjectStats::default(),
+        rows,
+        throttling: Throttling::default(),
+        withdrawn: None,
+        trial: None,
+        trial_lacks_reports: false,
+    }
+}
