@@ -85,7 +85,7 @@ impl ProcConnector {
         // SAFETY: takes no pointers.
         let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, NETLINK_CONNECTOR) };
         if fd < 0 {
-            return Err(told("socket(NETLINK_CONNECTOR)", Errno::last()));
+            return Err(call_failed("socket(NETLINK_CONNECTOR)", Errno::last()));
         }
         // SAFETY: the descriptor was created above and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
@@ -94,13 +94,13 @@ impl ProcConnector {
         // As much as the kernel gives; less only loses events earlier.
         let _ = setsockopt(&connector.fd, sockopt::RcvBuf, &CONNECTOR_BUFFER_BYTES);
         bind(connector.fd.as_raw_fd(), &NetlinkAddr::new(0, CN_IDX_PROC))
-            .map_err(|e| told("bind(NETLINK_CONNECTOR)", e))?;
+            .map_err(|e| call_failed("bind(NETLINK_CONNECTOR)", e))?;
         send(
             connector.fd.as_raw_fd(),
             &listen_message(),
             MsgFlags::empty(),
         )
-        .map_err(|e| told("send(NETLINK_CONNECTOR)", e))?;
+        .map_err(|e| call_failed("send(NETLINK_CONNECTOR)", e))?;
         Ok(connector)
     }
 
@@ -175,7 +175,7 @@ impl AsFd for ProcConnector {
     }
 }
 
-fn told(call: &'static str, errno: Errno) -> ConnectorError {
+fn call_failed(call: &'static str, errno: Errno) -> ConnectorError {
     match errno {
         Errno::ECONNREFUSED | Errno::EPROTONOSUPPORT => ConnectorError::OtherNetworkNamespace,
         Errno::EPERM | Errno::EACCES => ConnectorError::NotPermitted,

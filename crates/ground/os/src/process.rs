@@ -260,12 +260,12 @@ mod tests {
         assert!(!read_cmdline(&host, pid).unwrap().is_empty());
         let last = LastPid::open(&host).unwrap();
         let before = last.read().unwrap();
-        let (tell, told) = std::sync::mpsc::channel::<()>();
+        let (tell, end) = std::sync::mpsc::channel::<()>();
         let directory = TaskDirectory::open(&host, pid).unwrap();
         let thread = std::thread::Builder::new()
             .name("albw7.3".into())
             .spawn(move || {
-                let _ = told.recv();
+                let _ = end.recv();
             })
             .unwrap();
         assert_ne!(last.read().unwrap(), before, "a birth moves the last pid");

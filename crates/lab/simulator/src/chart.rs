@@ -23,7 +23,7 @@ const TOP: f64 = 84.0;
 const PARTS: u32 = 4;
 /// Longest name that leaves room for another one beside it.
 const NAME_CHARACTERS: usize = 50;
-/// Each line is thinner than the one before and lies on it: equal lines can be told apart.
+/// Each line is thinner than the one before and lies on it: equal lines stay visible.
 const THINNER: f64 = 1.3;
 
 #[derive(Debug)]

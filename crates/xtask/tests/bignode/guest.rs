@@ -209,7 +209,7 @@ fn widens(container: &Path) {
     );
     witness.kill().unwrap();
     witness.wait().unwrap();
-    until("each lost pin told", LONG, || {
+    until("each lost pin reported", LONG, || {
         let log = fs::read_to_string(LOG).unwrap();
         let is_told = |line: &&str| {
             line.contains(r#""event":"drift""#) && line.contains(r#""cause":"cpuset_change""#)

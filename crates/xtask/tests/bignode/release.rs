@@ -173,12 +173,12 @@ fn a_neighbor_comes_and_goes(rig: &Rig, cpus: &Cpus) {
     };
     assert!(is_lost("0-7"), "this kernel forgets pins: {seen:?}");
     let count = |pod: &Value| pod["drift"]["count"].as_i64().unwrap_or(0);
-    rig.until("told in the NodePlacement", || {
+    rig.until("reported in the NodePlacement", || {
         let (_, pod) = placement(rig);
         let is_told = count(&pod) >= count(&before) + 4 && pod["drift"]["cause"] == "CpusetChange";
         (is_told && pod["verified"] == 4 && pod["cpuset"] == "0-7").then_some(())
     });
-    rig.until("told as events", || {
+    rig.until("reported as events", || {
         let events = json(rig, &["get", "events", "-o", "json"]);
         let events = events["items"].as_array().unwrap();
         let is_told = |reason: &str| events.iter().any(|event| event["reason"] == reason);
@@ -229,7 +229,7 @@ fn a_cpu_goes_and_comes_back(rig: &Rig, cpus: &Cpus) {
         let seen = look(&rig.node, &uid(rig));
         (list(&seen.cpuset) == left && cpus.is_placed(&seen)).then_some(())
     });
-    rig.until("told in the NodePlacement", || {
+    rig.until("reported in the NodePlacement", || {
         let (status, pod) = placement(rig);
         let is_told = status["topology"] != topology && status["drifts"].as_i64().unwrap() > drifts;
         (is_told && pod["verified"] == 4 && list(pod["cpuset"].as_str().unwrap()) == left)
@@ -240,7 +240,7 @@ fn a_cpu_goes_and_comes_back(rig: &Rig, cpus: &Cpus) {
     for gap in gaps(cpus, &watch.end()) {
         println!("not placed for {} ms, with masks {:?}", gap.ms, gap.masks);
     }
-    rig.until("told in the NodePlacement", || {
+    rig.until("reported in the NodePlacement", || {
         let (status, pod) = placement(rig);
         (status["topology"] == topology && pod["verified"] == 4).then_some(())
     });

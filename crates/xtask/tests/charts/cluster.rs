@@ -209,7 +209,7 @@ fn helm_installs_upgrades_and_removes_it_and_keeps_what_users_made() {
     apply(&labeled);
     let chart = chart();
     let chart = chart.to_str().unwrap();
-    // The definitions came by kubectl: helm takes them over when it is told to.
+    // The definitions came by kubectl: helm takes them over when it is asked to.
     let name = "inference";
     let agent = ["--set", "agent.namespace.name=helm-test-agent"];
     let without = ["--take-ownership", "--set", "agent.enabled=false"];

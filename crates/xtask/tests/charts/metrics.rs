@@ -71,11 +71,11 @@ fn server_metrics() -> String {
     let mut events = BufReader::new(child.stdout.take().unwrap()).lines();
     let _running = Running(child);
     let mut event = |name: &str| {
-        let mut told = events.by_ref().map(|line| -> Value {
+        let mut lines = events.by_ref().map(|line| -> Value {
             let line = line.unwrap();
             serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"))
         });
-        told.find(|event| event["event"] == name).unwrap()
+        lines.find(|event| event["event"] == name).unwrap()
     };
     let address = event("listening")["http"].as_str().unwrap().to_owned();
     event("ready");

@@ -225,7 +225,7 @@ const NEVER_LINKS: [(&str, &[&str]); 15] = [
     ("trees", &["nix", "libc", "tokio*", "kube*", "rand*"]),
 ];
 
-/// What cargo says of the workspace and, unless told otherwise, of all that it depends on.
+/// What cargo says of the workspace and, unless asked otherwise, of all that it depends on.
 fn metadata(arguments: &[&str]) -> Value {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1"])

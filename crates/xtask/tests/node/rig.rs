@@ -10,7 +10,7 @@ use albacore_testbed::{Image, Machine, Node, NodeOptions, product, product_of};
 
 use crate::kernel::{self, Thread};
 
-/// Where charts look for images unless they are told otherwise.
+/// Where charts look for images unless they are configured otherwise.
 const REGISTRY: &str = "registry.albacore.dev/albacore";
 
 /// Programs of the workspace in images: package, user.
