@@ -1,6 +1,6 @@
 //! The condition about a roll-out: `UpgradePending` while the wanted template is not applied or
-//! stuck. GitOps tools judge by `Ready`, `Reconciling` and `Stalled`, so a deployment that waits for
-//! its upgrade counts as healthy.
+//! stuck. GitOps tools judge by `Ready`, `Reconciling` and `Stalled`, so a deployment that waits
+//! for its upgrade counts as healthy.
 
 use albacore_api::ConditionState;
 
