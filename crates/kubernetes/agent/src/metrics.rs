@@ -94,9 +94,17 @@ impl AgentMetrics {
                 drifts,
             );
             counter("pins", "Calls of sched_setaffinity", pins);
-            counter("respawns", "Worker processes that replaced another one", respawns);
+            counter(
+                "respawns",
+                "Worker processes that replaced another one",
+                respawns,
+            );
             counter("solves", "Mappings solved", solves);
-            counter("cpu_micros", "Cpu time used by the agent, in microseconds", cpu_micros);
+            counter(
+                "cpu_micros",
+                "Cpu time used by the agent, in microseconds",
+                cpu_micros,
+            );
             let help = "Threads by the time from their start to their verified mask";
             registry.register("agent_births", help, spawns);
             let help = "1 while the node is degraded for this reason";

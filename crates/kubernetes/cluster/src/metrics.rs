@@ -106,7 +106,11 @@ impl ClusterMetrics {
             is_leading,
         } = self.clone();
         registry.register("kube_requests", "Requests to the API server", requests);
-        registry.register("watched_objects", "Objects in the cache of a watch", watched);
+        registry.register(
+            "watched_objects",
+            "Objects in the cache of a watch",
+            watched,
+        );
         let help = "Objects of a watch that do not fit their type";
         registry.register("watched_malformed_objects", help, malformed);
         registry.register("watch_failures", "Failures of a watch", watch_failures);
@@ -114,7 +118,11 @@ impl ClusterMetrics {
         registry.register("queue_worked", "Keys processed", worked);
         let help = "Keys processed that are queued again";
         registry.register("queue_worked_again", help, worked_again);
-        registry.register("queue_waiting", "Keys that wait in a queue, due or not", waiting);
+        registry.register(
+            "queue_waiting",
+            "Keys that wait in a queue, due or not",
+            waiting,
+        );
         let help = "Events that were not written: too many at once or of one object";
         registry.register("events_dropped", help, events_dropped);
         registry.register(

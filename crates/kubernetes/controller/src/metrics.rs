@@ -44,7 +44,11 @@ impl ControllerMetrics {
             scalings,
         } = counts.clone();
         metrics.register(|registry| {
-            registry.register("state_scrapes", "Requests to servers for their state, by result", scrapes);
+            registry.register(
+                "state_scrapes",
+                "Requests to servers for their state, by result",
+                scrapes,
+            );
             registry.register(
                 "reconciles",
                 "Reconciles of deployments, by result",

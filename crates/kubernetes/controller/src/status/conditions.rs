@@ -10,7 +10,7 @@ use albacore_api::ConditionState;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::stuck::stuck;
-use super::{ApplyOutcome, DeploymentFacts, measurements, live_workers, models, placed};
+use super::{ApplyOutcome, DeploymentFacts, live_workers, measurements, models, placed};
 use crate::limits::{MESSAGE_CHARS_MAX, RESPAWN_WINDOW, RESPAWNS_FREQUENT};
 use crate::observed::{ObservedCondition, ObservedPod};
 use crate::refusal::{Refusal, with_remedy};
