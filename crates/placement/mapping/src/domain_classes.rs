@@ -97,7 +97,7 @@ pub(crate) struct Class {
     pub(crate) main_loss: Vec<i64>,
     /// Least closeness of m mains in the domain: `main_closeness[m]`, as far as mains fit.
     pub(crate) main_closeness: Vec<i64>,
-    /// Least and most threads of a domain that the bound considers; branch and bound narrows it.
+    /// Least and most threads of a domain that the bound considers.
     pub(crate) volumes: (u32, u32),
     /// The same of mains.
     pub(crate) main_counts: (u32, u32),

@@ -25,20 +25,14 @@ use crate::volume_knapsack::{
     VolumeChoice, exact_volume_work, exact_volumes, priced_volume_work, priced_volumes,
 };
 
-/// The best partitions of all domains.
-pub(crate) struct DomainOptimum {
-    pub(crate) value: i64,
-    /// Threads and mains of each class.
-    pub(crate) held: Vec<[i64; 2]>,
-}
-
-/// Solves the subproblem of all domains; takes the parts that they offer off the subgradient.
+/// Solves the subproblem of all domains and takes the parts that they offer off the subgradient;
+/// the value of the best partitions.
 pub(crate) fn solve_domains(
     classes: &[Class],
     dimensions: Dimensions,
     multipliers: &Multipliers,
     subgradient: &mut Multipliers,
-) -> DomainOptimum {
+) -> i64 {
     let counting = Counting::affordable(classes, dimensions);
     let partitions: Vec<Partitions> = (0..classes.len())
         .map(|at| {
@@ -57,18 +51,10 @@ pub(crate) fn solve_domains(
         true => exact_volumes(classes, &partitions, dimensions),
         false => priced_volumes(classes, &partitions, dimensions),
     };
-    let mut held = vec![[0; 2]; classes.len()];
     for choice in allocation.choices {
-        let of_class = &partitions[choice.class];
-        of_class.take_off(choice, dimensions, subgradient);
-        let held = &mut held[choice.class];
-        held[0] += choice.volume as i64 * choice.domains;
-        held[1] += of_class.best[choice.volume].mains as i64 * choice.domains;
+        partitions[choice.class].take_off(choice, dimensions, subgradient);
     }
-    DomainOptimum {
-        value: allocation.value.saturating_add(of_empty_parts),
-        held,
-    }
+    allocation.value.saturating_add(of_empty_parts)
 }
 
 /// Steps of the dynamic programs in one call of [`solve_domains`].

@@ -182,11 +182,6 @@ impl Ledger {
         self.arbiter
     }
 
-    /// Threads whose masks are ours, and would have to be given back.
-    pub fn held_count(&self) -> usize {
-        self.verified.len()
-    }
-
     /// Forgets every thread that does not live any more.
     pub(crate) fn forget_exited(&mut self, observation: &Observation) {
         let live: BTreeSet<ThreadId> = observation

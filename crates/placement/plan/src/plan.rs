@@ -249,18 +249,22 @@ pub(crate) fn plan_with_roles(
 ) -> Plan<Proposed> {
     let mut draft = PlanBuilder::new(policy, observation, ledger);
     if observation.cpuset.is_empty() {
-        draft.notes.push(Note::EmptyCpuset);
+        draft.plan.notes.push(Note::EmptyCpuset);
         return draft.finish();
     }
-    draft.ledger.arbiter = roles.arbiter;
-    draft.ledger.command_shape.clone_from(&roles.command_shape);
+    draft.plan.ledger.arbiter = roles.arbiter;
+    draft
+        .plan
+        .ledger
+        .command_shape
+        .clone_from(&roles.command_shape);
     let workers: Vec<&Process> = observation
         .processes
         .iter()
         .filter(|p| roles.of(p) == Role::Worker)
         .collect();
     if workers.len() != usize::from(policy.workers) {
-        draft.notes.push(Note::FoundWorkers {
+        draft.plan.notes.push(Note::FoundWorkers {
             found: workers.len(),
             asked: policy.workers,
         });
@@ -276,12 +280,7 @@ struct PlanBuilder<'a> {
     policy: &'a Policy,
     observation: &'a Observation,
     before: &'a Ledger,
-    environment: Environment,
-    ledger: Ledger,
-    targets: BTreeMap<ThreadId, Target>,
-    steps: Vec<PlanStep>,
-    drifts: Vec<Drift>,
-    notes: Vec<Note>,
+    plan: Plan<Proposed>,
 }
 
 impl<'a> PlanBuilder<'a> {
@@ -296,20 +295,26 @@ impl<'a> PlanBuilder<'a> {
             policy,
             observation,
             before,
-            environment,
-            ledger,
-            targets: BTreeMap::new(),
-            steps: Vec::new(),
-            drifts: Vec::new(),
-            notes: Vec::new(),
+            plan: Plan {
+                generation: ledger.generation,
+                at: observation.at,
+                cpuset: observation.cpuset.clone(),
+                targets: BTreeMap::new(),
+                steps: Vec::new(),
+                drifts: Vec::new(),
+                notes: Vec::new(),
+                environment,
+                ledger,
+                stage: PhantomData,
+            },
         }
     }
 
     /// Slots for all threads of all workers; with a mapping also targets, and steps where masks
     /// differ.
     fn place(&mut self, workers: Vec<&'a Process>, mapping: Option<&Mapping>) {
-        let indexed = index_workers(workers, self.policy, self.before, &mut self.notes);
-        self.ledger.workers = indexed.workers.iter().map(|(&w, p)| (w, p.id)).collect();
+        let indexed = index_workers(workers, self.policy, self.before, &mut self.plan.notes);
+        self.plan.ledger.workers = indexed.workers.iter().map(|(&w, p)| (w, p.id)).collect();
         let builder = TargetBuilder {
             policy: self.policy,
             source: self.observation.source,
@@ -320,12 +325,12 @@ impl<'a> PlanBuilder<'a> {
         for (&worker, process) in &indexed.workers {
             let ranked = rank_threads(worker, process, self.policy.threads, self.before);
             slots.extend(ranked.slots.iter().map(|(&slot, &thread)| (slot, thread)));
-            let targets = builder.at(worker, process, ranked, &mut self.notes);
+            let targets = builder.at(worker, process, ranked, &mut self.plan.notes);
             let drifted = self.compare(process, &targets);
             self.repair(drifted);
-            self.targets.extend(targets);
+            self.plan.targets.extend(targets);
         }
-        self.ledger.slots = slots;
+        self.plan.ledger.slots = slots;
     }
 
     /// Steps for the threads of a worker whose masks are not as planned; the drifts among them, by
@@ -335,7 +340,7 @@ impl<'a> PlanBuilder<'a> {
         process: &Process,
         targets: &BTreeMap<ThreadId, Target>,
     ) -> std::ops::Range<usize> {
-        let first = self.drifts.len();
+        let first = self.plan.drifts.len();
         for thread in &process.threads {
             let Some(target) = targets.get(&thread.id) else {
                 continue;
@@ -344,22 +349,27 @@ impl<'a> PlanBuilder<'a> {
                 continue;
             }
             if thread.mask == target.mask {
-                let before = self.ledger.verified.get(&thread.id);
-                let is_narrow = target.mask != self.environment.cpuset;
+                let before = self.plan.ledger.verified.get(&thread.id);
+                let is_narrow = target.mask != self.plan.environment.cpuset;
                 let adopts = is_narrow && self.policy.enforcement == Enforcement::Enforce;
                 let verified = Verified {
                     process: process.id,
                     mask: target.mask.clone(),
-                    environment: self.environment.clone(),
+                    environment: self.plan.environment.clone(),
                     is_ours: adopts || before.is_some_and(|verified| verified.is_ours),
                 };
-                self.ledger.given_back.remove(&thread.id);
-                self.ledger.verified.insert(thread.id, verified);
-                self.ledger.note_repaired(thread.id);
+                self.plan.ledger.given_back.remove(&thread.id);
+                self.plan.ledger.verified.insert(thread.id, verified);
+                self.plan.ledger.note_repaired(thread.id);
                 continue;
             }
-            let cause = cause_of(thread, &self.environment, self.observation.at, &self.ledger);
-            self.drifts.push(Drift {
+            let cause = cause_of(
+                thread,
+                &self.plan.environment,
+                self.observation.at,
+                &self.plan.ledger,
+            );
+            self.plan.drifts.push(Drift {
                 thread: thread.id,
                 process: process.id,
                 slot: target.slot,
@@ -368,26 +378,26 @@ impl<'a> PlanBuilder<'a> {
                 cause,
             });
         }
-        first..self.drifts.len()
+        first..self.plan.drifts.len()
     }
 
     /// Turns drifts into steps, but for threads whose masks another program changed too often.
     fn repair(&mut self, drifted: std::ops::Range<usize>) {
-        for drift in &self.drifts[drifted] {
+        for drift in &self.plan.drifts[drifted] {
             let (thread, slot) = (drift.thread, drift.slot);
             let is_change = drift.cause == Cause::Foreign
                 && self.policy.enforcement == Enforcement::Enforce
-                && !self.ledger.is_unrepaired(thread);
+                && !self.plan.ledger.is_unrepaired(thread);
             let at = self.observation.at;
-            if is_change && let Some(back_off) = self.ledger.note_change(thread, at) {
-                self.notes.push(Note::BackedOff {
+            if is_change && let Some(back_off) = self.plan.ledger.note_change(thread, at) {
+                self.plan.notes.push(Note::BackedOff {
                     thread,
                     slot,
                     back_off,
                 });
                 continue;
             }
-            self.steps.push(PlanStep {
+            self.plan.steps.push(PlanStep {
                 kind: StepKind::Pin,
                 thread,
                 process: drift.process,
@@ -399,7 +409,10 @@ impl<'a> PlanBuilder<'a> {
     }
 
     fn is_backed_off(&self, thread: ThreadId) -> bool {
-        self.ledger.back_off(thread, self.observation.at).is_some()
+        self.plan
+            .ledger
+            .back_off(thread, self.observation.at)
+            .is_some()
     }
 
     /// Notes a first process that was spawned with a narrow mask. Workers may be the first process
@@ -411,8 +424,8 @@ impl<'a> PlanBuilder<'a> {
         let cpuset = &self.observation.cpuset;
         let Some(main) = root.main() else { return };
         let is_narrow = main.mask != *cpuset && main.mask.is_subset(cpuset);
-        if is_narrow && !main.mask.is_empty() && !self.ledger.has_pinned(root.id) {
-            self.notes.push(Note::InheritedAffinity {
+        if is_narrow && !main.mask.is_empty() && !self.plan.ledger.has_pinned(root.id) {
+            self.plan.notes.push(Note::InheritedAffinity {
                 pid: root.id.pid,
                 mask: main.mask.clone(),
             });
@@ -425,17 +438,19 @@ impl<'a> PlanBuilder<'a> {
         let mut touched: BTreeSet<Pid> = BTreeSet::new();
         for process in &self.observation.processes {
             let inherits = roles.of(process) == Role::Helper && touched.contains(&process.parent);
-            if inherits || self.before.has_pinned(process.id) || self.ledger.has_pinned(process.id)
+            if inherits
+                || self.before.has_pinned(process.id)
+                || self.plan.ledger.has_pinned(process.id)
             {
                 touched.insert(process.id.pid);
             }
             for thread in &process.threads {
-                if self.targets.contains_key(&thread.id) || self.is_backed_off(thread.id) {
+                if self.plan.targets.contains_key(&thread.id) || self.is_backed_off(thread.id) {
                     continue;
                 }
                 if let Some(cause) = self.give_back_cause(thread, touched.contains(&process.id.pid))
                 {
-                    self.steps.push(PlanStep {
+                    self.plan.steps.push(PlanStep {
                         kind: StepKind::GiveBack,
                         thread: thread.id,
                         process: process.id,
@@ -451,7 +466,7 @@ impl<'a> PlanBuilder<'a> {
     /// Why a thread without a target has to be given its mask back, if it has.
     fn give_back_cause(&self, thread: &Thread, is_touched: bool) -> Option<Cause> {
         let cpuset = &self.observation.cpuset;
-        if let Some(verified) = self.ledger.verified.get(&thread.id) {
+        if let Some(verified) = self.plan.ledger.verified.get(&thread.id) {
             // A kernel that remembers masks would bring ours back later, so it is overwritten even
             // where it does not show. A mask that is neither ours nor the cpuset was chosen by
             // another program afterwards: it stays.
@@ -461,32 +476,20 @@ impl<'a> PlanBuilder<'a> {
             return (verified.is_ours && is_ours).then_some(Cause::Policy);
         }
         let is_narrow = thread.mask != *cpuset && thread.mask.is_subset(cpuset);
-        let was_returned = self.ledger.given_back.contains_key(&thread.id);
+        let was_returned = self.plan.ledger.given_back.contains_key(&thread.id);
         (is_touched && is_narrow && !was_returned).then_some(Cause::Inherited)
     }
 
-    fn finish(mut self) -> Plan<Proposed> {
+    fn finish(self) -> Plan<Proposed> {
+        let mut plan = self.plan;
         // Main threads first: they carry the request.
-        self.steps.sort_by_key(|step| {
-            (
-                step.slot.map(|s| s.rank).is_none(),
-                step.slot.map(|s| s.rank),
-            )
+        plan.steps.sort_by_key(|step| {
+            let rank = step.slot.map(|slot| slot.rank);
+            (rank.is_none(), rank)
         });
-        self.notes.sort();
-        self.notes.dedup();
-        Plan {
-            generation: self.ledger.generation,
-            at: self.observation.at,
-            cpuset: self.observation.cpuset.clone(),
-            targets: self.targets,
-            steps: self.steps,
-            drifts: self.drifts,
-            notes: self.notes,
-            environment: self.environment,
-            ledger: self.ledger,
-            stage: PhantomData,
-        }
+        plan.notes.sort();
+        plan.notes.dedup();
+        plan
     }
 }
 
