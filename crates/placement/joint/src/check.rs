@@ -25,8 +25,8 @@ use albacore_topology::{Cpu, CpuId, Topology};
 
 use super::{Deployment, JointProblem, JointSolution};
 use albacore_mapping::{
-    Mapping, Mode, Problem, Proof, Relaxation, Slot, Violation, contradiction, counted_bound,
-    misstated, unproven,
+    Mapping, Mode, Proof, Relaxation, Slot, Violation, contradiction, counted_bound, misstated,
+    unproven,
 };
 
 /// What [`report_joint`] found of mappings that keep the rules which are never relaxed.
@@ -96,7 +96,7 @@ pub fn check_joint(
     let misstated = misstated(report.objective, &report.relaxed, stated);
     let misstated = misstated.into_iter().map(JointViolation::Stated);
     let mut violations: Vec<_> = misstated.collect();
-    let alone = only(problem).and_then(|one| as_one(problem, one));
+    let alone = only(problem).and_then(|one| problem.alone(one));
     let unproven = match alone {
         Some(alone) => unproven(&alone, stated),
         None => contradiction(stated).or_else(|| unconfirmed(problem, solution)),
@@ -136,7 +136,7 @@ fn unconfirmed(problem: &JointProblem, solution: &JointSolution) -> Option<Viola
 /// not placed on the cpusets. The solution's own bound may be lower where it rests on a search.
 pub fn counted_joint_bound(problem: &JointProblem, solution: &JointSolution) -> Option<i64> {
     let admitted = &solution.certificate.relaxed;
-    match only(problem).and_then(|one| as_one(problem, one)) {
+    match only(problem).and_then(|one| problem.alone(one)) {
         Some(alone) => Some(counted_bound(&alone, admitted)),
         None => {
             let placed = placed(problem, &solution.mappings).ok()?;
@@ -231,7 +231,7 @@ fn rules_for_one(
         violation,
     };
     // an empty cpuset places nothing, which rule (1) has refused
-    let Some(alone) = as_one(problem, deployment) else {
+    let Some(alone) = problem.alone(deployment) else {
         return Ok(Vec::new());
     };
     match albacore_mapping::check(&alone, mapping) {
@@ -247,18 +247,6 @@ fn only(problem: &JointProblem) -> Option<&Deployment> {
         [one] if is_free => Some(one),
         _ => None,
     }
-}
-
-/// The only deployment as a problem, with the cpus that it may use as the machine.
-fn as_one(problem: &JointProblem, deployment: &Deployment) -> Option<Problem> {
-    Some(Problem {
-        workers: deployment.workers,
-        threads: deployment.threads,
-        mode: deployment.mode,
-        topology: problem.topology.restrict(&deployment.cpuset).ok()?,
-        distances: problem.distances,
-        current: None,
-    })
 }
 
 /// Rules (2), (3), (8) and (8+).

@@ -8,8 +8,7 @@ use super::{Deployment, JointProblem};
 use albacore_mapping::limits::CPUS_MAX;
 
 use crate::limits::{CELLS_MAX, DEPLOYMENTS_MAX, SLOTS_MAX, WEIGHT_MAX};
-use albacore_mapping::{Problem, ProblemError};
-use albacore_mapping::{validate_distances, validate_size};
+use albacore_mapping::{ProblemError, validate_distances, validate_size};
 
 /// What is wrong with a [`JointProblem`]: names the deployment (by its index, from 0), the field,
 /// its value and the way out.
@@ -146,16 +145,4 @@ fn validate_obstacles(problem: &JointProblem, machine: &CpuSet) -> Result<(), Jo
         }
     }
     Ok(())
-}
-
-/// The problem of a deployment that has the machine to itself; `None` if its cpuset is outside.
-pub(super) fn alone(problem: &JointProblem, deployment: &Deployment) -> Option<Problem> {
-    Some(Problem {
-        workers: deployment.workers,
-        threads: deployment.threads,
-        mode: deployment.mode,
-        topology: problem.topology.restrict(&deployment.cpuset).ok()?,
-        distances: problem.distances,
-        current: deployment.current.clone(),
-    })
 }

@@ -7,7 +7,7 @@ use albacore_topology::{Cpu, CpuId, Distances};
 
 use super::{Deployment, JointProblem};
 use albacore_mapping::levels::{gains, number_domains};
-use albacore_mapping::{Mode, Rank, Slot, WorkerIndex};
+use albacore_mapping::{Mode, Slot};
 
 pub(super) const NO_CPU: u16 = u16::MAX;
 
@@ -284,22 +284,14 @@ fn tenant(
     let slots = usize::from(workers) * usize::from(threads);
     let mut current_cpus = Vec::with_capacity(slots);
     let mut had_cpu = Vec::with_capacity(slots);
-    for worker in 0..workers {
-        for rank in 0..threads {
-            let slot = Slot {
-                worker: WorkerIndex(worker),
-                rank: Rank(rank),
-            };
-            let id = deployment
-                .current
-                .as_ref()
-                .and_then(|current| current.cpu(slot));
-            let position = id
-                .and_then(|id| positions.get(usize::from(id.0)).copied())
-                .filter(|&position| position != NO_CPU && allows[usize::from(position)]);
-            current_cpus.push(position.unwrap_or(NO_CPU));
-            had_cpu.push(id.is_some());
-        }
+    for slot in Slot::all(workers, threads) {
+        let current = deployment.current.as_ref();
+        let id = current.and_then(|current| current.cpu(slot));
+        let position = id
+            .and_then(|id| positions.get(usize::from(id.0)).copied())
+            .filter(|&position| position != NO_CPU && allows[usize::from(position)]);
+        current_cpus.push(position.unwrap_or(NO_CPU));
+        had_cpu.push(id.is_some());
     }
     Tenant {
         original: index,

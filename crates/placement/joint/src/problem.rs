@@ -3,7 +3,7 @@
 
 use albacore_topology::{CpuId, CpuSet, Distances, Topology};
 
-use albacore_mapping::{Certificate, Mapping, Mode};
+use albacore_mapping::{Certificate, Mapping, Mode, Problem};
 
 /// One server among those that share the machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,6 +42,21 @@ pub struct JointProblem {
     pub obstacles: Vec<Obstacle>,
     /// What moving one thread of a mapping in force costs, in cycles of the objective.
     pub move_cost: u32,
+}
+
+impl JointProblem {
+    /// The problem of one of its deployments without the others; `None` if its cpuset has no cpu of
+    /// the machine.
+    pub fn alone(&self, deployment: &Deployment) -> Option<Problem> {
+        Some(Problem {
+            workers: deployment.workers,
+            threads: deployment.threads,
+            mode: deployment.mode,
+            topology: self.topology.restrict(&deployment.cpuset).ok()?,
+            distances: self.distances,
+            current: deployment.current.clone(),
+        })
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]

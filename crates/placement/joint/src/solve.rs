@@ -14,7 +14,7 @@
 use super::assignment::assign;
 use super::bound::upper_bound;
 use super::enumerate::{Key, RuleExcess, enumerate};
-use super::error::{alone, validate};
+use super::error::validate;
 use super::instance::{CORE, Instance, LEVELS, NO_CPU, Tenant, pairs};
 use super::labeling::{keeps_rank_cap, label};
 use super::local_search::{LocalSearch, repair};
@@ -43,7 +43,7 @@ pub fn solve_joint(
     let instance = Instance::of(problem);
     if let [one] = &problem.deployments[..]
         && instance.obstacles.iter().all(|&weight| weight == 0)
-        && let Some(alone) = alone(problem, one)
+        && let Some(alone) = problem.alone(one)
     {
         return solve_alone(problem, &instance, &alone, out_of_budget);
     }

@@ -18,6 +18,18 @@ pub struct Slot {
     pub rank: Rank,
 }
 
+impl Slot {
+    /// All slots of so many workers and threads, worker by worker, rank by rank.
+    pub fn all(workers: u16, threads: u16) -> impl Iterator<Item = Self> + Clone {
+        (0..workers).flat_map(move |worker| {
+            (0..threads).map(move |rank| Self {
+                worker: WorkerIndex(worker),
+                rank: Rank(rank),
+            })
+        })
+    }
+}
+
 /// How the threads of one worker lie to each other.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mode {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use albacore_joint::{
     CachedSolution, Deployment, JointProblem, JointSolution, Obstacle, check_joint, solve_joint,
 };
-use albacore_mapping::{Problem, Solution};
+use albacore_mapping::{Mapping, Problem, Solution};
 use albacore_os::Micros;
 use albacore_plan::{Enforcement, Placement};
 use albacore_topology::{CpuId, CpuSet, Distances, Topology};
@@ -184,31 +184,16 @@ impl JointInput {
 
     /// The answer of each member, with the problem that it answers.
     fn answers(&self, joint: &JointSolution) -> Vec<(Problem, Solution)> {
-        let problem = &self.problem;
-        let mut answers = Vec::with_capacity(problem.deployments.len());
-        for (deployment, mapping) in problem.deployments.iter().zip(&joint.mappings) {
+        let placed = self.problem.deployments.iter().zip(&joint.mappings);
+        let answer = |(deployment, mapping): (&Deployment, &Mapping)| {
             // members have a cpu of the machine, so none is left out
-            let Ok(topology) = problem.topology.restrict(&deployment.cpuset) else {
-                continue;
+            let solution = Solution {
+                mapping: mapping.clone(),
+                certificate: joint.certificate.clone(),
             };
-            let own = Problem {
-                workers: deployment.workers,
-                threads: deployment.threads,
-                mode: deployment.mode,
-                topology,
-                distances: problem.distances,
-                current: deployment.current.clone(),
-            };
-            let (mapping, certificate) = (mapping.clone(), joint.certificate.clone());
-            answers.push((
-                own,
-                Solution {
-                    mapping,
-                    certificate,
-                },
-            ));
-        }
-        answers
+            Some((self.problem.alone(deployment)?, solution))
+        };
+        placed.filter_map(answer).collect()
     }
 }
 

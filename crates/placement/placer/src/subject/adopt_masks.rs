@@ -1,7 +1,7 @@
 //! Adopts the masks that an earlier incarnation of the placer wrote: after a restart the mapping is
 //! read from the masks, so that the next one starts from it and moves a thread only for a gain.
 
-use albacore_mapping::{Mapping, Rank, Slot, WorkerIndex};
+use albacore_mapping::{Mapping, Slot};
 use albacore_plan::{Policy, plan};
 use albacore_topology::{CpuId, Topology};
 
@@ -27,17 +27,11 @@ impl Subject {
         // Only the assignment of slots is taken from this plan; none of its steps is executed.
         let plan = plan(self.policy(), observation, None, &self.ledger);
         let ledger = plan.ledger();
-        let slots = (0..workers).flat_map(|worker| {
-            (0..threads).map(move |rank| Slot {
-                worker: WorkerIndex(worker),
-                rank: Rank(rank),
-            })
-        });
         let Some(any) = observation.cpuset.first() else {
             return Ok(());
         };
         let (mut known, mut cpus) = (0, Vec::new());
-        for slot in slots {
+        for slot in Slot::all(workers, threads) {
             let process = ledger.worker(slot.worker).map(|id| id.pid);
             let thread = ledger.thread_in(slot).map(|id| id.tid);
             let mask = process

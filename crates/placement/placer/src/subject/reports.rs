@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use albacore_mapping::{Rank, Slot, WorkerIndex};
+use albacore_mapping::Slot;
 use albacore_os::Micros;
 use albacore_plan::{Linted, Note, Placement, Plan, StepKind, Target, plan_hash};
 
@@ -212,12 +212,7 @@ impl Subject {
 
     /// One row per slot.
     pub(crate) fn rows(&self, now: Micros) -> Vec<Row> {
-        let slots = (0..self.policy().workers).flat_map(|worker| {
-            (0..self.policy().threads).map(move |rank| Slot {
-                worker: WorkerIndex(worker),
-                rank: Rank(rank),
-            })
-        });
+        let slots = Slot::all(self.policy().workers, self.policy().threads);
         slots.map(|slot| self.row(slot, now)).collect()
     }
 
