@@ -172,6 +172,11 @@ impl Instance {
         usize::from(self.of[CORE][cpu])
     }
 
+    /// Whether any tenant has a mapping in force.
+    pub(super) fn has_running(&self) -> bool {
+        self.tenants.iter().any(|tenant| tenant.is_running)
+    }
+
     /// Loads of cores from those of cpus.
     pub(super) fn core_loads(&self, loads: &[u32]) -> Vec<u32> {
         let mut cores = vec![0; self.counts[CORE]];

@@ -27,12 +27,7 @@ pub(super) type OutOfBudget<'a> = &'a mut dyn FnMut() -> bool;
 /// thread on its current cpu, then by any.
 pub(super) fn repair(search: &mut SearchState<'_>, out_of_budget: OutOfBudget<'_>) {
     let move_cost = search.move_cost;
-    let is_joined = search
-        .instance
-        .tenants
-        .iter()
-        .any(|tenant| tenant.is_running);
-    if is_joined {
+    if search.instance.has_running() {
         search.move_cost = FROZEN_COST;
         repair_with(search, -FROZEN_COST * CYCLE / 2, out_of_budget);
         search.move_cost = move_cost;

@@ -113,8 +113,7 @@ fn search_best(
     let mut search = first_placement(instance, rules, volume, out_of_budget);
     // ranks may cost moves that the search does not foresee: then its start may be the better
     // answer
-    let is_joined = instance.tenants.iter().any(|tenant| tenant.is_running);
-    let start = is_joined.then(|| Outcome::of(&search));
+    let start = instance.has_running().then(|| Outcome::of(&search));
     let excess = search.excess();
     let goal = upper_bound(instance, rules, volume, excess);
     find_best(&mut search, goal, out_of_budget);
@@ -185,17 +184,12 @@ fn first_placement<'a>(
 /// it.
 fn find_best(search: &mut SearchState<'_>, goal: i64, out_of_budget: &mut dyn FnMut() -> bool) {
     let runs_on = search.unmoved == search.threads.len() as i64 && search.violation() == 0;
-    let is_joined = search
-        .instance
-        .tenants
-        .iter()
-        .any(|tenant| tenant.is_running);
     if runs_on {
         LocalSearch::new(search).climb(search, goal, out_of_budget);
         return;
     }
     let move_cost = search.move_cost;
-    let passes = if is_joined {
+    let passes = if search.instance.has_running() {
         &[FROZEN_COST, move_cost][..]
     } else {
         &[move_cost]

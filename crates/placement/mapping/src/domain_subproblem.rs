@@ -66,10 +66,10 @@ pub(crate) fn domain_work(classes: &[Class], dimensions: Dimensions) -> usize {
 /// Steps of the knapsacks of all classes.
 fn partition_work(classes: &[Class], counting: Counting) -> usize {
     let of = |class: &Class| {
-        let mains = class.main_counts.1 as usize + 1;
+        let mains = class.mains_most() + 1;
         let rounds = if counting.exact_mains { 2 * mains } else { 1 };
         let tables = if counting.crowding { mains } else { 1 };
-        class.volumes.1 as usize * class.value.len() * rounds * tables
+        class.capacity.most as usize * class.value.len() * rounds * tables
     };
     classes.iter().map(of).sum()
 }
@@ -165,7 +165,7 @@ impl Partitions {
         counting: Counting,
         multipliers: ClassMultipliers<'_>,
     ) -> Self {
-        let most = class.volumes.1 as usize;
+        let most = class.capacity.most as usize;
         let mut partitions = Self {
             counting,
             tables: Vec::new(),
@@ -190,8 +190,8 @@ impl Partitions {
         dimensions: Dimensions,
         multipliers: ClassMultipliers<'_>,
     ) {
-        let most = class.volumes.1 as usize;
-        let mains_most = class.main_counts.1 as usize;
+        let most = class.capacity.most as usize;
+        let mains_most = class.mains_most();
         let open_most = if self.counting.crowding {
             mains_most
         } else {
@@ -254,9 +254,8 @@ impl Partitions {
         volume: usize,
         multipliers: ClassMultipliers<'_>,
     ) -> BestPartition {
-        let (least, most) = class.main_counts;
-        let with_mains = (least as usize..=most as usize)
-            .filter(|_| volume >= class.volumes.0 as usize)
+        let with_mains = (0..=class.mains_most())
+            .filter(|_| volume >= class.capacity.least as usize)
             .filter_map(|mains| self.best_with_mains(class, volume, mains, multipliers));
         with_mains.max().unwrap_or(BestPartition {
             value: INFEASIBLE,

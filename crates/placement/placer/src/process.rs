@@ -104,12 +104,8 @@ impl LiveProcess {
         } else {
             None
         };
-        let stat = match read_stat(host, pid) {
-            Ok(stat) if stat.is_dead() => return Ok(None),
-            Ok(stat) => stat,
-            Err(e) if e.is_gone() => return Ok(None),
-            Err(e) => return Err(e),
-        };
+        let stat = unless_gone(read_stat(host, pid))?.filter(|stat| !stat.is_dead());
+        let Some(stat) = stat else { return Ok(None) };
         let id = ProcessId {
             start_ticks: stat.start_ticks,
             pid,
@@ -142,15 +138,12 @@ impl LiveProcess {
 
     /// Reads the command line again: an exec changes it.
     pub(crate) fn read_cmdline(&mut self, reader: &Reader) -> Result<bool, OsError> {
-        match read_cmdline(&reader.host, self.pid()) {
-            Ok(cmdline) if cmdline != self.cmdline => {
-                self.cmdline = cmdline;
-                Ok(true)
-            }
-            Ok(_) => Ok(false),
-            Err(e) if e.is_gone() => Ok(false),
-            Err(e) => Err(e),
-        }
+        let read = unless_gone(read_cmdline(&reader.host, self.pid()))?;
+        let Some(cmdline) = read.filter(|cmdline| *cmdline != self.cmdline) else {
+            return Ok(false);
+        };
+        self.cmdline = cmdline;
+        Ok(true)
     }
 
     /// True if the process is so young that an exec is to be expected.
@@ -174,10 +167,8 @@ impl LiveProcess {
     ) -> Result<bool, OsError> {
         let host = &reader.host;
         let now = reader.clock.now()?;
-        let tids = match read_tasks(host, self.pid()) {
-            Ok(tids) => tids,
-            Err(e) if e.is_gone() => return Ok(false),
-            Err(e) => return Err(e),
+        let Some(tids) = unless_gone(read_tasks(host, self.pid()))? else {
+            return Ok(false);
         };
         let horizon = if self.listed_at >= quiet.since {
             self.listed_at.max(quiet.until)
@@ -311,6 +302,15 @@ impl LiveProcess {
     }
 }
 
+/// What was read; `None` if the process or thread is gone.
+pub(crate) fn unless_gone<T>(read: Result<T, OsError>) -> Result<Option<T>, OsError> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(e) if e.is_gone() => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
 fn read_thread(
     reader: &Reader,
     process: ProcessId,
@@ -318,11 +318,9 @@ fn read_thread(
     horizon: Micros,
 ) -> Result<Option<CachedThread>, OsError> {
     let pid = process.pid;
-    let stat = match read_task_stat(&reader.host, pid, tid) {
-        Ok(stat) if stat.is_dead() => return Ok(None),
-        Ok(stat) => stat,
-        Err(e) if e.is_gone() => return Ok(None),
-        Err(e) => return Err(e),
+    let stat = unless_gone(read_task_stat(&reader.host, pid, tid))?;
+    let Some(stat) = stat.filter(|stat| !stat.is_dead()) else {
+        return Ok(None);
     };
     // Gone in between, or not readable: the next listing tries again.
     let Ok(mask) = read_mask(&reader.host, tid) else {

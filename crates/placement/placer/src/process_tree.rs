@@ -7,7 +7,7 @@ use albacore_os::{Enclosure, Family, Micros, OsError, Pid, SpawnEvent, Tid, read
 use albacore_plan::{Process, Source};
 
 use crate::limits::PROCESSES_MAX;
-use crate::process::{CachedThread, LiveProcess, QuietPeriod, Reader, is_young};
+use crate::process::{CachedThread, LiveProcess, QuietPeriod, Reader, is_young, unless_gone};
 
 #[derive(Debug)]
 pub(crate) struct ProcessTree {
@@ -163,7 +163,7 @@ impl ProcessTree {
     /// Reads a process that is not known; false if it has ended already.
     fn add_process(&mut self, pid: Pid) -> Result<bool, OsError> {
         if let Some(enclosure) = &self.enclosure
-            && !is_true(enclosure.holds(&self.reader.host, pid, Tid(pid.0)))?
+            && unless_gone(enclosure.holds(&self.reader.host, pid, Tid(pid.0)))? != Some(true)
         {
             return Ok(false);
         }
@@ -187,22 +187,15 @@ impl ProcessTree {
         if pid == self.root {
             return Ok(Micros(0));
         }
-        let parent = match albacore_os::read_stat(&self.reader.host, pid) {
-            Ok(stat) => Pid(stat.parent),
-            Err(e) if e.is_gone() => return Ok(Micros(0)),
-            Err(e) => return Err(e),
-        };
+        let stat = unless_gone(albacore_os::read_stat(&self.reader.host, pid))?;
         // Set by the listing *before* the one that found this child.
-        Ok(self.listed_at.get(&parent).copied().unwrap_or_default())
+        let listed_at = stat.and_then(|stat| self.listed_at.get(&Pid(stat.parent)));
+        Ok(listed_at.copied().unwrap_or_default())
     }
 
     /// The children of a process now; without those that cannot be asked because it ended.
     fn children(&self, pid: Pid) -> Result<Vec<Pid>, OsError> {
-        match read_children(&self.reader.host, pid) {
-            Ok(children) => Ok(children),
-            Err(e) if e.is_gone() => Ok(Vec::new()),
-            Err(e) => Err(e),
-        }
+        Ok(unless_gone(read_children(&self.reader.host, pid))?.unwrap_or_default())
     }
 
     /// Looks for children of `parents` that were spawned since; true if there are.
@@ -380,13 +373,5 @@ impl ProcessTree {
     /// The tree as a value.
     pub(crate) fn observed(&self) -> Vec<Process> {
         self.iter().map(LiveProcess::observed).collect()
-    }
-}
-
-/// An error because the process is gone counts as false.
-fn is_true(answer: Result<bool, OsError>) -> Result<bool, OsError> {
-    match answer {
-        Err(e) if e.is_gone() => Ok(false),
-        other => other,
     }
 }

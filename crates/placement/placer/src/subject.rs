@@ -11,7 +11,7 @@ use crate::cpuset::CpusetView;
 use crate::execute::{ExecutedStep, Guard, Outcome, execute};
 use crate::limits::{CGROUPS_MAX, PASSES_MAX};
 use crate::move_hysteresis::is_warm;
-use crate::process::Reader;
+use crate::process::{Reader, unless_gone};
 use crate::process_tree::ProcessTree;
 use crate::report::{Figures, Report};
 use crate::subject_solver::{SolveOutcome, SubjectSolver};
@@ -393,11 +393,8 @@ impl Subject {
 /// The enclosure of a subject, if it has a cgroup. Its root must be a process that may be placed.
 fn enclose(config: &SubjectConfig, reader: &Reader) -> Result<Option<Enclosure>, PlacerError> {
     let (host, pid) = (&reader.host, config.root.0);
-    let stat = match albacore_os::read_stat(host, config.root) {
-        Ok(stat) => stat,
-        Err(e) if e.is_gone() => return Err(PlacerError::RootGone { pid }),
-        Err(e) => return Err(e.into()),
-    };
+    let stat = unless_gone(albacore_os::read_stat(host, config.root))?;
+    let stat = stat.ok_or(PlacerError::RootGone { pid })?;
     if pid <= 1 || stat.is_kernel {
         let what = if stat.is_kernel {
             "a thread of the kernel"
@@ -410,13 +407,12 @@ fn enclose(config: &SubjectConfig, reader: &Reader) -> Result<Option<Enclosure>,
         return Ok(None);
     };
     let cgroup = cgroup.clone();
-    match Enclosure::of(host, &cgroup, config.root) {
-        Ok(Some(enclosure)) => Ok(Some(enclosure)),
-        Ok(None) => Err(PlacerError::OutsideCgroup {
+    match unless_gone(Enclosure::of(host, &cgroup, config.root))? {
+        Some(Some(enclosure)) => Ok(Some(enclosure)),
+        Some(None) => Err(PlacerError::OutsideCgroup {
             pid,
             cgroup: cgroup.directory,
         }),
-        Err(e) if e.is_gone() => Err(PlacerError::RootGone { pid }),
-        Err(e) => Err(e.into()),
+        None => Err(PlacerError::RootGone { pid }),
     }
 }
