@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use albacore_mapping::{Mode, Slot};
 use albacore_os::{Pid, Tid};
-use albacore_placer::{Figures, Histogram, Report, Row};
+use albacore_placer::{Histogram, PlacerCounters, Report, SlotRow};
 use albacore_plan::{BackOff, Enforcement, MainThread, Micros, Note, Placement, Policy};
 use albacore_topology::CpuSet;
 use serde_json::{Map, Value, json};
@@ -179,7 +179,7 @@ fn backed_off(slot: Option<Slot>, tid: Tid, back_off: &BackOff) -> Value {
 }
 
 /// `placed`: every slot is in its expected state.
-pub(crate) fn placed(policy: &str, rows: &[Row]) -> Value {
+pub(crate) fn placed(policy: &str, rows: &[SlotRow]) -> Value {
     let threads: Vec<Value> = rows
         .iter()
         .map(|row| {
@@ -248,7 +248,7 @@ pub(crate) fn server_restarted(pid: Pid, restarts: u64) -> Value {
 }
 
 /// `summary`: the counters of the whole run.
-pub(crate) fn summary(figures: &Figures, server_restarts: u64) -> Value {
+pub(crate) fn summary(figures: &PlacerCounters, server_restarts: u64) -> Value {
     event(
         "summary",
         json!({

@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Write};
 
 use albacore_api::counted;
 use albacore_command::RunOutput;
-use albacore_placer::{Figures, Row};
+use albacore_placer::{PlacerCounters, SlotRow};
 use serde_json::Value;
 
 use crate::table::Table;
@@ -44,7 +44,7 @@ impl Output {
         drop(done);
     }
 
-    pub(crate) fn rows(&mut self, head: &str, rows: &[Row], figures: &Figures) {
+    pub(crate) fn rows(&mut self, head: &str, rows: &[SlotRow], figures: &PlacerCounters) {
         let Self::Terminal(table) = self else { return };
         let head = match figures.respawn_micros.quantile_bound(0.99) {
             Some(p99) => format!("{head}; respawn to verified p99 {:.1} ms", p99 as f64 / 1e3),

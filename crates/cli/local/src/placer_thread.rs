@@ -6,8 +6,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use albacore_placer::{
-    Config, Figures, Handle, Placer, PlacerError, Progress, Report, Row, SubjectConfig, SubjectId,
-    favor_this_thread,
+    Config, Handle, Placer, PlacerCounters, PlacerError, Progress, Report, SlotRow, SubjectConfig,
+    SubjectId, favor_this_thread,
 };
 
 use crate::message::Message;
@@ -18,7 +18,7 @@ const TABLE_PERIOD: Duration = Duration::from_millis(500);
 pub(crate) enum PlacerMessage {
     Report(Report),
     /// All slots, in the state after the reports sent before.
-    Table(Vec<Row>, Box<Figures>),
+    Table(Vec<SlotRow>, Box<PlacerCounters>),
     /// The loop ended: it was stopped and restored every mask, or it failed.
     Ended(Result<(), PlacerError>),
 }

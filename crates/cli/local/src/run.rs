@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use albacore_api::{OneMachine, Server, read_for_one_machine};
-use albacore_placer::{Figures, Report, Row, RowState};
+use albacore_placer::{PlacerCounters, Report, SlotRow, SlotState};
 use albacore_plan::{Enforcement, Placement};
 use albacore_settings::Source;
 
@@ -150,8 +150,8 @@ struct Run {
     restarts: RestartPolicy,
     placement: PlacementState,
     placer: PlacerThread,
-    rows: Vec<Row>,
-    figures: Box<Figures>,
+    rows: Vec<SlotRow>,
+    figures: Box<PlacerCounters>,
     /// Whether the current state was reported as `placed`.
     is_placed_reported: bool,
     /// Whether the placer has not yet applied a changed policy: its tables until then describe the
@@ -270,8 +270,8 @@ impl Run {
     fn is_placed(&self) -> bool {
         let policy = &self.deployment.policy;
         let expected = match policy.placement {
-            Placement::None => RowState::Unplaced,
-            Placement::Tuna | Placement::RoundRobin => RowState::Verified,
+            Placement::None => SlotState::Unplaced,
+            Placement::Tuna | Placement::RoundRobin => SlotState::Verified,
         };
         !self.is_policy_pending
             && self.has_all_threads()
@@ -290,7 +290,7 @@ impl Run {
         let verified = self
             .rows
             .iter()
-            .filter(|row| row.state == RowState::Verified)
+            .filter(|row| row.state == SlotState::Verified)
             .count();
         format!(
             "{}: {} workers x {} threads, policy {}{}; {verified} of {} threads verified",

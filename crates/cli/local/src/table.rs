@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use albacore_placer::{Row, RowState};
+use albacore_placer::{SlotRow, SlotState};
 use albacore_topology::CpuSet;
 
 /// The table and the height of its last drawing.
@@ -20,7 +20,7 @@ impl Table {
         &mut self,
         out: &mut impl Write,
         head: &str,
-        rows: &[Row],
+        rows: &[SlotRow],
         height: usize,
     ) -> std::io::Result<()> {
         let text = render(head, rows, height.saturating_sub(2).max(3));
@@ -47,7 +47,7 @@ impl Table {
     }
 }
 
-fn render(head: &str, rows: &[Row], room: usize) -> Vec<String> {
+fn render(head: &str, rows: &[SlotRow], room: usize) -> Vec<String> {
     let mut text = vec![head.to_owned()];
     let (planned, actual) = (
         width(rows, "planned", |row| &row.planned),
@@ -69,7 +69,7 @@ fn render(head: &str, rows: &[Row], room: usize) -> Vec<String> {
         let verified = row
             .verified_micros_ago
             .map_or_else(|| "never".to_owned(), |micros| ago(micros / 1000));
-        let is_drifted = row.state == RowState::Drifted;
+        let is_drifted = row.state == SlotState::Drifted;
         text.push(format!(
             "{:>6} {:>4} {tid:>8}  {:<planned$}  {:<actual$}  {verified:>8}  {:>8}{}",
             row.slot.worker.0,
@@ -91,7 +91,7 @@ fn cpus(set: &Option<CpuSet>) -> String {
         .map_or_else(|| "-".to_owned(), ToString::to_string)
 }
 
-fn width(rows: &[Row], title: &str, field: impl Fn(&Row) -> &Option<CpuSet>) -> usize {
+fn width(rows: &[SlotRow], title: &str, field: impl Fn(&SlotRow) -> &Option<CpuSet>) -> usize {
     let cells = rows.iter().map(|row| cpus(field(row)).len());
     cells.max().unwrap_or(0).max(title.len())
 }
@@ -112,9 +112,9 @@ mod tests {
 
     use super::*;
 
-    fn row(worker: u16, actual: &str) -> Row {
+    fn row(worker: u16, actual: &str) -> SlotRow {
         let is_drifted = actual != "0";
-        Row {
+        SlotRow {
             subject: SubjectId(0),
             slot: Slot {
                 worker: WorkerIndex(worker),
@@ -127,8 +127,8 @@ mod tests {
             verified_micros_ago: Some(12_000),
             respawns: 3,
             state: match is_drifted {
-                true => RowState::Drifted,
-                false => RowState::Verified,
+                true => SlotState::Drifted,
+                false => SlotState::Verified,
             },
         }
     }
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_table_longer_than_the_terminal_is_cut_and_says_so() {
-        let rows: Vec<Row> = (0..50).map(|w| row(w, "0")).collect();
+        let rows: Vec<SlotRow> = (0..50).map(|w| row(w, "0")).collect();
         let text = render("head", &rows, 10);
         assert_eq!(text.len(), 10);
         assert_eq!(text[9], "... and 43 more threads");

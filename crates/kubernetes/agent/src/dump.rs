@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use albacore_os::HostRoot;
-use albacore_placer::{Config, Placer, Row, SubjectConfig, SubjectId};
+use albacore_placer::{Config, Placer, SlotRow, SubjectConfig, SubjectId};
 use albacore_plan::{Enforcement, Policy};
 use anyhow::Context as _;
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ fn entries(common: &Common, desired: &[DesiredPod]) -> anyhow::Result<Vec<Value>
         .into_iter()
         .map(|(desired, subject)| match subject {
             Ok(id) => {
-                let own: Vec<Row> = last.iter().filter(|r| r.subject == id).cloned().collect();
+                let own: Vec<SlotRow> = last.iter().filter(|r| r.subject == id).cloned().collect();
                 entry(desired, &own, topology)
             }
             Err(reason) => {
@@ -73,17 +73,17 @@ fn entries(common: &Common, desired: &[DesiredPod]) -> anyhow::Result<Vec<Value>
 }
 
 /// Steps the placer until two reads of its table agree and something is planned.
-fn settled_rows(placer: &mut Placer) -> anyhow::Result<Vec<Row>> {
+fn settled_rows(placer: &mut Placer) -> anyhow::Result<Vec<SlotRow>> {
     let start = Instant::now();
-    let mut last: Vec<Row> = Vec::new();
+    let mut last: Vec<SlotRow> = Vec::new();
     // bound: DUMP_TIME_MAX
     while start.elapsed() < DUMP_TIME_MAX {
         placer.step(TABLE_PAUSE, &mut |_| {})?;
-        let without_age = |row| Row {
+        let without_age = |row| SlotRow {
             verified_micros_ago: None,
             ..row
         };
-        let rows: Vec<Row> = placer.table()?.into_iter().map(without_age).collect();
+        let rows: Vec<SlotRow> = placer.table()?.into_iter().map(without_age).collect();
         let is_planned = rows.iter().any(|row| row.planned.is_some());
         if rows == last && (is_planned || start.elapsed() > TABLE_PAUSE * 4) {
             break;
@@ -116,7 +116,7 @@ fn add(placer: &mut Placer, host: &HostRoot, desired: &DesiredPod) -> Result<Sub
     placer.add_subject(&config).map_err(|e| e.to_string())
 }
 
-fn entry(desired: &DesiredPod, rows: &[Row], topology: u64) -> Value {
+fn entry(desired: &DesiredPod, rows: &[SlotRow], topology: u64) -> Value {
     let threads: Vec<Value> = rows
         .iter()
         .map(|row| {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use albacore_api::{Isolation, counted};
-use albacore_placer::{Row, RowState, SubjectState};
+use albacore_placer::{SlotRow, SlotState, SubjectState};
 use albacore_plan::{Enforcement, Note};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -33,7 +33,7 @@ pub(crate) struct PodFacts {
     pub(crate) not_placed: Option<NotPlaced>,
     pub(crate) stats: SubjectStats,
     pub(crate) state: Option<SubjectState>,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<SlotRow>,
     pub(crate) throttling: Throttling,
     /// Why its plan was withdrawn, if a trial did that.
     pub(crate) withdrawn: Option<String>,
@@ -137,11 +137,11 @@ impl PodFacts {
         }
         let mut workers: BTreeMap<u16, Worker> = BTreeMap::new();
         for row in &self.rows {
-            let is_verified = row.state == RowState::Verified;
+            let is_verified = row.state == SlotState::Verified;
             counts.planned += usize::from(row.planned.is_some());
             counts.verified += usize::from(is_verified);
             counts.alive += usize::from(row.tid.is_some());
-            counts.backed_off += usize::from(row.state == RowState::BackedOff);
+            counts.backed_off += usize::from(row.state == SlotState::BackedOff);
             let worker = workers.entry(row.slot.worker.0).or_default();
             worker.is_running |= row.pid.is_some();
             worker.unverified += usize::from(!is_verified);
@@ -251,7 +251,7 @@ fn note_text(note: &Note) -> Option<String> {
 }
 
 /// See [`PodFacts::plan_hash`]; `None` if nothing is planned.
-pub(crate) fn plan_hash(rows: &[Row], topology: u64) -> Option<u32> {
+pub(crate) fn plan_hash(rows: &[SlotRow], topology: u64) -> Option<u32> {
     let mut planned: Vec<_> = rows
         .iter()
         .filter_map(|row| Some((row.slot.worker.0, row.slot.rank.0, row.planned.as_ref()?)))

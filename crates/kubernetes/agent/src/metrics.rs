@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use albacore_cluster::Metrics;
 use albacore_os::{HostRoot, Pid, read_stat};
-use albacore_placer::Figures;
+use albacore_placer::PlacerCounters;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -113,7 +113,7 @@ impl AgentMetrics {
         metrics
     }
 
-    pub(crate) fn set_placer(&self, figures: &Figures) {
+    pub(crate) fn set_placer(&self, figures: &PlacerCounters) {
         set(&self.pins, figures.setaffinity_calls);
         set(&self.respawns, figures.respawns);
         set(&self.solves, figures.solves);

@@ -3,7 +3,7 @@
 use albacore_cluster::Key;
 use albacore_mapping::{Mode, Rank, Slot, WorkerIndex};
 use albacore_os::{Pid, Tid};
-use albacore_placer::{Row, RowState, SubjectId};
+use albacore_placer::{SlotRow, SlotState, SubjectId};
 use albacore_plan::{Enforcement, MainThread, Placement, Policy, Source};
 
 use crate::desired::{DesiredPod, PodAction};
@@ -49,9 +49,9 @@ pub(crate) fn place(policy: Policy) -> PodAction {
 }
 
 /// A slot that is planned on `cpu`.
-pub(crate) fn row(worker: u16, rank: u16, cpu: u16, state: RowState) -> Row {
-    let is_there = state != RowState::Missing;
-    Row {
+pub(crate) fn row(worker: u16, rank: u16, cpu: u16, state: SlotState) -> SlotRow {
+    let is_there = state != SlotState::Missing;
+    SlotRow {
         subject: SubjectId(0),
         slot: Slot {
             worker: WorkerIndex(worker),
@@ -68,7 +68,7 @@ pub(crate) fn row(worker: u16, rank: u16, cpu: u16, state: RowState) -> Row {
 }
 
 /// A placed pod.
-pub(crate) fn pod_facts(pod: LabeledPod, policy: Policy, rows: Vec<Row>) -> PodFacts {
+pub(crate) fn pod_facts(pod: LabeledPod, policy: Policy, rows: Vec<SlotRow>) -> PodFacts {
     PodFacts {
         desired: DesiredPod {
             pod,

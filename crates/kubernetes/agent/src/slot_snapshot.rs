@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use albacore_os::Pid;
-use albacore_placer::{Handle, Row, SubjectId, SubjectState};
+use albacore_placer::{Handle, SlotRow, SubjectId, SubjectState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
@@ -13,7 +13,7 @@ use crate::metrics::AgentMetrics;
 
 #[derive(Debug, Default)]
 pub(crate) struct SlotSnapshot {
-    rows: BTreeMap<SubjectId, Vec<Row>>,
+    rows: BTreeMap<SubjectId, Vec<SlotRow>>,
     states: BTreeMap<SubjectId, SubjectState>,
     read_at: Option<Instant>,
     /// Version of the placer's stats when the rows were read.
@@ -27,7 +27,7 @@ pub(crate) struct SlotSnapshot {
 }
 
 impl SlotSnapshot {
-    pub(crate) fn rows(&self, id: SubjectId) -> &[Row] {
+    pub(crate) fn rows(&self, id: SubjectId) -> &[SlotRow] {
         self.rows.get(&id).map_or(&[], Vec::as_slice)
     }
 
@@ -120,9 +120,9 @@ impl SlotSnapshot {
     }
 }
 
-fn read_rows(placer: &Handle) -> Option<BTreeMap<SubjectId, Vec<Row>>> {
+fn read_rows(placer: &Handle) -> Option<BTreeMap<SubjectId, Vec<SlotRow>>> {
     let table = placer.table().ok()?.wait(ANSWER_TIME_MAX).ok()?.ok()?;
-    let mut rows: BTreeMap<SubjectId, Vec<Row>> = BTreeMap::new();
+    let mut rows: BTreeMap<SubjectId, Vec<SlotRow>> = BTreeMap::new();
     for mut row in table {
         // Ages differ at every read and are not reported: without them equal tables compare equal.
         row.verified_micros_ago = row.verified_micros_ago.map(|_| 0);

@@ -83,10 +83,10 @@ proptest! {
     ) {
         let mapping = either(&problem, is_baseline);
         let slot = slot(pick % problem.workers, pick / 256 % problem.threads);
-        let told = explain_thread(&problem, &mapping, slot).unwrap();
-        prop_assert_eq!(told.places.len(), problem.topology.cpus().len() - 1);
+        let explained = explain_thread(&problem, &mapping, slot).unwrap();
+        prop_assert_eq!(explained.places.len(), problem.topology.cpus().len() - 1);
         let value = check(&problem, &mapping).unwrap().objective;
-        for Place { cpu, partner, gain, forbidden, .. } in &told.places {
+        for Place { cpu, partner, gain, forbidden, .. } in &explained.places {
             let after = changed(&problem, &mapping, slot, *cpu, *partner);
             prop_assert_eq!(check(&problem, &after).unwrap().objective - value, *gain);
             for rule in Rule::ALL.into_iter().filter(|&rule| rule != Rule::EqualRanks) {
@@ -101,12 +101,12 @@ proptest! {
         problem in problems(), is_baseline in any::<bool>()
     ) {
         let mapping = either(&problem, is_baseline);
-        let told = explain(&problem, &mapping, &mut || false).unwrap();
+        let explained = explain(&problem, &mapping, &mut || false).unwrap();
         let value = check(&problem, &mapping).unwrap().objective;
-        prop_assert_eq!(told.objective, value);
-        prop_assert!(told.complete);
-        prop_assert!(told.parts >= value, "the parts are a bound");
-        for (alternative, wanted) in [(told.better, 1), (told.runner_up, -1)] {
+        prop_assert_eq!(explained.objective, value);
+        prop_assert!(explained.complete);
+        prop_assert!(explained.parts >= value, "the parts are a bound");
+        for (alternative, wanted) in [(explained.better, 1), (explained.runner_up, -1)] {
             let Some(found) = alternative else { continue };
             prop_assert_eq!(found.gain.signum(), wanted);
             let after = changed(&problem, &mapping, found.slot, found.to, found.partner);
@@ -116,15 +116,15 @@ proptest! {
                 prop_assert!(amount(&problem, &after, rule) <= admitted, "{:?}", rule);
             }
         }
-        prop_assert!(told.binding.iter().all(|binding| binding.gain > 0));
+        prop_assert!(explained.binding.iter().all(|binding| binding.gain > 0));
     }
 
     #[test]
     fn no_single_step_improves_what_is_optimal(problem in problems()) {
         let solution = solve(&problem, &mut || false).unwrap();
-        let told = explain(&problem, &solution.mapping, &mut || false).unwrap();
+        let explained = explain(&problem, &solution.mapping, &mut || false).unwrap();
         if solution.certificate.optimal {
-            prop_assert_eq!(told.better, None);
+            prop_assert_eq!(explained.better, None);
         }
     }
 }
@@ -132,51 +132,54 @@ proptest! {
 #[test]
 fn the_rule_that_keeps_compact_workers_off_one_core_is_named_with_its_price() {
     let problem = problem(ARTICLE.topology(), (2, 2, Mode::Compact));
-    let told = explain(&problem, &solved(&problem), &mut || false).unwrap();
+    let explained = explain(&problem, &solved(&problem), &mut || false).unwrap();
     // both workers could have their 2 threads on one core, 4 apart in place of 50
     let wanted = Binding {
         rule: Rule::CoreVolume,
         gain: 2 * 46,
     };
-    assert_eq!(told.binding, [wanted]);
-    assert_eq!((told.objective, told.parts), (-50, -50));
-    assert_eq!((told.cores.units, told.cores.most), (16, 1));
-    assert_eq!((told.cores.at_most, told.cores.held), (4, (0, 1)));
-    assert_eq!((told.mains.cycles, told.mains.pairs.l3), (50, 1));
+    assert_eq!(explained.binding, [wanted]);
+    assert_eq!((explained.objective, explained.parts), (-50, -50));
+    assert_eq!((explained.cores.units, explained.cores.most), (16, 1));
+    assert_eq!((explained.cores.at_most, explained.cores.held), (4, (0, 1)));
+    assert_eq!((explained.mains.cycles, explained.mains.pairs.l3), (50, 1));
 }
 
 #[test]
 fn a_worker_that_is_split_knows_what_it_could_have_alone() {
     // 3 workers of 4 threads on 2 L3 of 3 cores x 2 cpus: one of them must be split
     let problem = problem(Shape([1, 2, 3, 1, 2]).topology(), (3, 4, Mode::Compact));
-    let told = explain(&problem, &solved(&problem), &mut || false).unwrap();
+    let explained = explain(&problem, &solved(&problem), &mut || false).unwrap();
     let alone = 2 * 4 + 4 * 50;
-    assert!(told.workers.iter().all(|worker| worker.alone == alone));
-    assert!(told.workers.iter().any(|worker| worker.cycles > alone));
-    assert!(told.parts > told.objective);
+    assert!(explained.workers.iter().all(|worker| worker.alone == alone));
+    assert!(explained.workers.iter().any(|worker| worker.cycles > alone));
+    assert!(explained.parts > explained.objective);
 }
 
 #[test]
-fn a_spent_budget_is_told() {
+fn a_spent_budget_is_reported() {
     let problem = problem(ARTICLE.topology(), (4, 4, Mode::Scatter));
-    let told = explain(&problem, &solved(&problem), &mut || true).unwrap();
-    assert!(!told.complete);
-    assert_eq!((told.better, told.runner_up, told.equal), (None, None, 0));
+    let explained = explain(&problem, &solved(&problem), &mut || true).unwrap();
+    assert!(!explained.complete);
+    assert_eq!(
+        (explained.better, explained.runner_up, explained.equal),
+        (None, None, 0)
+    );
 }
 
 #[test]
-fn places_are_told_apart_by_what_they_share() {
+fn places_differ_by_what_they_share() {
     let problem = problem(Shape([2, 2, 1, 2, 2]).topology(), (1, 2, Mode::Scatter));
-    let told = explain_thread(&problem, &solved(&problem), slot(0, 0)).unwrap();
+    let explained = explain_thread(&problem, &solved(&problem), slot(0, 0)).unwrap();
     let count = |nearness| {
-        let near = told.places.iter().filter(|p| p.nearness == nearness);
+        let near = explained.places.iter().filter(|p| p.nearness == nearness);
         near.count()
     };
     assert_eq!(count(Nearness::Core), 1);
     assert_eq!(count(Nearness::L2), 2);
     assert_eq!(count(Nearness::Package), 4);
     assert_eq!(count(Nearness::Machine), 8);
-    assert_eq!((told.to_mains, told.to_worker), (0, 200));
+    assert_eq!((explained.to_mains, explained.to_worker), (0, 200));
 }
 
 #[test]
@@ -206,8 +209,8 @@ fn a_difference_lists_the_threads_that_go_elsewhere() {
         cpus: cpus.map(CpuId).to_vec(),
     };
     let moves = difference(&mapping([0, 1, 2, 3]), &mapping([0, 3, 2, 1]));
-    let told: Vec<_> = moves.iter().map(|m| (m.slot, m.from.0, m.to.0)).collect();
-    assert_eq!(told, [(slot(0, 1), 1, 3), (slot(1, 1), 3, 1)]);
+    let listed: Vec<_> = moves.iter().map(|m| (m.slot, m.from.0, m.to.0)).collect();
+    assert_eq!(listed, [(slot(0, 1), 1, 3), (slot(1, 1), 3, 1)]);
 }
 
 #[test]
@@ -218,6 +221,6 @@ fn what_is_optimal_uses_all_that_a_loosened_rule_admits() {
     let topology = topology.restrict(&CpuSet::from_iter(cpus)).unwrap();
     let problem = problem(topology, (5, 7, Mode::Compact));
     let solution = solve(&problem, &mut || false).unwrap();
-    let told = explain(&problem, &solution.mapping, &mut || false).unwrap();
-    assert_eq!(told.better, None, "{:?}", solution.certificate);
+    let explained = explain(&problem, &solution.mapping, &mut || false).unwrap();
+    assert_eq!(explained.better, None, "{:?}", solution.certificate);
 }

@@ -1,7 +1,7 @@
 //! Prints one table of joint problems: case, threads, objective, bound, what proves it, whether the
 //! checker counts it too, gap, milliseconds with no budget at all and with one, microseconds of the
-//! checker; microseconds after one worker's respawn (nothing changed) from the answer that stands,
-//! and from a solver that remembers nothing, with the threads that it moved; milliseconds and
+//! checker; microseconds after one worker's respawn (nothing changed) from the cached
+//! answer and from a solver without one, with the threads that it moved; milliseconds and
 //! threads moved when one more deployment joins; peak memory.
 //!
 //! Every answer is checked. Each case is solved several times; times are medians. An argument picks
@@ -178,13 +178,13 @@ fn run(name: &str, problem: &JointProblem) {
     );
 }
 
-/// Median of the microseconds until it is known that the answer stands after a respawn.
+/// Median of the microseconds until it is known that the cached answer holds after a respawn.
 fn respawned(problem: &JointProblem, solution: &JointSolution, again: &JointProblem) -> f64 {
-    let standing = CachedSolution::new(problem.clone(), solution.clone());
+    let cached = CachedSolution::new(problem.clone(), solution.clone());
     let mut nanos = Vec::new();
     for _ in 0..RESPAWNS {
         let start = Instant::now();
-        let answer = standing.answer(again);
+        let answer = cached.answer(again);
         nanos.push(start.elapsed().as_nanos());
         assert!(answer.is_some_and(|answer| answer.moved == 0));
     }

@@ -1,4 +1,4 @@
-//! An answer stands for the problem it was given for, and for the same problem with it in force;
+//! A cached answer holds for the problem it was given for, and for the same problem with it in force;
 //! for nothing else.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -12,9 +12,9 @@ use joint_problems::{Sizes, joint_problems};
 use proptest::prelude::*;
 
 /// The problem with the mappings in force that were answered.
-fn in_force(problem: &JointProblem, standing: &CachedSolution) -> JointProblem {
+fn in_force(problem: &JointProblem, cached: &CachedSolution) -> JointProblem {
     let mut next = problem.clone();
-    let answer = standing.answer(problem).unwrap();
+    let answer = cached.answer(problem).unwrap();
     for (deployment, mapping) in next.deployments.iter_mut().zip(answer.mappings) {
         deployment.current = Some(mapping);
     }
@@ -27,15 +27,15 @@ proptest! {
     })]
 
     #[test]
-    fn a_respawn_changes_nothing_and_the_answer_that_stands_passes_the_checker(
+    fn a_respawn_changes_nothing_and_the_cached_answer_passes_the_checker(
         problem in joint_problems(Sizes::SMALL)
     ) {
         let solution = solve_joint(&problem, &mut || true).unwrap();
-        let standing = CachedSolution::new(problem.clone(), solution.clone());
-        prop_assert_eq!(standing.answer(&problem), Some(solution.clone()));
-        let respawned = in_force(&problem, &standing);
-        prop_assert!(standing.is_in_force(&respawned));
-        let answer = standing.answer(&respawned).unwrap();
+        let cached = CachedSolution::new(problem.clone(), solution.clone());
+        prop_assert_eq!(cached.answer(&problem), Some(solution.clone()));
+        let respawned = in_force(&problem, &cached);
+        prop_assert!(cached.is_in_force(&respawned));
+        let answer = cached.answer(&respawned).unwrap();
         check_joint(&respawned, &answer).unwrap();
         prop_assert_eq!(&answer.mappings, &solution.mappings);
         prop_assert_eq!(answer.certificate, solution.certificate);
@@ -47,8 +47,8 @@ proptest! {
         problem in joint_problems(Sizes::SMALL), change in 0..8usize
     ) {
         let solution = solve_joint(&problem, &mut || true).unwrap();
-        let standing = CachedSolution::new(problem.clone(), solution);
-        let mut other = in_force(&problem, &standing);
+        let cached = CachedSolution::new(problem.clone(), solution);
+        let mut other = in_force(&problem, &cached);
         let at = CpuId(problem.topology.cpus()[0].id.0);
         match change {
             0 => other.move_cost += 1,
@@ -65,7 +65,7 @@ proptest! {
                 prop_assume!(problem.deployments[0].current.as_ref() != Some(current));
             }
         }
-        prop_assert_eq!(standing.answer(&other), None);
-        prop_assert!(!standing.is_in_force(&other));
+        prop_assert_eq!(cached.answer(&other), None);
+        prop_assert!(!cached.is_in_force(&other));
     }
 }

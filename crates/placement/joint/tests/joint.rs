@@ -91,7 +91,7 @@ proptest! {
     }
 
     #[test]
-    fn nobody_moves_without_gain(problem in joint_problems(Sizes::SMALL)) {
+    fn no_thread_moves_without_gain(problem in joint_problems(Sizes::SMALL)) {
         let first = solved(&problem);
         let again = settled(&problem, &first);
         let second = solved(&again);
@@ -147,7 +147,7 @@ fn mixed(topology: &Topology, count: usize) -> JointProblem {
 }
 
 #[test]
-fn a_newcomer_among_ten_settled_ones_moves_nobody_who_need_not() {
+fn a_newcomer_among_ten_running_ones_moves_no_thread_without_need() {
     for shape in [
         ARTICLE,
         Shape([2, 2, 1, 8, 2]),
@@ -216,7 +216,7 @@ fn thousands_of_threads_that_run_can_be_counted() {
         move_cost: 200,
     };
     joined.deployments.push(of(1, None));
-    assert_eq!(solved(&joined).moved, 0, "a newcomer moves nobody");
+    assert_eq!(solved(&joined).moved, 0, "a newcomer moves no thread");
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn obstacles_push_threads_away_and_so_do_those_on_siblings() {
         !mapping.cpus.contains(&CpuId(1)) && !mapping.cpus.contains(&CpuId(5)),
         "{mapping:?}"
     );
-    // the sibling is outside the cpuset: only its core tells
+    // the sibling is outside the cpuset: only its core shows it
     problem.deployments[0].cpuset = (0..4).map(CpuId).collect();
     problem.obstacles = vec![Obstacle {
         cpu: CpuId(6),

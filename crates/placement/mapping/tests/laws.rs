@@ -104,7 +104,7 @@ proptest! {
     }
 
     #[test]
-    fn round_robin_tells_what_it_breaks(problem in problems()) {
+    fn round_robin_lists_what_it_breaks(problem in problems()) {
         let solution = round_robin(&problem).unwrap();
         let report = check_solution(&problem, &solution).unwrap();
         prop_assert_eq!(&report.relaxed, &solution.certificate.relaxed);

@@ -9,7 +9,8 @@ use albacore_os::Wake;
 use albacore_plan::Policy;
 
 use crate::{
-    Figures, Placer, PlacerError, Report, Restored, Row, SubjectConfig, SubjectId, SubjectState,
+    Placer, PlacerCounters, PlacerError, Report, Restored, SlotRow, SubjectConfig, SubjectId,
+    SubjectState,
 };
 
 /// What the loop does for another thread between two passes. A reply never blocks the loop: a
@@ -139,7 +140,7 @@ impl Handle {
     ///
     /// # Errors
     /// As [`Handle::add`].
-    pub fn table(&self) -> Result<Pending<Result<Vec<Row>, PlacerError>>, ControlError> {
+    pub fn table(&self) -> Result<Pending<Result<Vec<SlotRow>, PlacerError>>, ControlError> {
         self.request(|placer, _| placer.table())
     }
 
@@ -155,7 +156,7 @@ impl Handle {
     ///
     /// # Errors
     /// As [`Handle::add`].
-    pub fn figures(&self) -> Result<Pending<Figures>, ControlError> {
+    pub fn figures(&self) -> Result<Pending<PlacerCounters>, ControlError> {
         self.request(|placer, _| placer.figures().clone())
     }
 

@@ -29,6 +29,6 @@ pub use error::PlacerError;
 pub type Histogram = albacore_values::LogHistogram<4>;
 pub use placer::{Placer, Progress};
 pub use priority::favor_this_thread;
-pub use report::{Figures, Report, Restored, SpawnKind};
+pub use report::{PlacerCounters, Report, Restored, SpawnKind};
 pub use state::SubjectState;
-pub use table::{Row, RowState};
+pub use table::{SlotRow, SlotState};

@@ -23,9 +23,11 @@ use crate::limits::{
     ERROR_PAUSE_MAX, ERROR_PAUSE_MIN, TREE_PAUSE_RATIO, TREE_PERIOD, TREE_PERIOD_MAX, WAIT_MAX,
 };
 use crate::process::Reader;
-use crate::report::{Figures, Report, Restored};
+use crate::report::{PlacerCounters, Report, Restored};
 use crate::subject::{PassContext, Subject};
-use crate::{Config, Control, Handle, PlacerError, Row, SubjectConfig, SubjectId, SubjectState};
+use crate::{
+    Config, Control, Handle, PlacerError, SlotRow, SubjectConfig, SubjectId, SubjectState,
+};
 use spawn_detection::SpawnDetector;
 use spawn_events::SpawnEvents;
 use sweep::{Budget, Sweep};
@@ -127,7 +129,7 @@ pub struct Placer {
     due: Due,
     sweep: Sweep,
     budget: Budget,
-    figures: Figures,
+    figures: PlacerCounters,
     /// A subject has cgroups whose files are not watched yet.
     has_unwatched_files: bool,
     is_stopped: bool,
@@ -154,7 +156,7 @@ impl Placer {
             due: Due::default(),
             sweep: Sweep::default(),
             budget: Budget::default(),
-            figures: Figures::default(),
+            figures: PlacerCounters::default(),
             has_unwatched_files: false,
             is_stopped: false,
             config,
@@ -210,7 +212,7 @@ impl Placer {
     ///
     /// # Errors
     /// The kernel refuses to tell the time.
-    pub fn table(&self) -> Result<Vec<Row>, PlacerError> {
+    pub fn table(&self) -> Result<Vec<SlotRow>, PlacerError> {
         let now = self.reader.clock.now()?;
         Ok(self
             .subjects
@@ -220,7 +222,7 @@ impl Placer {
     }
 
     /// Counters and distributions since the start.
-    pub fn figures(&self) -> &Figures {
+    pub fn figures(&self) -> &PlacerCounters {
         &self.figures
     }
 

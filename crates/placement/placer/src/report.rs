@@ -162,7 +162,7 @@ pub struct Restored {
 
 /// Counters since the start.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Figures {
+pub struct PlacerCounters {
     /// Calls of `sched_setaffinity`.
     pub setaffinity_calls: u64,
     /// Masks found not as planned.

@@ -13,7 +13,7 @@ use crate::limits::{CGROUPS_MAX, PASSES_MAX};
 use crate::move_hysteresis::is_warm;
 use crate::process::{Reader, unless_gone};
 use crate::process_tree::ProcessTree;
-use crate::report::{Figures, Report};
+use crate::report::{PlacerCounters, Report};
 use crate::subject_solver::{SolveOutcome, SubjectSolver};
 use crate::{PlacerError, SubjectConfig, SubjectId};
 
@@ -38,7 +38,7 @@ pub(crate) struct PassContext<'a> {
     pub(crate) machine: &'a Topology,
     /// False while another scheduler runs: everything is done but writing.
     pub(crate) may_write: bool,
-    pub(crate) figures: &'a mut Figures,
+    pub(crate) figures: &'a mut PlacerCounters,
     pub(crate) report: &'a mut dyn FnMut(&Report),
 }
 

@@ -8,7 +8,7 @@ use crate::SubjectId;
 
 /// The state of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum RowState {
+pub enum SlotState {
     /// The mask was read and is as planned.
     Verified,
     /// The mask was read and is not as planned.
@@ -22,7 +22,7 @@ pub enum RowState {
     Unplaced,
 }
 
-impl RowState {
+impl SlotState {
     /// The state in snake_case, as in JSON.
     pub fn name(self) -> &'static str {
         match self {
@@ -36,7 +36,7 @@ impl RowState {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Row {
+pub struct SlotRow {
     pub subject: SubjectId,
     pub slot: Slot,
     /// The worker's process, if it lives.
@@ -52,5 +52,5 @@ pub struct Row {
     /// How often the worker was replaced.
     pub respawns: u32,
     /// The state of the slot.
-    pub state: RowState,
+    pub state: SlotState,
 }

@@ -7,7 +7,7 @@ mod prefork;
 use std::time::Duration;
 
 use albacore_os::{HostRoot, UserMasks, probe_user_masks};
-use albacore_placer::{Config, Placer, PlacerError, Report, RowState, SubjectConfig};
+use albacore_placer::{Config, Placer, PlacerError, Report, SlotState, SubjectConfig};
 use albacore_plan::{Cause, Note, Source};
 use prefork::group::{Group, two};
 use prefork::{PreforkServer, Run, cpus, mask_of, policy, threads_of};
@@ -40,14 +40,17 @@ fn a_cpuset_that_shrinks_and_grows_is_followed_and_masks_never_leave_it() {
             .iter()
             .any(|r| matches!(r, Report::CpusetChanged { .. }))
     );
-    let told = |cause| {
+    let is_reported = |cause| {
         run.reports
             .iter()
             .any(|r| matches!(r, Report::Drift { cause: c, .. } if *c == cause))
     };
     // A kernel that remembers masks may bring them where they are planned by itself: then nothing
     // drifts.
-    assert!(!told(Cause::Foreign), "nobody is blamed for a cpuset");
+    assert!(
+        !is_reported(Cause::Foreign),
+        "a change of the cpuset is no foreign change"
+    );
     let restored = run.restore();
     assert!(restored.errors.is_empty(), "{restored:?}");
     for tid in threads_of(server.pid()) {
@@ -63,7 +66,7 @@ fn masks_given_back_grow_with_the_cpuset_as_if_they_had_never_been_narrower() {
     group.take(server.pid());
     let mut run = Run::on(server.pid(), Source::Named, policy(1, 2));
     run.until("verified", |run| {
-        run.rows().iter().all(|r| r.state == RowState::Verified)
+        run.rows().iter().all(|r| r.state == SlotState::Verified)
     });
     group.take(server.pid());
     let restored = run.restore();

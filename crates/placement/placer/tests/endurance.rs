@@ -9,9 +9,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use albacore_os::{Pid, PidFd, Tid};
-use albacore_placer::{RowState, SubjectConfig, favor_this_thread};
+use albacore_placer::{SlotState, SubjectConfig, favor_this_thread};
 use albacore_plan::Source;
 use albacore_topology::CpuSet;
+use albacore_values::XorShift64;
 use prefork::group::{Group, two};
 use prefork::{DEADLINE, PreforkServer, Run, mask_of, own_cpus, policy, taskset, threads_of};
 
@@ -100,7 +101,7 @@ fn births_that_the_kernel_announces_are_placed() {
         let found = |run: &Run| {
             let rows = run.rows();
             rows.iter()
-                .filter(|row| row.state == RowState::Verified)
+                .filter(|row| row.state == SlotState::Verified)
                 .count()
         };
         let wanted = 4 + usize::from(round) + 1;
@@ -249,7 +250,7 @@ fn settled_many_threads_cost_little_and_nothing_is_written() {
     run.until("placed", |run| {
         run.for_a_while(Duration::from_millis(500));
         let rows = run.rows();
-        let verified = rows.iter().filter(|r| r.state == RowState::Verified);
+        let verified = rows.iter().filter(|r| r.state == SlotState::Verified);
         verified.count() == all
     });
     run.for_a_while(Duration::from_secs(5));
@@ -302,19 +303,16 @@ fn no_mask_is_left_behind_whenever_a_placer_is_stopped_or_killed() {
             .filter(|(_, mask)| *mask != own_cpus())
             .collect::<Vec<_>>()
     };
-    let mut dice = 0x2545_f491_4f6c_dd1du64;
+    let mut random = XorShift64::new(0x2545_f491_4f6c_dd1d);
     for round in 0..40 * soak() {
-        dice ^= dice << 13;
-        dice ^= dice >> 7;
-        dice ^= dice << 17;
         let mut life = Life::start(server.pid());
-        std::thread::sleep(Duration::from_micros(dice % 60_000));
+        std::thread::sleep(Duration::from_micros(random.draw() % 60_000));
         let is_killed = round % 2 == 0;
         let signal = if is_killed { "-KILL" } else { "-TERM" };
-        let told = Command::new("kill")
+        let status = Command::new("kill")
             .args([signal, &life.0.id().to_string()])
             .status();
-        assert!(told.unwrap().success());
+        assert!(status.unwrap().success());
         let end = life.0.wait().unwrap();
         if is_killed || !end.success() {
             // Killed, or ended by the signal before its handler was there: a new life finds and

@@ -11,12 +11,13 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use albacore_os::{Cgroup, CgroupVersion, HostRoot, Pid, Tid, read_stat};
-use albacore_placer::{Config, Placer, PlacerError, RowState, SubjectConfig, SubjectState};
+use albacore_placer::{Config, Placer, PlacerError, SlotState, SubjectConfig, SubjectState};
 use albacore_plan::{Note, Source};
+use albacore_values::XorShift64;
 use prefork::group::{Group, two};
 use prefork::{PreforkServer, Run, mask_of, policy, tasks_of, taskset, threads_of};
 
-/// A process of somebody else's.
+/// An unmanaged process.
 struct Stranger(Child);
 
 impl Stranger {
@@ -58,7 +59,7 @@ fn a_process_that_left_the_cgroup_is_never_touched_again() {
     }
     let masks: Vec<_> = threads.iter().map(|&tid| mask_of(tid)).collect();
     run.until("given up", |run| {
-        run.rows()[2].state == RowState::Missing && run.rows()[0].state == RowState::Verified
+        run.rows()[2].state == SlotState::Missing && run.rows()[0].state == SlotState::Verified
     });
     run.for_a_while(Duration::from_millis(300));
     let restored = run.restore();
@@ -68,18 +69,6 @@ fn a_process_that_left_the_cgroup_is_never_touched_again() {
     let staying = threads_of(server.pid());
     for tid in staying.into_iter().filter(|tid| !threads.contains(tid)) {
         assert_eq!(mask_of(tid), Some(both.clone()));
-    }
-}
-
-/// A small generator of numbers, by seed.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % end as u64) as usize
     }
 }
 
@@ -111,7 +100,7 @@ fn of_ten_thousand_wrong_targets_none_is_accepted_and_no_mask_is_touched() {
         .collect();
 
     let mut placer = Placer::new(Config::live()).unwrap();
-    let mut dice = Dice(0x5eed);
+    let mut random = XorShift64::new(0x5eed);
     let right = own.cgroup();
     let at = |directory: PathBuf, mount: PathBuf| Cgroup {
         version: right.version,
@@ -119,15 +108,15 @@ fn of_ten_thousand_wrong_targets_none_is_accepted_and_no_mask_is_touched() {
         directory,
     };
     for _ in 0..10_000 {
-        let stranger = strangers[dice.below(strangers.len())].pid();
-        let (root, cgroup) = match dice.below(8) {
-            0 => (Pid(1), dice.below(2).eq(&0).then(|| right.clone())),
-            1 if !kernel.is_empty() => (kernel[dice.below(kernel.len())], None),
+        let stranger = strangers[random.below(strangers.len())].pid();
+        let (root, cgroup) = match random.below(8) {
+            0 => (Pid(1), random.below(2).eq(&0).then(|| right.clone())),
+            1 if !kernel.is_empty() => (kernel[random.below(kernel.len())], None),
             2 => (stranger, Some(right.clone())),
             3 => (server.pid(), Some(at(nested.clone(), right.mount.clone()))),
             4 => (stranger, Some(at(link.clone(), scratch.path().to_owned()))),
-            5 => (outside[dice.below(outside.len())], Some(right.clone())),
-            6 => (Pid(-(dice.below(9) as i32)), None),
+            5 => (outside[random.below(outside.len())], Some(right.clone())),
+            6 => (Pid(-(random.below(9) as i32)), None),
             _ => (server.pid(), Some(other.cgroup())),
         };
         let (source, policy) = (Source::Named, policy(1, 1));
@@ -155,7 +144,7 @@ fn of_ten_thousand_wrong_targets_none_is_accepted_and_no_mask_is_touched() {
 }
 
 #[test]
-fn whoever_enters_a_container_is_counted_and_not_placed() {
+fn a_process_that_enters_a_container_is_counted_and_not_placed() {
     let (_, _, both) = two();
     let own = Group::new("entered", &both);
     let server = PreforkServer::start_in(&own, 1, 2);

@@ -1,4 +1,4 @@
-//! Several process trees on one machine: they are placed together, and a newcomer moves nobody
+//! Several process trees on one machine: they are placed together, and a newcomer moves no thread
 //! without need.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
@@ -61,7 +61,7 @@ fn two_servers_share_the_cpus_evenly() {
 }
 
 #[test]
-fn a_newcomer_takes_what_is_free_and_moves_nobody() {
+fn a_newcomer_takes_free_cpus_and_moves_no_thread() {
     let one = PreforkServer::start(1, 1, &["named"]);
     let mut run = Run::on(one.pid(), Source::Named, policy(1, 1));
     run.until_placed();

@@ -7,7 +7,7 @@ mod prefork;
 use std::time::Duration;
 
 use albacore_os::Tid;
-use albacore_placer::{Report, RowState, SpawnKind};
+use albacore_placer::{Report, SlotState, SpawnKind};
 use albacore_plan::limits::{BACK_OFF_MICROS_MIN, REPAIRS_MAX};
 use albacore_plan::{BackOff, Cause, Enforcement, MainThread, Placement, Source};
 use albacore_topology::CpuSet;
@@ -33,7 +33,7 @@ fn every_thread_of_a_named_server_is_placed_and_the_front_keeps_the_cpuset() {
             comm.trim(),
             format!("albw{}.{}", row.slot.worker.0, row.slot.rank.0)
         );
-        assert_eq!(row.state, RowState::Verified);
+        assert_eq!(row.state, SlotState::Verified);
     }
     for tid in tasks_of(server.pid()) {
         assert_eq!(
@@ -129,7 +129,7 @@ fn a_thread_out_of_the_blue_gets_the_cpus_of_its_worker() {
     run.until("mains placed", |run| {
         run.rows()
             .iter()
-            .filter(|r| r.state == RowState::Verified)
+            .filter(|r| r.state == SlotState::Verified)
             .count()
             == 2
     });
@@ -196,7 +196,7 @@ fn a_server_that_pins_itself_is_left_alone_after_three_reversals() {
     // nothing, round robin might.
     run.until("settled or left alone", |run| {
         let rows = run.rows();
-        rows.iter().all(|r| r.tid.is_some()) && rows[1].state != RowState::Missing
+        rows.iter().all(|r| r.tid.is_some()) && rows[1].state != SlotState::Missing
     });
     let rows = run.rows();
     let insists: albacore_topology::CpuSet = own_cpus().iter().last().into_iter().collect();
@@ -205,7 +205,7 @@ fn a_server_that_pins_itself_is_left_alone_after_three_reversals() {
         return;
     }
     run.until("left alone", |run| {
-        run.rows()[1].state == RowState::BackedOff
+        run.rows()[1].state == SlotState::BackedOff
     });
     assert!(
         run.reports
@@ -218,9 +218,9 @@ fn a_server_that_pins_itself_is_left_alone_after_three_reversals() {
     assert_eq!(mask_of(run.rows()[1].tid.unwrap()), Some(insists));
 }
 
-/// Changes a thread's mask until that is not repaired any more; what was told of it.
+/// Changes a thread's mask until that is not repaired any more; the back-off that was reported.
 fn insist(run: &mut Run, tid: albacore_os::Tid) -> BackOff {
-    let told = |run: &Run| {
+    let back_off = |run: &Run| {
         let last = run.reports.iter().rev();
         last.filter_map(|report| match report {
             Report::BackedOff { back_off, .. } => Some(*back_off),
@@ -228,16 +228,16 @@ fn insist(run: &mut Run, tid: albacore_os::Tid) -> BackOff {
         })
         .next()
     };
-    let before = told(run);
+    let before = back_off(run);
     // bound: REPAIRS_MAX changes within a minute, and one more; a slow machine takes longer and
     // starts anew.
-    while told(run) == before {
+    while back_off(run) == before {
         taskset(tid, &own_cpus());
         run.until("repaired or left alone", |run| {
-            (run.is_placed() && mask_of(tid) != Some(own_cpus())) || told(run) != before
+            (run.is_placed() && mask_of(tid) != Some(own_cpus())) || back_off(run) != before
         });
     }
-    told(run).unwrap()
+    back_off(run).unwrap()
 }
 
 #[test]
@@ -249,12 +249,12 @@ fn a_mask_that_is_changed_again_and_again_is_left_until_the_back_off_ends() {
     let left = insist(&mut run, tid);
     assert_eq!(left.changes, REPAIRS_MAX + 1);
     assert_eq!(left.retry_at.0 - left.last.0, BACK_OFF_MICROS_MIN);
-    assert_eq!(run.rows()[3].state, RowState::BackedOff);
+    assert_eq!(run.rows()[3].state, SlotState::BackedOff);
     assert_eq!(mask_of(tid), Some(own_cpus()));
     let verified = |run: &Run| {
         let rows = run.rows();
         rows.iter()
-            .filter(|r| r.state == RowState::Verified)
+            .filter(|r| r.state == SlotState::Verified)
             .count()
     };
     assert_eq!(verified(&run), 3);
@@ -305,14 +305,14 @@ fn every_mask_is_given_back_at_the_end() {
 }
 
 #[test]
-fn observe_plans_and_tells_but_writes_nothing() {
+fn observe_plans_and_reports_but_writes_nothing() {
     let server = PreforkServer::start(2, 2, &["named"]);
     let observe = albacore_plan::Policy {
         enforcement: Enforcement::Observe,
         ..policy(2, 2)
     };
     let mut run = Run::on(server.pid(), Source::Named, observe);
-    run.until("told", |run| {
+    run.until("reported", |run| {
         run.reports
             .iter()
             .filter(|r| matches!(r, Report::Drift { .. }))
@@ -416,7 +416,7 @@ fn a_live_change_to_observe_gives_masks_back_once_and_then_writes_nothing() {
         .collect();
     assert_eq!(released, [4]);
 
-    // From now on nothing is written: neither over what somebody else wrote, nor for a new worker,
+    // From now on nothing is written: neither over what another program wrote, nor for a new worker,
     // nor at a change of the policy that leaves it observing.
     let calls = run.calls();
     let (thread, cpu) = (run.rows()[0].tid.unwrap(), own_cpus().first().unwrap());
@@ -443,12 +443,12 @@ fn a_live_change_to_observe_gives_masks_back_once_and_then_writes_nothing() {
 }
 
 #[test]
-fn a_server_that_ends_is_told_and_forgotten() {
+fn a_server_that_ends_is_reported_and_forgotten() {
     let server = PreforkServer::start(1, 1, &["named"]);
     let mut run = Run::on(server.pid(), Source::Named, policy(1, 1));
     run.until_placed();
     drop(server);
-    run.until("told", |run| {
+    run.until("reported", |run| {
         run.reports
             .iter()
             .any(|r| matches!(r, Report::SubjectGone { .. }))

@@ -45,7 +45,7 @@ impl Cause {
 
 /// A mask that is not the planned one.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Drift {
+pub struct MaskDrift {
     pub thread: ThreadId,
     pub process: ProcessId,
     /// The slot it fills; `None` for an extra thread or one that is not placed.

@@ -20,7 +20,7 @@ mod targets;
 
 pub use albacore_values::{Micros, Pid, Tid};
 
-pub use drift::{Cause, Drift};
+pub use drift::{Cause, MaskDrift};
 pub use fingerprint::plan_hash;
 pub use ledger::{BackOff, Ledger};
 pub use lint::{LintError, LintInput, lint};

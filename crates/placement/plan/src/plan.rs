@@ -13,7 +13,7 @@ use crate::ranks::{index_workers, rank_threads};
 pub use crate::targets::Target;
 use crate::targets::TargetBuilder;
 use crate::{
-    BackOff, Cause, Drift, Enforcement, Ledger, Micros, Observation, Pid, Placement, Policy,
+    BackOff, Cause, Enforcement, Ledger, MaskDrift, Micros, Observation, Pid, Placement, Policy,
     Process, ProcessId, Role, Roles, Thread, ThreadId, find_roles,
 };
 
@@ -121,7 +121,7 @@ pub struct Plan<Stage> {
     /// Writes, in order: pins of main threads first.
     pub steps: Vec<PlanStep>,
     /// Masks that were not as planned.
-    pub drifts: Vec<Drift>,
+    pub drifts: Vec<MaskDrift>,
     /// What is odd, without repetition.
     pub notes: Vec<Note>,
     pub(crate) environment: Environment,
@@ -369,7 +369,7 @@ impl<'a> PlanBuilder<'a> {
                 self.observation.at,
                 &self.plan.ledger,
             );
-            self.plan.drifts.push(Drift {
+            self.plan.drifts.push(MaskDrift {
                 thread: thread.id,
                 process: process.id,
                 slot: target.slot,

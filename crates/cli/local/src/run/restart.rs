@@ -6,7 +6,7 @@ use std::time::Instant;
 use albacore_api::Server;
 use albacore_command::{Failure, sentence};
 use albacore_os::Pid;
-use albacore_placer::{ControlError, Pending, PlacerError, Row, SubjectConfig, SubjectId};
+use albacore_placer::{ControlError, Pending, PlacerError, SlotRow, SubjectConfig, SubjectId};
 use albacore_plan::{Policy, Source};
 use serde_json::Value;
 
@@ -168,7 +168,7 @@ impl Run {
     }
 
     /// Rows of the current server process: a table may be older than the exit of the previous one.
-    pub(super) fn rows_of_current_server(&self, mut rows: Vec<Row>) -> Vec<Row> {
+    pub(super) fn rows_of_current_server(&self, mut rows: Vec<SlotRow>) -> Vec<SlotRow> {
         rows.retain(|row| matches!(self.placement, PlacementState::Active(subject) if subject == row.subject));
         rows
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use albacore_api::DriftCause;
 use albacore_os::Pid;
-use albacore_placer::RowState;
+use albacore_placer::SlotState;
 
 use super::*;
 use crate::facts::{Health, Reason};
@@ -13,7 +13,7 @@ use crate::pods_for_tests::{labeled_pod, pod_facts, policy, row};
 
 /// A pod of two workers of one thread.
 fn pod() -> PodFacts {
-    let rows = (0..2).map(|worker| row(worker, 0, 0, RowState::Verified));
+    let rows = (0..2).map(|worker| row(worker, 0, 0, SlotState::Verified));
     pod_facts(labeled_pod("a", "u"), policy(2, 1), rows.collect())
 }
 
@@ -64,11 +64,11 @@ fn a_pod_is_reported_verified_once_and_again_after_a_drift() {
     let (mut observer, mut pod) = (observer(), pod());
     assert_eq!(observer.at(&facts(&pod), 0), ["PlacementVerified"]);
     assert!(observer.at(&facts(&pod), 1).is_empty());
-    pod.rows[0].state = RowState::Drifted;
+    pod.rows[0].state = SlotState::Drifted;
     pod.stats.drifts = 1;
     pod.stats.cause = Some(DriftCause::CpusetChange);
     assert_eq!(observer.at(&facts(&pod), 2), ["PlacementDrifted"]);
-    pod.rows[0].state = RowState::Verified;
+    pod.rows[0].state = SlotState::Verified;
     assert_eq!(observer.at(&facts(&pod), 3), ["PlacementVerified"]);
 }
 
@@ -111,15 +111,15 @@ fn foreign_writes_and_widenings_have_reasons_of_their_own() {
 fn missing_workers_are_reported_when_a_respawn_cannot_explain_them() {
     let (mut observer, mut pod) = (observer(), pod());
     observer.at(&facts(&pod), 0);
-    (pod.rows[1].pid, pod.rows[1].state) = (None, RowState::Missing);
+    (pod.rows[1].pid, pod.rows[1].state) = (None, SlotState::Missing);
     assert!(observer.at(&facts(&pod), 1).is_empty());
     let late = 1 + MISSING_TIME.as_secs();
     assert_eq!(observer.at(&facts(&pod), late), ["WorkersMissing"]);
     assert!(observer.at(&facts(&pod), late + 1).is_empty());
     // A worker that came back and went again within the time is a respawn.
-    (pod.rows[1].pid, pod.rows[1].state) = (Some(Pid(2)), RowState::Verified);
+    (pod.rows[1].pid, pod.rows[1].state) = (Some(Pid(2)), SlotState::Verified);
     assert_eq!(observer.at(&facts(&pod), late + 2), ["PlacementVerified"]);
-    (pod.rows[1].pid, pod.rows[1].state) = (None, RowState::Missing);
+    (pod.rows[1].pid, pod.rows[1].state) = (None, SlotState::Missing);
     assert!(observer.at(&facts(&pod), late + 3).is_empty());
 }
 

@@ -3,7 +3,7 @@
 use albacore_api::DriftCause;
 use albacore_cluster::Key;
 use albacore_mapping::Rank;
-use albacore_placer::{RowState, SubjectId};
+use albacore_placer::{SlotState, SubjectId};
 use albacore_plan::Policy;
 use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ fn at(second: i64) -> Time {
 }
 
 /// A pod of 2 x 2 threads, with one state for each worker.
-fn pod(name: &str, states: [RowState; 2]) -> PodFacts {
+fn pod(name: &str, states: [SlotState; 2]) -> PodFacts {
     let state = |worker: u16| states[usize::from(worker)];
     let rows = [(0, 0), (0, 1), (1, 0), (1, 1)]
         .map(|(worker, rank)| row(worker, rank, worker * 2 + rank, state(worker)));
@@ -98,14 +98,14 @@ fn facts(pods: Vec<PodFacts>) -> NodeFacts {
     }
 }
 
-const VERIFIED: RowState = RowState::Verified;
+const VERIFIED: SlotState = SlotState::Verified;
 
 #[test]
 fn counts_come_from_the_table_and_a_placed_pod_has_no_reason() {
     let facts = facts(vec![
         pod("a", [VERIFIED; 2]),
-        pod("b", [VERIFIED, RowState::Missing]),
-        pod("c", [VERIFIED, RowState::BackedOff]),
+        pod("b", [VERIFIED, SlotState::Missing]),
+        pod("c", [VERIFIED, SlotState::BackedOff]),
     ]);
     let mut facts = facts;
     facts.pods[2].stats.back_off = Some(BackOffSummary {
@@ -198,7 +198,7 @@ fn a_change_of_counters_alone_can_wait() {
     let after = StatusBuilder::default().build(&facts, &at(0));
     assert_eq!(status_change(&before, &after), StatusChange::Counters);
     assert_eq!(status_change(&before, &before), StatusChange::None);
-    facts.pods[0].rows[0].state = RowState::Drifted;
+    facts.pods[0].rows[0].state = SlotState::Drifted;
     let after = StatusBuilder::default().build(&facts, &at(0));
     assert_eq!(status_change(&before, &after), StatusChange::Placement);
 }
@@ -217,14 +217,14 @@ fn a_change_of_the_verification_time_alone_is_recognized() {
     assert_eq!(status_change(&before, &after), StatusChange::Counters);
 }
 
-fn states() -> impl Strategy<Value = [RowState; 2]> {
+fn states() -> impl Strategy<Value = [SlotState; 2]> {
     let one = || {
         prop_oneof![
             Just(VERIFIED),
-            Just(RowState::Drifted),
-            Just(RowState::BackedOff),
-            Just(RowState::Missing),
-            Just(RowState::Unplaced)
+            Just(SlotState::Drifted),
+            Just(SlotState::BackedOff),
+            Just(SlotState::Missing),
+            Just(SlotState::Unplaced)
         ]
     };
     [one(), one()]

@@ -9,7 +9,7 @@ use albacore_mapping::Mode;
 use albacore_plan::{Enforcement, MainThread, Placement, Source};
 
 use super::*;
-use crate::RowState;
+use crate::SlotState;
 use crate::limits::FAST_PAUSE_MAX;
 
 /// An arbiter of two workers that never replaces them. Each execs when it reads a line.
@@ -68,7 +68,7 @@ fn step_until(placer: &mut Placer, what: &str, is_so: impl Fn(&Placer) -> bool) 
 fn has_two_workers(placer: &Placer) -> bool {
     let rows = placer.table().unwrap();
     rows.iter()
-        .filter(|row| row.state != RowState::Missing)
+        .filter(|row| row.state != SlotState::Missing)
         .count()
         == 2
 }

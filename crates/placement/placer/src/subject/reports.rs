@@ -9,7 +9,7 @@ use albacore_plan::{Linted, Note, Placement, Plan, StepKind, Target, plan_hash};
 use crate::execute::{ExecutedStep, Outcome};
 use crate::report::{Report, SpawnKind};
 use crate::state::SubjectState;
-use crate::table::{Row, RowState};
+use crate::table::{SlotRow, SlotState};
 
 use super::worker_history::WorkerChange;
 use super::{PassContext, Subject};
@@ -211,12 +211,12 @@ impl Subject {
     }
 
     /// One row per slot.
-    pub(crate) fn rows(&self, now: Micros) -> Vec<Row> {
+    pub(crate) fn rows(&self, now: Micros) -> Vec<SlotRow> {
         let slots = Slot::all(self.policy().workers, self.policy().threads);
         slots.map(|slot| self.row(slot, now)).collect()
     }
 
-    fn row(&self, slot: Slot, now: Micros) -> Row {
+    fn row(&self, slot: Slot, now: Micros) -> SlotRow {
         let thread = self.ledger.thread_in(slot);
         let pid = self.workers.pid(slot.worker);
         let known = thread
@@ -231,13 +231,15 @@ impl Subject {
         let verified = thread.and_then(|thread| self.verification.verified_at(thread));
         let actual = known.map(|known| known.mask.clone());
         let state = match (thread, &actual) {
-            _ if self.policy().placement == Placement::None => RowState::Unplaced,
-            (_, None) | (None, _) => RowState::Missing,
-            (_, actual) if *actual == planned => RowState::Verified,
-            (Some(thread), _) if self.ledger.back_off(thread, now).is_some() => RowState::BackedOff,
-            _ => RowState::Drifted,
+            _ if self.policy().placement == Placement::None => SlotState::Unplaced,
+            (_, None) | (None, _) => SlotState::Missing,
+            (_, actual) if *actual == planned => SlotState::Verified,
+            (Some(thread), _) if self.ledger.back_off(thread, now).is_some() => {
+                SlotState::BackedOff
+            }
+            _ => SlotState::Drifted,
         };
-        Row {
+        SlotRow {
             subject: self.id,
             slot,
             pid,

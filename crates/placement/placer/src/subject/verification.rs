@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use albacore_os::Micros;
-use albacore_plan::{Cause, Drift, Target, ThreadId};
+use albacore_plan::{Cause, MaskDrift, Target, ThreadId};
 use albacore_topology::CpuSet;
 
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ impl Verification {
     }
 
     /// Counts a drift, unless it was reported before.
-    pub(crate) fn add_drift(&mut self, drift: &Drift, cpuset: &CpuSet) -> Option<NewDrift> {
+    pub(crate) fn add_drift(&mut self, drift: &MaskDrift, cpuset: &CpuSet) -> Option<NewDrift> {
         let masks = (drift.planned.clone(), drift.actual.clone());
         if self.reported.get(&drift.thread) == Some(&masks) {
             return None;

@@ -1,4 +1,4 @@
-//! A toy server, a placer on it, and an independent look at the masks.
+//! A fake server, a placer for it, and an independent reader of masks.
 
 #![allow(dead_code)] // each test file uses its part
 
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use albacore_mapping::Mode;
 use albacore_os::{Pid, Tid, write_mask};
-use albacore_placer::{Config, Placer, Report, Row, SubjectConfig, SubjectId};
+use albacore_placer::{Config, Placer, Report, SlotRow, SubjectConfig, SubjectId};
 use albacore_plan::{Enforcement, MainThread, Placement, Policy, Source};
 use albacore_topology::CpuSet;
 
@@ -95,7 +95,7 @@ impl Drop for PreforkServer {
     }
 }
 
-/// A placer with one subject and everything it told.
+/// A placer with one subject and all its reports.
 pub(crate) struct Run {
     pub(crate) placer: Placer,
     pub(crate) subject: SubjectId,
@@ -150,9 +150,9 @@ impl Run {
         let start = Instant::now();
         while !holds(self) {
             if start.elapsed() > DEADLINE {
-                let told: Vec<_> = self.reports.iter().rev().take(30).collect();
+                let last: Vec<_> = self.reports.iter().rev().take(30).collect();
                 panic!(
-                    "{what}: not within {DEADLINE:?}\n{:#?}\n{told:#?}",
+                    "{what}: not within {DEADLINE:?}\n{:#?}\n{last:#?}",
                     self.rows()
                 );
             }
@@ -167,7 +167,7 @@ impl Run {
         }
     }
 
-    pub(crate) fn rows(&self) -> Vec<Row> {
+    pub(crate) fn rows(&self) -> Vec<SlotRow> {
         self.placer.table().unwrap()
     }
 
@@ -195,7 +195,7 @@ impl Run {
     }
 }
 
-/// The mask of a thread as /proc/TID/status tells, not as the crates under test read it.
+/// The mask of a thread in /proc/TID/status, not as the crates under test read it.
 pub(crate) fn mask_of(tid: Tid) -> Option<CpuSet> {
     let status = fs::read_to_string(format!("/proc/{}/status", tid.0)).ok()?;
     let list = status
@@ -238,7 +238,7 @@ pub(crate) fn tasks_of(pid: Pid) -> Vec<Tid> {
         .collect()
 }
 
-/// What somebody else's `taskset` does.
+/// Sets a mask as another program would, with `taskset`.
 pub(crate) fn taskset(tid: Tid, mask: &CpuSet) {
     write_mask(tid, mask).unwrap();
 }

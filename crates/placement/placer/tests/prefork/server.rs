@@ -1,4 +1,4 @@
-//! A toy pre-fork server for the tests: workers with threads that die, are replaced and misbehave
+//! A fake pre-fork server for tests: workers with threads that die, are replaced and misbehave
 //! on command.
 //!
 //! `prefork_server WORKERS THREADS [named] [pin=MILLIS]` starts WORKERS worker processes of THREADS
