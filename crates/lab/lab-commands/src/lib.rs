@@ -73,7 +73,7 @@ enum BenchCommand {
     /// schedule fails.
     #[command(verbatim_doc_comment)]
     Serve(Box<BenchServeArgs>),
-    /// Solve a placement twice: as `albacore plan`, and by the integer program of the source article
+    /// Solve a placement as `albacore plan` does, and by the integer program of the article
     Solver(BenchSolverArgs),
 }
 

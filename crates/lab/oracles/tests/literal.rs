@@ -23,8 +23,8 @@ const THREADS: u16 = 6;
 /// Up to so many cpus, the literal program is asked for every problem.
 const LITERAL_CPUS: usize = 4;
 
-/// Every so many of the larger problems are asked, too: no divisor of the number of sizes, which is 14, so
-/// every size is among them.
+/// Every so many of the larger problems are asked, too: no divisor of the number of sizes, which is
+/// 14, so every size is among them.
 const LITERAL_STRIDE: usize = 9;
 
 /// Far above what the slowest of these programs takes on a busy machine.

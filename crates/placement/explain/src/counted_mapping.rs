@@ -34,7 +34,7 @@ struct Limits {
     full_cores: u32,
 }
 
-/// A mapping with its counted. Threads are numbered as in [`Mapping::cpus`], cpus as in [`Domains`].
+/// A mapping with its counts. Threads are numbered as in [`Mapping::cpus`], cpus as in [`Domains`].
 #[derive(Clone)]
 pub(crate) struct CountedMapping<'a> {
     domains: &'a Domains,

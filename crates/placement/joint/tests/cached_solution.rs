@@ -1,5 +1,5 @@
-//! A cached answer holds for the problem it was given for, and for the same problem with it in force;
-//! for nothing else.
+//! A cached answer holds for the problem it was given for, and for the same problem with it in
+//! force; for nothing else.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod joint_problems;

@@ -416,8 +416,8 @@ fn a_live_change_to_observe_gives_masks_back_once_and_then_writes_nothing() {
         .collect();
     assert_eq!(released, [4]);
 
-    // From now on nothing is written: neither over what another program wrote, nor for a new worker,
-    // nor at a change of the policy that leaves it observing.
+    // From now on nothing is written: neither over what another program wrote, nor for a new
+    // worker, nor at a change of the policy that leaves it observing.
     let calls = run.calls();
     let (thread, cpu) = (run.rows()[0].tid.unwrap(), own_cpus().first().unwrap());
     let foreign: CpuSet = [cpu].into_iter().collect();

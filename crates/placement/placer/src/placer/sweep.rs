@@ -24,7 +24,8 @@ pub(super) struct Sweep {
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     checked_at: Micros,
-    /// [`crate::PlacerCounters::cpu_micros`] then, without the checks for spawns that were expected.
+    /// [`crate::PlacerCounters::cpu_micros`] then, without the checks for spawns that were
+    /// expected.
     used: u64,
 }
 
