@@ -6,7 +6,6 @@
 //! template too.
 
 mod nearest;
-mod tree;
 mod walk;
 
 #[cfg(test)]
@@ -16,10 +15,10 @@ use std::fmt;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use albacore_settings::yaml_tree::{Kind, Node};
 use kube::Resource;
 use serde_json::{Value, json};
 
-use self::tree::{Kind, Node};
 use self::walk::SchemaWalk;
 use crate::deployment::InferenceDeployment;
 use crate::limits::{FILE_BYTES_MAX, FILE_DEPTH_MAX, VIOLATIONS_MAX};

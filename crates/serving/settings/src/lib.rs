@@ -6,6 +6,8 @@
 //! [`agent_stream`]: the lines that the agent of a node sends to `albacore-params`, and the lines
 //! that come back.
 //!
+//! [`yaml_tree`]: YAML with the line of every value, for readers of other files.
+//!
 //! Pure: text in, values out. A [`Settings`] that was parsed or checked is valid in every field; a
 //! [`ValidationError`] names the field, the value and what to write instead.
 //!
@@ -28,6 +30,7 @@ mod limits;
 mod object_reader;
 mod validate;
 mod validation_error;
+pub mod yaml_tree;
 
 mod parse_yaml;
 mod print_yaml;

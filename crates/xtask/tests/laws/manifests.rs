@@ -80,7 +80,7 @@ const MATRIX: &[Row] = &[
     row("joint", &[], &["mapping", "topology", "values"]),
     row("plan", &[], &["mapping", "topology", "values"]),
     row("batching", &[], &[]),
-    row("simulator", &[], &["batching", "values"]),
+    row("simulator", &[], &["batching", "settings", "values"]),
     row("formats", &[], &[]),
     row("simd", &[], &[]),
     row("trees", &[], &["formats", "simd"]),

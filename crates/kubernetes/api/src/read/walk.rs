@@ -4,10 +4,10 @@
 //! the same limits and better messages: with the line, the value and what to write. Texts with a
 //! syntax of their own (durations, URIs, quantities) are parsed by their type.
 
+use albacore_settings::yaml_tree::{Entry, Kind, Node};
 use serde_json::{Value, json};
 
 use super::nearest::nearest;
-use super::tree::{Entry, Kind, Node};
 use crate::deployment::MODEL_NAME_PATTERN;
 use crate::limits::QUOTED_CHARS_MAX;
 use crate::quantity;

@@ -1,10 +1,6 @@
 //! A scenario file as a tree with the location of every value.
 
-use std::fmt;
-
-use serde::Deserialize;
-use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::Spanned;
+use albacore_settings::yaml_tree;
 
 use super::invalid::{Invalid, Place};
 
@@ -39,7 +35,8 @@ impl Node {
         }
         let budget = serde_saphyr::budget! { max_depth: DEPTH_MAX };
         let options = serde_saphyr::options! { budget: budget, with_snippet: false };
-        serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let read = serde_saphyr::from_str_with_options::<yaml_tree::Node>(text, options);
+        read.map(Self::from).map_err(|error| {
             let error = error.without_snippet();
             let place = error.location();
             let (line, column) = place.map_or((1, 1), |place| (place.line(), place.column()));
@@ -106,76 +103,25 @@ fn key_before(text: &str, line: u64, column: u64) -> Option<&str> {
     (!key.is_empty()).then_some(key)
 }
 
-impl<'de> Deserialize<'de> for Node {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let spanned = Spanned::<Kind>::deserialize(deserializer)?;
-        Ok(Self {
-            place: Place::Line(spanned.referenced.line()),
-            kind: spanned.value,
-        })
-    }
-}
-
-impl<'de> Deserialize<'de> for Kind {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(KindVisitor)
-    }
-}
-
-struct KindVisitor;
-
-impl<'de> Visitor<'de> for KindVisitor {
-    type Value = Kind;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a YAML value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Kind, E> {
-        Ok(Kind::Null)
-    }
-
-    fn visit_none<E>(self) -> Result<Kind, E> {
-        Ok(Kind::Null)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Kind, D::Error> {
-        Kind::deserialize(deserializer)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Kind, E> {
-        Ok(Kind::Text(value.to_string()))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Kind, E> {
-        Ok(Kind::Number(value as f64))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Kind, E> {
-        Ok(Kind::Number(value as f64))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Kind, E> {
-        Ok(Kind::Number(value))
-    }
-
-    fn visit_str<E: de::Error>(self, value: &str) -> Result<Kind, E> {
-        Ok(Kind::Text(value.to_owned()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Kind, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = access.next_element()? {
-            items.push(item);
+impl From<yaml_tree::Node> for Node {
+    fn from(node: yaml_tree::Node) -> Self {
+        Self {
+            place: Place::Line(node.line),
+            kind: match node.kind {
+                yaml_tree::Kind::Null => Kind::Null,
+                yaml_tree::Kind::Bool(value) => Kind::Text(value.to_string()),
+                yaml_tree::Kind::Number(value) => Kind::Number(value.as_f64().unwrap_or(f64::NAN)),
+                yaml_tree::Kind::Text(text) => Kind::Text(text),
+                yaml_tree::Kind::List(items) => {
+                    Kind::List(items.into_iter().map(Self::from).collect())
+                }
+                yaml_tree::Kind::Map(entries) => Kind::Map(
+                    entries
+                        .into_iter()
+                        .map(|entry| (entry.key, entry.value.into()))
+                        .collect(),
+                ),
+            },
         }
-        Ok(Kind::List(items))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Kind, A::Error> {
-        let mut entries: Vec<(String, Node)> = Vec::new();
-        while let Some((key, node)) = access.next_entry::<String, Node>()? {
-            entries.push((key, node));
-        }
-        Ok(Kind::Map(entries))
     }
 }

@@ -1,7 +1,7 @@
 //! A YAML document as a tree that knows the line of every key and value.
 //!
 //! Typed reading alone would lose the line of a value that is well-formed but wrong, and would skip
-//! fields that the Kubernetes types do not know.
+//! fields that its type does not have.
 
 use std::fmt;
 
@@ -12,14 +12,14 @@ use serde_saphyr::Spanned;
 
 /// A value and the line it begins on, counted from 1.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) line: u64,
-    pub(super) kind: Kind,
+pub struct Node {
+    pub line: u64,
+    pub kind: Kind,
 }
 
 /// What a node holds.
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
+pub enum Kind {
     Null,
     Bool(bool),
     Number(Number),
@@ -30,15 +30,16 @@ pub(super) enum Kind {
 
 /// A field of a map.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
-    pub(super) key: String,
-    pub(super) line: u64,
-    pub(super) value: Node,
+pub struct Entry {
+    pub key: String,
+    pub line: u64,
+    pub value: Node,
 }
 
 impl Node {
     /// The value of a field that is present and not null.
-    pub(super) fn get(&self, key: &str) -> Option<&Node> {
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Node> {
         match &self.kind {
             Kind::Map(entries) => entries
                 .iter()
@@ -49,7 +50,7 @@ impl Node {
     }
 
     /// The text, if it is one.
-    pub(super) fn text(&self) -> Option<&str> {
+    pub fn text(&self) -> Option<&str> {
         match &self.kind {
             Kind::Text(text) => Some(text),
             _ => None,
@@ -57,7 +58,7 @@ impl Node {
     }
 
     /// The line of the field `path` (`spec.models[0].uri`), or of the deepest part that exists.
-    pub(super) fn line_of(&self, path: &str) -> u64 {
+    pub fn line_of(&self, path: &str) -> u64 {
         let (mut node, mut line) = (self, self.line);
         for part in path.split('.') {
             let (name, index) = match part.split_once('[') {
@@ -82,7 +83,7 @@ impl Node {
     }
 
     /// The same as JSON; fields that are null are left out, as the API server does.
-    pub(super) fn to_json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         match &self.kind {
             Kind::Null => Value::Null,
             Kind::Bool(b) => Value::Bool(*b),
@@ -165,7 +166,7 @@ impl<'de> Visitor<'de> for KindVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Kind, A::Error> {
         let mut items = Vec::new();
-        // bound: the length of the document, which FILE_BYTES_MAX bounds.
+        // bound: the length of the document, which whoever reads it bounds.
         while let Some(item) = seq.next_element()? {
             items.push(item);
         }
@@ -174,7 +175,7 @@ impl<'de> Visitor<'de> for KindVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Kind, A::Error> {
         let mut entries = Vec::new();
-        // bound: the length of the document, which FILE_BYTES_MAX bounds.
+        // bound: the length of the document, which whoever reads it bounds.
         while let Some(key) = map.next_key::<Spanned<String>>()? {
             let value = map.next_value()?;
             entries.push(Entry {
