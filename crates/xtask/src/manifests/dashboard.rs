@@ -85,7 +85,7 @@ const SERVICE: Row = Row {
         },
         Panel {
             title: "Load factor",
-            about: "Pods needed for the present load, as a multiple of those there are. Above 1: too few.",
+            about: "Pods needed for the current load, divided by existing pods. Above 1: too few.",
             unit: "none",
             queries: &[(
                 "avg by (service) (albacore_load_factor{SERVERS})",
@@ -169,8 +169,8 @@ const WORKERS: Row = Row {
             ],
         },
         Panel {
-            title: "Deaths",
-            about: "Workers started again after a death, and the batches that ran again because of it. No request is lost.",
+            title: "Worker exits",
+            about: "Workers restarted after an exit, and the batches that ran again because of it. No request is lost.",
             unit: "none",
             queries: &[
                 (
@@ -185,7 +185,7 @@ const WORKERS: Row = Row {
         },
         Panel {
             title: "Shared memory",
-            about: "Shared memory for rows and results in use, of what there is.",
+            about: "Shared memory for rows and results: used and total.",
             unit: "bytes",
             queries: &[
                 (
@@ -214,8 +214,8 @@ const OPERATOR: Row = Row {
             )],
         },
         Panel {
-            title: "Work",
-            about: "Deployments that wait to be looked at, and those that had to be looked at again.",
+            title: "Reconciles",
+            about: "Deployments that wait in the queue, and those that were queued again.",
             unit: "none",
             queries: &[
                 (
@@ -230,7 +230,7 @@ const OPERATOR: Row = Row {
         },
         Panel {
             title: "Leader and watches",
-            about: "Who holds the lease (1), and objects that a watch cannot read.",
+            about: "The holder of the lease (1), and objects that do not fit their type.",
             unit: "none",
             queries: &[
                 (
@@ -260,7 +260,7 @@ const NODES: Row = Row {
         },
         Panel {
             title: "Drift",
-            about: "Masks that were as planned and then were not, per second, and workers that replaced another.",
+            about: "Masks that were verified and later found changed, per second, and worker processes that replaced another one.",
             unit: "none",
             queries: &[
                 (
@@ -274,7 +274,7 @@ const NODES: Row = Row {
             ],
         },
         Panel {
-            title: "Nodes held back",
+            title: "Degraded nodes",
             about: "Nodes whose agent cannot do all of its work, by reason; agents that write masks.",
             unit: "none",
             queries: &[
@@ -283,7 +283,7 @@ const NODES: Row = Row {
             ],
         },
         Panel {
-            title: "Work of the agents",
+            title: "Activity of the agents",
             about: "Masks written and mappings solved, per second. A settled node shows none.",
             unit: "none",
             queries: &[

@@ -1,5 +1,4 @@
-//! `xtask manifests` and `xtask charts`: what is made from `charts/albacore`, so that it is said
-//! once.
+//! `xtask manifests` and `xtask charts`: the files that are generated from `charts/albacore`.
 //!
 //! `manifests/crds.yaml`, `manifests/install.yaml` and `manifests/monitoring/` are the chart
 //! rendered with its default values, without what only Helm needs. The dashboard is a table in
@@ -20,36 +19,36 @@ use crate::yaml;
 const HEAD: &str =
     "# Written by `make manifests` from charts/albacore; a test compares. DO NOT EDIT.\n";
 
-/// What a user of the definitions should know.
+/// Comment at the top of `crds.yaml`.
 const DEFINITIONS: &str = "\
 # kubectl apply --server-side -f crds.yaml
-# The definitions of InferenceDeployment and NodePlacement. To delete them is to delete every InferenceDeployment, and with it
-# its pods; install.yaml, which may be deleted without that, is a file of its own for this reason.
+# The definitions of InferenceDeployment and NodePlacement. Deleting them deletes every InferenceDeployment and its pods;
+# install.yaml can be deleted without that, and is a separate file for this reason.
 ";
 
-/// What a user of the plain install should know.
+/// Comment at the top of `install.yaml`.
 const INSTALL: &str = "\
 # kubectl apply --server-side -f crds.yaml -f install.yaml
-# To delete this file's objects is to remove the operator: what InferenceDeployments run goes on without it.
+# Deleting the objects of this file removes the operator; the pods of InferenceDeployments keep running.
 ";
 
-/// What a user of the install that writes no mask should know.
+/// Comment at the top of `observe.yaml`.
 const OBSERVE: &str = "\
 # kubectl apply --server-side -f crds.yaml -f observe.yaml
-# As install.yaml, but the node agent only looks: it plans, compares and reports, and writes no mask. It has no capability,
-# is not root and does not share the host's pid namespace. install.yaml over it makes it pin.
+# As install.yaml, but the node agent only observes: it plans, compares and reports, and writes no mask. It has no
+# capability, is not root and does not share the host's pid namespace. Apply install.yaml over it to enable pinning.
 ";
 
-/// Where the plain install goes.
+/// Namespace of the plain install.
 const NAMESPACE: &str = "albacore-system";
 
-/// Labels and annotations that mean something to Helm alone.
+/// Labels and annotations that only Helm uses.
 const OF_HELM: [&str; 2] = ["helm.sh/chart", "helm.sh/resource-policy"];
 
 /// Every file that is made from the chart, and the dashboard: path below `root` and text.
 ///
 /// # Errors
-/// Helm cannot be had, or does not accept the chart.
+/// Helm is not available, or does not accept the chart.
 pub fn generate(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     let health = root.join(argocd::HEALTH);
     let health = std::fs::read_to_string(&health).with_context(|| health.display().to_string())?;
