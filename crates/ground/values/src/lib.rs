@@ -8,5 +8,5 @@ mod time;
 
 pub use histogram::LogHistogram;
 pub use ids::{Pid, Tid};
-pub use random::{SplitMix64, XorShift64, Xoshiro256};
+pub use random::XorShift64;
 pub use time::Micros;

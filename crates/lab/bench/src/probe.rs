@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use albacore_load::{InferRequest, Load, Report, Request, Shape, drive};
-use albacore_values::Xoshiro256;
+use albacore_random::Xoshiro256;
 
 use crate::cpu;
 use crate::error::BenchError;

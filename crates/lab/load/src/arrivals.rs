@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use albacore_values::Xoshiro256;
+use albacore_random::Xoshiro256;
 
 /// Most arrivals of one run: a day at a thousand a second would not fit, a minute at a million
 /// does.

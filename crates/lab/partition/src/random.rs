@@ -1,6 +1,6 @@
 //! The article's baseline: random partitions, the best one that keeps the rules.
 
-use albacore_values::SplitMix64;
+use albacore_random::SplitMix64;
 
 use crate::check::check;
 use crate::problem::Problem;

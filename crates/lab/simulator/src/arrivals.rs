@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use albacore_values::Xoshiro256;
+use albacore_random::Xoshiro256;
 
 use crate::clients::Clients;
 

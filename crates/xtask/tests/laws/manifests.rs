@@ -80,7 +80,12 @@ const MATRIX: &[Row] = &[
     row("joint", &[], &["mapping", "topology", "values"]),
     row("plan", &[], &["mapping", "topology", "values"]),
     row("batching", &[], &[]),
-    row("simulator", &[], &["batching", "settings", "values"]),
+    row("random", &[], &[]),
+    row(
+        "simulator",
+        &[],
+        &["batching", "random", "settings", "values"],
+    ),
     row("formats", &[], &[]),
     row("simd", &[], &[]),
     row("trees", &[], &["formats", "simd"]),
@@ -136,7 +141,7 @@ const MATRIX: &[Row] = &[
             "api", "command", "mapping", "os", "placer", "plan", "settings", "topology",
         ],
     ),
-    row("partition", &[Solver], &["values"]),
+    row("partition", &[Solver], &["random"]),
     row("oracles", &[Solver], &["mapping", "topology"]),
     row("command", &[CommandLine], &[]),
     row(
@@ -163,12 +168,12 @@ const MATRIX: &[Row] = &[
             "topology", "trees",
         ],
     ),
-    row("load", &[Async], &["os", "values"]),
+    row("load", &[Async], &["os", "random"]),
     row("live-bench", &[], &["load", "simulator"]),
     row(
         "bench",
         &[],
-        &["batching", "command", "load", "simulator", "values"],
+        &["batching", "command", "load", "random", "simulator"],
     ),
 ];
 

@@ -5,7 +5,7 @@ use albacore_batching::Nanos;
 use albacore_batching::deadlines::{Cost, Delays, DropRule, QueueParams, Release, Target};
 use albacore_simulator::auto::{Prefers, QueuePolicy};
 
-use albacore_values::SplitMix64;
+use albacore_random::SplitMix64;
 
 use crate::driver::{Driver, Input};
 use crate::oracle::{self, Done, Oracle, Request};
