@@ -25,7 +25,7 @@ pub(crate) fn show(path: &Path) -> Result<(), Failure> {
         let _ = writeln!(text, "{name:<12}{what}");
     };
     show_file(&model, &mut line);
-    line("trees", model.trees().to_string());
+    line("trees", model.parts().trees.len().to_string());
     line("leaves", predictor.leaves().to_string());
     line("depth", predictor.depth().to_string());
     line(
@@ -65,29 +65,30 @@ pub(crate) fn show(path: &Path) -> Result<(), Failure> {
 
 /// What the file says: one `line(name, text)` for each fact.
 fn show_file(model: &Model, mut line: impl FnMut(&str, String)) {
-    let version = match model.version() {
+    let parts = model.parts();
+    let version = match parts.version.as_str() {
         "" => String::new(),
         version => format!(" {version}"),
     };
-    line("format", format!("{}{version}", model.format()));
-    for notice in model.notices() {
+    line("format", format!("{}{version}", parts.format));
+    for notice in &parts.notices {
         line("notice", notice.clone());
     }
-    line("objective", model.objective().to_owned());
-    line("features", model.features().to_string());
-    for (column, name) in model.feature_names().iter().enumerate() {
+    line("objective", parts.objective.clone());
+    line("features", parts.features.to_string());
+    for (column, name) in parts.feature_names.iter().enumerate() {
         if column == COLUMNS_SHOWN {
-            let more = model.features() - column;
+            let more = parts.features - column;
             line("column", format!("... and {more} more"));
             break;
         }
-        let kind = model.feature_types().get(column);
+        let kind = parts.feature_types.get(column);
         let kind = kind.map_or_else(String::new, |kind| format!(" ({kind})"));
         line("column", format!("{column} {name:?}{kind}"));
     }
-    line("outputs", model.groups().to_string());
+    line("outputs", parts.groups.to_string());
     line("iterations", model.iterations().to_string());
-    if let Some(best) = model.best_iteration() {
+    if let Some(best) = parts.best_iteration {
         line("best", format!("iteration {best}"));
     }
     line(

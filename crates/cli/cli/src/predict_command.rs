@@ -97,7 +97,7 @@ fn check_output_path(output: &Path) -> Result<(), Failure> {
 
 fn compile(path: &Path, chosen: Iterations) -> Result<Image, Failure> {
     let model = read_model(path)?;
-    for notice in model.notices() {
+    for notice in &model.parts().notices {
         eprintln!("albacore: {}: {notice}", path.display());
     }
     let model = model.with_iterations(chosen);

@@ -82,10 +82,10 @@ fn load(model: &Path, data: &Path, columns: &str, threads: &str) -> Result<Loade
     let of_model = |error: &dyn std::fmt::Display| format!("{}: {error}", model.display());
     let bytes = fs::read(model).map_err(|error| of_model(&error))?;
     let model = Model::parse(&bytes).map_err(|error| of_model(&error))?;
-    if model.features() != columns {
+    let features = model.parts().features;
+    if features != columns {
         return Err(format!(
-            "COLS {columns}: the model takes {} features",
-            model.features()
+            "COLS {columns}: the model takes {features} features"
         ));
     }
     let of_data = |e: io::Error| format!("{}: {e}", data.display());

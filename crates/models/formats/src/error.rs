@@ -61,33 +61,19 @@ pub enum ModelError {
 
 impl ModelError {
     /// The same error, with the path of the enclosing field in front.
-    pub(crate) fn inside(self, parent: &str) -> Self {
+    pub(crate) fn inside(mut self, parent: &str) -> Self {
         let parent = excerpt(parent);
-        let join = |path: String| match path.as_str() {
-            "" => parent.to_owned(),
-            child if child.starts_with('[') => format!("{parent}{child}"),
-            child => format!("{parent}.{child}"),
-        };
-        match self {
-            Self::Syntax {
-                path,
-                offset,
-                reason,
-            } => Self::Syntax {
-                path: join(path),
-                offset,
-                reason,
-            },
-            Self::Inconsistent { path, reason } => Self::Inconsistent {
-                path: join(path),
-                reason,
-            },
-            Self::TooLarge { path, reason } => Self::TooLarge {
-                path: join(path),
-                reason,
-            },
-            other => other,
+        if let Self::Syntax { path, .. }
+        | Self::Inconsistent { path, .. }
+        | Self::TooLarge { path, .. } = &mut self
+        {
+            *path = match path.as_str() {
+                "" => parent.to_owned(),
+                child if child.starts_with('[') => format!("{parent}{child}"),
+                child => format!("{parent}.{child}"),
+            };
         }
+        self
     }
 
     /// A value is beyond a bound.

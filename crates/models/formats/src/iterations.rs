@@ -123,7 +123,7 @@ impl Model {
     /// The file does not hold them, or they are none.
     pub fn iterations_of(&self, chosen: Iterations) -> Result<IterationRange, IterationsError> {
         let in_file = self.iterations();
-        let best = || match self.best_iteration() {
+        let best = || match self.parts().best_iteration {
             Some(best) if best < in_file => Ok((0, best + 1)),
             Some(best) => Err(IterationsError::BestBeyond { best, in_file }),
             None => Err(IterationsError::NoBest {
@@ -161,13 +161,13 @@ impl Model {
             begin,
             end,
             in_file,
-            best: self.best_iteration(),
+            best: self.parts().best_iteration,
         })
     }
 
     /// Whether the object that saved the file predicts up to the best iteration.
     fn predicts_to_best(&self) -> bool {
-        self.parts().is_saved_by_sklearn && self.best_iteration().is_some()
+        self.parts().is_saved_by_sklearn && self.parts().best_iteration.is_some()
     }
 
     /// A sentence for a user who chose no iterations, if the best iteration is not the last: which

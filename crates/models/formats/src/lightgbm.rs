@@ -53,7 +53,7 @@ struct LightgbmHeader<'a> {
     objective: Option<&'a str>,
     feature_names: Option<&'a str>,
     feature_infos: Option<&'a str>,
-    is_averaged: bool,
+    average_output: Option<&'a str>,
 }
 
 pub(crate) fn parse(bytes: &[u8]) -> ModelResult<Model> {
@@ -65,7 +65,7 @@ pub(crate) fn parse(bytes: &[u8]) -> ModelResult<Model> {
     let mut lines = TextLines { text, at: 0 };
     let mut header = LightgbmHeader::default();
     let mut trees = Vec::new();
-    let mut is_tree = read_header(&mut lines, &mut header)?;
+    let mut is_tree = read_fields(&mut lines, &mut header, LightgbmHeader::slot)?;
     // bound: each step takes the lines of a tree.
     while is_tree {
         if trees.len() >= TREES_MAX {
@@ -73,8 +73,7 @@ pub(crate) fn parse(bytes: &[u8]) -> ModelResult<Model> {
         }
         let mut fields = LightgbmTreeFields::default();
         let path = format!("Tree={}", trees.len());
-        is_tree = fields
-            .read(&mut lines)
+        is_tree = read_fields(&mut lines, &mut fields, LightgbmTreeFields::slot)
             .map_err(|error| error.inside(&path))?;
         trees.push(fields.tree().map_err(|error| error.inside(&path))?);
     }
@@ -82,34 +81,23 @@ pub(crate) fn parse(bytes: &[u8]) -> ModelResult<Model> {
     header.finish(trees)
 }
 
-/// Reads the model's fields; returns whether a tree follows.
-fn read_header<'a>(
+/// Reads fields, each into the slot of its key, up to the next tree; returns whether one follows.
+fn read_fields<'a, F>(
     lines: &mut TextLines<'a>,
-    header: &mut LightgbmHeader<'a>,
+    fields: &mut F,
+    slot: for<'b> fn(&'b mut F, &str) -> Option<&'b mut Option<&'a str>>,
 ) -> ModelResult<bool> {
     // bound: each step takes a line.
     while let Some(line) = lines.next() {
         if line.starts_with("Tree=") {
             return Ok(true);
         }
-        match line.split_once('=').unwrap_or((line, "")) {
-            ("end of trees", _) => return Ok(false),
-            ("version", value) => field_once(&mut header.version, value, "version")?,
-            ("num_tree_per_iteration", value) => {
-                field_once(&mut header.groups, value, "num_tree_per_iteration")?;
-            }
-            ("max_feature_idx", value) => {
-                field_once(&mut header.last_feature, value, "max_feature_idx")?;
-            }
-            ("objective", value) => field_once(&mut header.objective, value, "objective")?,
-            ("feature_names", value) => {
-                field_once(&mut header.feature_names, value, "feature_names")?
-            }
-            ("feature_infos", value) => {
-                field_once(&mut header.feature_infos, value, "feature_infos")?
-            }
-            ("average_output", _) => header.is_averaged = true,
-            _ => {}
+        if line == "end of trees" {
+            return Ok(false);
+        }
+        let (key, value) = line.split_once('=').unwrap_or((line, ""));
+        if let Some(slot) = slot(fields, key) {
+            put_once(slot, value).map_err(|error| error.inside(key))?;
         }
     }
     lines.error("the file ends before 'end of trees'")
@@ -130,11 +118,6 @@ fn read_trailer(lines: &mut TextLines<'_>) -> ModelResult<()> {
         false => Ok(()),
         true => lines.error("the file ends before 'end of parameters'"),
     }
-}
-
-/// Keeps the value of a key that may appear once.
-fn field_once<'a>(slot: &mut Option<&'a str>, value: &'a str, key: &str) -> ModelResult<()> {
-    put_once(slot, value).map_err(|error| error.inside(key))
 }
 
 fn number<T: FromStr>(text: &str, key: &str) -> ModelResult<T> {
@@ -164,7 +147,20 @@ fn list<T: FromStr>(field: Option<&str>, key: &str, length: usize) -> ModelResul
     Ok(numbers)
 }
 
-impl LightgbmHeader<'_> {
+impl<'a> LightgbmHeader<'a> {
+    fn slot(&mut self, key: &str) -> Option<&mut Option<&'a str>> {
+        Some(match key {
+            "version" => &mut self.version,
+            "num_tree_per_iteration" => &mut self.groups,
+            "max_feature_idx" => &mut self.last_feature,
+            "objective" => &mut self.objective,
+            "feature_names" => &mut self.feature_names,
+            "feature_infos" => &mut self.feature_infos,
+            "average_output" => &mut self.average_output,
+            _ => return None,
+        })
+    }
+
     fn finish(self, trees: Vec<Tree>) -> ModelResult<Model> {
         let version = self.version.unwrap_or("").to_owned();
         if version != "v3" && version != "v4" {
@@ -202,7 +198,7 @@ impl LightgbmHeader<'_> {
             groups,
             transform,
             base: vec![0.0; groups],
-            is_averaged: self.is_averaged,
+            is_averaged: self.average_output.is_some(),
             iteration_starts: (0..=trees.len())
                 .step_by(groups)
                 .map(|tree| tree as u32)

@@ -154,71 +154,10 @@ impl Model {
         }
     }
 
-    /// The format that the model was read from.
-    #[must_use]
-    pub fn format(&self) -> Format {
-        self.parts.format
-    }
-
-    /// The version in the file: of the library (XGBoost) or of the format (LightGBM).
-    #[must_use]
-    pub fn version(&self) -> &str {
-        &self.parts.version
-    }
-
-    /// The objective's name in its library, such as `binary:logistic`.
-    #[must_use]
-    pub fn objective(&self) -> &str {
-        &self.parts.objective
-    }
-
-    /// Values in a row.
-    #[must_use]
-    pub fn features(&self) -> usize {
-        self.parts.features
-    }
-
-    /// Names of the features; empty if the file has none.
-    #[must_use]
-    pub fn feature_names(&self) -> &[String] {
-        &self.parts.feature_names
-    }
-
-    /// Types of the features by the library's names; empty if the file has none.
-    #[must_use]
-    pub fn feature_types(&self) -> &[String] {
-        &self.parts.feature_types
-    }
-
-    /// Classes or targets: margins of a row.
-    #[must_use]
-    pub fn groups(&self) -> usize {
-        self.parts.groups
-    }
-
-    #[must_use]
-    pub fn trees(&self) -> usize {
-        self.parts.trees.len()
-    }
-
     /// Number of boosting iterations that predict; of the file until others are chosen.
     #[must_use]
     pub fn iterations(&self) -> usize {
         self.parts.iteration_starts.len().saturating_sub(1)
-    }
-
-    /// The best iteration of the file, as early stopping recorded it; see
-    /// [`with_iterations`](Self::with_iterations).
-    #[must_use]
-    pub fn best_iteration(&self) -> Option<usize> {
-        self.parts.best_iteration
-    }
-
-    /// Sentences to be printed when a model is loaded, for example that the version of the file is
-    /// older than the tested ones.
-    #[must_use]
-    pub fn notices(&self) -> &[String] {
-        &self.parts.notices
     }
 
     /// The iterations that predict, of those in the file.
@@ -245,6 +184,7 @@ impl Model {
         (self.range.begin, self.range.end) = (begin, end);
     }
 
+    /// The checked contents of the file, of the iterations that predict.
     #[must_use]
     pub fn parts(&self) -> &ModelParts {
         &self.parts

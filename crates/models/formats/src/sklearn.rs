@@ -12,7 +12,7 @@ use crate::limits::{FEATURES_MAX, GROUPS_MAX, TREE_NODES_MAX, TREES_MAX};
 use crate::model::{Format, Model, ModelParts};
 use crate::transform::Transform;
 use crate::tree::{CategorySets, RawNode, RawTree, Tree, check_shape, flag};
-use crate::value_reader::{ValueReader, put_once, required};
+use crate::value_reader::{ValueReader, column, put_once, required};
 
 /// Fields of the file.
 #[derive(Default)]
@@ -218,16 +218,6 @@ impl SklearnTreeFields {
         };
         Tree::from_nodes(nodes, &node, rest)
     }
-}
-
-/// A column of the tree's table, of the length of the others.
-fn column<T>(column: Option<Vec<T>>, name: &str, length: usize) -> ModelResult<Vec<T>> {
-    let column = required(column, name)?;
-    if column.len() != length {
-        let reason = format!("{} entries instead of {length}", column.len());
-        return Err(ModelError::inconsistent(name, reason));
-    }
-    Ok(column)
 }
 
 /// The largest `f64` that is at most `threshold` after rounding to `f32`.

@@ -1,6 +1,8 @@
 //! The pull reader that JSON and UBJSON have in common: it reads arrays into typed vectors at once
 //! and never builds a tree of values.
 
+use std::ops::Deref;
+
 use crate::error::{ModelError, ModelResult};
 
 /// A reader positioned before a value.
@@ -54,4 +56,20 @@ pub(crate) fn put_once<T>(slot: &mut Option<T>, value: T) -> ModelResult<()> {
 /// The value of a key that must appear.
 pub(crate) fn required<T>(slot: Option<T>, path: &str) -> ModelResult<T> {
     slot.ok_or_else(|| ModelError::inconsistent(path, "the key is missing"))
+}
+
+/// A column of a tree's table that must appear, with an entry for each node.
+pub(crate) fn column<T, C: Deref<Target = [T]>>(
+    column: Option<C>,
+    name: &str,
+    length: usize,
+) -> ModelResult<C> {
+    let column = required(column, name)?;
+    match column.len() == length {
+        true => Ok(column),
+        false => {
+            let reason = format!("{} entries instead of {length}", column.len());
+            Err(ModelError::inconsistent(name, reason))
+        }
+    }
 }

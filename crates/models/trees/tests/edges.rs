@@ -160,7 +160,7 @@ fn uncertain_versions_have_a_notice() {
         let (_, found) = found.expect("an archive");
         let model = text(&found["models"], case);
         let model = Model::parse(model.as_bytes()).expect("a model");
-        model.notices().join("\n")
+        model.parts().notices.join("\n")
     };
     let old = notices("xgboost-1.2.1", "binary_logitraw");
     assert!(old.contains("XGBoost 1.2.1, older than"), "{old}");
@@ -189,17 +189,17 @@ fn a_file_without_a_version_is_read_as_the_newest_with_a_notice() {
     model.as_object_mut().expect("an object").remove("version");
     let parsed = Model::parse(model.to_string().as_bytes()).expect("a model");
     assert!(
-        parsed.notices()[0].contains("names no version"),
+        parsed.parts().notices[0].contains("names no version"),
         "{:?}",
-        parsed.notices()
+        parsed.parts().notices
     );
     assert!(parsed.parts().base[0].is_finite());
     model["version"] = serde_json::json!([9, 1, 0]);
     let parsed = Model::parse(model.to_string().as_bytes()).expect("a model");
     assert!(
-        parsed.notices()[0].contains("newer than"),
+        parsed.parts().notices[0].contains("newer than"),
         "{:?}",
-        parsed.notices()
+        parsed.parts().notices
     );
 }
 

@@ -121,12 +121,12 @@ const JSON_CONTRADICTIONS: &[(&str, &str, &str)] = &[
     (
         "[1,3,-1,-1,-1]",
         "[1,3,-1,-1]",
-        "right_children: 5 entries for 4 nodes",
+        "right_children: 5 entries instead of 4",
     ),
     (
         "[1,3,-1,-1,-1]",
         "[]",
-        "right_children: 5 entries for 0 nodes",
+        "right_children: 5 entries instead of 0",
     ),
     (
         "[1,3,-1,-1,-1]",

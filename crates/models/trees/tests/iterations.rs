@@ -88,7 +88,7 @@ fn a_file_predicts_as_the_object_that_saved_it() {
         let in_file = model.iterations();
         assert_eq!(trained.facts["iterations"].as_u64(), Some(in_file as u64));
         let best = trained.facts["best"].as_u64().map(|best| best as usize);
-        assert_eq!(model.best_iteration(), best, "{}", trained.name);
+        assert_eq!(model.parts().best_iteration, best, "{}", trained.name);
         let is_best = trained.facts["is_saved_by_sklearn"] == true;
         let model = model.with_iterations(Iterations::AsSaved).expect("a model");
         let range = model.iteration_range();
@@ -189,7 +189,7 @@ fn a_best_iteration_outside_of_the_file_is_refused() {
         "{beyond}"
     );
     // What versions before 2 write for a model without trees names none.
-    let none = with_best("-1").map(|it| (it.best_iteration(), it.iterations()));
+    let none = with_best("-1").map(|it| (it.parts().best_iteration, it.iterations()));
     assert_eq!(none, Ok((None, 11)));
     for wrong in ["-2", "best", "1.5", ""] {
         let refused = with_best(wrong).expect_err("no count");
@@ -216,10 +216,10 @@ fn feature_names_and_types_are_those_of_the_file() {
         Model::parse(&serde_json::to_vec(&file).expect("JSON")).map_err(|error| error.to_string())
     };
     let model = json(r#"["a b","c","d","e"]"#, r#"["float","int","i","q"]"#).expect("a model");
-    assert_eq!(model.feature_names(), ["a b", "c", "d", "e"]);
-    assert_eq!(model.feature_types(), ["float", "int", "i", "q"]);
+    assert_eq!(model.parts().feature_names, ["a b", "c", "d", "e"]);
+    assert_eq!(model.parts().feature_types, ["float", "int", "i", "q"]);
     let none = json("[]", "[]").expect("a model");
-    assert!(none.feature_names().is_empty() && none.feature_types().is_empty());
+    assert!(none.parts().feature_names.is_empty() && none.parts().feature_types.is_empty());
     for (names, types, path) in [
         (
             r#"["a","b"]"#,
@@ -234,11 +234,11 @@ fn feature_names_and_types_are_those_of_the_file() {
     let categorical = zoo::sample("lgb_cat_onehot");
     let (_, bytes) = categorical.models().next().expect("a model file");
     let model = Model::parse(&bytes).expect("a model");
-    assert_eq!(model.feature_names()[..2], ["Column_0", "Column_1"]);
-    assert_eq!(model.feature_types()[..2], ["categorical", "numerical"]);
+    assert_eq!(model.parts().feature_names[..2], ["Column_0", "Column_1"]);
+    assert_eq!(model.parts().feature_types[..2], ["categorical", "numerical"]);
     let partition = zoo::sample("xgb_cat_partition");
     for (_, bytes) in partition.models() {
         let model = Model::parse(&bytes).expect("a model");
-        assert_eq!(model.feature_types()[..2], ["c", "q"]);
+        assert_eq!(model.parts().feature_types[..2], ["c", "q"]);
     }
 }

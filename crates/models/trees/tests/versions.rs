@@ -277,7 +277,7 @@ fn the_best_iteration_of_every_version_is_found() {
                 let parsed = Model::parse(bytes).expect("a model");
                 assert_eq!(parsed.library(), Library::Xgboost);
                 assert_eq!(
-                    parsed.best_iteration(),
+                    parsed.parts().best_iteration,
                     Some(best as usize),
                     "{}",
                     model.name

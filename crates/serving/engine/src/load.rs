@@ -29,12 +29,12 @@ impl LoadedModel {
     /// hold the iterations.
     pub fn compile(name: &str, bytes: &[u8], iterations: Iterations) -> Result<Self, String> {
         let model = Model::parse(bytes).map_err(|error| error.to_string())?;
-        for notice in model.notices() {
+        for notice in &model.parts().notices {
             tracing::warn!(model = name, "{notice}");
         }
         let model = model.with_iterations(iterations);
         let model = model.map_err(|error| error.to_string())?;
-        let platform = match model.format() {
+        let platform = match model.parts().format {
             Format::XgboostUbjson => "xgboost_ubj",
             Format::XgboostJson => "xgboost_json",
             Format::LightgbmText => "lightgbm_text",
@@ -45,8 +45,8 @@ impl LoadedModel {
         // Tuned here, once: the workers find the chosen kernels in the image.
         let image = Image::compile(&model).tuned(&mut clock);
         let columns = Columns {
-            names: model.feature_names().to_vec(),
-            types: model.feature_types().to_vec(),
+            names: model.parts().feature_names.clone(),
+            types: model.parts().feature_types.clone(),
         };
         let range = model.iteration_range();
         let iterations_notice = match iterations {

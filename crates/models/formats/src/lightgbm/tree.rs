@@ -1,6 +1,6 @@
 //! One tree of a LightGBM model: lists of numbers, one for splits, one for leaves.
 
-use super::{TextLines, count, field_once, list, number};
+use super::{count, list, number};
 use crate::error::{ModelError, ModelResult};
 use crate::tree::{CategorySets, RawNode, RawTree, Tree, check_shape, flag};
 
@@ -28,27 +28,7 @@ pub(super) struct LightgbmTreeFields<'a> {
 }
 
 impl<'a> LightgbmTreeFields<'a> {
-    /// Reads the tree's fields; returns whether another tree follows.
-    pub(super) fn read(&mut self, lines: &mut TextLines<'a>) -> ModelResult<bool> {
-        // bound: each step takes a line.
-        while let Some(line) = lines.next() {
-            if line.starts_with("Tree=") {
-                return Ok(true);
-            }
-            if line == "end of trees" {
-                return Ok(false);
-            }
-            let Some((key, value)) = line.split_once('=') else {
-                continue;
-            };
-            if let Some(slot) = self.slot(key) {
-                field_once(slot, value, key)?;
-            }
-        }
-        lines.error("the file ends before 'end of trees'")
-    }
-
-    fn slot(&mut self, key: &str) -> Option<&mut Option<&'a str>> {
+    pub(super) fn slot(&mut self, key: &str) -> Option<&mut Option<&'a str>> {
         Some(match key {
             "num_leaves" => &mut self.leaves,
             "num_cat" => &mut self.categorical,
@@ -96,7 +76,6 @@ impl<'a> LightgbmTreeFields<'a> {
         }
         let table = self.table(splits, leaves)?;
         let sets = self.category_sets()?;
-        table.check_sets(sets.ends.len())?;
         let rest = RawTree {
             group: Some(0),
             sets,
@@ -183,17 +162,6 @@ struct LightgbmTreeColumns {
 }
 
 impl LightgbmTreeColumns {
-    fn check_sets(&self, sets: usize) -> ModelResult<()> {
-        for (split, (&flags, &value)) in self.flags.iter().zip(&self.threshold).enumerate() {
-            let is_set = value >= 0.0 && value < sets as f64 && value.fract() == 0.0;
-            if flags & flag::CATEGORICAL != 0 && !is_set {
-                let reason = format!("split {split} needs set {value} of {sets}");
-                return Err(ModelError::inconsistent("threshold", reason));
-            }
-        }
-        Ok(())
-    }
-
     /// A node without its children: splits first, then leaves.
     fn node(&self, index: usize, splits: usize) -> RawNode {
         let cover = |covers: &[f64], place: usize| covers.get(place).copied().unwrap_or(0.0);

@@ -4,7 +4,7 @@ use super::count;
 use crate::error::{ModelError, ModelResult};
 use crate::limits::{CATEGORY_MAX, TREE_NODES_MAX};
 use crate::tree::{CategorySets, RawNode, RawTree, Tree, TreeNode, check_shape, flag};
-use crate::value_reader::{ValueReader, put_once, required};
+use crate::value_reader::{ValueReader, column, put_once, required};
 
 /// Fields of a tree.
 #[derive(Default)]
@@ -139,22 +139,20 @@ impl XgboostTreeFields {
     }
 
     fn table(&self) -> ModelResult<XgboostTreeColumns<'_>> {
-        let left = column(self.left.as_deref(), "left_children", None)?;
-        let length = Some(left.len());
+        let left = required(self.left.as_deref(), "left_children")?;
+        let length = left.len();
         Ok(XgboostTreeColumns {
             left,
             right: column(self.right.as_deref(), "right_children", length)?,
             split_index: column(self.split_index.as_deref(), "split_indices", length)?,
             condition: column(self.condition.as_deref(), "split_conditions", length)?,
             default_left: column(self.default_left.as_deref(), "default_left", length)?,
-            split_type: match self.split_type.as_deref() {
-                Some(it) => Some(column(Some(it), "split_type", length)?),
-                None => None,
-            },
-            hessian: match self.hessian.as_deref() {
-                Some(it) => Some(column(Some(it), "sum_hessian", length)?),
-                None => None,
-            },
+            split_type: (self.split_type.as_deref())
+                .map(|it| column(Some(it), "split_type", length))
+                .transpose()?,
+            hessian: (self.hessian.as_deref())
+                .map(|it| column(Some(it), "sum_hessian", length))
+                .transpose()?,
         })
     }
 
@@ -231,22 +229,6 @@ impl XgboostTreeColumns<'_> {
             value,
             cover: self.hessian.map_or(0.0, |it| f64::from(it[node])),
         })
-    }
-}
-
-/// A column of the tree's table, of the length of the others.
-fn column<'a, T>(
-    column: Option<&'a [T]>,
-    name: &str,
-    length: Option<usize>,
-) -> ModelResult<&'a [T]> {
-    let column = required(column, name)?;
-    match length {
-        Some(length) if column.len() != length => {
-            let reason = format!("{} entries for {length} nodes", column.len());
-            Err(ModelError::inconsistent(name, reason))
-        }
-        _ => Ok(column),
     }
 }
 
