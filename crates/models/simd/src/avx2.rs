@@ -39,7 +39,12 @@ pub(super) fn keys(values: &[f32], special: SpecialKeys, out: &mut [u32]) {
 }
 
 #[target_feature(enable = "avx2")]
-pub(super) fn bins(values: &[f32; BLOCK_ROWS], table: &[f32], bins: &mut [u32; BLOCK_ROWS]) {
+pub(super) fn bins(
+    values: &[f32; BLOCK_ROWS],
+    table: &[f32],
+    cuts: usize,
+    bins: &mut [u32; BLOCK_ROWS],
+) {
     let (first, all) = table.split_at(TABLE);
     let (values, _) = values.as_chunks::<LANES>();
     let (bins, _) = bins.as_chunks_mut::<LANES>();
@@ -47,8 +52,7 @@ pub(super) fn bins(values: &[f32; BLOCK_ROWS], table: &[f32], bins: &mut [u32; B
         let x = singles(x);
         let mut place = _mm256_setzero_si256();
         if all.is_empty() {
-            // NaN fills the table up.
-            for &cut in first.iter().take_while(|cut| !cut.is_nan()) {
+            for &cut in &first[..cuts] {
                 let is_up = _mm256_cmp_ps::<_CMP_LE_OQ>(_mm256_set1_ps(cut), x);
                 // A mask of ones is -1.
                 place = _mm256_sub_epi32(place, _mm256_castps_si256(is_up));
@@ -126,7 +130,7 @@ pub(super) fn left_masks(columns: &[RowBytes], splits: &[ColumnSplit], out: &mut
     }
 }
 
-/// LeafScratch are below their number, a power of two.
+/// The numbers of slots are below this power of two.
 const SLOT_MASK: usize = 2 * LEAVES_MAX - 1;
 
 /// From the last split to the first: the leaf that a row reaches from a split is the one that it

@@ -278,7 +278,7 @@ pub(super) fn leaves(
     *out = slots[0];
 }
 
-/// LeafScratch are below their number, a power of two.
+/// The numbers of slots are below this power of two.
 const SLOT_MASK: usize = 2 * LEAVES_MAX - 1;
 
 /// As `leaves`: reading a split takes more instructions than applying it to a block.

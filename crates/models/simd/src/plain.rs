@@ -30,9 +30,14 @@ pub(super) fn keys(values: &[f32], special: SpecialKeys, out: &mut [u32]) {
     }
 }
 
-pub(super) fn bins(values: &[f32; BLOCK_ROWS], table: &[f32], bins: &mut [u32; BLOCK_ROWS]) {
+pub(super) fn bins(
+    values: &[f32; BLOCK_ROWS],
+    table: &[f32],
+    cuts: usize,
+    bins: &mut [u32; BLOCK_ROWS],
+) {
     let (table, all) = table.split_at(TABLE);
-    let cuts = if all.is_empty() { table } else { all };
+    let cuts = &if all.is_empty() { table } else { all }[..cuts];
     for (bin, &x) in bins.iter_mut().zip(values) {
         *bin = cuts.partition_point(|&cut| cut <= x) as u32;
     }

@@ -63,37 +63,27 @@ impl Simd {
     pub const PLAIN: Self = Self(InstructionSet::Plain);
 
     /// AVX2 with fused multiplication, if the cpu has it.
-    #[cfg(target_arch = "x86_64")]
     #[inline]
     pub fn avx2() -> Option<Self> {
-        let is_available = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-        is_available.then_some(Self(InstructionSet::Avx2))
-    }
-
-    /// AVX-512 with bytes and byte permutations, if the cpu has it.
-    #[cfg(target_arch = "x86_64")]
-    #[inline]
-    pub fn avx512() -> Option<Self> {
-        let is_available = is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("fma")
-            && is_x86_feature_detected!("popcnt")
-            && is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512vbmi");
-        is_available.then_some(Self(InstructionSet::Avx512))
-    }
-
-    /// AVX2 is an extension of x86.
-    #[cfg(not(target_arch = "x86_64"))]
-    #[inline]
-    pub fn avx2() -> Option<Self> {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            return Some(Self(InstructionSet::Avx2));
+        }
         None
     }
 
-    /// AVX-512 is an extension of x86.
-    #[cfg(not(target_arch = "x86_64"))]
+    /// AVX-512 with bytes and byte permutations, if the cpu has it.
     #[inline]
     pub fn avx512() -> Option<Self> {
+        #[cfg(target_arch = "x86_64")]
+        if Self::avx2().is_some()
+            && is_x86_feature_detected!("popcnt")
+            && is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vbmi")
+        {
+            return Some(Self(InstructionSet::Avx512));
+        }
         None
     }
 
@@ -157,15 +147,7 @@ impl Simd {
         cuts: usize,
         bins: &mut [u32; BLOCK_ROWS],
     ) {
-        match self.0 {
-            InstructionSet::Plain => plain::bins(values, table, bins),
-            // SAFETY: this value exists, so the cpu has the instructions.
-            #[cfg(target_arch = "x86_64")]
-            InstructionSet::Avx2 => unsafe { avx2::bins(values, table, bins) },
-            // SAFETY: this value exists, so the cpu has the instructions.
-            #[cfg(target_arch = "x86_64")]
-            InstructionSet::Avx512 => unsafe { avx512::bins(values, table, cuts, bins) },
-        }
+        dispatch!(self, bins(values, table, cuts, bins));
     }
 
     /// The bytes of a column that begins with the cut `start` and has the byte `missing` for NaN.

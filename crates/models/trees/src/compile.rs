@@ -5,17 +5,18 @@
 
 mod binned;
 mod bundles;
+mod key_tests;
 pub(crate) mod paths;
 
-use albacore_formats::{Library, Model, Tree, TreeNode};
+use albacore_formats::{Model, Tree};
 
-use crate::compile::binned::{BinnedForm, NodeArrays};
+use crate::compile::binned::BinnedForm;
 use crate::compile::bundles::Bundles;
-use crate::compile::paths::{PathArrays, PathSplit, expected_value};
+use crate::compile::paths::{PathArrays, expected_value};
+use crate::layout::binned::BinnedView;
 use crate::layout::bundles::BundlesView;
 use crate::layout::ensemble::{ALL_GROUPS, EnsembleView, flag};
 use crate::layout::image::{Image, ImageHeader, TUNING_WORDS, library_code, property};
-use crate::rows::ZERO_MAX;
 use crate::transform;
 
 impl Image {
@@ -46,9 +47,19 @@ impl Image {
         ] {
             properties |= if is_set { bit } else { 0 };
         }
-        let binned = arrays.binned_form(model.library(), parts.features);
-        let bundles = arrays.bundles(parts.features, parts.groups, &binned);
+        let view = arrays.view(parts.features, parts.groups);
+        let binned = BinnedForm::build(&view, model.library());
+        let binned_view = EnsembleView {
+            binned: binned.view(),
+            ..view
+        };
+        let bundles = match binned_view.has_vector_shap() {
+            true => Bundles::build(&binned_view),
+            false => Bundles::default(),
+        };
         let (transform, parameter) = transform::encode(parts.transform);
+        let mut image = Image::new();
+        arrays.push_to(&mut image);
         let header = ImageHeader {
             library: library_code(model.library()),
             properties,
@@ -62,11 +73,12 @@ impl Image {
             leaf_vectors: arrays.leaf_vectors.len() as u64,
             sets: arrays.set_starts.len() as u64 - 1,
             set_words: arrays.set_words.len() as u64,
-            binned: binned.counts(),
-            bundles: bundles.counts(),
+            binned: binned.push_to(&mut image),
+            bundles: bundles.push_to(&mut image),
             tuning: [0; TUNING_WORDS],
         };
-        arrays.into_image(header, &binned, &bundles)
+        image.seal(header);
+        image
     }
 }
 
@@ -151,22 +163,11 @@ impl ModelArrays {
 
     /// Appends the row-independent part of the tree's SHAP values.
     fn push_paths(&mut self, tree: &Tree, groups: usize) {
-        let branch_of = |node: &TreeNode| {
-            let is_split = node.flags & flag::LEAF == 0;
-            let (feature, left, right) = (node.feature, node.left, node.right);
-            is_split.then_some(PathSplit {
-                feature,
-                left,
-                right,
-            })
-        };
-        let splits: Vec<Option<PathSplit>> = tree.nodes().iter().map(branch_of).collect();
-        let cover: Vec<f64> = tree.nodes().iter().map(|node| node.cover).collect();
-        let paths = PathArrays::build(&splits, &cover);
+        let paths = PathArrays::build(tree.nodes());
         let outputs = if tree.group().is_none() { groups } else { 1 };
         for output in 0..outputs {
             self.expected
-                .push(expected_value(&splits, &paths.share, |leaf| {
+                .push(expected_value(tree.nodes(), &paths.share, |leaf| {
                     let value = tree.nodes()[leaf].value;
                     match tree.group() {
                         Some(_) => value,
@@ -180,27 +181,9 @@ impl ModelArrays {
         self.path_features.push(paths.path_features);
     }
 
-    fn binned_form(&self, library: Library, features: usize) -> BinnedForm {
-        BinnedForm::build(&NodeArrays {
-            node_starts: &self.node_starts,
-            left: &self.left,
-            right: &self.right,
-            feature: &self.feature,
-            flags: &self.flags,
-            value: &self.value,
-            features,
-            zero_max: match library {
-                Library::Lightgbm => ZERO_MAX,
-                Library::Xgboost | Library::Sklearn => 0.0,
-            },
-            has_f32_leaves: library == Library::Xgboost && self.leaf_vectors.is_empty(),
-            has_f64_leaves: library != Library::Xgboost && self.leaf_vectors.is_empty(),
-        })
-    }
-
-    /// The tree bundles of a model whose SHAP values are computed in vectors.
-    fn bundles(&self, features: usize, groups: usize, binned: &BinnedForm) -> Bundles {
-        let view = EnsembleView {
+    /// The model without its binned form and bundles.
+    fn view(&self, features: usize, groups: usize) -> EnsembleView<'_> {
+        EnsembleView {
             features,
             groups,
             is_averaged: false,
@@ -224,17 +207,12 @@ impl ModelArrays {
             set_starts: &self.set_starts,
             set_places: &self.set_places,
             set_words: &self.set_words,
-            binned: binned.view(),
+            binned: BinnedView::default(),
             bundles: BundlesView::default(),
-        };
-        match view.has_vector_shap() {
-            true => Bundles::build(&view),
-            false => Bundles::default(),
         }
     }
 
-    fn into_image(self, header: ImageHeader, binned: &BinnedForm, bundles: &Bundles) -> Image {
-        let mut image = Image::with_header(header);
+    fn push_to(&self, image: &mut Image) {
         for array in [
             &self.base,
             &self.expected,
@@ -263,9 +241,5 @@ impl ModelArrays {
             image.push(array);
         }
         image.push(&self.flags);
-        binned.push_to(&mut image);
-        bundles.push_to(&mut image);
-        image.seal();
-        image
     }
 }

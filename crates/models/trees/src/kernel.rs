@@ -15,7 +15,7 @@ pub(crate) mod walk;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::ops::Range;
+use std::ops::{Add, AddAssign, Div, Range};
 
 use albacore_formats::Library;
 
@@ -37,6 +37,13 @@ pub(crate) struct KernelScratch {
     pub(crate) singles: Vec<f32>,
 }
 
+/// A vector for each type of running sum; a model uses one of them.
+#[derive(Debug, Default)]
+pub(crate) struct FloatVectors {
+    pub(crate) singles: Vec<f32>,
+    pub(crate) doubles: Vec<f64>,
+}
+
 /// Running sums by their type.
 pub(crate) enum FloatsMut<'a> {
     Singles(&'a mut [f32]),
@@ -44,27 +51,23 @@ pub(crate) enum FloatsMut<'a> {
 }
 
 /// A running sum in the library's element type.
-pub(crate) trait Sum: Copy {
-    /// The nearest value of this type.
+pub(crate) trait Sum: Copy + Add<Output = Self> + AddAssign + Div<Output = Self> {
+    /// The nearest value of this type: a leaf value itself, as those of XGBoost are `f32` values.
     fn of(value: f64) -> Self;
-    /// Adds a leaf value.
-    fn plus(self, leaf: f64) -> Self;
     /// The sums by their type.
     fn floats(sums: &mut [Self]) -> FloatsMut<'_>;
     /// Sums of the rows of a block, for each group.
     fn sums(scratch: &mut BlockScratch) -> &mut Vec<[Self; BLOCK_ROWS]>;
+    /// The values of this type.
+    fn values(vectors: &FloatVectors) -> &[Self];
+    /// The vector of this type.
+    fn vector(vectors: &mut FloatVectors) -> &mut Vec<Self>;
 }
 
 impl Sum for f32 {
     #[inline]
     fn of(value: f64) -> Self {
         value as Self
-    }
-
-    #[inline]
-    fn plus(self, leaf: f64) -> Self {
-        // Exact: XGBoost's leaf values are `f32` values.
-        self + leaf as Self
     }
 
     fn floats(sums: &mut [Self]) -> FloatsMut<'_> {
@@ -74,6 +77,14 @@ impl Sum for f32 {
     fn sums(scratch: &mut BlockScratch) -> &mut Vec<[Self; BLOCK_ROWS]> {
         &mut scratch.singles
     }
+
+    fn values(vectors: &FloatVectors) -> &[Self] {
+        &vectors.singles
+    }
+
+    fn vector(vectors: &mut FloatVectors) -> &mut Vec<Self> {
+        &mut vectors.singles
+    }
 }
 
 impl Sum for f64 {
@@ -82,17 +93,20 @@ impl Sum for f64 {
         value
     }
 
-    #[inline]
-    fn plus(self, leaf: f64) -> Self {
-        self + leaf
-    }
-
     fn floats(sums: &mut [Self]) -> FloatsMut<'_> {
         FloatsMut::Doubles(sums)
     }
 
     fn sums(scratch: &mut BlockScratch) -> &mut Vec<[Self; BLOCK_ROWS]> {
         &mut scratch.doubles
+    }
+
+    fn values(vectors: &FloatVectors) -> &[Self] {
+        &vectors.doubles
+    }
+
+    fn vector(vectors: &mut FloatVectors) -> &mut Vec<Self> {
+        &mut vectors.doubles
     }
 }
 
@@ -111,9 +125,8 @@ impl<'a> KernelCall<'a> {
     }
 
     fn part(&self, rows: Range<usize>) -> Self {
-        let n = self.view.features;
         Self {
-            rows: self.rows.slice(rows.start * n..rows.end * n),
+            rows: self.rows.rows(rows, self.view.features),
             ..*self
         }
     }

@@ -10,7 +10,7 @@ use albacore_formats::{Library, Transform};
 
 use crate::error::{ImageError, PredictError};
 use crate::kernel::selection::{Choice, KernelSelection, RowTime};
-use crate::kernel::{Kernel, KernelCall, KernelScratch, Sum};
+use crate::kernel::{FloatVectors, Kernel, KernelCall, KernelScratch, Sum};
 use crate::layout::ensemble::EnsembleView;
 use crate::limits::BLOCK_ROWS;
 use crate::open::{Opened, open};
@@ -36,9 +36,8 @@ pub struct PredictionOptions<'a> {
 #[derive(Debug, Default)]
 pub struct PredictScratch {
     pub(crate) rows: Vec<f64>,
-    pub(crate) sums: Vec<f64>,
+    pub(crate) sums: FloatVectors,
     pub(crate) biases: Vec<f64>,
-    singles: Vec<f32>,
     pub(crate) shap: ShapScratch,
     pub(crate) kernel: KernelScratch,
 }
@@ -47,7 +46,7 @@ pub struct PredictScratch {
 #[derive(Debug, Clone, Copy)]
 pub struct Predictor<'a> {
     pub(crate) model: Opened<'a>,
-    selection: KernelSelection,
+    pub(crate) selection: KernelSelection,
 }
 
 /// The rows, trees and base margin of a call, checked.
@@ -85,14 +84,6 @@ impl<'a> Predictor<'a> {
 
     pub(crate) fn view(&self) -> &EnsembleView<'a> {
         &self.model.view
-    }
-
-    pub(crate) fn selection(&self) -> KernelSelection {
-        self.selection
-    }
-
-    pub(crate) fn with_selection(self, selection: KernelSelection) -> Self {
-        Self { selection, ..self }
     }
 
     /// The kernel for each number of rows.
@@ -149,11 +140,6 @@ impl<'a> Predictor<'a> {
             Kind::Interactions => return None,
         };
         self.selection.row_time(row_time)
-    }
-
-    /// Whether the model has SHAP values.
-    pub(crate) fn has_covers(&self) -> bool {
-        self.model.has_covers
     }
 
     /// The library that trained the model.
@@ -421,7 +407,7 @@ impl<'a> Predictor<'a> {
             // Leaves are integers; `check` has compared the element type.
             Kind::Leaf => {}
             Kind::Value if single => {
-                let mut margins = std::mem::take(T::buffer(scratch));
+                let mut margins = std::mem::take(T::vector(&mut scratch.sums));
                 margins.clear();
                 margins.resize(call.count * self.groups(), T::of(0.0));
                 self.margins(call, &mut margins, &mut scratch.kernel);
@@ -429,7 +415,7 @@ impl<'a> Predictor<'a> {
                     self.values(call, row);
                     *value = row[0];
                 }
-                *T::buffer(scratch) = margins;
+                *T::vector(&mut scratch.sums) = margins;
             }
             Kind::Margin => self.margins(call, out, &mut scratch.kernel),
             Kind::Value => {
@@ -446,7 +432,7 @@ impl<'a> Predictor<'a> {
     pub(crate) fn values<T: Element>(&self, call: &CheckedCall<'_>, row: &mut [T]) {
         if self.model.view.is_averaged {
             for margin in row.iter_mut() {
-                *margin = margin.divided(call.iterations.max(1) as f64);
+                *margin = *margin / T::of(call.iterations.max(1) as f64);
             }
         }
         T::apply(self.model.transform, row);
@@ -480,44 +466,17 @@ impl<'a> Predictor<'a> {
 
 /// The library's arithmetic: `f32` for XGBoost, `f64` for LightGBM.
 pub(crate) trait Element: Sum {
-    fn widened(self) -> f64;
-    fn divided(self, divisor: f64) -> Self;
     fn apply(transform: Transform, row: &mut [Self]);
-    fn buffer(scratch: &mut PredictScratch) -> &mut Vec<Self>;
 }
 
 impl Element for f32 {
-    fn widened(self) -> f64 {
-        f64::from(self)
-    }
-
-    fn divided(self, divisor: f64) -> Self {
-        self / divisor as Self
-    }
-
     fn apply(transform: Transform, row: &mut [Self]) {
         apply_f32(transform, row);
-    }
-
-    fn buffer(scratch: &mut PredictScratch) -> &mut Vec<Self> {
-        &mut scratch.singles
     }
 }
 
 impl Element for f64 {
-    fn widened(self) -> f64 {
-        self
-    }
-
-    fn divided(self, divisor: f64) -> Self {
-        self / divisor
-    }
-
     fn apply(transform: Transform, row: &mut [Self]) {
         apply_f64(transform, row);
-    }
-
-    fn buffer(scratch: &mut PredictScratch) -> &mut Vec<Self> {
-        &mut scratch.sums
     }
 }

@@ -1,5 +1,7 @@
 //! Rows as callers give them, and their values as the library that trained the model reads them.
 
+use std::ops::Range;
+
 use albacore_formats::Library;
 
 /// LightGBM's zero: values of at most this magnitude count as 0 (its constant is the `f32`
@@ -24,8 +26,9 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The values of these rows only.
-    pub(crate) fn slice(&self, values: std::ops::Range<usize>) -> Rows<'a> {
+    /// Rows of a range only.
+    pub(crate) fn rows(&self, rows: Range<usize>, features: usize) -> Rows<'a> {
+        let values = rows.start * features..rows.end * features;
         match self {
             Self::F32(all) => Rows::F32(&all[values]),
             Self::F64(all) => Rows::F64(&all[values]),
@@ -66,69 +69,11 @@ impl<'a> Rows<'a> {
 }
 
 /// XGBoost holds rows in `f32`.
-fn rounded(x: f64) -> f64 {
+pub(crate) fn rounded(x: f64) -> f64 {
     f64::from(x as f32)
 }
 
 /// LightGBM's reader sets values of tiny magnitude to 0 and keeps NaN.
-fn flushed(x: f64) -> f64 {
+pub(crate) fn flushed(x: f64) -> f64 {
     if x.abs() <= ZERO_MAX { 0.0 } else { x }
-}
-
-/// One row, value by value, as the engines compare them. Reading only the values that a tree
-/// compares is cheaper than preparing wide rows.
-pub(crate) trait PreparedRow: Copy {
-    /// The prepared value of a feature.
-    fn value(self, feature: usize) -> f64;
-}
-
-/// XGBoost and scikit-learn, from `f32`.
-#[derive(Clone, Copy)]
-pub(crate) struct Single<'a>(pub(crate) &'a [f32]);
-/// XGBoost, from `f64`.
-#[derive(Clone, Copy)]
-pub(crate) struct Rounded<'a>(pub(crate) &'a [f64]);
-/// LightGBM, from `f64`.
-#[derive(Clone, Copy)]
-pub(crate) struct Flushed<'a>(pub(crate) &'a [f64]);
-/// scikit-learn, from `f64`.
-#[derive(Clone, Copy)]
-pub(crate) struct Double<'a>(pub(crate) &'a [f64]);
-/// LightGBM, from `f32`.
-#[derive(Clone, Copy)]
-pub(crate) struct Widened<'a>(pub(crate) &'a [f32]);
-
-impl PreparedRow for Single<'_> {
-    #[inline]
-    fn value(self, feature: usize) -> f64 {
-        f64::from(self.0[feature])
-    }
-}
-
-impl PreparedRow for Rounded<'_> {
-    #[inline]
-    fn value(self, feature: usize) -> f64 {
-        rounded(self.0[feature])
-    }
-}
-
-impl PreparedRow for Double<'_> {
-    #[inline]
-    fn value(self, feature: usize) -> f64 {
-        self.0[feature]
-    }
-}
-
-impl PreparedRow for Flushed<'_> {
-    #[inline]
-    fn value(self, feature: usize) -> f64 {
-        flushed(self.0[feature])
-    }
-}
-
-impl PreparedRow for Widened<'_> {
-    #[inline]
-    fn value(self, feature: usize) -> f64 {
-        flushed(f64::from(self.0[feature]))
-    }
 }

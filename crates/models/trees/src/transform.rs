@@ -53,29 +53,24 @@ pub(crate) fn apply_f32(transform: Transform, row: &mut [f32]) {
             row[0] = best as f32;
         }
         Transform::Step => each(row, |x| if x > 0.0 { 1.0 } else { 0.0 }),
-        Transform::Softplus => each(row, |x| x.exp().ln_1p()),
-        Transform::SignedSquare => each(row, |x| x.signum() * x * x),
         Transform::Ascending => row.sort_unstable_by(f32::total_cmp),
-        Transform::Steps => steps_f32(row),
+        Transform::Steps => steps(row),
+        // Of LightGBM alone.
+        Transform::Softplus | Transform::SignedSquare => {}
     }
 }
 
-/// LightGBM: the same in `f64`.
+/// LightGBM and scikit-learn: the same in `f64`.
 pub(crate) fn apply_f64(transform: Transform, row: &mut [f64]) {
     match transform {
         Transform::Identity => {}
         Transform::Sigmoid(k) => each(row, |x| 1.0 / (1.0 + (-k * x).exp())),
         Transform::Exp => each(row, f64::exp),
         Transform::Softmax => softmax_f64(row),
-        Transform::Argmax => {
-            let best = argmax(row);
-            row[0] = best as f64;
-        }
-        Transform::Step => each(row, |x| if x > 0.0 { 1.0 } else { 0.0 }),
         Transform::Softplus => each(row, |x| x.exp().ln_1p()),
         Transform::SignedSquare => each(row, |x| if x == 0.0 { 0.0 } else { x.signum() * x * x }),
-        Transform::Ascending => row.sort_unstable_by(f64::total_cmp),
-        Transform::Steps => steps_f64(row),
+        // Of XGBoost alone.
+        Transform::Argmax | Transform::Step | Transform::Ascending | Transform::Steps => {}
     }
 }
 
@@ -94,7 +89,7 @@ fn sigmoid_f32(x: f32) -> f32 {
 /// The smallest step between expectiles in XGBoost.
 const STEP_MIN: f32 = 1e-6;
 
-fn steps_f32(row: &mut [f32]) {
+fn steps(row: &mut [f32]) {
     let mut sum = row[0];
     for x in &mut row[1..] {
         // One of the two forms is exact where the other overflows.
@@ -103,15 +98,6 @@ fn steps_f32(row: &mut [f32]) {
             false => x.exp().ln_1p(),
         };
         sum += STEP_MIN + step;
-        *x = sum;
-    }
-}
-
-fn steps_f64(row: &mut [f64]) {
-    let mut sum = row[0];
-    for x in &mut row[1..] {
-        let step = x.max(0.0) + (-x.abs()).exp().ln_1p();
-        sum += f64::from(STEP_MIN) + step;
         *x = sum;
     }
 }
@@ -138,7 +124,7 @@ fn softmax_f64(row: &mut [f64]) {
 }
 
 /// The first of the largest.
-fn argmax<T: PartialOrd + Copy>(row: &[T]) -> usize {
+fn argmax(row: &[f32]) -> usize {
     let mut best = 0;
     for (group, &x) in row.iter().enumerate() {
         if x > row[best] {
@@ -184,8 +170,6 @@ mod tests {
         assert_eq!(of(Transform::Sigmoid(2.0), 0.0), 0.5);
         assert_eq!(of(Transform::Sigmoid(1.0), f64::NEG_INFINITY), 0.0);
         assert_eq!(of(Transform::Exp, 0.0), 1.0);
-        assert_eq!(of(Transform::Step, 0.0), 0.0);
-        assert_eq!(of(Transform::Step, 1e-300), 1.0);
         assert_eq!(of(Transform::Softplus, 0.0), 2.0_f64.ln());
         assert_eq!(of(Transform::SignedSquare, -3.0), -9.0);
         assert_eq!(of(Transform::SignedSquare, -0.0), 0.0);

@@ -44,7 +44,7 @@ impl Image {
         let Ok(predictor) = Predictor::open(self.bytes()) else {
             return self;
         };
-        let words = predictor.tuned(clock).selection().words();
+        let words = predictor.tuned(clock).selection.words();
         self.set_tuning(&words);
         self
     }
@@ -56,12 +56,12 @@ impl Predictor<'_> {
     #[must_use]
     pub fn tuned(self, clock: &mut dyn FnMut() -> u64) -> Self {
         let selection = measure(&self, clock);
-        self.with_selection(selection)
+        Self { selection, ..self }
     }
 }
 
 fn measure(predictor: &Predictor<'_>, clock: &mut dyn FnMut() -> u64) -> KernelSelection {
-    let (view, mut selection) = (predictor.view(), predictor.selection());
+    let (view, mut selection) = (predictor.view(), predictor.selection);
     let has_alternatives = view.has_blocks() || view.has_keys();
     if view.features > TUNING_FEATURES_MAX || !has_alternatives {
         return selection;

@@ -153,9 +153,9 @@ fn iterations_outside_of_the_file_are_refused_with_a_remedy() {
         assert!(text.contains("an end of at most 11"), "{text}");
     }
     let whole = xgboost().with_iterations(range(0, 11)).expect("all of it");
-    assert_eq!((whole.iterations(), whole.trees()), (11, 33));
+    assert_eq!((whole.iterations(), whole.parts().trees.len()), (11, 33));
     let last = xgboost().with_iterations(range(10, 11)).expect("the last");
-    assert_eq!((last.iterations(), last.trees()), (1, 3));
+    assert_eq!((last.iterations(), last.parts().trees.len()), (1, 3));
 }
 
 /// A JSON file of the archive, with another best iteration.
@@ -235,7 +235,10 @@ fn feature_names_and_types_are_those_of_the_file() {
     let (_, bytes) = categorical.models().next().expect("a model file");
     let model = Model::parse(&bytes).expect("a model");
     assert_eq!(model.parts().feature_names[..2], ["Column_0", "Column_1"]);
-    assert_eq!(model.parts().feature_types[..2], ["categorical", "numerical"]);
+    assert_eq!(
+        model.parts().feature_types[..2],
+        ["categorical", "numerical"]
+    );
     let partition = zoo::sample("xgb_cat_partition");
     for (_, bytes) in partition.models() {
         let model = Model::parse(&bytes).expect("a model");

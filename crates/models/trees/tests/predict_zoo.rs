@@ -279,7 +279,10 @@ fn the_best_iteration_is_read_and_can_be_chosen() {
     let sample = zoo::sample("xgb_early_stop");
     for (_, bytes) in sample.models() {
         assert_eq!(
-            Model::parse(&bytes).expect("a model").parts().best_iteration,
+            Model::parse(&bytes)
+                .expect("a model")
+                .parts()
+                .best_iteration,
             Some(5)
         );
     }

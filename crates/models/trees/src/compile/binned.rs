@@ -2,30 +2,22 @@
 
 use std::ops::Range;
 
-use crate::layout::binned::{
-    BinColumn, BinColumnWords, BinnedView, COLUMN_CUTS, ColumnSplit, KeyLayout, LEAF_PADDING,
-    LEAVES_MAX, SplitFeature, SplitFeatureWords, TABLE, WalkNode, WalkNodeWords, bin_of,
-    byte_of_side, key_of_cut, rounded_up,
-};
-use crate::layout::ensemble::flag;
-use crate::layout::image::{BINNED_ARRAYS, Image};
+use albacore_formats::Library;
 
-/// The node arrays of a model, as in its image.
-pub(crate) struct NodeArrays<'a> {
-    pub(crate) node_starts: &'a [u32],
-    pub(crate) left: &'a [u32],
-    pub(crate) right: &'a [u32],
-    pub(crate) feature: &'a [u32],
-    pub(crate) flags: &'a [u8],
-    pub(crate) value: &'a [f64],
-    /// Values in a row.
-    pub(crate) features: usize,
-    /// Values up to this magnitude are zeros.
-    pub(crate) zero_max: f64,
-    /// Each leaf holds one `f32` value (XGBoost).
-    pub(crate) has_f32_leaves: bool,
-    /// Each leaf holds one `f64` value (the other libraries).
-    pub(crate) has_f64_leaves: bool,
+use crate::compile::key_tests::KeyTests;
+use crate::layout::binned::{
+    BinColumn, BinColumnWords, BinnedView, COLUMN_CUTS, ColumnSplit, LEAF_PADDING, LEAVES_MAX,
+    SplitFeature, SplitFeatureWords, TABLE, WalkNode, WalkNodeWords, bin_of, byte_of_side,
+    key_of_cut, rounded_up,
+};
+use crate::layout::ensemble::{EnsembleView, flag};
+use crate::layout::image::{BINNED_ARRAYS, Image};
+use crate::rows::ZERO_MAX;
+
+/// A model without its binned form.
+struct SourceModel<'a> {
+    view: &'a EnsembleView<'a>,
+    library: Library,
 }
 
 /// The arrays of the form, see [`BinnedView`].
@@ -46,26 +38,8 @@ pub(crate) struct BinnedForm {
 
 impl BinnedForm {
     /// The form of a model; empty where the model is beyond its limits.
-    pub(crate) fn build(source: &NodeArrays<'_>) -> Self {
-        Self::try_build(source).unwrap_or_default()
-    }
-
-    /// The lengths of the arrays, in the order of the image.
-    pub(crate) fn counts(&self) -> [u64; BINNED_ARRAYS] {
-        [
-            self.split_features.len(),
-            self.cuts.len(),
-            self.tables.len(),
-            self.columns.len(),
-            self.splits.len(),
-            self.leaf_nodes.len(),
-            self.leaf_values.len(),
-            self.leaf_doubles.len(),
-            self.walk_nodes.len(),
-            self.key_planes.len(),
-            self.level_order.len(),
-        ]
-        .map(|count| count as u64)
+    pub(crate) fn build(view: &EnsembleView<'_>, library: Library) -> Self {
+        Self::try_build(&SourceModel { view, library }).unwrap_or_default()
     }
 
     pub(crate) fn view(&self) -> BinnedView<'_> {
@@ -84,25 +58,27 @@ impl BinnedForm {
         }
     }
 
-    /// Appends the arrays to an image.
-    pub(crate) fn push_to(&self, image: &mut Image) {
-        image.push(&self.split_features);
-        image.push(&self.cuts);
-        image.push(&self.tables);
-        image.push(&self.columns);
-        image.push(&self.splits);
-        image.push(&self.leaf_nodes);
-        image.push(&self.leaf_values);
-        image.push(&self.leaf_doubles);
-        image.push(&self.walk_nodes);
-        image.push(&self.key_planes);
-        image.push(&self.level_order);
+    /// Appends the arrays to an image and returns their lengths.
+    pub(crate) fn push_to(&self, image: &mut Image) -> [u64; BINNED_ARRAYS] {
+        [
+            image.push(&self.split_features),
+            image.push(&self.cuts),
+            image.push(&self.tables),
+            image.push(&self.columns),
+            image.push(&self.splits),
+            image.push(&self.leaf_nodes),
+            image.push(&self.leaf_values),
+            image.push(&self.leaf_doubles),
+            image.push(&self.walk_nodes),
+            image.push(&self.key_planes),
+            image.push(&self.level_order),
+        ]
     }
 
-    fn try_build(source: &NodeArrays<'_>) -> Option<Self> {
+    fn try_build(source: &SourceModel<'_>) -> Option<Self> {
         let is_small = |tree: &Range<usize>| tree.len() < 2 * LEAVES_MAX;
-        let nodes = 0..source.flags.len();
-        let has_nan = |node: usize| source.is_numerical(node) && source.value[node].is_nan();
+        let nodes = 0..source.view.flags.len();
+        let has_nan = |node: usize| source.is_numerical(node) && source.view.value[node].is_nan();
         if nodes.into_iter().any(has_nan) {
             return None;
         }
@@ -118,24 +94,24 @@ impl BinnedForm {
                 form.push_splits(source, tree);
             }
         }
-        if source.has_f32_leaves && has_blocks {
+        if source.has_f32_leaves() && has_blocks {
             form.leaf_values = source.leaves().map(|leaf| leaf as f32).collect();
             form.leaf_values
                 .resize(form.leaf_nodes.len() + LEAF_PADDING, 0.0);
         }
-        if source.has_f64_leaves {
+        if source.has_f64_leaves() {
             form.leaf_doubles = source.leaves().collect();
             let leaves = form.leaf_doubles.len();
             form.leaf_doubles.resize(leaves + LEAF_PADDING, 0.0);
         }
-        if source.has_f32_leaves || source.has_f64_leaves {
+        if source.has_f32_leaves() || source.has_f64_leaves() {
             form.push_walk_nodes(source);
         }
         (has_blocks || !form.walk_nodes.is_empty()).then_some(form)
     }
 
     /// Features, their cuts and search tables.
-    fn push_split_features(&mut self, source: &NodeArrays<'_>) {
+    fn push_split_features(&mut self, source: &SourceModel<'_>) {
         let splits = source.splits().map(|node| source.feature_and_cut(node));
         let mut splits: Vec<(u32, f64)> = splits.collect();
         splits.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
@@ -160,7 +136,7 @@ impl BinnedForm {
         }
     }
 
-    fn push_columns(&mut self, source: &NodeArrays<'_>) {
+    fn push_columns(&mut self, source: &SourceModel<'_>) {
         let columns = source.splits().map(|node| self.column_of(source, node).0);
         let mut columns: Vec<BinColumn> = columns.collect();
         columns.sort_unstable();
@@ -187,7 +163,7 @@ impl BinnedForm {
     }
 
     /// The column of a split and its byte there.
-    fn column_of(&self, source: &NodeArrays<'_>, node: usize) -> (BinColumn, u16) {
+    fn column_of(&self, source: &SourceModel<'_>, node: usize) -> (BinColumn, u16) {
         let (feature, cut) = source.feature_and_cut(node);
         // infallible: `push_split_features` has seen the same splits.
         let split_feature = self
@@ -198,11 +174,11 @@ impl BinnedForm {
             let cut = cuts.partition_point(|other| other.total_cmp(&cut).is_lt());
             (cut / COLUMN_CUTS * COLUMN_CUTS, cut % COLUMN_CUTS)
         } else {
-            (source.value[node] as usize, 0)
+            (source.view.value[node] as usize, 0)
         };
         let column = BinColumn {
             split_feature: split_feature as u32,
-            flags: BinColumn::flags_of(source.flags[node]),
+            flags: BinColumn::flags_of(source.view.flags[node]),
             start: start as u32,
         };
         (column, byte as u16)
@@ -215,7 +191,7 @@ impl BinnedForm {
         index as u16
     }
 
-    fn push_splits(&mut self, source: &NodeArrays<'_>, tree: Range<usize>) {
+    fn push_splits(&mut self, source: &SourceModel<'_>, tree: Range<usize>) {
         let nodes = tree.len();
         let (mut split, mut leaf) = (0_u16, (nodes / 2) as u16);
         let mut slots = vec![0_u16; nodes];
@@ -271,27 +247,29 @@ impl BinnedForm {
         }
     }
 
-    /// The nodes for the walk, level by level; none if the model is beyond the limits of the walk.
-    fn push_walk_nodes(&mut self, source: &NodeArrays<'_>) {
+    /// The planes of keys, and the nodes for the walk, level by level; none if the model is beyond
+    /// the limits of the walk.
+    fn push_walk_nodes(&mut self, source: &SourceModel<'_>) {
         let columns = self
             .columns
             .iter()
             .map(|&words| BinColumn::from_words(words));
-        let (categorical, numerical): (Vec<_>, Vec<_>) =
-            columns.partition(|column| column.is_categorical());
-        let mut planes: Vec<u32> = numerical.into_iter().map(BinColumn::key_plane).collect();
-        planes.sort_unstable();
-        planes.dedup();
-        let layout = KeyLayout {
-            split_features: self.split_features.len(),
-            features: source.features,
-            planes: planes.len(),
-        };
-        let keys = layout.categorical_start() + categorical.len();
-        if keys > usize::from(u16::MAX) || !self.have_distinct_keys() {
-            return;
+        let numerical = columns.filter(|column| !column.is_categorical());
+        self.key_planes = numerical.map(BinColumn::key_plane).collect();
+        self.key_planes.sort_unstable();
+        self.key_planes.dedup();
+        match self.walk_nodes(source) {
+            Some(nodes) => self.walk_nodes = nodes,
+            None => self.key_planes.clear(),
         }
-        self.key_planes = planes;
+    }
+
+    fn walk_nodes(&self, source: &SourceModel<'_>) -> Option<Vec<WalkNodeWords>> {
+        let key_tests = KeyTests::new(self.view(), source.view.features);
+        if key_tests.key_count > usize::from(u16::MAX) || !self.have_distinct_keys() {
+            return None;
+        }
+        let mut nodes = Vec::new();
         let mut leaves = 0;
         for tree in source.trees() {
             let leaf_words = leaf_words(source, tree.clone(), &mut leaves);
@@ -307,23 +285,24 @@ impl BinnedForm {
                 } else {
                     let left_offset = order.len() - at;
                     if left_offset > usize::from(u16::MAX) {
-                        (self.walk_nodes, self.key_planes) = Default::default();
-                        return;
+                        return None;
                     }
                     let children = source.children(node);
                     order.extend(children.map(|child| tree.start + child));
                     let (column, byte) = self.column_of(source, node);
-                    let (first_right, key) = self.key_test(layout, &categorical, column, byte);
+                    let column = usize::from(self.index_of(column));
+                    let [first_right, key] = key_tests.of_split(column, usize::from(byte));
                     WalkNode {
                         last_left: first_right - 1,
-                        key,
+                        key: key as usize,
                         left_offset,
                     }
                 };
-                self.walk_nodes.push(walk_node.words());
+                nodes.push(walk_node.words());
                 at += 1;
             }
         }
+        Some(nodes)
     }
 
     /// Whether the cuts of every feature have keys of their own.
@@ -334,36 +313,14 @@ impl BinnedForm {
         };
         (0..self.split_features.len()).all(distinct)
     }
-
-    /// The smallest key that goes right at a split, and the index of the key to compare; the split
-    /// is given by its column and its byte there.
-    fn key_test(
-        &self,
-        layout: KeyLayout,
-        categorical: &[BinColumn],
-        column: BinColumn,
-        byte: u16,
-    ) -> (u32, usize) {
-        if column.is_categorical() {
-            // infallible: `categorical` has all of them.
-            let number = categorical.partition_point(|&other| other < column);
-            return (1, layout.categorical_start() + number);
-        }
-        let index = column.split_feature as usize;
-        let feature = SplitFeature::from_words(self.split_features[index]);
-        let cut = feature.cuts(&self.cuts)[column.start as usize + usize::from(byte)];
-        let key_plane = column.key_plane();
-        let plane = self.key_planes.partition_point(|&other| other < key_plane);
-        (key_of_cut(cut), layout.index(plane, index, feature.feature))
-    }
 }
 
 /// Of each node of a tree: [`WalkNode::last_left`] if it is a leaf. Leaves are numbered in
 /// the order of the nodes, from `leaves` on.
-fn leaf_words(source: &NodeArrays<'_>, tree: Range<usize>, leaves: &mut u32) -> Vec<u32> {
+fn leaf_words(source: &SourceModel<'_>, tree: Range<usize>, leaves: &mut u32) -> Vec<u32> {
     let word = |node: usize| {
-        let word = match source.has_f32_leaves {
-            true => (source.value[node] as f32).to_bits(),
+        let word = match source.has_f32_leaves() {
+            true => (source.view.value[node] as f32).to_bits(),
             false => *leaves,
         };
         *leaves += u32::from(source.is_leaf(node));
@@ -375,51 +332,73 @@ fn leaf_words(source: &NodeArrays<'_>, tree: Range<usize>, leaves: &mut u32) -> 
 /// Stands for the cut of a categorical split, which has none. Sorts before all numbers.
 const NO_CUT: f64 = f64::from_bits(u64::MAX);
 
-impl NodeArrays<'_> {
+impl SourceModel<'_> {
+    /// Values up to this magnitude are zeros.
+    fn zero_max(&self) -> f64 {
+        match self.library {
+            Library::Lightgbm => ZERO_MAX,
+            Library::Xgboost | Library::Sklearn => 0.0,
+        }
+    }
+
+    /// Whether each leaf holds one `f32` value.
+    fn has_f32_leaves(&self) -> bool {
+        self.library == Library::Xgboost && self.view.leaf_vectors.is_empty()
+    }
+
+    /// Whether each leaf holds one `f64` value.
+    fn has_f64_leaves(&self) -> bool {
+        self.library != Library::Xgboost && self.view.leaf_vectors.is_empty()
+    }
+
     fn trees(&self) -> impl Iterator<Item = Range<usize>> {
-        let starts = self.node_starts.windows(2);
+        let starts = self.view.node_starts.windows(2);
         starts.map(|pair| pair[0] as usize..pair[1] as usize)
     }
 
     fn is_leaf(&self, node: usize) -> bool {
-        self.flags[node] & flag::LEAF != 0
+        self.view.flags[node] & flag::LEAF != 0
     }
 
     fn splits(&self) -> impl Iterator<Item = usize> {
-        (0..self.flags.len()).filter(|&node| !self.is_leaf(node))
+        (0..self.view.flags.len()).filter(|&node| !self.is_leaf(node))
     }
 
     /// Values of the leaves.
     fn leaves(&self) -> impl Iterator<Item = f64> {
-        let leaves = (0..self.flags.len()).filter(|&node| self.is_leaf(node));
-        leaves.map(|node| self.value[node])
+        let leaves = (0..self.view.flags.len()).filter(|&node| self.is_leaf(node));
+        leaves.map(|node| self.view.value[node])
     }
 
     fn is_numerical(&self, node: usize) -> bool {
-        self.flags[node] & (flag::LEAF | flag::CATEGORICAL) == 0
+        self.view.flags[node] & (flag::LEAF | flag::CATEGORICAL) == 0
     }
 
     fn children(&self, node: usize) -> [usize; 2] {
-        [self.left[node] as usize, self.right[node] as usize]
+        [
+            self.view.left[node] as usize,
+            self.view.right[node] as usize,
+        ]
     }
 
     /// A cut that sends all values which count as zeros to the side to which `cut` sends 0.
     fn around_zero(&self, cut: f64) -> f64 {
-        if self.zero_max == 0.0 || cut.is_nan() || cut > self.zero_max || cut < -self.zero_max {
+        let zero_max = self.zero_max();
+        if zero_max == 0.0 || cut.is_nan() || cut > zero_max || cut < -zero_max {
             cut
         } else if cut > 0.0 {
-            self.zero_max.next_up()
+            zero_max.next_up()
         } else {
-            -self.zero_max
+            -zero_max
         }
     }
 
     /// The feature and the cut of a split: the smallest number that goes right.
     fn feature_and_cut(&self, node: usize) -> (u32, f64) {
-        let threshold = self.value[node];
+        let threshold = self.view.value[node];
         let cut = if !self.is_numerical(node) {
             NO_CUT
-        } else if self.flags[node] & flag::INCLUSIVE == 0 {
+        } else if self.view.flags[node] & flag::INCLUSIVE == 0 {
             // Adding 0 makes one zero of the two.
             threshold + 0.0
         } else if threshold == f64::INFINITY {
@@ -427,7 +406,7 @@ impl NodeArrays<'_> {
         } else {
             threshold.next_up() + 0.0
         };
-        (self.feature[node], self.around_zero(cut))
+        (self.view.feature[node], self.around_zero(cut))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Lays trees over each other into bundles, see `layout::bundles`.
 
-use crate::layout::binned::{BinColumn, SplitFeature, key_of_cut};
+use crate::compile::key_tests::KeyTests;
+use crate::layout::binned::BinColumn;
 use crate::layout::bundles::{
     BundleHeader, BundleNode, BundleNodeBytes, BundleWords, EarlierEdge, InnerChildren, LANES,
     ScatterEntry,
@@ -25,29 +26,17 @@ pub(crate) struct Bundles {
 type LaneNodes = [Option<usize>; LANES];
 
 impl Bundles {
-    /// The lengths of the arrays, in the order of the image.
-    pub(crate) fn counts(&self) -> [u64; BUNDLE_ARRAYS] {
+    /// Appends the arrays to an image and returns their lengths.
+    pub(crate) fn push_to(&self, image: &mut Image) -> [u64; BUNDLE_ARRAYS] {
         [
-            self.headers.len(),
-            self.trees.len(),
-            self.nodes.len(),
-            self.key_tests.len(),
-            self.earlier_edges.len(),
-            self.scatter.len(),
-            self.constants.len(),
+            image.push(&self.headers),
+            image.push(&self.trees),
+            image.push(&self.nodes),
+            image.push(&self.key_tests),
+            image.push(&self.earlier_edges),
+            image.push(&self.scatter),
+            image.push(&self.constants),
         ]
-        .map(|count| count as u64)
-    }
-
-    /// Appends the arrays to an image.
-    pub(crate) fn push_to(&self, image: &mut Image) {
-        image.push(&self.headers);
-        image.push(&self.trees);
-        image.push(&self.nodes);
-        image.push(&self.key_tests);
-        image.push(&self.earlier_edges);
-        image.push(&self.scatter);
-        image.push(&self.constants);
     }
 
     /// The bundles of a model that [`EnsembleView::has_vector_shap`] accepts.
@@ -59,11 +48,12 @@ impl Bundles {
         let mut order: Vec<SortKey> = with_splits.map(|tree| tree.sort_key()).collect();
         order.sort_unstable();
         let mut bundles = Self::default();
-        let keys = KeyTests::new(view);
+        // Nothing reads the key tests of a model without keys.
+        let keys = (view.has_keys()).then(|| KeyTests::new(view.binned, view.features));
         for order in order.chunk_by(|a, b| a.points == b.points) {
             for order in order.chunks(LANES) {
                 let lanes = order.iter().map(|key| BundledTree::new(view, key.tree));
-                bundles.push_bundle(view, &keys, &mut lanes.collect::<Vec<_>>());
+                bundles.push_bundle(view, keys.as_ref(), &mut lanes.collect::<Vec<_>>());
             }
         }
         bundles.headers.push(bundles.next_header(0).words());
@@ -85,7 +75,7 @@ impl Bundles {
     fn push_bundle(
         &mut self,
         view: &EnsembleView<'_>,
-        keys: &KeyTests<'_>,
+        keys: Option<&KeyTests<'_>>,
         lanes: &mut [BundledTree<'_>],
     ) {
         let Some(first) = lanes.first() else { return };
@@ -110,7 +100,7 @@ impl Bundles {
                     open.push((children, depth + 1));
                 }
             }
-            self.push_key_tests(keys, lanes, nodes);
+            self.push_key_tests(view, keys, lanes, nodes);
             self.push_earlier_edges(lanes, nodes, bundle_node);
         }
         self.headers.push(header.words());
@@ -188,11 +178,17 @@ impl Bundles {
         inner
     }
 
-    fn push_key_tests(&mut self, keys: &KeyTests<'_>, lanes: &[BundledTree<'_>], nodes: LaneNodes) {
+    fn push_key_tests(
+        &mut self,
+        view: &EnsembleView<'_>,
+        keys: Option<&KeyTests<'_>>,
+        lanes: &[BundledTree<'_>],
+        nodes: LaneNodes,
+    ) {
         for (lane, node) in nodes.into_iter().enumerate() {
-            let split = lanes.get(lane).zip(node);
-            let test = split.map(|(tree, node)| {
-                let (column, byte) = tree.split(keys.view, node);
+            let test = keys.zip(lanes.get(lane)).zip(node);
+            let test = test.map(|((keys, tree), node)| {
+                let (column, byte) = tree.split(view, node);
                 keys.of_split(column, byte)
             });
             self.key_tests.push(test.unwrap_or([0, 0]));
@@ -336,48 +332,5 @@ impl<'a> BundledTree<'a> {
         let splits = &view.binned.splits[view.splits_of(self.index)];
         let [column, byte, ..] = splits[self.split_numbers[node] as usize];
         (usize::from(column), usize::from(byte))
-    }
-}
-
-/// Finds the key comparison of a split.
-struct KeyTests<'a> {
-    view: &'a EnsembleView<'a>,
-    /// Of each categorical column: the index of its key.
-    categorical: Vec<u32>,
-}
-
-impl<'a> KeyTests<'a> {
-    fn new(view: &'a EnsembleView<'a>) -> Self {
-        let mut next = view.key_layout().categorical_start() as u32;
-        let columns = view.binned.columns.iter().map(|&words| {
-            let key = next;
-            next += u32::from(BinColumn::from_words(words).is_categorical());
-            key
-        });
-        Self {
-            view,
-            categorical: columns.collect(),
-        }
-    }
-
-    /// The smallest key that goes right at a split, and the index of the key to compare; zeros in a
-    /// model without keys, where nothing reads them.
-    fn of_split(&self, column: usize, byte: usize) -> [u32; 2] {
-        let view = self.view;
-        if !view.has_keys() {
-            return [0, 0];
-        }
-        let bin_column = BinColumn::from_words(view.binned.columns[column]);
-        if bin_column.is_categorical() {
-            return [1, self.categorical[column]];
-        }
-        let index = bin_column.split_feature as usize;
-        let feature = SplitFeature::from_words(view.binned.split_features[index]);
-        let cut = feature.cuts(view.binned.cuts)[bin_column.start as usize + byte];
-        let key_plane = bin_column.key_plane();
-        let planes = view.binned.key_planes;
-        let plane = planes.partition_point(|&other| other < key_plane);
-        let key = view.key_layout().index(plane, index, feature.feature);
-        [key_of_cut(cut), key as u32]
     }
 }

@@ -18,23 +18,14 @@
 
 use std::collections::BTreeMap;
 
+use albacore_formats::{TreeNode, flag};
+
 use crate::layout::ensemble::NONE;
 
-/// A split: its feature and its children.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PathSplit {
-    /// The feature that the split compares.
-    pub(crate) feature: u32,
-    /// The left child, greater than the node itself.
-    pub(crate) left: u32,
-    /// The right child, greater than the node itself.
-    pub(crate) right: u32,
-}
-
-impl PathSplit {
-    fn children(&self) -> [usize; 2] {
-        [self.left as usize, self.right as usize]
-    }
+/// The children of a split, `None` of a leaf.
+fn children(node: &TreeNode) -> Option<[usize; 2]> {
+    let is_split = node.flags & flag::LEAF == 0;
+    is_split.then_some([node.left as usize, node.right as usize])
 }
 
 /// The arrays of one tree.
@@ -58,14 +49,13 @@ enum PathStep {
 }
 
 impl PathArrays {
-    /// Computes the arrays of a tree from its splits (`None`: a leaf) and covers, one per node.
-    /// Children must have greater indices than their parent and lie inside the tree.
-    pub(crate) fn build(splits: &[Option<PathSplit>], cover: &[f64]) -> Self {
-        let share = shares(splits, cover);
-        let mut merged = vec![1.0; splits.len()];
-        let mut previous = vec![NONE; splits.len()];
+    /// Computes the arrays of a tree from its nodes.
+    pub(crate) fn build(nodes: &[TreeNode]) -> Self {
+        let share = shares(nodes);
+        let mut merged = vec![1.0; nodes.len()];
+        let mut previous = vec![NONE; nodes.len()];
         // Of the feature whose edge ends at a node: the product of its shares down to there.
-        let mut product = vec![1.0; splits.len()];
+        let mut product = vec![1.0; nodes.len()];
         let mut last_edge = BTreeMap::new();
         let mut path_features = 0;
         let mut steps = vec![PathStep::Visit(0)];
@@ -74,21 +64,21 @@ impl PathArrays {
             match step {
                 PathStep::Visit(node) => {
                     let node = node as usize;
-                    let Some(branch) = splits.get(node).copied().flatten() else {
+                    let Some([left, right]) = children(&nodes[node]) else {
                         path_features = path_features.max(last_edge.len());
                         continue;
                     };
-                    let feature = branch.feature;
+                    let feature = nodes[node].feature;
                     let earlier = last_edge.get(&feature).copied();
                     if let Some(edge) = earlier {
                         previous[node] = edge;
                         merged[node] = product[edge as usize];
                     }
-                    for child in branch.children() {
+                    for child in [left, right] {
                         product[child] = merged[node] * share[child];
                     }
                     steps.push(PathStep::Leave { feature, earlier });
-                    for child in [branch.right, branch.left] {
+                    for child in [right as u32, left as u32] {
                         steps.push(PathStep::Visit(child));
                         steps.push(PathStep::Enter { feature, child });
                     }
@@ -115,14 +105,13 @@ impl PathArrays {
 }
 
 /// The share of each node in its parent's cover.
-fn shares(splits: &[Option<PathSplit>], cover: &[f64]) -> Vec<f64> {
-    let mut share = vec![1.0; splits.len()];
-    for (node, branch) in splits.iter().enumerate() {
-        let Some(branch) = branch else { continue };
-        let has_cover = cover[node] > 0.0 && cover[node].is_finite();
-        for child in branch.children() {
+fn shares(nodes: &[TreeNode]) -> Vec<f64> {
+    let mut share = vec![1.0; nodes.len()];
+    for node in nodes {
+        let has_cover = node.cover > 0.0 && node.cover.is_finite();
+        for child in children(node).into_iter().flatten() {
             share[child] = if has_cover {
-                cover[child].max(0.0) / cover[node]
+                nodes[child].cover.max(0.0) / node.cover
             } else {
                 0.5
             };
@@ -133,17 +122,17 @@ fn shares(splits: &[Option<PathSplit>], cover: &[f64]) -> Vec<f64> {
 
 /// The expected value of a tree: its leaves, weighted by the products of the shares on their paths.
 pub(crate) fn expected_value(
-    splits: &[Option<PathSplit>],
+    nodes: &[TreeNode],
     share: &[f64],
     leaf: impl Fn(usize) -> f64,
 ) -> f64 {
     let mut reach = share.to_vec();
     let mut sum = 0.0;
-    for (node, branch) in splits.iter().enumerate() {
+    for (node, branch) in nodes.iter().map(children).enumerate() {
         match branch {
             None => sum += reach[node] * leaf(node),
-            Some(branch) => {
-                for child in branch.children() {
+            Some(children) => {
+                for child in children {
                     reach[child] *= reach[node];
                 }
             }
@@ -156,12 +145,31 @@ pub(crate) fn expected_value(
 mod tests {
     use super::*;
 
-    fn split(feature: u32, left: u32, right: u32) -> Option<PathSplit> {
-        Some(PathSplit {
+    fn split(feature: u32, left: u32, right: u32) -> TreeNode {
+        TreeNode {
             feature,
             left,
             right,
-        })
+            flags: 0,
+            ..LEAF
+        }
+    }
+
+    const LEAF: TreeNode = TreeNode {
+        label: 0,
+        flags: flag::LEAF,
+        feature: 0,
+        left: 0,
+        right: 0,
+        value: 0.0,
+        cover: 0.0,
+    };
+
+    fn with_covers<const N: usize>(mut nodes: [TreeNode; N], covers: [f64; N]) -> [TreeNode; N] {
+        for (node, cover) in nodes.iter_mut().zip(covers) {
+            node.cover = cover;
+        }
+        nodes
     }
 
     #[test]
@@ -172,15 +180,16 @@ mod tests {
             split(7, 1, 5),
             split(3, 2, 4),
             split(7, 3, 6),
-            None,
-            None,
+            LEAF,
+            LEAF,
             split(7, 7, 8),
-            None,
-            None,
-            None,
+            LEAF,
+            LEAF,
+            LEAF,
         ];
         let cover = [100.0, 40.0, 10.0, 4.0, 30.0, 60.0, 6.0, 15.0, 45.0];
-        let paths = PathArrays::build(&splits, &cover);
+        let nodes = with_covers(splits, cover);
+        let paths = PathArrays::build(&nodes);
         assert_eq!(paths.path_features, 2);
         assert_eq!(
             paths.share,
@@ -189,17 +198,20 @@ mod tests {
         assert_eq!(paths.previous[..3], [NONE, NONE, 1]);
         assert_eq!(paths.previous[5], 5);
         assert_eq!((paths.merged[2], paths.merged[5]), (0.4, 0.6));
-        assert!((expected_value(&splits, &paths.share, |node| node as f64) - 6.33).abs() < 1e-12);
+        assert!((expected_value(&nodes, &paths.share, |node| node as f64) - 6.33).abs() < 1e-12);
     }
 
     #[test]
     fn a_split_without_cover_halves_and_a_child_without_cover_has_share_zero() {
-        let splits = [split(0, 1, 2), None, split(1, 3, 4), None, None];
-        let paths = PathArrays::build(&splits, &[0.0; 5]);
+        let splits = [split(0, 1, 2), LEAF, split(1, 3, 4), LEAF, LEAF];
+        let paths = PathArrays::build(&with_covers(splits, [0.0; 5]));
         assert_eq!(paths.share, [1.0, 0.5, 0.5, 0.5, 0.5]);
-        let paths = PathArrays::build(&splits, &[8.0, 8.0, 0.0, 0.0, 0.0]);
+        let paths = PathArrays::build(&with_covers(splits, [8.0, 8.0, 0.0, 0.0, 0.0]));
         assert_eq!(paths.share, [1.0, 1.0, 0.0, 0.5, 0.5]);
-        let paths = PathArrays::build(&splits, &[f64::INFINITY, -1.0, 8.0, -2.0, f64::NAN]);
+        let paths = PathArrays::build(&with_covers(
+            splits,
+            [f64::INFINITY, -1.0, 8.0, -2.0, f64::NAN],
+        ));
         assert_eq!(paths.share, [1.0, 0.5, 0.5, 0.0, 0.0]);
     }
 }

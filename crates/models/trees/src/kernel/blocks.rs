@@ -146,7 +146,7 @@ pub(crate) fn sum<T: Sum>(
         match tree.target {
             LeafTarget::Group(group) => rows.for_each(|(margins, &leaf)| {
                 let value = tree.value[leaves[usize::from(leaf)] as usize];
-                margins[group] = margins[group].plus(value);
+                margins[group] += T::of(value);
             }),
             LeafTarget::All => rows.for_each(|(margins, &leaf)| {
                 nodes::add(&tree, leaves[usize::from(leaf)] as usize, margins);

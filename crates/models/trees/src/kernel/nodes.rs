@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::{KernelCall, Sum};
 use crate::layout::ensemble::{EnsembleView, LeafTarget, TreeView};
-use crate::rows::{Double, Flushed, PreparedRow, Rounded, Rows, Single, Widened};
+use crate::rows::{Rows, flushed, rounded};
 use albacore_formats::Library;
 
 /// Adds the leaves that the rows of a block reach to `margins`, rows x groups.
@@ -20,10 +20,10 @@ pub(crate) fn sum<T: Sum>(call: KernelCall<'_>, trees: Range<usize>, margins: &m
 #[inline]
 pub(crate) fn add<T: Sum>(tree: &TreeView<'_>, leaf: usize, margins: &mut [T]) {
     match tree.target {
-        LeafTarget::Group(group) => margins[group] = margins[group].plus(tree.value[leaf]),
+        LeafTarget::Group(group) => margins[group] += T::of(tree.value[leaf]),
         LeafTarget::All => {
             for (margin, &value) in margins.iter_mut().zip(tree.leaf_values(leaf)) {
-                *margin = margin.plus(value);
+                *margin += T::of(value);
             }
         }
     }
@@ -44,39 +44,32 @@ pub(super) fn for_each_leaf<'a>(
     trees: Range<usize>,
     visit: impl FnMut(usize, usize, &TreeView<'a>, usize),
 ) {
-    let KernelCall {
-        view,
-        library,
-        rows,
-        ..
-    } = call;
-    let n = view.features;
-    match (library, rows) {
-        (Library::Xgboost, Rows::F32(x)) => walk(view, trees, x.chunks_exact(n).map(Single), visit),
-        (Library::Xgboost, Rows::F64(x)) => {
-            walk(view, trees, x.chunks_exact(n).map(Rounded), visit);
+    let (view, library) = (call.view, call.library);
+    match (library, call.rows) {
+        (Library::Xgboost | Library::Sklearn, Rows::F32(x)) => {
+            walk(view, trees, x, f64::from, visit)
         }
+        (Library::Xgboost, Rows::F64(x)) => walk(view, trees, x, rounded, visit),
         (Library::Lightgbm, Rows::F32(x)) => {
-            walk(view, trees, x.chunks_exact(n).map(Widened), visit);
+            walk(view, trees, x, |value| flushed(f64::from(value)), visit);
         }
-        (Library::Lightgbm, Rows::F64(x)) => {
-            walk(view, trees, x.chunks_exact(n).map(Flushed), visit);
-        }
-        (Library::Sklearn, Rows::F32(x)) => walk(view, trees, x.chunks_exact(n).map(Single), visit),
-        (Library::Sklearn, Rows::F64(x)) => walk(view, trees, x.chunks_exact(n).map(Double), visit),
+        (Library::Lightgbm, Rows::F64(x)) => walk(view, trees, x, flushed, visit),
+        (Library::Sklearn, Rows::F64(x)) => walk(view, trees, x, |value| value, visit),
     }
 }
 
-fn walk<'a, R: PreparedRow>(
+fn walk<'a, T: Copy>(
     view: &EnsembleView<'a>,
     trees: Range<usize>,
-    rows: impl ExactSizeIterator<Item = R> + Clone,
+    rows: &[T],
+    prepared: impl Fn(T) -> f64,
     mut visit: impl FnMut(usize, usize, &TreeView<'a>, usize),
 ) {
     for index in trees {
         let tree = view.tree(index);
-        for (row, values) in rows.clone().enumerate() {
-            visit(row, index, &tree, tree.leaf_of(values));
+        for (row, values) in rows.chunks_exact(view.features).enumerate() {
+            let leaf = tree.leaf_of(|feature| prepared(values[feature]));
+            visit(row, index, &tree, leaf);
         }
     }
 }

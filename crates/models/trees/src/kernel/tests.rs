@@ -179,7 +179,7 @@ pub(crate) fn model(shape: ModelShape, numbers: &mut RandomStream) -> Model {
 /// Values around the splits of the model: thresholds, their neighbors in both precisions,
 /// categories.
 pub(crate) fn rows(model: &Model, count: usize, numbers: &mut RandomStream) -> Vec<f64> {
-    let mut thresholds = vec![Vec::new(); model.features()];
+    let mut thresholds = vec![Vec::new(); model.parts().features];
     for node in model.parts().trees.iter().flat_map(Tree::nodes) {
         if node.flags & (flag::LEAF | flag::CATEGORICAL) == 0 {
             thresholds[node.feature as usize].push(node.value);
@@ -201,7 +201,7 @@ pub(crate) fn rows(model: &Model, count: usize, numbers: &mut RandomStream) -> V
             _ => near,
         }
     };
-    let cells = (0..count).flat_map(|_| 0..model.features());
+    let cells = (0..count).flat_map(|_| 0..model.parts().features);
     cells.map(&mut value).collect()
 }
 

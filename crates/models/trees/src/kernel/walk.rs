@@ -33,9 +33,8 @@ pub(crate) fn fill(call: KernelCall<'_>, scratch: &mut KernelScratch) -> usize {
     if keys.len() < count * stride + WINDOW {
         keys.resize(count * stride + WINDOW, 0);
     }
-    let n = view.features;
     for (row, keys) in keys.chunks_exact_mut(stride).take(count).enumerate() {
-        let row = rows.slice(row * n..(row + 1) * n);
+        let row = rows.rows(row..row + 1, view.features);
         fill_keys(view, library, row, simd, keys, singles);
     }
     stride

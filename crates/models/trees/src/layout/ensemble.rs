@@ -21,7 +21,7 @@ use std::ops::Range;
 use crate::layout::binned::{BinColumn, BinnedView, KeyLayout};
 use crate::layout::bundles::{BundlesView, ScatterEntry};
 use crate::limits::{CATEGORY_MAX, SHAP_POINTS_MAX};
-use crate::rows::{PreparedRow, ZERO_MAX};
+use crate::rows::ZERO_MAX;
 
 pub(crate) use albacore_formats::flag;
 
@@ -323,13 +323,14 @@ impl<'a> TreeView<'a> {
         }
     }
 
-    /// The leaf that a row reaches.
+    /// The leaf that a row reaches; `value` returns the prepared value of a feature. Reading only
+    /// the values that a tree compares is cheaper than preparing wide rows.
     #[inline]
-    pub(crate) fn leaf_of(&self, row: impl PreparedRow) -> usize {
+    pub(crate) fn leaf_of(&self, value: impl Fn(usize) -> f64) -> usize {
         let mut node = 0;
         // bound: a child's index is greater than its parent's.
         while !self.is_leaf(node) {
-            let left = self.goes_left(node, row.value(self.feature[node] as usize));
+            let left = self.goes_left(node, value(self.feature[node] as usize));
             node = if left {
                 self.left[node]
             } else {

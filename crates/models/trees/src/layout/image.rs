@@ -119,23 +119,25 @@ pub struct Image {
 }
 
 impl Image {
-    /// An image with its header; the arrays follow by [`push`](Self::push).
-    pub(crate) fn with_header(header: ImageHeader) -> Self {
-        let mut words = vec![MAGIC, 0, 0];
-        words.extend(header.words());
+    /// An image without arrays, which follow by [`push`](Self::push); then the header by
+    /// [`seal`](Self::seal).
+    pub(crate) fn new() -> Self {
+        let words = vec![0; HEADER_WORDS];
         Self { words }
     }
 
-    /// Fills in length and checksum after the last array.
-    pub(crate) fn seal(&mut self) {
+    /// Writes the header, with length and checksum, after the last array.
+    pub(crate) fn seal(&mut self, header: ImageHeader) {
+        self.words[0] = MAGIC;
         self.words[1] = self.words.len() as u64 * 8;
+        self.words[UNCHECKED_WORDS..HEADER_WORDS].copy_from_slice(&header.words());
         self.words[2] = checksum_of_image(&self.words);
     }
 
     /// Replaces the measurements in the header.
     pub(crate) fn set_tuning(&mut self, tuning: &[u64; TUNING_WORDS]) {
         self.words[HEADER_WORDS - TUNING_WORDS..HEADER_WORDS].copy_from_slice(tuning);
-        self.seal();
+        self.words[2] = checksum_of_image(&self.words);
     }
 
     /// The bytes, to be written to a file or to shared memory; they start on an 8-byte boundary.
@@ -144,8 +146,8 @@ impl Image {
         bytemuck::cast_slice(&self.words)
     }
 
-    /// Appends an array, padded to 8 bytes.
-    pub(crate) fn push<T: bytemuck::NoUninit>(&mut self, array: &[T]) {
+    /// Appends an array, padded to 8 bytes, and returns its length.
+    pub(crate) fn push<T: bytemuck::NoUninit>(&mut self, array: &[T]) -> u64 {
         let (whole, rest) = bytemuck::cast_slice::<T, u8>(array).as_chunks::<8>();
         self.words
             .extend(whole.iter().map(|word| u64::from_ne_bytes(*word)));
@@ -154,5 +156,6 @@ impl Image {
             last[..rest.len()].copy_from_slice(rest);
             self.words.push(u64::from_ne_bytes(last));
         }
+        array.len() as u64
     }
 }

@@ -56,7 +56,7 @@ impl Predictor<'_> {
         let means = means(view, call.trees.clone());
         let mut sums = vec![0.0; groups * columns];
         for (row, out) in out.chunks_exact_mut(groups * cells).enumerate() {
-            let values = call.rows.slice(row * features..(row + 1) * features);
+            let values = call.rows.rows(row..row + 1, features);
             values.prepare(Library::Xgboost, &mut scratch.rows);
             sums.fill(0.0);
             explain(view, call.trees.clone(), &means, &scratch.rows, &mut sums);

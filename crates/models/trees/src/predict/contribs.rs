@@ -34,7 +34,7 @@ impl Predictor<'_> {
         out: &mut [T],
         scratch: &mut PredictScratch,
     ) {
-        let Some(simd) = self.selection().shap_simd else {
+        let Some(simd) = self.selection.shap_simd else {
             return self.contribs_without_vectors(call, out, scratch);
         };
         let has_single_rows = call.trees == (0..self.trees()) && self.view().has_keys();
@@ -69,12 +69,12 @@ impl Predictor<'_> {
     ) {
         biases.clear();
         let of_group = |group| scalar::bias(self.view(), call.trees.clone(), group);
-        biases.extend((0..self.groups()).map(|group| T::of(of_group(group)).widened()));
+        biases.extend((0..self.groups()).map(of_group));
         let columns = self.features() + 1;
         for (cell, index) in out.chunks_exact_mut(columns).zip(0..) {
             let (row, group) = (index / self.groups(), index % self.groups());
             // Rounded before the base margin is added, as XGBoost 3.4 does.
-            cell[columns - 1] = T::of(biases[group]).plus(self.base(call, row, group));
+            cell[columns - 1] = T::of(biases[group]) + T::of(self.base(call, row, group));
         }
     }
 
@@ -106,8 +106,7 @@ impl Predictor<'_> {
         if keys.len() < count {
             keys.resize(count, 0);
         }
-        let values = row * self.features()..(row + 1) * self.features();
-        let row = call.rows.slice(values);
+        let row = call.rows.rows(row..row + 1, self.features());
         fill_keys(view, self.library(), row, simd, keys, singles);
         keys
     }
@@ -143,9 +142,7 @@ impl Predictor<'_> {
         let (view, features, groups) = (self.view(), self.features(), self.groups());
         let width = groups * (features + 1);
         let count = out.len() / width;
-        let values = call
-            .rows
-            .slice(start * features..(start + count) * features);
+        let values = call.rows.rows(start..start + count, features);
         let block = &mut scratch.kernel.blocks.block;
         block.fill(view, self.library(), values, simd);
         if view.binned.split_features.len() < features {
@@ -188,13 +185,12 @@ impl Predictor<'_> {
         let width = self.groups() * columns;
         for start in (0..call.count).step_by(BLOCK_ROWS) {
             let end = call.count.min(start + BLOCK_ROWS);
-            let rows = call
-                .rows
-                .slice(start * self.features()..end * self.features());
+            let rows = call.rows.rows(start..end, self.features());
             rows.prepare(self.library(), &mut scratch.rows);
             let PredictScratch {
                 rows, sums, shap, ..
             } = &mut *scratch;
+            let sums = &mut sums.doubles;
             sums.resize((end - start) * width, 0.0);
             scalar::contribs(self.view(), call.trees.clone(), rows, sums, shap);
             let out = out[start * width..end * width].chunks_exact_mut(columns);
@@ -204,7 +200,7 @@ impl Predictor<'_> {
                     *out = T::of(sum);
                 }
                 // Rounded before the base margin is added, as XGBoost 3.4 does.
-                out[columns - 1] = out[columns - 1].plus(self.base(call, row, group));
+                out[columns - 1] += T::of(self.base(call, row, group));
             }
         }
     }
@@ -217,7 +213,7 @@ impl Predictor<'_> {
         scratch: &mut PredictScratch,
     ) {
         let is_whole = call.trees == (0..self.trees()) && self.view().has_keys();
-        match self.selection().shap_simd {
+        match self.selection.shap_simd {
             Some(simd) if is_whole && fits_memory(self.view()) => {
                 self.interactions_of_bundles(call, simd, out, scratch);
             }
@@ -253,7 +249,7 @@ impl Predictor<'_> {
                     }
                 }
                 let bias = scalar::bias(view, call.trees.clone(), group);
-                out[columns * columns - 1] = T::of(bias).plus(self.base(call, row, group));
+                out[columns * columns - 1] = T::of(bias) + T::of(self.base(call, row, group));
             }
         }
     }
@@ -267,11 +263,9 @@ impl Predictor<'_> {
     ) {
         let columns = self.features() + 1;
         let cells = columns * columns;
-        scratch.sums.resize(cells, 0.0);
+        scratch.sums.doubles.resize(cells, 0.0);
         for (row, out) in out.chunks_exact_mut(self.groups() * cells).enumerate() {
-            let values = call
-                .rows
-                .slice(row * self.features()..(row + 1) * self.features());
+            let values = call.rows.rows(row..row + 1, self.features());
             values.prepare(self.library(), &mut scratch.rows);
             let PredictScratch {
                 rows, sums, shap, ..
@@ -283,13 +277,13 @@ impl Predictor<'_> {
                     trees,
                     row: rows,
                     group,
-                    out: sums,
+                    out: &mut sums.doubles,
                     scratch: shap,
                 });
-                for (out, &sum) in out.iter_mut().zip(sums.iter()) {
+                for (out, &sum) in out.iter_mut().zip(&sums.doubles) {
                     *out = T::of(sum);
                 }
-                out[cells - 1] = out[cells - 1].plus(self.base(call, row, group));
+                out[cells - 1] += T::of(self.base(call, row, group));
             }
         }
     }

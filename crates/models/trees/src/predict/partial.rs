@@ -18,10 +18,10 @@
 //! row by row. No interactions: a tree adds to as many cells as its paths have pairs of features,
 //! and storing each would cost as much as adding it.
 
-use std::ops::{AddAssign, Range};
+use std::ops::Range;
 
 use crate::error::PredictError;
-use crate::kernel::walk;
+use crate::kernel::{FloatVectors, walk};
 use crate::layout::ensemble::LeafTarget;
 use crate::limits::BLOCK_ROWS;
 use crate::output::{ElementType, Kind, OutputMut};
@@ -41,10 +41,8 @@ struct CallShape {
 pub struct PartialOutput {
     call: Option<CallShape>,
     units: Range<usize>,
-    /// Leaf values: trees x rows (x groups).
-    singles: Vec<f32>,
-    /// Leaf values, or contributions: bundles x rows x splits.
-    doubles: Vec<f64>,
+    /// Leaf values: trees x rows (x groups); or contributions: bundles x rows x splits.
+    values: FloatVectors,
     /// Leaves by the library's numbers: rows x trees.
     leaves: Vec<i32>,
 }
@@ -55,48 +53,11 @@ pub struct Accumulator {
     call: Option<CallShape>,
     /// The work unit that is to be added next.
     next_unit: usize,
-    /// Margins: rows x groups.
-    singles: Vec<f32>,
-    /// Margins, or contributions: rows x groups x split features.
-    doubles: Vec<f64>,
+    /// Margins: rows x groups; or contributions: rows x groups x split features.
+    sums: FloatVectors,
     biases: Vec<f64>,
     /// Leaves by the library's numbers: rows x trees.
     leaves: Vec<i32>,
-}
-
-/// The vectors of an element type.
-trait PartialElement: Element + AddAssign {
-    fn values(partial: &PartialOutput) -> &[Self];
-    fn values_mut(partial: &mut PartialOutput) -> &mut Vec<Self>;
-    fn sums_mut(sums: &mut Accumulator) -> &mut Vec<Self>;
-}
-
-impl PartialElement for f32 {
-    fn values(partial: &PartialOutput) -> &[Self] {
-        &partial.singles
-    }
-
-    fn values_mut(partial: &mut PartialOutput) -> &mut Vec<Self> {
-        &mut partial.singles
-    }
-
-    fn sums_mut(sums: &mut Accumulator) -> &mut Vec<Self> {
-        &mut sums.singles
-    }
-}
-
-impl PartialElement for f64 {
-    fn values(partial: &PartialOutput) -> &[Self] {
-        &partial.doubles
-    }
-
-    fn values_mut(partial: &mut PartialOutput) -> &mut Vec<Self> {
-        &mut partial.doubles
-    }
-
-    fn sums_mut(sums: &mut Accumulator) -> &mut Vec<Self> {
-        &mut sums.doubles
-    }
 }
 
 impl Predictor<'_> {
@@ -104,11 +65,11 @@ impl Predictor<'_> {
     /// cannot be divided.
     #[must_use]
     pub fn work_units(&self, kind: Kind, rows: usize) -> usize {
-        let is_by_row = self.selection().shap_simd.is_some() && self.view().has_keys();
+        let is_by_row = self.selection.shap_simd.is_some() && self.view().has_keys();
         match kind {
             _ if rows == 0 || rows > BLOCK_ROWS => 0,
             Kind::Value | Kind::Margin | Kind::Leaf => self.trees().div_ceil(walk::LANES),
-            Kind::Contribs if rows <= FEW_ROWS && is_by_row && self.has_covers() => {
+            Kind::Contribs if rows <= FEW_ROWS && is_by_row && self.model.has_covers => {
                 self.view().bundles.len()
             }
             Kind::Contribs | Kind::Interactions => 0,
@@ -139,8 +100,8 @@ impl Predictor<'_> {
         let trees = self.trees_of_units(&units);
         match (kind, self.output_element(Kind::Margin)) {
             (Kind::Contribs, _) => {
-                partial.doubles.clear();
-                self.contributions_of_bundles(rows, units, &mut partial.doubles, scratch);
+                partial.values.doubles.clear();
+                self.contributions_of_bundles(rows, units, &mut partial.values.doubles, scratch);
             }
             (Kind::Leaf, _) => {
                 partial.leaves.clear();
@@ -149,21 +110,16 @@ impl Predictor<'_> {
                 self.kernel_call(rows)
                     .leaves(trees, leaves, &mut scratch.kernel);
             }
-            (_, ElementType::F32) => self.leaf_values::<f32>(rows, trees, partial, scratch),
-            _ => self.leaf_values::<f64>(rows, trees, partial, scratch),
+            (_, ElementType::F32) => {
+                let values = &mut partial.values.singles;
+                (self.kernel_call(rows)).values(trees, values, &mut scratch.kernel);
+            }
+            _ => {
+                let values = &mut partial.values.doubles;
+                (self.kernel_call(rows)).values(trees, values, &mut scratch.kernel);
+            }
         }
         Ok(())
-    }
-
-    fn leaf_values<T: PartialElement>(
-        &self,
-        rows: Rows<'_>,
-        trees: Range<usize>,
-        partial: &mut PartialOutput,
-        scratch: &mut PredictScratch,
-    ) {
-        self.kernel_call(rows)
-            .values(trees, T::values_mut(partial), &mut scratch.kernel);
     }
 
     /// The contribution of each split of each bundle to each row.
@@ -174,7 +130,7 @@ impl Predictor<'_> {
         out: &mut Vec<f64>,
         scratch: &mut PredictScratch,
     ) {
-        let (view, Some(simd)) = (self.view(), self.selection().shap_simd) else {
+        let (view, Some(simd)) = (self.view(), self.selection.shap_simd) else {
             return;
         };
         let stride = walk::fill(self.kernel_call(rows), &mut scratch.kernel);
@@ -209,9 +165,9 @@ impl Predictor<'_> {
         sums.next_unit = 0;
         match (kind, self.output_element(Kind::Margin)) {
             (Kind::Contribs, _) => {
-                sums.doubles.clear();
+                sums.sums.doubles.clear();
                 let columns = self.groups() * self.view().binned.split_features.len();
-                sums.doubles.resize(rows * columns, 0.0);
+                sums.sums.doubles.resize(rows * columns, 0.0);
             }
             (Kind::Leaf, _) => {
                 sums.leaves.clear();
@@ -223,8 +179,8 @@ impl Predictor<'_> {
         Ok(())
     }
 
-    fn start_margins<T: PartialElement>(&self, rows: usize, sums: &mut Accumulator) {
-        let margins = T::sums_mut(sums);
+    fn start_margins<T: Element>(&self, rows: usize, sums: &mut Accumulator) {
+        let margins = T::vector(&mut sums.sums);
         margins.clear();
         for _ in 0..rows {
             margins.extend(self.view().base.iter().map(|&base| T::of(base)));
@@ -264,7 +220,7 @@ impl Predictor<'_> {
         Ok(())
     }
 
-    fn add_leaf_values<T: PartialElement>(
+    fn add_leaf_values<T: Element>(
         &self,
         trees: Range<usize>,
         rows: usize,
@@ -272,8 +228,8 @@ impl Predictor<'_> {
         partial: &PartialOutput,
     ) {
         let (view, groups) = (self.view(), self.groups());
-        let mut rest = T::values(partial);
-        let margins = T::sums_mut(sums);
+        let mut rest = T::values(&partial.values);
+        let margins = T::vector(&mut sums.sums);
         for tree in trees {
             let target = view.target(tree);
             let width = match target {
@@ -305,10 +261,10 @@ impl Predictor<'_> {
         partial: &PartialOutput,
     ) {
         let (view, features) = (self.view(), self.view().binned.split_features.len());
-        let mut values = partial.doubles.iter();
+        let mut values = partial.values.doubles.iter();
         for bundle in bundles {
             for row in 0..rows {
-                let sums = &mut sums.doubles[row * self.groups() * features..];
+                let sums = &mut sums.sums.doubles[row * self.groups() * features..];
                 for (group, entries) in view.scatter_of(bundle) {
                     let sums = &mut sums[group * features..][..features];
                     for (entry, value) in entries.zip(&mut values) {
@@ -344,7 +300,7 @@ impl Predictor<'_> {
         Ok(())
     }
 
-    fn finish_floats<T: PartialElement>(
+    fn finish_floats<T: Element>(
         &self,
         CallShape { kind, rows }: CallShape,
         sums: &mut Accumulator,
@@ -355,12 +311,12 @@ impl Predictor<'_> {
             let width = self.groups() * self.view().binned.split_features.len();
             let of_rows = out.chunks_exact_mut(self.output_width(kind).max(1));
             for (row, out) in of_rows.enumerate() {
-                self.copy_to_features(&sums.doubles[row * width..][..width], out);
+                self.copy_to_features(&sums.sums.doubles[row * width..][..width], out);
             }
             self.add_biases(&call, out, &mut sums.biases);
             return;
         }
-        let margins = T::sums_mut(sums).chunks_exact_mut(self.groups());
+        let margins = T::vector(&mut sums.sums).chunks_exact_mut(self.groups());
         let width = self.output_width(kind).max(1);
         for (margins, out) in margins.zip(out.chunks_exact_mut(width)) {
             if kind == Kind::Value {

@@ -63,7 +63,7 @@ impl QuadratureRules {
         }
         let rule = &mut self.by_points[points];
         if rule.len() < points {
-            *rule = crate::shap::quadrature::rule(points);
+            *rule = self::rule(points);
         }
         rule
     }
@@ -83,20 +83,13 @@ fn points(path_features: usize) -> usize {
 
 /// The Gauss-Legendre rule of `packets * PACKET_POINTS` points, mapped from [-1, 1] to [0, 1].
 fn gauss_legendre(packets: usize) -> Vec<Packet> {
-    let count = packets * PACKET_POINTS;
-    let blank = Packet {
-        at: [0.0; PACKET_POINTS],
-        weight: [0.0; PACKET_POINTS],
+    let points = rule(packets * PACKET_POINTS);
+    let (points, _) = points.as_chunks::<PACKET_POINTS>();
+    let packet = |points: &[(f64, f64); PACKET_POINTS]| Packet {
+        at: points.map(|(at, _)| at),
+        weight: points.map(|(_, weight)| weight),
     };
-    let mut rule = vec![blank; packets];
-    for index in 0..count {
-        let packet = &mut rule[index / PACKET_POINTS];
-        (
-            packet.at[index % PACKET_POINTS],
-            packet.weight[index % PACKET_POINTS],
-        ) = point(index, count);
-    }
-    rule
+    points.iter().map(packet).collect()
 }
 
 /// One of `count` points on [0, 1] and its weight.

@@ -1,14 +1,15 @@
 //! The engine against Shapley's definition, summed over all subsets, on random trees.
 
+use albacore_formats::TreeNode;
 use proptest::prelude::*;
 
 use super::ShapScratch;
 use super::scalar::{contribs, groups_of, interactions};
-use crate::compile::paths::{PathArrays, PathSplit, expected_value};
+use crate::compile::paths::{PathArrays, expected_value};
 use crate::layout::binned::BinnedView;
 use crate::layout::bundles::BundlesView;
 use crate::layout::ensemble::{ALL_GROUPS, EnsembleView, TreeView, flag};
-use crate::rows::Flushed;
+use crate::rows::flushed;
 
 /// A random ensemble; [`Ensemble::view`] borrows it as an opened image would.
 #[derive(Clone, Debug, Default)]
@@ -120,17 +121,17 @@ impl Ensemble {
 
     /// Computes the arrays of the model compiler for the tree whose nodes start here.
     fn prepare(&mut self, start: usize) {
-        let splits: Vec<Option<PathSplit>> = (start..self.left.len())
-            .map(|at| {
-                let (feature, left, right) = (self.feature[at], self.left[at], self.right[at]);
-                (self.flags[at] & flag::LEAF == 0).then_some(PathSplit {
-                    feature,
-                    left,
-                    right,
-                })
-            })
-            .collect();
-        let paths = PathArrays::build(&splits, &self.cover[start..]);
+        let node = |at: usize| TreeNode {
+            label: 0,
+            flags: self.flags[at],
+            feature: self.feature[at],
+            left: self.left[at],
+            right: self.right[at],
+            value: self.value[at],
+            cover: self.cover[at],
+        };
+        let nodes: Vec<TreeNode> = (start..self.left.len()).map(node).collect();
+        let paths = PathArrays::build(&nodes);
         let is_vector = self.tree_groups.last() == Some(&ALL_GROUPS);
         for output in 0..if is_vector { self.groups } else { 1 } {
             let leaf = |node: usize| match is_vector {
@@ -138,7 +139,7 @@ impl Ensemble {
                 false => self.value[start + node],
             };
             self.expected
-                .push(expected_value(&splits, &paths.share, leaf));
+                .push(expected_value(&nodes, &paths.share, leaf));
         }
         self.path_features.push(paths.path_features);
         self.share.extend(paths.share);
@@ -191,7 +192,7 @@ impl Ensemble {
             .map(|index| view.tree(index))
             .filter_map(|tree| {
                 let output = groups_of(&view, &tree).position(|g| g == group)?;
-                Some(tree.leaf_values(tree.leaf_of(Flushed(row)))[output])
+                Some(tree.leaf_values(tree.leaf_of(|feature| flushed(row[feature])))[output])
             })
             .sum()
     }
