@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use albacore_placer::{
     Config, Handle, Placer, PlacerCounters, PlacerError, Progress, Report, SlotRow, SubjectConfig,
-    SubjectId, favor_this_thread,
+    SubjectId, raise_thread_priority,
 };
 
 use crate::message::Message;
@@ -73,7 +73,7 @@ impl PlacerThread {
 /// Drives the placer until it is stopped or fails, then restores every mask.
 fn drive(placer: &mut Placer, messages: &SyncSender<Message>) -> Result<(), PlacerError> {
     let send = |news: PlacerMessage| drop(messages.send(Message::Placer(news)));
-    favor_this_thread(&mut |report| send(PlacerMessage::Report(report.clone())));
+    raise_thread_priority(&mut |report| send(PlacerMessage::Report(report.clone())));
     let mut sent_at: Option<Instant> = None;
     // bound: one wait per pass; ends with the command to stop
     let result = loop {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use albacore_topology::CpuSet;
 
 use crate::limits::CGROUP_DEPTH_MAX;
-use crate::read::{read_text, read_text_if_present};
+use crate::read::{parse_cpus, read_text, read_text_if_present};
 use crate::{HostRoot, OsError, Pid, read_online};
 
 /// Which hierarchy holds the cpusets.
@@ -187,11 +187,8 @@ impl Cgroup {
         for directory in self.ancestry() {
             let source = directory.join(self.version.effective_file());
             if let Some(text) = read_text_if_present(&source)? {
-                let cpus: CpuSet = text
-                    .parse()
-                    .map_err(|_| OsError::content(&source, &text, "a cpu list such as 0-3,8"))?;
                 return Ok(EffectiveCpuset {
-                    cpus: cpus.intersection(&online),
+                    cpus: parse_cpus(&source, &text)?.intersection(&online),
                     source,
                 });
             }
@@ -223,11 +220,8 @@ impl EffectiveFile {
             .read_at(&mut bytes, 0)
             .map_err(|source| OsError::read(&self.path, source))?;
         let text = String::from_utf8_lossy(&bytes[..length]);
-        let cpus: Result<CpuSet, _> = text.parse();
-        let expected = "a cpu list such as 0-3,8";
-        let cpus = cpus.map_err(|_| OsError::content(&self.path, &text, expected))?;
         Ok(EffectiveCpuset {
-            cpus: cpus.intersection(online),
+            cpus: parse_cpus(&self.path, &text)?.intersection(online),
             source: self.path.clone(),
         })
     }

@@ -74,11 +74,7 @@ impl Child {
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         let before_exec = move || -> io::Result<()> {
-            prctl::set_pdeathsig(Signal::SIGKILL)?;
-            if getppid() != parent {
-                // The parent died before the line above: its signal will never come.
-                return Err(Errno::ECHILD.into());
-            }
+            die_with_parent(parent, Signal::SIGKILL)?;
             for ignored in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
                 // SAFETY: ignoring installs no handler.
                 unsafe { signal(ignored, SigHandler::SigIgn) }?;
@@ -146,6 +142,17 @@ impl Drop for Child {
         self.kill();
         // It fails only if the child was waited for already.
         let _ = self.process.wait();
+    }
+}
+
+/// In a child between fork and exec: the kernel sends it `signal` when the thread of `parent` ends
+/// that started it.
+pub(crate) fn die_with_parent(parent: nix::unistd::Pid, signal: Signal) -> io::Result<()> {
+    prctl::set_pdeathsig(signal)?;
+    match getppid() == parent {
+        true => Ok(()),
+        // The parent died before the call: its signal will never come.
+        false => Err(Errno::ECHILD.into()),
     }
 }
 

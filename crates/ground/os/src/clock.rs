@@ -17,7 +17,7 @@ impl Clock {
     /// Asks the kernel for the length of its tick.
     ///
     /// # Errors
-    /// The kernel does not tell (it always does).
+    /// The kernel does not know it (it always does).
     pub fn new() -> Result<Self, OsError> {
         let ticks =
             sysconf(SysconfVar::CLK_TCK).map_err(|e| OsError::call("sysconf(CLK_TCK)", e))?;
@@ -32,12 +32,7 @@ impl Clock {
     /// # Errors
     /// The kernel refuses (it never does).
     pub fn now(&self) -> Result<Micros, OsError> {
-        let time = clock_gettime(ClockId::CLOCK_BOOTTIME)
-            .map_err(|e| OsError::call("clock_gettime(CLOCK_BOOTTIME)", e))?;
-        // infallible: time since boot is not negative and below 292 thousand years.
-        Ok(Micros(
-            time.tv_sec() as u64 * 1_000_000 + time.tv_nsec() as u64 / 1_000,
-        ))
+        read_clock(ClockId::CLOCK_BOOTTIME)
     }
 
     /// Cpu time that the calling thread has used.
@@ -45,18 +40,22 @@ impl Clock {
     /// # Errors
     /// The kernel refuses (it never does).
     pub fn thread_cpu(&self) -> Result<Micros, OsError> {
-        let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
-            .map_err(|e| OsError::call("clock_gettime(CLOCK_THREAD_CPUTIME_ID)", e))?;
-        // infallible: a thread's cpu time is not negative.
-        Ok(Micros(
-            time.tv_sec() as u64 * 1_000_000 + time.tv_nsec() as u64 / 1_000,
-        ))
+        read_clock(ClockId::CLOCK_THREAD_CPUTIME_ID)
     }
 
     /// The beginning of a start time in ticks: the thread started in the tick that follows.
     pub fn start(&self, ticks: u64) -> Micros {
         Micros((u128::from(ticks) * 1_000_000 / u128::from(self.ticks_per_second)) as u64)
     }
+}
+
+/// The time of a clock of the kernel that starts at 0.
+pub(crate) fn read_clock(clock: ClockId) -> Result<Micros, OsError> {
+    let time = clock_gettime(clock).map_err(|e| OsError::call("clock_gettime", e))?;
+    // infallible: the time is not negative and below 292 thousand years.
+    Ok(Micros(
+        time.tv_sec() as u64 * 1_000_000 + time.tv_nsec() as u64 / 1_000,
+    ))
 }
 
 #[cfg(test)]

@@ -11,9 +11,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::{MsgFlags, NetlinkAddr, bind, recv, send, setsockopt, sockopt};
-use nix::time::{ClockId, clock_gettime};
+use nix::time::ClockId;
 
-use crate::limits::{BIRTH_BYTES_MAX, BIRTHS_AT_ONCE_MAX, CONNECTOR_BUFFER_BYTES};
+use crate::clock::read_clock;
+use crate::limits::{CONNECTOR_BUFFER_BYTES, SPAWN_BYTES_MAX, SPAWNS_AT_ONCE_MAX};
 use crate::{Micros, OsError, Pid, Tid};
 
 const NETLINK_CONNECTOR: i32 = 11;
@@ -85,7 +86,7 @@ impl ProcConnector {
         // SAFETY: takes no pointers.
         let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, NETLINK_CONNECTOR) };
         if fd < 0 {
-            return Err(call_failed("socket(NETLINK_CONNECTOR)", Errno::last()));
+            return Err(connector_error("socket(NETLINK_CONNECTOR)", Errno::last()));
         }
         // SAFETY: the descriptor was created above and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
@@ -94,13 +95,13 @@ impl ProcConnector {
         // As much as the kernel gives; less only loses events earlier.
         let _ = setsockopt(&connector.fd, sockopt::RcvBuf, &CONNECTOR_BUFFER_BYTES);
         bind(connector.fd.as_raw_fd(), &NetlinkAddr::new(0, CN_IDX_PROC))
-            .map_err(|e| call_failed("bind(NETLINK_CONNECTOR)", e))?;
+            .map_err(|e| connector_error("bind(NETLINK_CONNECTOR)", e))?;
         send(
             connector.fd.as_raw_fd(),
             &listen_message(),
             MsgFlags::empty(),
         )
-        .map_err(|e| call_failed("send(NETLINK_CONNECTOR)", e))?;
+        .map_err(|e| connector_error("send(NETLINK_CONNECTOR)", e))?;
         Ok(connector)
     }
 
@@ -118,8 +119,7 @@ impl ProcConnector {
             libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
             libc::BPF_RET | libc::BPF_K,
         );
-        // Filters load words as they stand on the wire, big end first; events have the machine's
-        // order.
+        // Filters load words in network byte order; events have the machine's order.
         let mut program = [
             instruction(load, 0, 0, EVENT_OFFSET as u32),
             instruction(jump, 0, 1, PROC_EVENT_FORK.to_be()),
@@ -150,13 +150,13 @@ impl ProcConnector {
     /// Reads the spawns that have arrived, at most 4,096 at once. True if some were lost.
     ///
     /// # Errors
-    /// The kernel refuses to tell.
+    /// The kernel refuses to read them.
     pub fn read(&self, spawns: &mut Vec<SpawnEvent>) -> Result<bool, OsError> {
-        let mut buffer = [0u8; BIRTH_BYTES_MAX];
+        let mut buffer = [0u8; SPAWN_BYTES_MAX];
         let ahead = ahead_of_monotonic()?;
         let mut lost = false;
-        // bound: BIRTHS_AT_ONCE_MAX datagrams
-        for _ in 0..BIRTHS_AT_ONCE_MAX {
+        // bound: SPAWNS_AT_ONCE_MAX datagrams
+        for _ in 0..SPAWNS_AT_ONCE_MAX {
             match recv(self.fd.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
                 Ok(length) => spawns.extend(parse_spawn(&buffer[..length], ahead)),
                 Err(Errno::EAGAIN) => return Ok(lost),
@@ -175,7 +175,7 @@ impl AsFd for ProcConnector {
     }
 }
 
-fn call_failed(call: &'static str, errno: Errno) -> ConnectorError {
+fn connector_error(call: &'static str, errno: Errno) -> ConnectorError {
     match errno {
         Errno::ECONNREFUSED | Errno::EPROTONOSUPPORT => ConnectorError::OtherNetworkNamespace,
         Errno::EPERM | Errno::EACCES => ConnectorError::NotPermitted,
@@ -183,7 +183,7 @@ fn call_failed(call: &'static str, errno: Errno) -> ConnectorError {
     }
 }
 
-/// The order to send events from now on: netlink header, connector header, one word.
+/// The request to send events from now on: netlink header, connector header, one word.
 fn listen_message() -> [u8; EVENT_OFFSET + 4] {
     let mut message = [0u8; EVENT_OFFSET + 4];
     let mut put = |at: usize, bytes: &[u8]| message[at..at + bytes.len()].copy_from_slice(bytes);
@@ -200,13 +200,10 @@ fn listen_message() -> [u8; EVENT_OFFSET + 4] {
 /// Microseconds by which the clock of this crate is ahead of the monotonic one, which stops
 /// in suspend.
 fn ahead_of_monotonic() -> Result<u64, OsError> {
-    let micros = |clock| {
-        let time = clock_gettime(clock).map_err(|e| OsError::call("clock_gettime", e))?;
-        // infallible: neither clock is negative.
-        Ok::<u64, OsError>(time.tv_sec() as u64 * 1_000_000 + time.tv_nsec() as u64 / 1_000)
-    };
-    let monotonic = micros(ClockId::CLOCK_MONOTONIC)?;
-    Ok(micros(ClockId::CLOCK_BOOTTIME)?.saturating_sub(monotonic))
+    let monotonic = read_clock(ClockId::CLOCK_MONOTONIC)?;
+    Ok(read_clock(ClockId::CLOCK_BOOTTIME)?
+        .0
+        .saturating_sub(monotonic.0))
 }
 
 fn parse_spawn(datagram: &[u8], ahead: u64) -> Option<SpawnEvent> {
@@ -236,7 +233,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_child_and_a_thread_are_told_and_nothing_else() {
+    fn a_new_child_and_a_new_thread_are_reported_and_nothing_else() {
         let connector = ProcConnector::open().unwrap();
         let poll = Poll::new().unwrap();
         poll.add(&connector, Key(1)).unwrap();

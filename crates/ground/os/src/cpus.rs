@@ -1,8 +1,8 @@
-//! Which cpus are online, and whether a scheduler from elsewhere (sched_ext) decides about them.
+//! Which cpus are online, and whether a BPF scheduler (sched_ext) schedules them.
 
 use albacore_topology::CpuSet;
 
-use crate::read::{read_text, read_text_if_present};
+use crate::read::{parse_cpus, read_text, read_text_if_present};
 use crate::{HostRoot, OsError};
 
 /// The online cpus.
@@ -11,9 +11,7 @@ use crate::{HostRoot, OsError};
 /// The file cannot be read or is not a cpu list.
 pub fn read_online(host: &HostRoot) -> Result<CpuSet, OsError> {
     let path = host.sys.join("devices/system/cpu/online");
-    let text = read_text(&path)?;
-    text.parse()
-        .map_err(|_| OsError::content(&path, &text, "a cpu list such as 0-3,8"))
+    parse_cpus(&path, &read_text(&path)?)
 }
 
 /// Whether a BPF scheduler has taken the place of the kernel's own.
@@ -33,7 +31,7 @@ pub fn read_sched_ext(host: &HostRoot) -> Result<SchedExt, OsError> {
     let text = read_text_if_present(&host.sys.join("kernel/sched_ext/state"))?;
     Ok(match text.as_deref().map(str::trim) {
         None | Some("disabled") => SchedExt::Disabled,
-        // `enabling` and `disabling` are moments of the same thing.
+        // `enabling` and `disabling` are transitions.
         Some(_) => SchedExt::Enabled,
     })
 }

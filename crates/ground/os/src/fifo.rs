@@ -6,8 +6,8 @@
 //! what it left unread is dropped. A writer that died may have left the beginning of a line in the
 //! pipe, so the first thing written is the end of that line.
 
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -50,10 +50,7 @@ impl LineFifo {
             Ok(()) | Err(Errno::EEXIST) => {}
             Err(e) => return Err(OsError::read(path, e.into())),
         }
-        let kind = std::fs::symlink_metadata(path).map_err(|e| OsError::read(path, e))?;
-        if !kind.file_type().is_fifo() {
-            return Err(OsError::content(path, "something else", "a named pipe"));
-        }
+        check_is_fifo(path, std::fs::symlink_metadata(path))?;
         Ok(Self {
             path: path.to_owned(),
             pipe: None,
@@ -116,14 +113,7 @@ impl LineFifo {
             .open(&self.path);
         match opened {
             Ok(pipe) => {
-                let kind = pipe.metadata().map_err(|e| OsError::read(&self.path, e))?;
-                if !kind.file_type().is_fifo() {
-                    return Err(OsError::content(
-                        &self.path,
-                        "something else",
-                        "a named pipe",
-                    ));
-                }
+                check_is_fifo(&self.path, pipe.metadata())?;
                 self.pipe = Some(pipe);
                 // Ends the torn line of a writer before; else it is an empty line.
                 self.rest = b"\n".to_vec();
@@ -132,6 +122,13 @@ impl LineFifo {
             Err(e) if e.raw_os_error() == Some(libc::ENXIO) => Ok(()),
             Err(e) => Err(OsError::read(&self.path, e)),
         }
+    }
+}
+
+pub(crate) fn check_is_fifo(path: &Path, found: io::Result<Metadata>) -> Result<(), OsError> {
+    match found.map_err(|e| OsError::read(path, e))?.file_type() {
+        kind if kind.is_fifo() => Ok(()),
+        _ => Err(OsError::content(path, "something else", "a named pipe")),
     }
 }
 
@@ -161,7 +158,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("feed");
         let mut fifo = LineFifo::new(&path).unwrap();
-        assert_eq!(fifo.offer("nobody hears").unwrap(), Written::NoReader);
+        assert_eq!(fifo.offer("no reader").unwrap(), Written::NoReader);
         let mut from = reader(&path);
         assert_eq!(fifo.offer("one").unwrap(), Written::Whole);
         assert_eq!(read(&mut from), b"\none\n");

@@ -6,7 +6,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -16,6 +16,7 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::mkfifo;
 
 use crate::OsError;
+use crate::fifo::check_is_fifo;
 
 /// Everybody who sees the pipe may write into it; only its owner reads.
 const MODE: u32 = 0o622;
@@ -52,10 +53,7 @@ impl FifoReader {
         let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
         let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
         let pipe = opened.map_err(failed)?;
-        let kind = pipe.metadata().map_err(failed)?.file_type();
-        if !kind.is_fifo() {
-            return Err(OsError::content(path, "something else", "a named pipe"));
-        }
+        check_is_fifo(path, pipe.metadata())?;
         Ok(Self {
             path: path.to_owned(),
             pipe,

@@ -18,12 +18,12 @@ use crate::{Cgroup, CgroupVersion, HostRoot, OsError};
 
 mod isolation;
 mod members;
-mod spelling;
+mod pod_paths;
 
 pub use isolation::{Isolation, Neighbors};
 pub use members::{Members, read_members};
-pub(crate) use members::{is_blind, read_procs, tree_of};
-use spelling::{ContainerNames, is_kubepods};
+pub(crate) use members::{may_hide_processes, read_procs, tree_of};
+use pod_paths::{ContainerNames, is_kubepods};
 
 /// The directories in which a kubelet keeps its pods.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -172,9 +172,9 @@ impl Kubepods {
     pub fn containers(&self) -> Result<Vec<Cgroup>, OsError> {
         let mut found = Vec::new();
         for directory in &self.directories {
-            for pod in spelling::pods_in(directory)? {
+            for pod in pod_paths::pods_in(directory)? {
                 let containers = subdirectories(&pod)?.into_iter();
-                let own = containers.filter(|path| spelling::is_container(path));
+                let own = containers.filter(|path| pod_paths::is_container(path));
                 found.extend(own.map(|path| self.cgroup(path)).take(CGROUPS_MAX));
             }
         }

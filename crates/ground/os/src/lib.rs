@@ -7,13 +7,13 @@
 mod alarm;
 mod arrival;
 mod cgroup;
+mod cgroup_subtree;
 mod channel;
 mod child;
 mod clock;
 mod connector;
 mod cpus;
 mod descriptors;
-mod enclosure;
 mod error;
 mod fifo;
 mod fifo_reader;
@@ -45,13 +45,13 @@ pub use albacore_values::{Micros, Pid, Tid};
 pub use alarm::Alarm;
 pub use arrival::{ArrivalReader, Arrived, stamp_arrivals};
 pub use cgroup::{Cgroup, CgroupError, CgroupVersion, EffectiveCpuset, EffectiveFile, find_cgroup};
+pub use cgroup_subtree::CgroupSubtree;
 pub use channel::{Channel, Message};
 pub use child::{Child, Exit, inherited_fd, set_thread_name};
 pub use clock::Clock;
 pub use connector::{ConnectorError, ProcConnector, SpawnEvent};
 pub use cpus::{SchedExt, read_online, read_sched_ext};
 pub use descriptors::{raise_descriptor_limit, read_descriptor_limit};
-pub use enclosure::Enclosure;
 pub use error::OsError;
 pub use fifo::{LineFifo, Written};
 pub use fifo_reader::FifoReader;
@@ -64,11 +64,11 @@ pub use mask::{MaskError, read_mask, write_mask};
 pub use permission::{Pinning, is_read_only, probe_pinning, read_hidepid};
 pub use pidfd::PidFd;
 pub use poll::{Key, Poll, Wake};
-pub use priority::{Favor, favor_this_thread, shorten_slice};
-pub use probe::{UserMasks, probe_user_masks, probe_user_masks_by};
+pub use priority::{PriorityChange, raise_thread_priority, shorten_slice};
+pub use probe::{UserMasks, probe_user_masks};
 pub use process::{
-    Family, LastPid, TaskDirectory, read_children, read_cmdline, read_comm, read_family, read_stat,
-    read_task_comm, read_task_stat, read_tasks,
+    LastPid, TaskDirectory, ThreadOwner, read_children, read_cmdline, read_comm, read_stat,
+    read_task_comm, read_task_stat, read_tasks, read_thread_owner,
 };
 pub use quota::{CpuQuota, read_cpu_quota};
 pub use shared_memory::{Extent, FUTEX_BYTES, ReadMapping, SharedMemory, Words};

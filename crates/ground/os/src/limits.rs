@@ -45,10 +45,10 @@ pub(crate) const CGROUPS_MAX: usize = 1 << 14;
 pub(crate) const CONTAINER_ID_BYTES_MAX: usize = 128;
 
 /// Bytes of one process event: headers and the longest event have 100.
-pub(crate) const BIRTH_BYTES_MAX: usize = 256;
+pub(crate) const SPAWN_BYTES_MAX: usize = 256;
 
 /// Spawn events read at once: further ones stay in the buffer until the next read.
-pub(crate) const BIRTHS_AT_ONCE_MAX: usize = 4096;
+pub(crate) const SPAWNS_AT_ONCE_MAX: usize = 4096;
 
 /// Buffer of process events that is asked for; the kernel gives a fifth of it without a privilege.
 pub(crate) const CONNECTOR_BUFFER_BYTES: usize = 1 << 20;

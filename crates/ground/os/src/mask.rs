@@ -52,17 +52,23 @@ pub fn write_mask(tid: Tid, mask: &CpuSet) -> Result<(), MaskError> {
         return Ok(());
     }
     Err(match Errno::last() {
-        Errno::ESRCH => MaskError::Gone { tid },
         Errno::EINVAL => MaskError::OutsideCpuset {
             tid,
             mask: mask.clone(),
         },
+        errno => mask_error(tid, errno),
+    })
+}
+
+fn mask_error(tid: Tid, errno: Errno) -> MaskError {
+    match errno {
+        Errno::ESRCH => MaskError::Gone { tid },
         Errno::EPERM | Errno::EACCES => MaskError::NotPermitted { tid },
         errno => MaskError::Other {
             tid,
             source: errno.into(),
         },
-    })
+    }
 }
 
 /// The mask of a thread: `sched_getaffinity` on the live machine, `Cpus_allowed_list` of a
@@ -91,7 +97,7 @@ fn read_live_mask(tid: Tid) -> Result<CpuSet, MaskError> {
         )
     };
     if let Ok(length) = usize::try_from(result) {
-        // The kernel tells how many bytes it wrote: as many as it has cpus, rounded up to words.
+        // The result is the number of bytes written: as many as it has cpus, rounded up to words.
         let bytes = bits.iter().take(length).enumerate();
         let ids = bytes.flat_map(|(i, byte)| {
             (0..8u16)
@@ -100,14 +106,7 @@ fn read_live_mask(tid: Tid) -> Result<CpuSet, MaskError> {
         });
         return Ok(ids.collect());
     }
-    Err(match Errno::last() {
-        Errno::ESRCH => MaskError::Gone { tid },
-        Errno::EPERM | Errno::EACCES => MaskError::NotPermitted { tid },
-        errno => MaskError::Other {
-            tid,
-            source: errno.into(),
-        },
-    })
+    Err(mask_error(tid, Errno::last()))
 }
 
 fn read_recorded_mask(host: &HostRoot, tid: Tid) -> Result<CpuSet, MaskError> {
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_outside_the_cpuset_and_a_thread_that_is_gone_are_told_apart() {
+    fn a_mask_outside_the_cpuset_and_a_thread_that_is_gone_are_distinguished() {
         let far: CpuSet = [CpuId(CpuSet::MAX_ID)].into_iter().collect();
         assert!(matches!(
             write_mask(me(), &far),

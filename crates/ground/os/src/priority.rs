@@ -1,39 +1,39 @@
-//! Priority of the calling thread: the thread that repairs placement must get a cpu while the
-//! placed threads hold all of them, and so must the scheduler of batches while workers compute.
+//! Priority of the calling thread: the placer and the scheduler of batches must get a cpu while
+//! workers keep all cpus busy.
 
 use nix::errno::Errno;
 use nix::libc;
 
-/// Nice level of a favored thread. A loop that uses 2 % of a core at most takes nothing away that
-/// counts, and goes before any thread at the usual level.
-const FAVORED_NICE: i32 = -10;
+/// Nice level with raised priority: before every thread of the usual level. A loop that uses at most
+/// 2 % of a core takes little away.
+const RAISED_NICE: i32 = -10;
 
-/// Slice of a favored thread, in nanoseconds: the kernel's minimum. Since Linux 6.12 a waking
+/// Slice with raised priority, in nanoseconds: the kernel's minimum. Since Linux 6.12 a waking
 /// thread with a shorter slice goes before the one that runs, and asking for it needs no privilege;
 /// older kernels ignore it.
-const FAVORED_SLICE_NANOS: u64 = 100_000;
+const SHORT_SLICE_NANOS: u64 = 100_000;
 
-/// How much a thread is favored.
+/// The result of raising a priority.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Favor {
-    /// It has a raised priority.
-    Priority,
+pub enum PriorityChange {
+    /// The nice level and the slice changed.
+    Raised,
     /// The kernel did not allow that (no `CAP_SYS_NICE`): only a short slice, where the kernel
     /// knows it.
     SliceOnly,
     /// The kernel (or a sandbox) refuses to change even what needs no privilege.
-    Not,
+    Refused,
 }
 
 /// Raises the priority of the calling thread as far as the kernel allows. Threads and processes
 /// that it makes have the usual one.
-pub fn favor_this_thread() -> Favor {
-    if set_attributes(FAVORED_NICE).is_ok() {
-        Favor::Priority
+pub fn raise_thread_priority() -> PriorityChange {
+    if set_attributes(RAISED_NICE).is_ok() {
+        PriorityChange::Raised
     } else if set_attributes(own_nice()).is_ok() {
-        Favor::SliceOnly
+        PriorityChange::SliceOnly
     } else {
-        Favor::Not
+        PriorityChange::Refused
     }
 }
 
@@ -59,7 +59,7 @@ fn set_attributes(nice: i32) -> Result<(), Errno> {
     attributes.sched_policy = libc::SCHED_OTHER as u32;
     attributes.sched_flags = libc::SCHED_FLAG_RESET_ON_FORK as u64;
     attributes.sched_nice = nice;
-    attributes.sched_runtime = FAVORED_SLICE_NANOS;
+    attributes.sched_runtime = SHORT_SLICE_NANOS;
     // SAFETY: the kernel reads `size` bytes of `attributes`, which lives through the call; 0 means
     // the calling thread.
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
@@ -75,18 +75,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_favored_thread_is_favored_alone_and_its_children_are_not() {
+    fn a_raised_priority_is_of_one_thread_and_not_of_its_children() {
         let before = own_nice();
-        let (favor, favored, child) = std::thread::spawn(|| {
-            let favor = favor_this_thread();
+        let (change, raised, child) = std::thread::spawn(|| {
+            let change = raise_thread_priority();
             let child = std::thread::spawn(own_nice).join().unwrap();
-            (favor, own_nice(), child)
+            (change, own_nice(), child)
         })
         .join()
         .unwrap();
-        assert_ne!(favor, Favor::Not);
-        let is_raised = favor == Favor::Priority;
-        assert_eq!(favored, if is_raised { FAVORED_NICE } else { before });
+        assert_ne!(change, PriorityChange::Refused);
+        let is_raised = change == PriorityChange::Raised;
+        assert_eq!(raised, if is_raised { RAISED_NICE } else { before });
         assert_eq!(child, if is_raised { 0 } else { before });
         assert_eq!(own_nice(), before);
     }

@@ -32,17 +32,10 @@ pub enum UserMasks {
     },
 }
 
-/// Tries it in a cgroup made for this and removed again, with a process that sleeps. Takes some
-/// milliseconds, needs the right to make a cgroup and two cpus; where these are missing the answer
-/// is [`UserMasks::Unknown`].
-pub fn probe_user_masks(host: &HostRoot) -> UserMasks {
-    let mut sleep = Command::new("sleep");
-    sleep.arg("60");
-    probe_user_masks_by(host, sleep)
-}
-
-/// The same with another program that sleeps: an image may have none but its own.
-pub fn probe_user_masks_by(host: &HostRoot, sleeper: Command) -> UserMasks {
+/// Tries it in a cgroup made for this and removed again, with `sleeper`, a program that sleeps.
+/// Takes some milliseconds, needs the right to make a cgroup and two cpus; where these are missing
+/// the answer is [`UserMasks::Unknown`].
+pub fn probe_user_masks(host: &HostRoot, sleeper: Command) -> UserMasks {
     match try_probe(host, sleeper) {
         Ok(true) => UserMasks::Remembered,
         Ok(false) => UserMasks::Forgotten,
@@ -146,7 +139,9 @@ mod tests {
     #[test]
     fn the_probe_answers_and_leaves_no_cgroup_behind() {
         let host = HostRoot::live();
-        let answer = probe_user_masks(&host);
+        let mut sleep = Command::new("sleep");
+        sleep.arg("60");
+        let answer = probe_user_masks(&host, sleep);
         let own = find_cgroup(&host, Pid(nix::unistd::getpid().as_raw())).unwrap();
         let left = own
             .directory

@@ -181,7 +181,7 @@ impl LastPid {
 ///
 /// # Errors
 /// The file cannot be read or has no such fields.
-pub fn read_family(host: &HostRoot, tid: Tid) -> Result<Option<Family>, OsError> {
+pub fn read_thread_owner(host: &HostRoot, tid: Tid) -> Result<Option<ThreadOwner>, OsError> {
     let path = host.proc.join(format!("{}/status", tid.0));
     let text = match read_text(&path) {
         Ok(text) => text,
@@ -193,15 +193,15 @@ pub fn read_family(host: &HostRoot, tid: Tid) -> Result<Option<Family>, OsError>
         let number = line.and_then(|number| number.trim().parse().ok());
         number.ok_or_else(|| OsError::content(&path, &text, "a status with Tgid and PPid"))
     };
-    Ok(Some(Family {
+    Ok(Some(ThreadOwner {
         parent: Pid(field("PPid:")?),
         process: Pid(field("Tgid:")?),
     }))
 }
 
-/// Where a thread belongs.
+/// The process of a thread, and its parent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Family {
+pub struct ThreadOwner {
     /// The parent of its process.
     pub parent: Pid,
     pub process: Pid,
@@ -260,15 +260,15 @@ mod tests {
         assert!(!read_cmdline(&host, pid).unwrap().is_empty());
         let last = LastPid::open(&host).unwrap();
         let before = last.read().unwrap();
-        let (tell, end) = std::sync::mpsc::channel::<()>();
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
         let directory = TaskDirectory::open(&host, pid).unwrap();
         let thread = std::thread::Builder::new()
             .name("albw7.3".into())
             .spawn(move || {
-                let _ = end.recv();
+                let _ = stopped.recv();
             })
             .unwrap();
-        assert_ne!(last.read().unwrap(), before, "a birth moves the last pid");
+        assert_ne!(last.read().unwrap(), before, "a spawn moves the last pid");
         let tasks = read_tasks(&host, pid).unwrap();
         assert!(tasks.contains(&Tid(pid.0)) && directory.thread_count().unwrap() >= 2);
         // The new thread sets its name itself, a moment after it was spawned.
@@ -280,7 +280,7 @@ mod tests {
         while !named() {
             std::thread::yield_now();
         }
-        drop(tell);
+        drop(stop);
         thread.join().unwrap();
     }
 

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
+use albacore_topology::CpuSet;
+
 use crate::OsError;
 use crate::limits::FILE_BYTES_MAX;
 
@@ -38,4 +40,10 @@ pub(crate) fn read_text_if_present(path: &Path) -> Result<Option<String>, OsErro
         Err(OsError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e),
     }
+}
+
+/// The cpu list that a file holds.
+pub(crate) fn parse_cpus(path: &Path, text: &str) -> Result<CpuSet, OsError> {
+    text.parse()
+        .map_err(|_| OsError::content(path, text, "a cpu list such as 0-3,8"))
 }

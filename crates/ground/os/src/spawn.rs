@@ -11,8 +11,9 @@ use nix::errno::Errno;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
-use nix::unistd::{getppid, setsid};
+use nix::unistd::setsid;
 
+use crate::child::die_with_parent;
 use crate::limits::ORPHANS_AT_ONCE_MAX;
 use crate::{HostRoot, OsError, Pid, read_children};
 
@@ -63,13 +64,7 @@ impl Spawn {
         self.direct_output(&mut command)?;
         let before_exec = move || -> io::Result<()> {
             setsid()?;
-            prctl::set_pdeathsig(Signal::SIGTERM)?;
-            // Whoever died before the line above cannot send its signal any more.
-            if getppid() == parent {
-                Ok(())
-            } else {
-                Err(Errno::ECHILD.into())
-            }
+            die_with_parent(parent, Signal::SIGTERM)
         };
         // SAFETY: between fork and exec only system calls are made, and nothing is allocated.
         unsafe { command.pre_exec(before_exec) };

@@ -5,7 +5,7 @@ use std::path::Path;
 use albacore_topology::{CpuSet, SysfsText, sysfs_paths};
 
 use crate::OsError;
-use crate::read::{read_text, read_text_if_present};
+use crate::read::{parse_cpus, read_text, read_text_if_present};
 
 /// The files of `/sys/devices/system`, or of a saved copy of it at `system`, that tell of cpus and
 /// caches. Files that do not exist are left out; the parser knows what to do without them.
@@ -15,9 +15,7 @@ use crate::read::{read_text, read_text_if_present};
 pub fn read_sysfs(system: &Path) -> Result<SysfsText, OsError> {
     let list = |name: &str| -> Result<CpuSet, OsError> {
         let path = system.join(name);
-        let text = read_text_if_present(&path)?.unwrap_or_default();
-        text.parse()
-            .map_err(|_| OsError::content(&path, &text, "a cpu list such as 0-3,8"))
+        parse_cpus(&path, &read_text_if_present(&path)?.unwrap_or_default())
     };
     let mut files = SysfsText::new();
     for name in sysfs_paths(&list("cpu/online")?, &list("node/online")?) {

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use albacore_os::{
     HostRoot, Kubepods, KubepodsError, Pid, Pinning, SchedExt, UserMasks, is_read_only,
-    probe_pinning, probe_user_masks_by, read_hidepid, read_sched_ext, read_stat,
+    probe_pinning, probe_user_masks, read_hidepid, read_sched_ext, read_stat,
 };
 use albacore_plan::Enforcement;
 
@@ -28,7 +28,7 @@ impl SelfTest {
         Self {
             has_sys_nice: probe_pinning(host) == Pinning::Permitted,
             has_read_only_cgroups: is_read_only(&host.cgroup).unwrap_or(false),
-            user_masks: enforces.then(|| probe_user_masks_by(host, sleeper())),
+            user_masks: enforces.then(|| probe_user_masks(host, sleeper())),
         }
     }
 

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use albacore_placer::{
-    Config, Handle, Placer, PlacerError, Progress, Report, Restored, favor_this_thread,
+    Config, Handle, Placer, PlacerError, Progress, Report, Restored, raise_thread_priority,
 };
 use k8s_openapi::jiff::Timestamp;
 
@@ -98,7 +98,7 @@ fn drive(placer: &mut Placer, stats: &SharedStats, wake: &WakeFn) -> Restored {
         stats.lock().take(report, Timestamp::now());
         wake();
     };
-    favor_this_thread(&mut take);
+    raise_thread_priority(&mut take);
     let mut failures = 0;
     // bound: one wait per turn; ends with the command to stop
     loop {

@@ -354,12 +354,12 @@ const TEXT_CONTRADICTIONS: &[(&str, &str, &str)] = &[
     (
         "threshold=0.5 0",
         "threshold=0.5 1",
-        "split 1 needs set 1 of 1",
+        "node 1 needs set 1 of 1",
     ),
     (
         "threshold=0.5 0",
         "threshold=0.5 NaN",
-        "split 1 needs set NaN of 1",
+        "the threshold of node 1 is not a number",
     ),
     (
         "cat_boundaries=0 2",

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use albacore_os::{
-    Cgroup, CgroupError, EffectiveCpuset, EffectiveFile, Enclosure, HostRoot, OsError, Pid,
+    Cgroup, CgroupError, CgroupSubtree, EffectiveCpuset, EffectiveFile, HostRoot, OsError, Pid,
     find_cgroup, read_online,
 };
 use albacore_topology::CpuSet;
@@ -24,7 +24,7 @@ pub(crate) struct CpusetView {
     /// No descriptor with this number or above is kept.
     descriptors: i32,
     /// Whoever is elsewhere does not count.
-    enclosure: Option<Enclosure>,
+    subtree: Option<CgroupSubtree>,
     limit: Option<CpuSet>,
     /// The cpus that may be used.
     pub(crate) cpus: CpuSet,
@@ -41,19 +41,19 @@ impl CpusetView {
     pub(crate) fn read(
         host: &HostRoot,
         root: Pid,
-        enclosure: Option<Enclosure>,
+        subtree: Option<CgroupSubtree>,
         limit: Option<CpuSet>,
         descriptors: i32,
     ) -> Result<Self, PlacerError> {
-        let cgroup = match &enclosure {
-            Some(enclosure) => enclosure.place(host, root)?,
+        let cgroup = match &subtree {
+            Some(subtree) => subtree.cgroup_of(host, root)?,
             None => Some(find_cgroup(host, root)?),
         };
         let mut view = Self {
             cgroups: cgroup.into_iter().collect(),
             files: BTreeMap::new(),
             descriptors,
-            enclosure,
+            subtree,
             limit,
             cpus: CpuSet::new(),
             source: PathBuf::new(),
@@ -71,8 +71,8 @@ impl CpusetView {
     pub(crate) fn find(&mut self, host: &HostRoot, pids: &[Pid]) -> Result<bool, CgroupError> {
         let mut cgroups: Vec<Cgroup> = Vec::new();
         for &pid in pids {
-            let found = match &self.enclosure {
-                Some(enclosure) => enclosure.place(host, pid).map_err(CgroupError::from),
+            let found = match &self.subtree {
+                Some(subtree) => subtree.cgroup_of(host, pid).map_err(CgroupError::from),
                 None => find_cgroup(host, pid).map(Some),
             };
             match found {

@@ -1,6 +1,6 @@
 //! Writes masks and reads them back. Never stops at an error: every step has its own outcome.
 
-use albacore_os::{Enclosure, MaskError, OsError, read_mask, read_task_stat, write_mask};
+use albacore_os::{CgroupSubtree, MaskError, OsError, read_mask, read_task_stat, write_mask};
 use albacore_plan::{Linted, Plan, PlanStep, StepKind};
 use albacore_topology::{CpuId, CpuSet};
 
@@ -32,7 +32,7 @@ pub(crate) enum Outcome {
 #[derive(Debug)]
 pub(crate) struct Guard<'a> {
     /// No thread outside of this is written.
-    pub(crate) enclosure: Option<&'a Enclosure>,
+    pub(crate) subtree: Option<&'a CgroupSubtree>,
     /// Masks are given back by setting them to a given limit, not to whatever the cpuset is.
     pub(crate) is_limited: bool,
 }
@@ -116,8 +116,8 @@ fn may_write(reader: &Reader, step: &PlanStep, guard: &Guard<'_>) -> Result<bool
     if pid.0 <= 1 || tid.0 <= 1 {
         return Ok(false);
     }
-    match guard.enclosure {
-        Some(enclosure) => enclosure.holds(&reader.host, pid, tid),
+    match guard.subtree {
+        Some(subtree) => subtree.contains(&reader.host, pid, tid),
         None => Ok(true),
     }
 }

@@ -149,7 +149,7 @@ impl JointInput {
         let inside = subjects.values().filter(|s| s.tree.has_root());
         let contained: Vec<&CpuSet> = inside
             .clone()
-            .filter(|subject| subject.is_enclosed())
+            .filter(|subject| subject.is_in_cgroup())
             .map(|subject| &subject.cpuset.cpus)
             .collect();
         let known = inside.fold(CpuSet::new(), |all, s| all.union(&s.cpuset.cpus));

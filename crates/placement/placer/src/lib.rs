@@ -28,7 +28,7 @@ pub use error::PlacerError;
 /// Times in microseconds; a quantile is known to 25 %.
 pub type Histogram = albacore_values::LogHistogram<4>;
 pub use placer::{Placer, Progress};
-pub use priority::favor_this_thread;
+pub use priority::raise_thread_priority;
 pub use report::{PlacerCounters, Report, Restored, SpawnKind};
 pub use state::SubjectState;
 pub use table::{SlotRow, SlotState};

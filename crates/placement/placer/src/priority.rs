@@ -4,14 +4,14 @@
 //! one itself. Measured with two workers on two busy cpus: 10 to 40 ms from name to pin at the
 //! usual priority, of which the placer needed well under one.
 
-use albacore_os::Favor;
+use albacore_os::PriorityChange;
 
 use crate::Report;
 
 /// Raises the priority of the calling thread, which is to drive a placer; reports if that fails.
-pub fn favor_this_thread(report: &mut dyn FnMut(&Report)) {
-    match albacore_os::favor_this_thread() {
-        Favor::Priority => {}
-        Favor::SliceOnly | Favor::Not => report(&Report::UsualPriority),
+pub fn raise_thread_priority(report: &mut dyn FnMut(&Report)) {
+    match albacore_os::raise_thread_priority() {
+        PriorityChange::Raised => {}
+        PriorityChange::SliceOnly | PriorityChange::Refused => report(&Report::UsualPriority),
     }
 }

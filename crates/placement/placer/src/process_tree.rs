@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use albacore_os::{Enclosure, Family, Micros, OsError, Pid, SpawnEvent, Tid, read_children};
+use albacore_os::{
+    CgroupSubtree, Micros, OsError, Pid, SpawnEvent, ThreadOwner, Tid, read_children,
+};
 use albacore_plan::{Process, Source};
 
 use crate::limits::PROCESSES_MAX;
@@ -15,7 +17,7 @@ pub(crate) struct ProcessTree {
     root: Pid,
     source: Source,
     /// Processes outside are no part of the tree, even if their parents are.
-    enclosure: Option<Enclosure>,
+    subtree: Option<CgroupSubtree>,
     /// The root first, parents before children.
     order: Vec<Pid>,
     processes: BTreeMap<Pid, LiveProcess>,
@@ -39,13 +41,13 @@ impl ProcessTree {
         reader: Reader,
         root: Pid,
         source: Source,
-        enclosure: Option<Enclosure>,
+        subtree: Option<CgroupSubtree>,
     ) -> Self {
         Self {
             reader,
             root,
             source,
-            enclosure,
+            subtree,
             order: Vec::new(),
             processes: BTreeMap::new(),
             listed_at: BTreeMap::new(),
@@ -162,8 +164,8 @@ impl ProcessTree {
 
     /// Reads a process that is not known; false if it has ended already.
     fn add_process(&mut self, pid: Pid) -> Result<bool, OsError> {
-        if let Some(enclosure) = &self.enclosure
-            && unless_gone(enclosure.holds(&self.reader.host, pid, Tid(pid.0)))? != Some(true)
+        if let Some(subtree) = &self.subtree
+            && unless_gone(subtree.contains(&self.reader.host, pid, Tid(pid.0)))? != Some(true)
         {
             return Ok(false);
         }
@@ -216,21 +218,21 @@ impl ProcessTree {
 
     /// Takes a spawn that was announced; true if it is new in this tree.
     pub(crate) fn handle_event(&mut self, event: &SpawnEvent) -> Result<bool, OsError> {
-        let family = Family {
+        let owner = ThreadOwner {
             parent: event.parent,
             process: event.process,
         };
-        self.handle_spawn(family, event.thread, event.at)
+        self.handle_spawn(owner, event.thread, event.at)
     }
 
     /// Takes a spawn that was not before a time; true if it is new in this tree.
     pub(crate) fn handle_spawn(
         &mut self,
-        family: Family,
+        owner: ThreadOwner,
         thread: Tid,
         not_before: Micros,
     ) -> Result<bool, OsError> {
-        let Family { parent, process } = family;
+        let ThreadOwner { parent, process } = owner;
         let is_child = thread.0 == process.0 && self.processes.contains_key(&parent);
         let changed = if self.processes.contains_key(&process) {
             self.read_process(process)?

@@ -1,6 +1,6 @@
 //! One process tree: brings its masks to what the policy asks, pass by pass.
 
-use albacore_os::{Enclosure, HostRoot, MaskError, Micros, Pid};
+use albacore_os::{CgroupSubtree, HostRoot, MaskError, Micros, Pid};
 use albacore_plan::limits::LONER_AGE_MICROS;
 use albacore_plan::{
     Ledger, LintInput, Linted, Note, Observation, Placement, Plan, Policy, Source, lint, plan,
@@ -48,7 +48,7 @@ pub(crate) struct Subject {
     id: SubjectId,
     source: Source,
     /// The cgroup of its container: no thread outside is ever written.
-    enclosure: Option<Enclosure>,
+    subtree: Option<CgroupSubtree>,
     added_at: Micros,
     pub(crate) tree: ProcessTree,
     pub(crate) cpuset: CpusetView,
@@ -70,13 +70,9 @@ impl Subject {
         reader: &Reader,
         limit: Option<CpuSet>,
     ) -> Result<Self, PlacerError> {
-        let enclosure = enclose(config, reader)?;
-        let mut tree = ProcessTree::new(
-            reader.clone(),
-            config.root,
-            config.source,
-            enclosure.clone(),
-        );
+        let subtree = find_subtree(config, reader)?;
+        let mut tree =
+            ProcessTree::new(reader.clone(), config.root, config.source, subtree.clone());
         tree.read_all()?;
         if !tree.has_root() {
             return Err(PlacerError::RootGone { pid: config.root.0 });
@@ -84,12 +80,12 @@ impl Subject {
         let cpuset = CpusetView::read(
             &reader.host,
             config.root,
-            enclosure.clone(),
+            subtree.clone(),
             limit,
             reader.descriptors,
         )?;
         // A container waits for cpus: its kubelet is writing, or a cpu is away.
-        if cpuset.cpus.is_empty() && enclosure.is_none() {
+        if cpuset.cpus.is_empty() && subtree.is_none() {
             let source_file = cpuset.source.display().to_string();
             return Err(PlacerError::EmptyCpuset {
                 pid: config.root.0,
@@ -100,7 +96,7 @@ impl Subject {
         Ok(Self {
             id,
             source: config.source,
-            enclosure,
+            subtree,
             added_at,
             tree,
             cpuset,
@@ -125,8 +121,8 @@ impl Subject {
     }
 
     /// Whether only the threads of one container are placed.
-    pub(crate) fn is_enclosed(&self) -> bool {
-        self.enclosure.is_some()
+    pub(crate) fn is_in_cgroup(&self) -> bool {
+        self.subtree.is_some()
     }
 
     pub(crate) fn set_policy(&mut self, policy: Policy) {
@@ -203,7 +199,7 @@ impl Subject {
 
     fn guard(&self) -> Guard<'_> {
         Guard {
-            enclosure: self.enclosure.as_ref(),
+            subtree: self.subtree.as_ref(),
             is_limited: self.cpuset.is_limited(),
         }
     }
@@ -390,8 +386,11 @@ impl Subject {
     }
 }
 
-/// The enclosure of a subject, if it has a cgroup. Its root must be a process that may be placed.
-fn enclose(config: &SubjectConfig, reader: &Reader) -> Result<Option<Enclosure>, PlacerError> {
+/// The subtree of a subject, if it has a cgroup. Its root must be a process that may be placed.
+fn find_subtree(
+    config: &SubjectConfig,
+    reader: &Reader,
+) -> Result<Option<CgroupSubtree>, PlacerError> {
     let (host, pid) = (&reader.host, config.root.0);
     let stat = unless_gone(albacore_os::read_stat(host, config.root))?;
     let stat = stat.ok_or(PlacerError::RootGone { pid })?;
@@ -407,8 +406,8 @@ fn enclose(config: &SubjectConfig, reader: &Reader) -> Result<Option<Enclosure>,
         return Ok(None);
     };
     let cgroup = cgroup.clone();
-    match unless_gone(Enclosure::of(host, &cgroup, config.root))? {
-        Some(Some(enclosure)) => Ok(Some(enclosure)),
+    match unless_gone(CgroupSubtree::of(host, &cgroup, config.root))? {
+        Some(Some(subtree)) => Ok(Some(subtree)),
         Some(None) => Err(PlacerError::OutsideCgroup {
             pid,
             cgroup: cgroup.directory,

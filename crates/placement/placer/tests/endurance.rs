@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use albacore_os::{Pid, PidFd, Tid};
-use albacore_placer::{SlotState, SubjectConfig, favor_this_thread};
+use albacore_placer::{SlotState, SubjectConfig, raise_thread_priority};
 use albacore_plan::Source;
 use albacore_topology::CpuSet;
 use albacore_values::XorShift64;
@@ -93,7 +93,7 @@ fn births_that_the_kernel_announces_are_placed() {
     let mut run = Run::on(server.pid(), Source::Named, policy(2, 2 + rounds));
     // As every thread that drives a placer: at the usual priority the figure is that of the
     // machine's load.
-    favor_this_thread(&mut |_| {});
+    raise_thread_priority(&mut |_| {});
     run.placer.listen_for_spawns().unwrap();
     run.for_a_while(Duration::from_millis(1_500));
     for round in 0..rounds {
@@ -236,7 +236,7 @@ fn settled_many_threads_cost_little_and_nothing_is_written() {
         .map(|_| PreforkServer::start(4, 25, &["named"]))
         .collect();
     let mut run = Run::on(servers[0].pid(), Source::Named, policy(4, 25));
-    favor_this_thread(&mut |_| {});
+    raise_thread_priority(&mut |_| {});
     for server in &servers[1..] {
         let config = SubjectConfig {
             root: server.pid(),

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use albacore_os::{Enclosure, HostRoot, Kubepods, Pid, Tid, read_mask, read_members, write_mask};
+use albacore_os::{
+    CgroupSubtree, HostRoot, Kubepods, Pid, Tid, read_mask, read_members, write_mask,
+};
 use nix::sched::{CloneFlags, unshare};
 
 use crate::{DONE, many};
@@ -310,7 +312,7 @@ fn look_from_here() {
     println!("seen all the same: {members:?}");
     assert!(members.processes.len() >= 4, "run, front, two workers");
     let root = members.root.unwrap();
-    let found = Enclosure::of(&host, &container.cgroup, root).unwrap();
+    let found = CgroupSubtree::of(&host, &container.cgroup, root).unwrap();
     assert!(found.unwrap().holds(&host, root, Tid(root.0)).unwrap());
 }
 

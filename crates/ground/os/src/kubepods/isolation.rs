@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use albacore_topology::CpuSet;
 
-use super::{Kubepods, is_blind};
+use super::{Kubepods, may_hide_processes};
 use crate::{HostRoot, OsError, Pid, read_comm, read_online};
 
 /// How much of its cpus a container has for itself.
@@ -53,7 +53,7 @@ impl Neighbors {
         // Who sees no process in any container is in another pid namespace and claims less.
         let sees_none = listed
             .iter()
-            .all(|(cgroup, pids)| is_blind(host, cgroup, pids));
+            .all(|(cgroup, pids)| may_hide_processes(host, cgroup, pids));
         let mut containers = Vec::new();
         for (cgroup, pids) in listed {
             if !sees_none && is_idle(host, &pids) {

@@ -33,7 +33,7 @@ pub struct Members {
 /// A directory cannot be read.
 pub fn read_members(host: &HostRoot, container: &Container) -> Result<Members, OsError> {
     let listed = container.cgroup.read_processes()?;
-    let pids = if is_blind(host, &container.cgroup, &listed) {
+    let pids = if may_hide_processes(host, &container.cgroup, &listed) {
         scan(host, container)?
     } else {
         listed
@@ -54,7 +54,7 @@ pub fn read_members(host: &HostRoot, container: &Container) -> Result<Members, O
 
 /// Whether what the kernel lists of a cgroup may lack processes, or their numbers, because they are
 /// in another pid namespace than this reader. On v1 that looks like a cgroup without processes.
-pub(crate) fn is_blind(host: &HostRoot, cgroup: &Cgroup, listed: &[Pid]) -> bool {
+pub(crate) fn may_hide_processes(host: &HostRoot, cgroup: &Cgroup, listed: &[Pid]) -> bool {
     let is_left_out = cgroup.version == CgroupVersion::V1 && listed.is_empty() && !host.is_live();
     listed.contains(&Pid(0)) || is_left_out
 }

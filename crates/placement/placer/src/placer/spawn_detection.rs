@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use albacore_os::{Family, HostRoot, LastPid, Micros, OsError, Tid, read_family};
+use albacore_os::{HostRoot, LastPid, Micros, OsError, ThreadOwner, Tid, read_thread_owner};
 
 use super::{Placer, after};
 use crate::PlacerError;
@@ -23,7 +23,7 @@ use crate::subject::Subject;
 
 /// A spawned process or thread, and a time before which it was not spawned.
 struct Spawn {
-    family: Family,
+    owner: ThreadOwner,
     thread: Tid,
     not_before: Micros,
 }
@@ -104,9 +104,9 @@ impl SpawnDetector {
         ids.extend((before + 1..=last).map(|id| (Tid(id), checked_at)));
         let mut spawns = Vec::new();
         for (at, (thread, not_before)) in ids.into_iter().enumerate() {
-            match read_family(host, thread) {
-                Ok(Some(family)) => spawns.push(Spawn {
-                    family,
+            match read_thread_owner(host, thread) {
+                Ok(Some(owner)) => spawns.push(Spawn {
+                    owner,
                     thread,
                     not_before,
                 }),
@@ -130,10 +130,8 @@ fn read_spawns(subject: &mut Subject, spawns: &Spawns, quiet: QuietPeriod) -> Re
         Spawns::Found(spawns) => {
             subject.tree.note_quiet(quiet);
             for spawn in spawns {
-                let (family, thread) = (spawn.family, spawn.thread);
-                let changed = subject
-                    .tree
-                    .handle_spawn(family, thread, spawn.not_before)?;
+                let (owner, thread) = (spawn.owner, spawn.thread);
+                let changed = subject.tree.handle_spawn(owner, thread, spawn.not_before)?;
                 subject.schedule.request_if(changed);
             }
         }

@@ -21,17 +21,17 @@ pub(crate) struct ContainerState {
 impl Subject {
     /// Checks the container again; true if something is to be reported or planned because of it.
     pub(crate) fn check_container(&mut self, reader: &Reader) -> Result<bool, PlacerError> {
-        let Some(enclosure) = self.enclosure.as_ref() else {
+        let Some(subtree) = self.subtree.as_ref() else {
             return Ok(false);
         };
         let before = self.container_notes();
         let host = &reader.host;
-        let quota = read_cpu_quota(host, enclosure.cgroup())?;
+        let quota = read_cpu_quota(host, subtree.cgroup())?;
         let stopped = quota.throttled_periods > self.container.quota.throttled_periods;
         self.container.is_throttled = self.container.is_known && stopped;
         self.container.quota = quota;
         self.container.is_known = true;
-        let members = enclosure.cgroup().read_processes()?;
+        let members = subtree.cgroup().read_processes()?;
         // 0 is a process of another pid namespace: it cannot be matched with the tree.
         let is_stranger = |pid: &&Pid| pid.0 != 0 && self.tree.get(**pid).is_none();
         self.container.entered = members.iter().filter(is_stranger).count();

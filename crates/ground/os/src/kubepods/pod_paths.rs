@@ -1,4 +1,4 @@
-//! How kubelets and runtimes spell the cgroups of pods and containers.
+//! The paths that kubelets and runtimes give to the cgroups of pods and containers.
 //!
 //! | kubelet's driver | pod | container |
 //! |---|---|---|
@@ -82,8 +82,8 @@ impl ContainerNames {
     }
 
     fn container_names(&self) -> Vec<String> {
-        let spell = |(before, after): &(&str, &str)| format!("{before}{}{after}", self.container);
-        AROUND_IDS.iter().map(spell).collect()
+        let name = |(before, after): &(&str, &str)| format!("{before}{}{after}", self.container);
+        AROUND_IDS.iter().map(name).collect()
     }
 
     /// True if a path of `/proc/PID/cgroup` is that of this container or below it, wherever the

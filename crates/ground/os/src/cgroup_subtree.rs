@@ -1,27 +1,27 @@
-//! Tells whether a task is in a cgroup, whatever the reader's cgroup namespace is.
+//! Whether a task is in a cgroup or below it, in any cgroup namespace of the reader.
 //!
 //! Problem: a reader in a container sees `/proc/PID/cgroup` relative to its own cgroup
-//! (`/../../pod.../...`), and a path that merely ends alike can be forged by a process that may
-//! make cgroups of his own. Approach: the kernel lists a cgroup's processes in `cgroup.procs`; what
-//! `/proc` says about one of those is how this cgroup is spelled for this reader. Whatever is
-//! spelled so, or so and further down, is inside, nothing else.
+//! (`/../../pod.../...`), and a process that may make cgroups can forge the end of a path.
+//! Approach: the kernel lists a cgroup's processes in `cgroup.procs`; the path in `/proc` of one of
+//! those is the path of this cgroup for this reader. Tasks with that path, or one below it, are
+//! inside.
 
 use crate::cgroup::parse_membership;
-use crate::kubepods::{is_blind, is_directory_below, read_procs, tree_of};
+use crate::kubepods::{is_directory_below, may_hide_processes, read_procs, tree_of};
 use crate::read::read_text;
 use crate::{Cgroup, HostRoot, OsError, Pid, Tid};
 
-/// A cgroup, and how `/proc` spells it here.
+/// A cgroup and those below it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Enclosure {
+pub struct CgroupSubtree {
     cgroup: Cgroup,
-    /// Without a slash at the end.
-    spelling: String,
+    /// The path in `/proc/PID/cgroup` for this reader, without a slash at the end.
+    proc_path: String,
 }
 
-impl Enclosure {
-    /// Learns how `cgroup` is spelled from a process in it or below it; `None` if the process is
-    /// not in there.
+impl CgroupSubtree {
+    /// Reads the path of `cgroup` from a process in it or below it; `None` if the process is not in
+    /// it.
     ///
     /// # Errors
     /// The process is gone, or a file cannot be read.
@@ -44,23 +44,23 @@ impl Enclosure {
                 .strip_prefix(&cgroup.directory)
                 .unwrap_or(&directory);
             let below = below.to_string_lossy();
-            let spelling = path.trim_end_matches('/').strip_suffix(below.as_ref());
-            let spelling = spelling.map(|s| s.trim_end_matches('/').to_owned());
+            let proc_path = path.trim_end_matches('/').strip_suffix(below.as_ref());
+            let proc_path = proc_path.map(|s| s.trim_end_matches('/').to_owned());
             // If it was moved meanwhile, it says nothing about this cgroup.
-            let is_there = read_procs(&directory)?.contains(&member);
-            return Ok(spelling.filter(|_| is_there).map(|spelling| Self {
+            let is_still_listed = read_procs(&directory)?.contains(&member);
+            return Ok(proc_path.filter(|_| is_still_listed).map(|proc_path| Self {
                 cgroup: cgroup.clone(),
-                spelling,
+                proc_path,
             }));
         }
-        if is_blind(host, cgroup, &all) && !host.is_live() {
+        if may_hide_processes(host, cgroup, &all) && !host.is_live() {
             return Self::by_name(host, cgroup, member);
         }
         Ok(None)
     }
 
-    /// By the last two names of the path alone: where processes are only looked at and have no
-    /// numbers here, so that the kernel's list says nothing.
+    /// By the last two names of the path alone, where processes are only observed and the kernel
+    /// lists no numbers for them.
     fn by_name(host: &HostRoot, cgroup: &Cgroup, member: Pid) -> Result<Option<Self>, OsError> {
         let Some(path) = read_path(host, cgroup, &format!("{}/cgroup", member.0))? else {
             return Ok(None);
@@ -77,16 +77,16 @@ impl Enclosure {
         };
         let end = format!("/{above}/{own}");
         let at = path.find(&end).map(|at| at + end.len());
-        let spelling = at
+        let proc_path = at
             .map(|at| path.split_at(at))
             .filter(|(_, rest)| rest.is_empty() || rest.starts_with('/'));
-        Ok(spelling.map(|(spelling, _)| Self {
+        Ok(proc_path.map(|(proc_path, _)| Self {
             cgroup: cgroup.clone(),
-            spelling: spelling.to_owned(),
+            proc_path: proc_path.to_owned(),
         }))
     }
 
-    /// The cgroup that encloses.
+    /// The cgroup at the top.
     pub fn cgroup(&self) -> &Cgroup {
         &self.cgroup
     }
@@ -95,24 +95,24 @@ impl Enclosure {
     ///
     /// # Errors
     /// The process is gone, or the file cannot be read.
-    pub fn place(&self, host: &HostRoot, pid: Pid) -> Result<Option<Cgroup>, OsError> {
-        self.place_of(host, &format!("{}/cgroup", pid.0))
+    pub fn cgroup_of(&self, host: &HostRoot, pid: Pid) -> Result<Option<Cgroup>, OsError> {
+        self.cgroup_in_file(host, &format!("{}/cgroup", pid.0))
     }
 
     /// True if a thread is in this cgroup or below it.
     ///
     /// # Errors
     /// The thread is gone, or the file cannot be read.
-    pub fn holds(&self, host: &HostRoot, pid: Pid, tid: Tid) -> Result<bool, OsError> {
+    pub fn contains(&self, host: &HostRoot, pid: Pid, tid: Tid) -> Result<bool, OsError> {
         let file = format!("{}/task/{}/cgroup", pid.0, tid.0);
-        Ok(self.place_of(host, &file)?.is_some())
+        Ok(self.cgroup_in_file(host, &file)?.is_some())
     }
 
-    fn place_of(&self, host: &HostRoot, file: &str) -> Result<Option<Cgroup>, OsError> {
+    fn cgroup_in_file(&self, host: &HostRoot, file: &str) -> Result<Option<Cgroup>, OsError> {
         let path = read_path(host, &self.cgroup, file)?;
         let below = path
             .as_deref()
-            .and_then(|path| path.trim_end_matches('/').strip_prefix(&self.spelling))
+            .and_then(|path| path.trim_end_matches('/').strip_prefix(&self.proc_path))
             .filter(|rest| rest.is_empty() || rest.starts_with('/'))
             .filter(|rest| !rest.split('/').any(|name| name == ".."));
         Ok(below.map(|rest| Cgroup {
@@ -162,14 +162,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_spelled_as_a_listed_process_is_inside_and_nothing_else() {
+    fn only_paths_at_or_below_that_of_a_listed_process_are_inside() {
         for above in ["/kubepods", "/../..", "/../../../kubepods"] {
             let path = format!("{above}/pod1/c1/inner");
             let (_keep, host, cgroup) = enclosed(&path, "7\n");
-            let found = Enclosure::of(&host, &cgroup, Pid(7)).unwrap().unwrap();
+            let found = CgroupSubtree::of(&host, &cgroup, Pid(7)).unwrap().unwrap();
             let inside = |path: String| {
                 put(&host.proc, "8/task/9/cgroup", &format!("0::{path}\n"));
-                found.holds(&host, Pid(8), Tid(9)).unwrap()
+                found.contains(&host, Pid(8), Tid(9)).unwrap()
             };
             for inner in ["", "/inner", "/other/deeper"] {
                 assert!(inside(format!("{above}/pod1/c1{inner}")), "{above} {inner}");
@@ -185,7 +185,7 @@ mod tests {
                 assert!(!inside(format!("{above}{other}")), "{above} {other}");
             }
             assert!(!inside(format!("/evil{above}/pod1/c1")), "{above}");
-            let place = found.place(&host, Pid(7)).unwrap().unwrap();
+            let place = found.cgroup_of(&host, Pid(7)).unwrap().unwrap();
             assert_eq!(place.directory, cgroup.directory.join("inner"));
         }
     }
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn a_process_that_the_kernel_does_not_list_is_not_believed() {
         let (_keep, host, cgroup) = enclosed("/../../pod1/c1/inner", "8\n");
-        assert_eq!(Enclosure::of(&host, &cgroup, Pid(7)).unwrap(), None);
+        assert_eq!(CgroupSubtree::of(&host, &cgroup, Pid(7)).unwrap(), None);
         // Another version of cgroups than the one that is asked for.
         let (_keep, host, cgroup) = enclosed("/../../pod1/c1/inner", "7\n");
         put(
@@ -201,9 +201,9 @@ mod tests {
             "7/cgroup",
             "3:cpuset:/../../pod1/c1/inner\n0::/\n",
         );
-        assert_eq!(Enclosure::of(&host, &cgroup, Pid(7)).unwrap(), None);
+        assert_eq!(CgroupSubtree::of(&host, &cgroup, Pid(7)).unwrap(), None);
         // No numbers here: looked at by name.
         let (_keep, host, cgroup) = enclosed("/../../pod1/c1/inner", "0\n");
-        assert!(Enclosure::of(&host, &cgroup, Pid(7)).unwrap().is_some());
+        assert!(CgroupSubtree::of(&host, &cgroup, Pid(7)).unwrap().is_some());
     }
 }
