@@ -1,5 +1,4 @@
-//! Bytes of a socket, and how long the kernel had kept them: a reader that is busy learns how late
-//! it is.
+//! Bytes of a socket with the time that they waited in the kernel: how late a busy reader is.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd as _};
@@ -11,7 +10,7 @@ use nix::sys::time::TimeSpec;
 
 use crate::OsError;
 
-/// From now on the kernel stamps what arrives at `socket`, or at those that it accepts.
+/// From now on the kernel stamps bytes that arrive at `socket`, or at sockets that it accepts.
 ///
 /// # Errors
 /// It is no socket.
@@ -31,7 +30,7 @@ pub struct ArrivalReader {
 pub struct Arrived {
     /// How many bytes; 0 at the end of the stream.
     pub bytes: usize,
-    /// Since when the last of them had been there; `None` if the kernel does not say.
+    /// How long the last of them had waited; `None` without a stamp.
     pub waited: Option<Duration>,
 }
 
@@ -57,7 +56,7 @@ impl ArrivalReader {
         let message = recvmsg::<()>(fd, &mut pieces, control, MsgFlags::empty())?;
         let stamps = message.cmsgs().into_iter().flatten();
         let stamp = stamps
-            .filter_map(|said| match said {
+            .filter_map(|message| match message {
                 ControlMessageOwned::ScmTimestampns(stamp) => Some(Duration::from(stamp)),
                 _ => None,
             })
@@ -80,7 +79,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn what_lay_there_for_a_while_says_so() {
+    fn the_time_that_bytes_waited_is_measured() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         stamp_arrivals(&listener).unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_socket_cannot_be_stamped() {
+    fn only_a_socket_can_be_stamped() {
         let file = std::fs::File::open("/dev/null").unwrap();
         let error = stamp_arrivals(&file).unwrap_err().to_string();
         assert!(error.contains("SO_TIMESTAMPNS"), "{error}");

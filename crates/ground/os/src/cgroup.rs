@@ -33,7 +33,7 @@ impl CgroupVersion {
     }
 }
 
-/// The cgroup that decides which cpus a process may use.
+/// The cgroup that determines which cpus a process may use.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Cgroup {
     pub version: CgroupVersion,
@@ -43,16 +43,16 @@ pub struct Cgroup {
     pub directory: PathBuf,
 }
 
-/// What a cgroup may use now, and where that was read.
+/// The cpus that a cgroup may use now, and the file with them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EffectiveCpuset {
     /// The cpus: inside the online ones; empty if the cgroup has none.
     pub cpus: CpuSet,
-    /// The file that said so.
+    /// The file that was read.
     pub source: PathBuf,
 }
 
-/// Why the cgroup of a process is not known.
+/// The cgroup of a process cannot be determined.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CgroupError {
@@ -74,7 +74,7 @@ pub enum CgroupError {
     None { pid: Pid },
 }
 
-/// Finds the cgroup of a process that decides about its cpus.
+/// Finds the cgroup of a process that determines its cpus.
 ///
 /// # Errors
 /// The process is gone, or its cgroup cannot be seen from here.
@@ -111,7 +111,7 @@ pub fn find_cgroup(host: &HostRoot, pid: Pid) -> Result<Cgroup, CgroupError> {
     })
 }
 
-/// The line that decides: the v1 hierarchy of the cpuset controller if there is one, else the v2
+/// The line of the cpusets: the v1 hierarchy of the cpuset controller if there is one, else the v2
 /// hierarchy. A path may hold colons; it begins after the second.
 pub(crate) fn parse_membership(text: &str) -> Option<(CgroupVersion, &str, &str)> {
     let lines = || {
@@ -149,7 +149,7 @@ impl Cgroup {
             .collect()
     }
 
-    /// The file that tells its effective cpuset, kept open: reading it again costs a tenth.
+    /// The file of its effective cpuset, kept open: reading it again costs a tenth.
     ///
     /// # Errors
     /// Neither it nor any ancestor has one that can be opened.
@@ -200,7 +200,7 @@ impl Cgroup {
     }
 }
 
-/// An open file that tells an effective cpuset.
+/// An open file of an effective cpuset.
 #[derive(Debug)]
 pub struct EffectiveFile {
     path: PathBuf,
@@ -208,7 +208,7 @@ pub struct EffectiveFile {
 }
 
 impl EffectiveFile {
-    /// What it tells now, but for cpus that are not online.
+    /// The effective cpuset now, without cpus that are offline.
     ///
     /// # Errors
     /// The cgroup is gone, or the file is no cpu list.

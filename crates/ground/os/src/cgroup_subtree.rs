@@ -126,7 +126,7 @@ impl CgroupSubtree {
     }
 }
 
-/// The path that a `cgroup` file of /proc tells for the hierarchy of `cgroup`.
+/// The path in a `cgroup` file of /proc for the hierarchy of `cgroup`.
 fn read_path(host: &HostRoot, cgroup: &Cgroup, file: &str) -> Result<Option<String>, OsError> {
     let text = read_text(&host.proc.join(file))?;
     let line = parse_membership(&text).filter(|(version, _, _)| *version == cgroup.version);

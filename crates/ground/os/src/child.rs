@@ -56,7 +56,7 @@ impl Child {
     /// `/dev/null`, its error output is ours.
     ///
     /// The child ignores SIGINT, SIGTERM and SIGHUP, which a terminal or an init system may send to
-    /// all of a group: its parent tells it to stop. The kernel kills it with SIGKILL when the
+    /// a whole process group: its parent stops it. The kernel kills it with SIGKILL when the
     /// *thread* that called this ends: call it from one that lives as long as the process.
     ///
     /// # Errors

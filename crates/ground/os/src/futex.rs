@@ -28,7 +28,7 @@ impl Reach {
 /// a reason now and then: look at the word again.
 pub fn wait(reach: Reach, word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
     let timeout = timeout.map(|t| libc::timespec {
-        // What time_t is on every machine of 64 bits; libc means to change its name for musl.
+        // time_t of every 64-bit machine; libc plans to rename it for musl.
         tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
         // infallible: below 1e9.
         tv_nsec: t.subsec_nanos() as libc::c_long,

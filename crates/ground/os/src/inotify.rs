@@ -1,6 +1,6 @@
-//! Hears writes to `cpuset.cpus` files. Effective cpusets change in other ways too (a cpu goes, a
-//! parent that cannot be seen is written), so this only makes the poll early, it does not replace
-//! it.
+//! Notices writes to `cpuset.cpus` files. Effective cpusets change in other ways too (a cpu goes
+//! offline, a parent outside the namespace is written), so this makes a poll early but does not
+//! replace polling.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub struct CpusetWatch {
 }
 
 impl CpusetWatch {
-    /// Watches nothing yet.
+    /// A watch without files.
     ///
     /// # Errors
     /// There are no file descriptors or inotify instances left.
@@ -61,19 +61,19 @@ impl CpusetWatch {
     /// True if something was written since the last call; forgets it.
     ///
     /// # Errors
-    /// The kernel refuses to tell.
+    /// The kernel refuses to read events.
     pub fn drain(&self) -> Result<bool, OsError> {
-        let mut heard = false;
+        let mut was_written = false;
         // bound: EVENTS_MAX reads of what one buffer holds; more stays readable for the next call.
         for _ in 0..crate::limits::EVENTS_MAX {
             match self.inotify.read_events() {
-                Ok(events) => heard |= !events.is_empty(),
-                Err(Errno::EAGAIN) => return Ok(heard),
+                Ok(events) => was_written |= !events.is_empty(),
+                Err(Errno::EAGAIN) => return Ok(was_written),
                 Err(Errno::EINTR) => {}
                 Err(e) => return Err(OsError::call("read(inotify)", e)),
             }
         }
-        Ok(heard)
+        Ok(was_written)
     }
 }
 
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_write_is_heard_once_and_not_after_the_file_is_dropped() {
+    fn a_write_is_noticed_once_and_not_after_the_file_is_dropped() {
         let directory = tempfile::tempdir().unwrap();
         let files = ["a", "b"].map(|name| directory.path().join(name));
         for file in &files {

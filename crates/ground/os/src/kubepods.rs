@@ -1,13 +1,13 @@
 //! Finds the cgroup of a Kubernetes container by the uid of its pod and its own id, by walking the
 //! mounted tree.
 //!
-//! Problem: every runtime spells the path in its own way, `/proc/PID/cgroup` is relative to the
+//! Problem: every runtime has its own form of the path, `/proc/PID/cgroup` is relative to the
 //! reader's cgroup namespace (`/../../pod...`), and a container with cgroups of its own can make
 //! directories of any name in them. Approach: the kubelet's directory (`kubepods`,
 //! `kubepods.slice`, or one below a slice or folder of its own as in kind) is looked for from the
 //! mount downwards, and the highest wins: a container cannot make one there. Below it a
 //! container has its place: pod or QoS class and pod, then container. Only these few paths are
-//! tried, so what lies deeper, is spelled otherwise or is a symbolic link is never found.
+//! tried, so a directory that is deeper, has another form or is a symbolic link is never found.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -34,7 +34,7 @@ pub struct Kubepods {
     directories: Vec<PathBuf>,
 }
 
-/// A container's cgroup, and what its path can be.
+/// A container's cgroup, and the names that its path can have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Container {
     /// Where it is. Its processes are in it, or below (CRI-O with crun, systemd in a container).
@@ -83,7 +83,7 @@ pub enum KubepodsError {
         /// Where it was looked for.
         directory: PathBuf,
     },
-    /// Two cgroups claim to be the container: none is believed.
+    /// Two cgroups match the container: neither is used.
     #[error(
         "container {container} has more than one cgroup: {} and {}",
         first.display(), second.display()
@@ -132,7 +132,7 @@ impl Kubepods {
     }
 
     /// Finds a container's cgroup. `container` may have its runtime in front, as the API server
-    /// tells it (`containerd://...`).
+    /// writes it (`containerd://...`).
     ///
     /// # Errors
     /// An id is malformed, or the container has no cgroup here, or more than one.

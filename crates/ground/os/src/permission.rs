@@ -1,5 +1,5 @@
-//! Finds out, without changing anything, what this process may see and do: each missing thing by
-//! itself, so that it can be reported and corrected.
+//! Permissions of this process, each probed by itself without changing anything, so that a missing
+//! one can be reported and corrected.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

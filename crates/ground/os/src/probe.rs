@@ -1,5 +1,4 @@
-//! Finds out what this kernel does to masks when a cpuset changes, by doing it to a throw-away
-//! process.
+//! Probes what this kernel does to masks when a cpuset changes, with a temporary process.
 //!
 //! Since 6.2 the kernel remembers the mask that was asked for and puts it back when its cpus
 //! return; before, any effective change of the cpuset overwrites the mask of every thread in it.
@@ -62,11 +61,11 @@ fn try_probe(host: &HostRoot, sleeper: Command) -> Result<bool, String> {
         .map_err(|e| format!("a new cgroup takes no cpuset: {e}"))?;
     let sleeper = Sleeper::start(sleeper).map_err(|e| format!("no process can be started: {e}"))?;
     let tid = Tid(sleeper.child.id() as i32);
-    let said = |e: io::Error| e.to_string();
-    fs::write(scratch.directory.join("cgroup.procs"), tid.0.to_string()).map_err(said)?;
+    let message = |e: io::Error| e.to_string();
+    fs::write(scratch.directory.join("cgroup.procs"), tid.0.to_string()).map_err(message)?;
     write_mask(tid, &high).map_err(|e| e.to_string())?;
-    scratch.set_cpus(&low).map_err(said)?;
-    scratch.set_cpus(&both).map_err(said)?;
+    scratch.set_cpus(&low).map_err(message)?;
+    scratch.set_cpus(&both).map_err(message)?;
     Ok(read_mask(host, tid).map_err(|e| e.to_string())? == high)
 }
 

@@ -139,7 +139,7 @@ fn children_by_parent(host: &HostRoot, parent: Pid) -> Result<Vec<Pid>, OsError>
 }
 
 /// Reads the last id that was given to any process or thread, from `/proc/loadavg`. While it does
-/// not change, nothing was spawned on the whole machine: one small read tells.
+/// not change, nothing was spawned on the whole machine.
 #[derive(Debug)]
 pub struct LastPid {
     path: PathBuf,
@@ -207,7 +207,7 @@ pub struct ThreadOwner {
     pub process: Pid,
 }
 
-/// An open `/proc/PID/task`, whose link count tells the number of threads without listing them.
+/// An open `/proc/PID/task`, whose link count gives the number of threads without listing them.
 #[derive(Debug)]
 pub struct TaskDirectory {
     file: File,
@@ -233,7 +233,7 @@ impl TaskDirectory {
     /// How many threads the process has now; 0 once it has ended.
     ///
     /// # Errors
-    /// The kernel refuses to look.
+    /// The kernel refuses to read it.
     pub fn thread_count(&self) -> io::Result<u64> {
         // Two links are the directory itself and its `.`.
         match self.file.metadata() {

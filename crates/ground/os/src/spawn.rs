@@ -1,4 +1,4 @@
-//! Starts the command of a server that is not ours, so that it cannot outlive us.
+//! Starts the command of a foreign server so that it ends with this process.
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Reads what `albacore-topology` wants to know of `/sys/devices/system`, live or saved.
+//! Reads the files of `/sys/devices/system` that `albacore-topology` parses, live or saved.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use albacore_topology::{CpuSet, SysfsText, sysfs_paths};
 use crate::OsError;
 use crate::read::{parse_cpus, read_text, read_text_if_present};
 
-/// The files of `/sys/devices/system`, or of a saved copy of it at `system`, that tell of cpus and
-/// caches. Files that do not exist are left out; the parser knows what to do without them.
+/// The files of `/sys/devices/system`, or of a saved copy of it at `system`, that describe cpus and
+/// caches. Files that do not exist are left out.
 ///
 /// # Errors
 /// `cpu/online` or `node/online` is not a cpu list, or a file is there but cannot be read.

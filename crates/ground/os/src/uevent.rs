@@ -1,5 +1,4 @@
-//! Hears the kernel's own announcements of cpus that come and go
-//! (`offline@/devices/system/cpu/cpu7`).
+//! Events of the kernel about cpus that go online or offline (`offline@/devices/system/cpu/cpu7`).
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -36,24 +35,24 @@ impl UeventSocket {
         Ok(Self { fd })
     }
 
-    /// True if a cpu came or went since the last call, or if events were lost.
+    /// True if a cpu went online or offline since the last call, or if events were lost.
     ///
     /// # Errors
-    /// The kernel refuses to tell.
+    /// The kernel refuses to read events.
     pub fn drain(&self) -> Result<bool, OsError> {
-        let mut heard = false;
+        let mut has_changed = false;
         let mut buffer = [0u8; UEVENT_BYTES_MAX];
         // bound: UEVENTS_AT_ONCE_MAX datagrams
         for _ in 0..UEVENTS_AT_ONCE_MAX {
             match recv(self.fd.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
-                Ok(length) => heard |= is_about_a_cpu(&buffer[..length]),
-                Err(Errno::EAGAIN) => return Ok(heard),
+                Ok(length) => has_changed |= is_about_a_cpu(&buffer[..length]),
+                Err(Errno::EAGAIN) => return Ok(has_changed),
                 Err(Errno::EINTR) => {}
-                Err(Errno::ENOBUFS) => heard = true,
+                Err(Errno::ENOBUFS) => has_changed = true,
                 Err(e) => return Err(OsError::call("recv(NETLINK_KOBJECT_UEVENT)", e)),
             }
         }
-        Ok(heard)
+        Ok(has_changed)
     }
 }
 
@@ -79,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_cpus_that_come_and_go_count() {
+    fn only_cpus_that_go_online_or_offline_count() {
         assert!(is_about_a_cpu(
             b"offline@/devices/system/cpu/cpu7\0ACTION=offline\0"
         ));
@@ -97,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_socket_tells_nothing() {
+    fn a_socket_without_events_reports_no_change() {
         assert!(!UeventSocket::open().unwrap().drain().unwrap());
     }
 }

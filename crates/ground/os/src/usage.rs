@@ -1,5 +1,5 @@
-//! What a process used of the cpus: compared over time it tells whether placement helps, and
-//! whether a thread that gets nothing done had a cpu to do it on.
+//! Cpu time of processes and threads: compared over time, whether placement helps, and whether a
+//! thread that makes no progress had a cpu.
 
 use std::io;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub struct Usage {
     pub running_micros: u64,
     /// Time ready to run and waiting for a cpu, microseconds.
     pub waiting_micros: u64,
-    /// How often a thread was moved to another cpu. `None` where the kernel does not tell (no
+    /// How often a thread was moved to another cpu. `None` where the kernel does not count it (no
     /// CONFIG_SCHED_DEBUG).
     pub migrations: Option<u64>,
     /// How many threads this is the sum of.
@@ -53,7 +53,7 @@ pub fn read_usage(host: &HostRoot, pid: Pid) -> Result<Usage, OsError> {
     Ok(usage)
 }
 
-/// What the scheduler says of one thread.
+/// Scheduler statistics of one thread.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ThreadTimes {
     pub tid: Tid,
@@ -66,7 +66,7 @@ pub struct ThreadTimes {
     pub waiting_nanos: u64,
 }
 
-/// What the scheduler says of each live thread of a process, rising by tid.
+/// Scheduler statistics of each live thread of a process, rising by tid.
 ///
 /// # Errors
 /// The process is gone, or the kernel counts no such times (no CONFIG_SCHED_INFO).
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_computes_uses_time_and_one_that_is_gone_is_told() {
+    fn a_process_that_computes_uses_time_and_one_that_is_gone_is_an_error() {
         let host = HostRoot::live();
         let me = Pid(std::process::id() as i32);
         let before = read_usage(&host, me).unwrap();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_computes_and_one_that_sleeps_are_told_apart() {
+    fn a_thread_that_computes_and_one_that_sleeps_differ_in_state() {
         let host = HostRoot::live();
         let me = Pid(std::process::id() as i32);
         let mut child = std::process::Command::new("sleep")
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_counts_no_times_is_told_from_a_thread_that_is_gone() {
+    fn a_kernel_that_counts_no_times_differs_from_a_thread_that_is_gone() {
         let keep = tempfile::tempdir().unwrap();
         let host = HostRoot::recorded(keep.path());
         let task = host.proc.join("7/task/7");
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn migrations_are_read_where_the_kernel_tells_them() {
+    fn migrations_are_read_where_the_kernel_counts_them() {
         let text = "sleep (7, #threads: 1)\n---\nse.exec_start  :  12.5\nse.nr_migrations   :   42\nnr_switches : 9\n";
         assert_eq!((migrations(text), migrations("x : 1\n")), (Some(42), None));
     }

@@ -12,7 +12,7 @@ pub const EXIT_USAGE: u8 = 64;
 /// Exit code of a broken invariant.
 pub const EXIT_BROKEN_INVARIANT: u8 = 70;
 
-/// Parses the parse_arguments of this process.
+/// Parses the arguments of this process.
 ///
 /// # Errors
 /// The exit code: success after printing help or the version, else [`EXIT_USAGE`] after printing

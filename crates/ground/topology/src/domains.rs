@@ -1,4 +1,4 @@
-//! Which cpus lie in one domain: joins and dense numbers, used by both parsers.
+//! Groups of cpus that share a domain, as disjoint sets with dense numbers, for both parsers.
 
 /// Groups of the cpus `0..n` (positions, not ids), grown by joining (union-find with path halving).
 pub(crate) struct Domains {
@@ -7,7 +7,7 @@ pub(crate) struct Domains {
 
 impl Domains {
     /// `n` cpus, each in a group of its own.
-    pub(crate) fn apart(n: usize) -> Self {
+    pub(crate) fn singletons(n: usize) -> Self {
         Self {
             parent: (0..n).collect(),
         }
@@ -24,9 +24,9 @@ impl Domains {
         Self { parent }
     }
 
-    /// Puts the groups of `a` and `b` together; the lower position leads the group.
+    /// Puts the groups of `a` and `b` together; the lower position is the root.
     pub(crate) fn join(&mut self, a: usize, b: usize) {
-        let (a, b) = (self.lead(a), self.lead(b));
+        let (a, b) = (self.root(a), self.root(b));
         self.parent[a.max(b)] = a.min(b);
     }
 
@@ -34,13 +34,13 @@ impl Domains {
     /// this.
     pub(crate) fn cover(&mut self, inner: &mut Self) {
         for i in 0..self.parent.len() {
-            let lead = inner.lead(i);
-            self.join(i, lead);
+            let root = inner.root(i);
+            self.join(i, root);
         }
     }
 
     /// The lowest position in the group of `i`.
-    pub(crate) fn lead(&mut self, mut i: usize) -> usize {
+    pub(crate) fn root(&mut self, mut i: usize) -> usize {
         // bound: every step moves to a lower position.
         while self.parent[i] != i {
             self.parent[i] = self.parent[self.parent[i]];
@@ -55,12 +55,12 @@ impl Domains {
         let mut numbers = vec![0; self.parent.len()];
         let mut next = 0;
         for i in 0..numbers.len() {
-            let lead = self.lead(i);
-            if lead == i {
+            let root = self.root(i);
+            if root == i {
                 numbers[i] = next;
                 next += 1;
             } else {
-                numbers[i] = numbers[lead];
+                numbers[i] = numbers[root];
             }
         }
         numbers
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn groups_are_numbered_by_their_lowest_cpu() {
-        let mut domains = Domains::apart(6);
+        let mut domains = Domains::singletons(6);
         domains.join(5, 1);
         domains.join(2, 4);
         domains.join(4, 5);

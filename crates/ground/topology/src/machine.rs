@@ -16,7 +16,7 @@ pub enum CoreKind {
 ///
 /// `core`, `l2`, `l3`, `numa` and `package` number the domains of the *machine* densely from 0 in
 /// order of their lowest cpu; two cpus share a domain exactly if the numbers are equal. Where sysfs
-/// does not tell of a cache, the domain is the next smaller one that is known (no L2: the core; no
+/// has no entry for a cache, the domain is the next smaller one that is known (no L2: the core; no
 /// L3: the numa domain within the package; no L3 for a few cores of a machine that has one, as in
 /// some laptops: their L2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

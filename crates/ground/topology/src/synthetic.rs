@@ -4,9 +4,9 @@
 //!
 //! Understood: `package` (`pack`, `socket`), `die`, `group`, `numanode` (`numa`, `node`),
 //! `l5`..`l1` (`l3cache`, `l1d`, `l1i`...), `core`, `pu`, a leading `machine:1`, in any case, and
-//! memory attached as `[numa]`. Attributes in parentheses (`size`, `memory`, ...) do not change who
-//! shares what and are skipped, but for `indexes=` of `pu`, which renumbers the cpus: a list of ids
-//! is obeyed, hwloc's interleaving forms are refused. Levels that are not given fall back as in
+//! memory attached as `[numa]`. Attributes in parentheses (`size`, `memory`, ...) do not change
+//! what is shared and are skipped, but for `indexes=` of `pu`, which renumbers the cpus: a list of ids
+//! is applied, hwloc's interleaving forms are refused. Levels that are not given fall back as in
 //! [`Cpu`]: no core, one cpu each; no L2, the core; no L3, the numa domain within the package.
 
 use crate::domains::Domains;
@@ -33,7 +33,7 @@ pub enum SyntheticError {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum LevelKind {
     Machine,
     Package,
     Numa,
@@ -42,15 +42,16 @@ enum Kind {
     L1,
     Core,
     Pu,
-    /// Die, group, L4, L5: objects that count but separate nothing that is known here.
+    /// Die, group, L4, L5: objects that are counted but separate no domain of [`Cpu`].
     Other,
 }
 
 #[derive(Debug)]
 struct Level {
-    kind: Kind,
+    kind: LevelKind,
     count: u64,
-    position: usize,
+    /// Where it begins, as an index of characters.
+    start: usize,
     /// Ids of the cpus, from `indexes=`; empty if not given.
     indexes: Vec<CpuId>,
 }
@@ -58,14 +59,11 @@ struct Level {
 /// The machine that a synthetic string describes.
 ///
 /// # Errors
-/// The text is not of the form above; the error tells the position. Domains that are not nested.
+/// The text is not of the form above; the error names the position. Domains that are not nested.
 pub fn parse_synthetic(text: &str) -> Result<Topology, SyntheticError> {
     if text.len() > SYNTHETIC_BYTES_MAX {
         let problem = format!("longer than {SYNTHETIC_BYTES_MAX} bytes");
-        return Err(SyntheticError::At {
-            position: SYNTHETIC_BYTES_MAX,
-            problem,
-        });
+        return Err(at(SYNTHETIC_BYTES_MAX - 1, problem));
     }
     let chars: Vec<char> = text.chars().collect();
     let mut parser = Parser {
@@ -73,7 +71,7 @@ pub fn parse_synthetic(text: &str) -> Result<Topology, SyntheticError> {
         at: 0,
     };
     let levels = parser.levels()?;
-    let cpus = check_levels(&levels, chars.len() + 1)?;
+    let cpus = check_levels(&levels, chars.len())?;
     Ok(build(&levels, cpus)?)
 }
 
@@ -111,10 +109,9 @@ impl Parser<'_> {
         let start = self.at;
         let name = self.take_while(|c| c.is_ascii_alphanumeric());
         let kind = kind_of(&name).ok_or_else(|| {
-            let name = if name.is_empty() {
-                self.rest()
-            } else {
-                name.clone()
+            let name = match name.as_str() {
+                "" => self.rest(),
+                _ => name.clone(),
             };
             let known = "package, numa, die, group, l3, l2, l1, core or pu";
             at(start, format!("{name:?} is not a level: write {known}"))
@@ -138,7 +135,7 @@ impl Parser<'_> {
         Ok(Level {
             kind,
             count,
-            position: start + 1,
+            start,
             indexes,
         })
     }
@@ -147,25 +144,25 @@ impl Parser<'_> {
     /// around it.
     fn memory(&mut self, start: usize) -> Result<Level, SyntheticError> {
         let name = self.take_while(|c| c.is_ascii_alphanumeric());
-        if kind_of(&name) != Some(Kind::Numa) {
+        if kind_of(&name) != Some(LevelKind::Numa) {
             return Err(at(
                 start + 1,
                 format!("{name:?} in brackets: only numa can be attached"),
             ));
         }
-        self.attributes(Kind::Numa)?;
+        self.attributes(LevelKind::Numa)?;
         if !self.next_if(']') {
             return Err(at(self.at, "a closing ] is missing".to_owned()));
         }
         Ok(Level {
-            kind: Kind::Numa,
+            kind: LevelKind::Numa,
             count: 1,
-            position: start + 1,
+            start,
             indexes: Vec::new(),
         })
     }
 
-    fn attributes(&mut self, kind: Kind) -> Result<Vec<CpuId>, SyntheticError> {
+    fn attributes(&mut self, kind: LevelKind) -> Result<Vec<CpuId>, SyntheticError> {
         let open = self.at;
         if !self.next_if('(') {
             return Ok(Vec::new());
@@ -177,7 +174,7 @@ impl Parser<'_> {
         let mut offset = open + 1;
         for attribute in inner.split(' ') {
             match attribute.strip_prefix("indexes=") {
-                Some(list) if kind == Kind::Pu => return parse_indexes(list, offset + 8),
+                Some(list) if kind == LevelKind::Pu => return parse_indexes(list, offset + 8),
                 _ => offset += attribute.chars().count() + 1,
             }
         }
@@ -233,53 +230,50 @@ fn parse_indexes(list: &str, index: usize) -> Result<Vec<CpuId>, SyntheticError>
 }
 
 /// The level of this name: hwloc's names and the prefixes that it takes, in any case.
-fn kind_of(name: &str) -> Option<Kind> {
+fn kind_of(name: &str) -> Option<LevelKind> {
     let name = name.to_ascii_lowercase();
     let is = |full: &str, shortest: usize| name.len() >= shortest && full.starts_with(&name);
     if let Some(cache) = name.strip_prefix('l') {
         let level = cache.chars().next()?;
-        let split = matches!(&cache[1..], "" | "cache" | "d" | "u" | "i")
-            || matches!(&cache[1..], "dcache" | "ucache" | "icache");
+        let rest = cache[1..].strip_suffix("cache").unwrap_or(&cache[1..]);
+        if !matches!(rest, "" | "d" | "u" | "i") {
+            return None;
+        }
         return match level {
-            '1' if split => Some(Kind::L1),
-            '2' if split => Some(Kind::L2),
-            '3' if split => Some(Kind::L3),
-            '4' | '5' if split => Some(Kind::Other),
+            '1' => Some(LevelKind::L1),
+            '2' => Some(LevelKind::L2),
+            '3' => Some(LevelKind::L3),
+            '4' | '5' => Some(LevelKind::Other),
             _ => None,
         };
     }
     match () {
-        () if is("machine", 4) || is("system", 3) => Some(Kind::Machine),
-        () if is("package", 4) || is("socket", 4) => Some(Kind::Package),
-        () if is("numanode", 4) || is("node", 4) => Some(Kind::Numa),
-        () if is("die", 3) || is("group", 5) => Some(Kind::Other),
-        () if is("core", 4) => Some(Kind::Core),
-        () if is("pu", 2) => Some(Kind::Pu),
+        () if is("machine", 4) || is("system", 3) => Some(LevelKind::Machine),
+        () if is("package", 4) || is("socket", 4) => Some(LevelKind::Package),
+        () if is("numanode", 4) || is("node", 4) => Some(LevelKind::Numa),
+        () if is("die", 3) || is("group", 5) => Some(LevelKind::Other),
+        () if is("core", 4) => Some(LevelKind::Core),
+        () if is("pu", 2) => Some(LevelKind::Pu),
         () => None,
     }
 }
 
 /// Checks order and size; the number of cpus.
 fn check_levels(levels: &[Level], end: usize) -> Result<u64, SyntheticError> {
-    let fail = |level: &Level, problem: String| {
-        Err(SyntheticError::At {
-            position: level.position,
-            problem,
-        })
-    };
+    let fail = |level: &Level, problem: String| Err(at(level.start, problem));
     let mut cpus = 1u64;
     for (i, level) in levels.iter().enumerate() {
-        if level.kind == Kind::Machine && (i > 0 || level.count != 1) {
+        if level.kind == LevelKind::Machine && (i > 0 || level.count != 1) {
             return fail(level, "the machine comes first, and once".to_owned());
         }
         let repeated = levels[..i].iter().any(|other| other.kind == level.kind);
-        if repeated && !matches!(level.kind, Kind::Other | Kind::L1) {
+        if repeated && !matches!(level.kind, LevelKind::Other | LevelKind::L1) {
             return fail(
                 level,
                 format!("a second level {:?}", level.kind).to_lowercase(),
             );
         }
-        if level.kind == Kind::Pu && i + 1 < levels.len() {
+        if level.kind == LevelKind::Pu && i + 1 < levels.len() {
             return fail(&levels[i + 1], "nothing can be inside a pu".to_owned());
         }
         cpus = cpus.saturating_mul(level.count);
@@ -290,13 +284,10 @@ fn check_levels(levels: &[Level], end: usize) -> Result<u64, SyntheticError> {
             );
         }
     }
-    let Some(last) = levels.last().filter(|level| level.kind == Kind::Pu) else {
+    let Some(last) = levels.last().filter(|level| level.kind == LevelKind::Pu) else {
         let problem = "the innermost level must be pu: end with pu:1 (or pu:2 for two \
                        hardware threads per core)";
-        return Err(SyntheticError::At {
-            position: end,
-            problem: problem.to_owned(),
-        });
+        return Err(at(end, problem.to_owned()));
     };
     if !last.indexes.is_empty() && last.indexes.len() as u64 != cpus {
         let given = last.indexes.len();
@@ -305,8 +296,8 @@ fn check_levels(levels: &[Level], end: usize) -> Result<u64, SyntheticError> {
             format!("indexes= names {given} cpus, but there are {cpus}"),
         );
     }
-    let place = |kind| levels.iter().position(|level| level.kind == kind);
-    if let (Some(l1), Some(core)) = (place(Kind::L1), place(Kind::Core)) {
+    let position = |kind| levels.iter().position(|level| level.kind == kind);
+    if let (Some(l1), Some(core)) = (position(LevelKind::L1), position(LevelKind::Core)) {
         let between = &levels[l1.min(core) + 1..=l1.max(core)];
         if between.iter().any(|level| level.count != 1) {
             return fail(
@@ -325,16 +316,14 @@ fn build(levels: &[Level], cpus: u64) -> Result<Topology, TopologyError> {
         inside[i - 1] = inside[i] * levels[i].count;
     }
     let size = |kind| {
-        levels
-            .iter()
-            .position(|level| level.kind == kind)
-            .map(|i| inside[i])
+        let level = levels.iter().position(|level| level.kind == kind);
+        level.map(|i| inside[i])
     };
-    let package = size(Kind::Package).unwrap_or(cpus);
-    let numa = size(Kind::Numa).unwrap_or(cpus);
-    let core = size(Kind::Core).or(size(Kind::L1)).unwrap_or(1);
-    let l2 = size(Kind::L2).unwrap_or(core);
-    let l3 = size(Kind::L3).unwrap_or(numa.min(package)).max(l2);
+    let package = size(LevelKind::Package).unwrap_or(cpus);
+    let numa = size(LevelKind::Numa).unwrap_or(cpus);
+    let core = size(LevelKind::Core).or(size(LevelKind::L1)).unwrap_or(1);
+    let l2 = size(LevelKind::L2).unwrap_or(core);
+    let l3 = size(LevelKind::L3).unwrap_or(numa.min(package)).max(l2);
     let indexes = levels
         .last()
         .map(|level| level.indexes.as_slice())

@@ -1,6 +1,6 @@
 //! A machine from the text of `/sys/devices/system`, as a kernel shows it or a saved copy holds it.
 //!
-//! Problem: the kernel tells of cores and caches by one small file per fact and cpu. Which files
+//! Problem: the kernel describes cores and caches by one small file per fact and cpu. Which files
 //! exist depends on its age, its architecture, the firmware, and on a hypervisor that often hides
 //! caches or invents impossible ones. Cpus that are offline have no topology at all, and ids have
 //! holes.
@@ -17,7 +17,7 @@
 //! | package | `physical_package_id`; else one package |
 //! | kind | `cpu_atom/cpus` and `cpu_lowpower/cpus`, which the kernel keeps one directory higher; else `cpu_capacity` |
 //!
-//! Where files contradict each other, the smaller cache is believed: sharing a core or an L2
+//! Where files contradict each other, the smaller cache is trusted: sharing a core or an L2
 //! implies sharing what encloses it, so the larger domains are joined until cpu < core < L2 < L3 is
 //! a tree, as [`Topology`] demands.
 
@@ -100,7 +100,7 @@ const KIND_LISTS: [(&str, CoreKind); 3] = [
     ("cpu_lowpower/cpus", CoreKind::Efficiency),
 ];
 
-/// The online cpus of the machine that `files` tells of.
+/// The online cpus of the machine that `files` describe.
 ///
 /// # Errors
 /// `cpu/online` is missing or empty, or a file holds a text that it cannot hold; the error names
@@ -108,7 +108,7 @@ const KIND_LISTS: [(&str, CoreKind); 3] = [
 pub fn parse_sysfs(files: &SysfsText) -> Result<Topology, SysfsError> {
     let online = files.get("cpu/online").ok_or(SysfsError::NoOnline)?;
     let online: CpuSet = parse_list("cpu/online", online)?;
-    let machine = Machine {
+    let machine = SysfsReader {
         files,
         ids: online.iter().collect(),
         online,
@@ -142,13 +142,13 @@ pub fn parse_sysfs(files: &SysfsText) -> Result<Topology, SysfsError> {
 }
 
 /// The text and the online cpus; answers are by position in `ids`.
-struct Machine<'a> {
+struct SysfsReader<'a> {
     files: &'a SysfsText,
     online: CpuSet,
     ids: Vec<CpuId>,
 }
 
-impl Machine<'_> {
+impl SysfsReader<'_> {
     fn text(&self, path: &str) -> Option<&str> {
         self.files.get(path).map(|text| text.trim())
     }
@@ -186,7 +186,7 @@ impl Machine<'_> {
     }
 
     fn cores(&self, package: &[Option<i64>]) -> Result<Domains, SysfsError> {
-        let mut cores = Domains::apart(self.ids.len());
+        let mut cores = Domains::singletons(self.ids.len());
         let (core_id, die_id) = (self.ids("core_id")?, self.ids("die_id")?);
         let mut first_with_id = BTreeMap::new();
         for (i, &cpu) in self.ids.iter().enumerate() {
@@ -198,20 +198,16 @@ impl Machine<'_> {
             if let Some(shared) = shared {
                 shared.into_iter().for_each(|other| cores.join(i, other));
             } else if let Some(id) = core_id[i] {
-                cores.join(
-                    i,
-                    *first_with_id
-                        .entry((package[i], die_id[i], id))
-                        .or_insert(i),
-                );
+                let key = (package[i], die_id[i], id);
+                cores.join(i, *first_with_id.entry(key).or_insert(i));
             }
         }
         Ok(cores)
     }
 
-    /// Who shares a cache of this level, and whether any cpu tells of one.
+    /// Who shares a cache of this level, and whether any cpu has one.
     fn caches(&self, level: i64) -> Result<(Domains, bool), SysfsError> {
-        let (mut domains, mut any) = (Domains::apart(self.ids.len()), false);
+        let (mut domains, mut any) = (Domains::singletons(self.ids.len()), false);
         for (i, &cpu) in self.ids.iter().enumerate() {
             for index in 0..CACHE_INDEXES_MAX {
                 let dir = format!("cpu/cpu{cpu}/cache/index{index}");

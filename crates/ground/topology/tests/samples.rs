@@ -224,7 +224,7 @@ fn a_container_sees_its_cpuset_only() {
     );
 }
 
-/// An error and what it stands on, in one line.
+/// An error with its causes, in one line.
 fn with_source(error: &dyn std::error::Error) -> String {
     let source = error.source().map(ToString::to_string).unwrap_or_default();
     format!("{error}: {source}")

@@ -95,7 +95,7 @@ fn a_file_predicts_as_the_object_that_saved_it() {
         let end = best.filter(|_| is_best).map_or(in_file, |best| best + 1);
         let found = (range.begin, range.end, range.in_file, range.best);
         assert_eq!(found, (0, end, in_file, best), "{}", trained.name);
-        // Who has chosen nothing is told what the choice was.
+        // A user without a choice gets a notice of the default.
         let notice = model.iterations_notice(range);
         assert_eq!(notice.is_some(), best.is_some(), "{}", trained.name);
         if let (Some(notice), Some(best)) = (notice, best) {

@@ -1,5 +1,5 @@
-//! How much of its cpus a container has for itself. Pins give order among our threads; what keeps
-//! others away is the kubelet's cpu manager, and this tells what it does.
+//! Whether a container shares its cpus with others. Masks order our threads among themselves; the
+//! kubelet's cpu manager keeps other containers away, and this reads its effect.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ pub enum Isolation {
 }
 
 impl Isolation {
-    /// The level as the API spells it.
+    /// The level as the API writes it.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "None",
@@ -30,9 +30,9 @@ impl Isolation {
     }
 }
 
-/// The effective cpusets of all containers of a node, read once for all who ask: a walk for each
-/// container would cost the square of their number. Sandboxes do not count: their only process
-/// waits for ever, and no kubelet takes cpus from them; nor do containers without processes.
+/// The effective cpusets of all containers of a node, read once: a walk for each container would
+/// cost the square of their number. Sandboxes do not count, as their only process waits for ever
+/// and no kubelet takes cpus from them; nor do containers without processes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Neighbors {
     online: CpuSet,
@@ -50,7 +50,7 @@ impl Neighbors {
             let pids = cgroup.read_processes()?;
             listed.push((cgroup, pids));
         }
-        // Who sees no process in any container is in another pid namespace and claims less.
+        // A reader that sees no process in any container is in another pid namespace.
         let sees_none = listed
             .iter()
             .all(|(cgroup, pids)| may_hide_processes(host, cgroup, pids));
@@ -89,8 +89,7 @@ impl Neighbors {
 fn is_idle(host: &HostRoot, pids: &[Pid]) -> bool {
     match pids {
         [] => true,
-        // Who gives himself that name in a container of one process is overlooked in a report, no
-        // more.
+        // A container of one process of that name is missing in a report, which does no harm.
         [pid] if pid.0 != 0 => read_comm(host, *pid).is_ok_and(|comm| comm == "pause"),
         _ => false,
     }

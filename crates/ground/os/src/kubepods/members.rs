@@ -14,7 +14,7 @@ use crate::process::numbers_in;
 use crate::read::{read_text, read_text_if_present};
 use crate::{Cgroup, CgroupVersion, HostRoot, OsError, Pid, read_stat};
 
-/// The processes of a container, as one look found them.
+/// The processes of a container at one time.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Members {
     /// All of them, the oldest first.
@@ -120,7 +120,7 @@ pub(crate) fn tree_of(cgroup: &Cgroup) -> Result<Vec<PathBuf>, OsError> {
     Ok(directories)
 }
 
-/// What one `cgroup.procs` lists; nothing if the cgroup is gone, or is a threaded one, which cannot
+/// The processes of one `cgroup.procs`; none if the cgroup is gone, or is a threaded one, which cannot
 /// be listed so.
 pub(crate) fn read_procs(directory: &std::path::Path) -> Result<Vec<Pid>, OsError> {
     let text = match read_text(&directory.join("cgroup.procs")) {

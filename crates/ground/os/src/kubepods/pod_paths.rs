@@ -86,8 +86,8 @@ impl ContainerNames {
         AROUND_IDS.iter().map(name).collect()
     }
 
-    /// True if a path of `/proc/PID/cgroup` is that of this container or below it, wherever the
-    /// reader stands: it has exactly one component that could be a pod's, this pod's, in its place,
+    /// True if a path of `/proc/PID/cgroup` is that of this container or below it, in any cgroup
+    /// namespace: it has exactly one component that could be a pod's, this pod's, in its place,
     /// and the container's follows.
     pub(super) fn is_in(&self, path: &str) -> bool {
         let parts: Vec<&str> = path

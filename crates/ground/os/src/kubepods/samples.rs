@@ -1,4 +1,4 @@
-//! Paths of containers as distributions and runtimes spell them, taken from nodes as their users
+//! Paths of containers of distributions and runtimes, taken from nodes as their users
 //! showed them in public issues (ids shortened there are filled up), and from this project's own
 //! node.
 
@@ -8,7 +8,7 @@ pub(super) struct Sample {
     /// True if the cpusets are in a v1 hierarchy, mounted as this.
     pub(super) v1: Option<&'static str>,
     pub(super) pod: &'static str,
-    /// As the API server tells it.
+    /// As the API server writes it.
     pub(super) container: &'static str,
     /// The cgroup below the mount.
     pub(super) path: &'static str,
