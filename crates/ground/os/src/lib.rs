@@ -1,5 +1,5 @@
-//! Access to the kernel: `/proc`, `/sys`, cgroups, masks, process events. The only crate with system
-//! calls.
+//! Access to the kernel: `/proc`, `/sys`, cgroups, masks, process events. The only crate with
+//! system calls.
 //!
 //! Readers are rooted at a [`HostRoot`] value, so that they run on recorded trees as well as on the
 //! live machine.

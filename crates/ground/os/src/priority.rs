@@ -4,8 +4,8 @@
 use nix::errno::Errno;
 use nix::libc;
 
-/// Nice level with raised priority: before every thread of the usual level. A loop that uses at most
-/// 2 % of a core takes little away.
+/// Nice level with raised priority: before every thread of the usual level. A loop that uses at
+/// most 2 % of a core takes little away.
 const RAISED_NICE: i32 = -10;
 
 /// Slice with raised priority, in nanoseconds: the kernel's minimum. Since Linux 6.12 a waking

@@ -5,9 +5,9 @@
 //! Understood: `package` (`pack`, `socket`), `die`, `group`, `numanode` (`numa`, `node`),
 //! `l5`..`l1` (`l3cache`, `l1d`, `l1i`...), `core`, `pu`, a leading `machine:1`, in any case, and
 //! memory attached as `[numa]`. Attributes in parentheses (`size`, `memory`, ...) do not change
-//! what is shared and are skipped, but for `indexes=` of `pu`, which renumbers the cpus: a list of ids
-//! is applied, hwloc's interleaving forms are refused. Levels that are not given fall back as in
-//! [`Cpu`]: no core, one cpu each; no L2, the core; no L3, the numa domain within the package.
+//! what is shared and are skipped, but for `indexes=` of `pu`, which renumbers the cpus: a list of
+//! ids is applied, hwloc's interleaving forms are refused. Levels that are not given fall back as
+//! in [`Cpu`]: no core, one cpu each; no L2, the core; no L3, the numa domain within the package.
 
 use crate::domains::Domains;
 use crate::limits::{SYNTHETIC_BYTES_MAX, SYNTHETIC_CPUS_MAX};

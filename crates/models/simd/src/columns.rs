@@ -20,6 +20,12 @@ impl RowBytes {
     pub const ZERO: Self = Self([0; BLOCK_ROWS]);
 }
 
+impl Default for RowBytes {
+    fn default() -> Self {
+        Self::ZERO
+    }
+}
+
 /// A split: column, largest byte that goes left, left slot, right slot. Slots of a tree are its
 /// splits in their order and behind them its leaves, from left to right.
 pub type ColumnSplit = [u16; 4];

@@ -30,6 +30,10 @@ pub(crate) struct Opened<'a> {
 
 type Checked<T> = Result<T, ImageError>;
 
+fn wrong_length<T>(found: usize, expected: usize) -> Checked<T> {
+    Err(ImageError::Length { found, expected })
+}
+
 fn out_of_range<T>(section: &'static str, tree: usize) -> Checked<T> {
     Err(ImageError::Range { section, tree })
 }
@@ -38,11 +42,7 @@ fn out_of_range<T>(section: &'static str, tree: usize) -> Checked<T> {
 pub(crate) fn open(bytes: &[u8]) -> Checked<Opened<'_>> {
     let words = words_of(bytes)?;
     let Some((head, _)) = words.split_first_chunk::<HEADER_WORDS>() else {
-        let expected = HEADER_WORDS * 8;
-        return Err(ImageError::Length {
-            found: bytes.len(),
-            expected,
-        });
+        return wrong_length(bytes.len(), HEADER_WORDS * 8);
     };
     if head[0] != MAGIC {
         return Err(ImageError::Header {
@@ -51,11 +51,7 @@ pub(crate) fn open(bytes: &[u8]) -> Checked<Opened<'_>> {
         });
     }
     if head[1] != bytes.len() as u64 {
-        let expected = usize::try_from(head[1]).unwrap_or(usize::MAX);
-        return Err(ImageError::Length {
-            found: bytes.len(),
-            expected,
-        });
+        return wrong_length(bytes.len(), usize::try_from(head[1]).unwrap_or(usize::MAX));
     }
     if head[2] != checksum_of_image(words) {
         return Err(ImageError::Checksum);
@@ -178,10 +174,7 @@ fn borrow_arrays<'a>(bytes: &'a [u8], header: &ImageHeader) -> Checked<EnsembleV
     };
     match arrays.at == bytes.len() {
         true => Ok(view),
-        false => Err(ImageError::Length {
-            found: bytes.len(),
-            expected: arrays.at,
-        }),
+        false => wrong_length(bytes.len(), arrays.at),
     }
 }
 

@@ -120,8 +120,8 @@ pub(crate) fn tree_of(cgroup: &Cgroup) -> Result<Vec<PathBuf>, OsError> {
     Ok(directories)
 }
 
-/// The processes of one `cgroup.procs`; none if the cgroup is gone, or is a threaded one, which cannot
-/// be listed so.
+/// The processes of one `cgroup.procs`; none if the cgroup is gone, or is a threaded one, which
+/// cannot be listed so.
 pub(crate) fn read_procs(directory: &std::path::Path) -> Result<Vec<Pid>, OsError> {
     let text = match read_text(&directory.join("cgroup.procs")) {
         Ok(text) => text,

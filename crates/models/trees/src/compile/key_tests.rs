@@ -16,11 +16,7 @@ impl<'a> KeyTests<'a> {
     /// Needs the split features, cuts, columns and planes of the form; `features` are the values in
     /// a row.
     pub(super) fn new(form: BinnedView<'a>, features: usize) -> Self {
-        let layout = KeyLayout {
-            split_features: form.split_features.len(),
-            features,
-            planes: form.key_planes.len(),
-        };
+        let layout = form.key_layout(features);
         let mut next = layout.categorical_start() as u32;
         let columns = form.columns.iter().map(|&words| {
             let key = next;

@@ -13,7 +13,7 @@ use crate::limits::BLOCK_ROWS;
 use albacore_simd::{LeafScratch, Simd};
 
 /// Memory that is reused from block to block.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct BlockScratch {
     pub(crate) block: RowBlock,
     second: RowBlock,
@@ -21,19 +21,6 @@ pub(crate) struct BlockScratch {
     reached: [RowBytes; 2],
     pub(super) singles: Vec<[f32; BLOCK_ROWS]>,
     pub(super) doubles: Vec<[f64; BLOCK_ROWS]>,
-}
-
-impl Default for BlockScratch {
-    fn default() -> Self {
-        Self {
-            block: RowBlock::default(),
-            second: RowBlock::default(),
-            slots: Box::default(),
-            reached: [RowBytes::ZERO; 2],
-            singles: Vec::new(),
-            doubles: Vec::new(),
-        }
-    }
 }
 
 /// Largest number of rows of a pass: two blocks.

@@ -218,6 +218,17 @@ pub(crate) struct BinnedView<'a> {
     pub(crate) key_planes: &'a [u32],
 }
 
+impl BinnedView<'_> {
+    /// The order of the keys of a row of this many values.
+    pub(crate) fn key_layout(&self, features: usize) -> KeyLayout {
+        KeyLayout {
+            split_features: self.split_features.len(),
+            features,
+            planes: self.key_planes.len(),
+        }
+    }
+}
+
 /// The order of the keys of a row: first one that is below all others, then the planes, then one
 /// for each categorical column.
 #[derive(Debug, Clone, Copy)]

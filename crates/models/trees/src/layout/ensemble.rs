@@ -174,11 +174,7 @@ impl<'a> EnsembleView<'a> {
 
     /// The order of the keys of a row.
     pub(crate) fn key_layout(&self) -> KeyLayout {
-        KeyLayout {
-            split_features: self.binned.split_features.len(),
-            features: self.features,
-            planes: self.binned.key_planes.len(),
-        }
+        self.binned.key_layout(self.features)
     }
 
     /// Number of keys of a row.
