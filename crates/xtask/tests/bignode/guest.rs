@@ -313,7 +313,7 @@ fn look_from_here() {
     assert!(members.processes.len() >= 4, "run, front, two workers");
     let root = members.root.unwrap();
     let found = CgroupSubtree::of(&host, &container.cgroup, root).unwrap();
-    assert!(found.unwrap().holds(&host, root, Tid(root.0)).unwrap());
+    assert!(found.unwrap().contains(&host, root, Tid(root.0)).unwrap());
 }
 
 /// The file's enforcement is edited while it runs: masks are given back once.
