@@ -12,7 +12,7 @@ mod receive;
 mod storage;
 mod web;
 
-pub use error::StorageError;
+pub use error::{Problem, StorageError};
 pub use limits::BYTES_DEFAULT;
 pub use receive::sha256;
 pub use storage::{Fetched, Storage, redacted};

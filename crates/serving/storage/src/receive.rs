@@ -5,16 +5,13 @@ use std::io::{self, Read};
 use albacore_settings::Digest;
 use sha2::{Digest as _, Sha256};
 
-use crate::error::StorageError;
+use crate::error::Problem;
 use crate::limits::PIECE_BYTES;
 
 /// Bounds of a transfer, and its cancellation.
+#[derive(Clone, Copy)]
 pub(crate) struct Transfer<'a> {
-    /// Path or URL for messages.
-    pub(crate) place: &'a str,
     pub(crate) bytes_max: u64,
-    /// The size that the source announces.
-    pub(crate) announced: Option<u64>,
     /// Returns false to cancel.
     pub(crate) is_wanted: &'a dyn Fn() -> bool,
 }
@@ -24,20 +21,16 @@ pub fn sha256(bytes: &[u8]) -> Digest {
     Digest(Sha256::digest(bytes).into())
 }
 
-/// Reads all of `source`.
+/// Reads all of `source`, which announces its size if it knows that.
 pub(crate) fn receive(
     mut source: impl Read,
-    transfer: &Transfer<'_>,
-    failed: impl Fn(io::Error) -> StorageError,
-) -> Result<(Vec<u8>, Digest), StorageError> {
-    let place = || transfer.place.to_owned();
+    transfer: Transfer<'_>,
+    announced: Option<u64>,
+    failed: impl Fn(io::Error) -> Problem,
+) -> Result<(Vec<u8>, Digest), Problem> {
     let bytes_max = transfer.bytes_max;
-    let too_large = || StorageError::TooLarge {
-        place: place(),
-        bytes_max,
-    };
-    if transfer.announced.is_some_and(|bytes| bytes > bytes_max) {
-        return Err(too_large());
+    if announced.is_some_and(|bytes| bytes > bytes_max) {
+        return Err(Problem::TooLarge { bytes_max });
     }
     let mut bytes = Vec::new();
     let mut hash = Sha256::new();
@@ -45,7 +38,7 @@ pub(crate) fn receive(
     // bound: bytes_max
     loop {
         if !(transfer.is_wanted)() {
-            return Err(StorageError::Cancelled { place: place() });
+            return Err(Problem::Cancelled);
         }
         let read = match source.read(&mut piece) {
             Ok(0) => return Ok((bytes, Digest(hash.finalize().into()))),
@@ -54,13 +47,11 @@ pub(crate) fn receive(
             Err(error) => return Err(failed(error)),
         };
         if (bytes.len() + read.len()) as u64 > bytes_max {
-            return Err(too_large());
+            return Err(Problem::TooLarge { bytes_max });
         }
         if bytes.try_reserve(read.len()).is_err() {
-            return Err(StorageError::Memory {
-                place: place(),
-                bytes: bytes.len(),
-            });
+            let bytes_read = bytes.len();
+            return Err(Problem::Memory { bytes_read });
         }
         bytes.extend_from_slice(read);
         hash.update(read);

@@ -5,7 +5,7 @@ use std::path::Path;
 use albacore_settings::{Digest, Source};
 use ureq::Agent;
 
-use crate::error::StorageError;
+use crate::error::{Problem, StorageError};
 use crate::receive::Transfer;
 use crate::{file, web};
 
@@ -27,9 +27,15 @@ impl Storage {
     /// file), or by Mozilla's roots.
     ///
     /// # Errors
-    /// [`StorageError::Roots`].
+    /// [`crate::Problem::Roots`].
     pub fn new(bytes_max: u64, roots: Option<&Path>) -> Result<Self, StorageError> {
-        let agent = web::agent(roots)?;
+        let roots = roots.map(|path| {
+            web::read_roots(path).map_err(|problem| StorageError {
+                place: path.display().to_string(),
+                problem,
+            })
+        });
+        let agent = web::agent(roots.transpose()?);
         Ok(Self { agent, bytes_max })
     }
 
@@ -44,28 +50,25 @@ impl Storage {
         wanted: Option<Digest>,
         is_wanted: &dyn Fn() -> bool,
     ) -> Result<Fetched, StorageError> {
-        let place = redacted(source);
         let transfer = Transfer {
-            place: &place,
             bytes_max: self.bytes_max,
-            announced: None,
             is_wanted,
         };
-        let (bytes, found) = match source {
-            Source::Path(path) => file::read(path, transfer)?,
-            Source::Url(url) => web::fetch(&self.agent, url, transfer)?,
+        let received = match source {
+            Source::Path(path) => file::read(path, transfer),
+            Source::Url(url) => web::fetch(&self.agent, url, transfer),
         };
-        match wanted.filter(|wanted| *wanted != found) {
-            None => Ok(Fetched {
-                bytes,
-                sha256: found,
-            }),
-            Some(wanted) => Err(StorageError::Digest {
-                place,
-                wanted,
-                found,
-            }),
-        }
+        let checked = received.and_then(|(bytes, sha256)| match wanted {
+            Some(wanted) if wanted != sha256 => {
+                let found = sha256;
+                Err(Problem::Digest { wanted, found })
+            }
+            _ => Ok(Fetched { bytes, sha256 }),
+        });
+        checked.map_err(|problem| StorageError {
+            place: redacted(source),
+            problem,
+        })
     }
 }
 

@@ -7,19 +7,15 @@ use albacore_settings::Digest;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Error};
 
-use crate::error::StorageError;
+use crate::error::Problem;
 use crate::limits::{
     CONNECT_MAX, REDIRECTS_MAX, RESPONSE_MAX, ROOTS_BYTES_MAX, SILENCE_MAX, TRANSFER_MAX,
 };
 use crate::receive::{Transfer, receive};
 
-/// An HTTP client with the bounds of `limits.rs` that trusts `roots` (a PEM file) or Mozilla's
-/// roots.
-pub(crate) fn agent(roots: Option<&Path>) -> Result<Agent, StorageError> {
-    let roots = match roots {
-        Some(path) => RootCerts::from(read_roots(path)?),
-        None => RootCerts::WebPki,
-    };
+/// An HTTP client with the bounds of `limits.rs` that trusts `roots`, or Mozilla's roots.
+pub(crate) fn agent(roots: Option<RootCerts>) -> Agent {
+    let roots = roots.unwrap_or(RootCerts::WebPki);
     let config = Agent::config_builder()
         .tls_config(TlsConfig::builder().root_certs(roots).build())
         // Otherwise ureq uses the proxy of the environment.
@@ -33,61 +29,47 @@ pub(crate) fn agent(roots: Option<&Path>) -> Result<Agent, StorageError> {
         .user_agent(concat!("albacore-server/", env!("CARGO_PKG_VERSION")))
         .max_idle_connections(0)
         .build();
-    Ok(Agent::new_with_config(config))
+    Agent::new_with_config(config)
 }
 
-fn read_roots(path: &Path) -> Result<Vec<ureq::tls::Certificate<'static>>, StorageError> {
-    let roots = |problem: String| StorageError::Roots {
-        path: path.display().to_string(),
-        problem,
-    };
+/// The CA certificates of a PEM file.
+pub(crate) fn read_roots(path: &Path) -> Result<RootCerts, Problem> {
     let read = std::fs::metadata(path).and_then(|found| match found.len() {
         0..=ROOTS_BYTES_MAX => std::fs::read(path),
         _ => Err(std::io::Error::other("it is larger than 4 MiB")),
     });
-    let bytes = read.map_err(|error| roots(error.to_string()))?;
+    let bytes = read.map_err(|error| Problem::Roots(error.to_string()))?;
     let mut found = Vec::new();
     for item in parse_pem(&bytes) {
         match item {
             Ok(PemItem::Certificate(certificate)) => found.push(certificate),
             Ok(_) => {}
-            Err(error) => return Err(roots(error.to_string())),
+            Err(error) => return Err(Problem::Roots(error.to_string())),
         }
     }
     if found.is_empty() {
-        return Err(roots("it has no certificate".to_owned()));
+        return Err(Problem::Roots("it has no certificate".to_owned()));
     }
-    Ok(found)
+    Ok(RootCerts::from(found))
 }
 
 pub(crate) fn fetch(
     agent: &Agent,
     url: &str,
     transfer: Transfer<'_>,
-) -> Result<(Vec<u8>, Digest), StorageError> {
-    let place = transfer.place.to_owned();
+) -> Result<(Vec<u8>, Digest), Problem> {
     let is_https = url.starts_with("https://");
     let request = agent.get(url).config().https_only(is_https).build();
-    let response = request.call().map_err(|error| explain(&place, error))?;
+    let response = request.call().map_err(explain)?;
     let status = response.status().as_u16();
     if status != 200 {
         let remedy = remedy(status);
-        return Err(StorageError::Status {
-            place,
-            status,
-            remedy,
-        });
+        return Err(Problem::Status { status, remedy });
     }
     let body = response.into_body();
     let announced = body.content_length();
-    receive(
-        body.into_reader(),
-        &Transfer {
-            announced,
-            ..transfer
-        },
-        |error| explain(&place, Error::from(error)),
-    )
+    let failed = |error| explain(Error::from(error));
+    receive(body.into_reader(), transfer, announced, failed)
 }
 
 fn remedy(status: u16) -> &'static str {
@@ -101,30 +83,16 @@ fn remedy(status: u16) -> &'static str {
     }
 }
 
-fn explain(place: &str, error: Error) -> StorageError {
-    let place = place.to_owned();
+fn explain(error: Error) -> Problem {
     match error {
-        Error::TooManyRedirects => StorageError::Redirects {
-            place,
-            redirects_max: REDIRECTS_MAX,
-        },
-        Error::RequireHttpsOnly(_) => StorageError::Downgrade { place },
-        Error::Timeout(timeout) => {
-            let what = waited_for(timeout);
-            StorageError::Slow { place, what }
-        }
+        Error::TooManyRedirects => Problem::Redirects,
+        Error::RequireHttpsOnly(_) => Problem::Downgrade,
+        Error::Timeout(timeout) => Problem::Slow(waited_for(timeout)),
         Error::Io(error) if error.kind() == std::io::ErrorKind::TimedOut => {
-            let what = seconds("a piece of the file", SILENCE_MAX);
-            StorageError::Slow { place, what }
+            Problem::Slow(seconds("a piece of the file", SILENCE_MAX))
         }
-        Error::Io(error) => StorageError::Network {
-            place,
-            problem: error.to_string(),
-        },
-        error => StorageError::Network {
-            place,
-            problem: error.to_string(),
-        },
+        Error::Io(error) => Problem::Network(error.to_string()),
+        error => Problem::Network(error.to_string()),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Real files and real servers on the loopback interface: what is fetched, what is refused, and in
-//! which words.
+//! Real files and real servers on the loopback interface: what is fetched, what is refused, and the
+//! messages.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use std::io::{BufRead as _, BufReader, Read, Write};
@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use albacore_settings::{Digest, Source};
-use albacore_storage::{Fetched, Storage, StorageError, sha256};
+use albacore_storage::{Fetched, Problem, Storage, StorageError, sha256};
 
 const MODEL: &[u8] = b"the bytes of a model";
 
 /// Answers one request: its path, and where to write.
 type Answer = fn(&str, &mut dyn Write) -> std::io::Result<()>;
 
-/// Serves on a free port until the test ends; how many requests came.
+/// Serves on a free port until the test ends; also returns the number of requests.
 fn serve(answer: Answer) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -111,7 +111,7 @@ fn files_and_urls_are_fetched_and_checked() {
         assert_eq!((fetched.bytes.as_slice(), fetched.sha256), (MODEL, right));
         assert_eq!(fetch(&source, None).unwrap().sha256, right);
         let wrong = fetch(&source, Some(sha256(b"other"))).unwrap_err();
-        assert!(matches!(wrong, StorageError::Digest { found, .. } if found == right));
+        assert!(matches!(wrong.problem, Problem::Digest { found, .. } if found == right));
         assert!(wrong.to_string().contains(&right.to_string()), "{wrong}");
     }
     let known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
@@ -187,11 +187,11 @@ fn a_cancelled_transfer_ends_soon() {
     let error = storage
         .fetch(&url(address, "/dripping"), None, &is_wanted)
         .unwrap_err();
-    assert!(matches!(error, StorageError::Cancelled { .. }), "{error}");
+    assert!(matches!(error.problem, Problem::Cancelled), "{error}");
     assert!(start.elapsed() < Duration::from_secs(20));
 }
 
-/// An https server with a certificate that `roots` vouches for.
+/// An https server with a certificate that `roots` trusts.
 fn serve_tls(folder: &std::path::Path) -> (SocketAddr, std::path::PathBuf) {
     let signed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let roots = folder.join("roots.pem");
@@ -239,9 +239,9 @@ fn https_trusts_the_given_roots_and_never_falls_back_to_http() {
     let fetched = storage.fetch(&url("/model"), None, &|| true).unwrap();
     assert_eq!(fetched.bytes, MODEL);
     let error = storage.fetch(&url("/down"), None, &|| true).unwrap_err();
-    assert!(matches!(error, StorageError::Downgrade { .. }), "{error}");
+    assert!(matches!(error.problem, Problem::Downgrade), "{error}");
     let error = fetch(&url("/model"), None).unwrap_err();
-    assert!(matches!(error, StorageError::Network { .. }), "{error}");
+    assert!(matches!(error.problem, Problem::Network(_)), "{error}");
     std::fs::write(&roots, "nothing").unwrap();
     let error = Storage::new(4096, Some(&roots)).unwrap_err().to_string();
     assert!(
