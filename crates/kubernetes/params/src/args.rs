@@ -6,17 +6,17 @@ use std::path::PathBuf;
 use albacore_program::LogArgs;
 use clap::Parser;
 
-/// Hands every serving pod of a node the parameters of its own deployment.
+/// Sends every serving pod of a node the parameters of its deployment.
 ///
 /// Exit codes: 0 stopped when asked, 1 failed, 64 bad usage.
 #[derive(Debug, Parser)]
 #[command(name = "albacore-params", version)]
 pub(crate) struct Args {
-    /// The pipe (FIFO) that the agent creates and writes; waited for if it does not exist.
+    /// The pipe (FIFO) that the agent creates and writes; if it does not exist, the program waits.
     #[arg(long, value_name = "PATH", env = "ALBACORE_FEED")]
     pub(crate) feed: PathBuf,
-    /// The pipe (FIFO) that the agent creates and reads, for the latencies that pods report.
-    /// Default: reports are refused.
+    /// The pipe (FIFO) that the agent creates and reads, for the latencies that pods report; without
+    /// it, reports are refused.
     #[arg(long, value_name = "PATH", env = "ALBACORE_REPORTS")]
     pub(crate) reports: Option<PathBuf>,
     /// Where to serve gRPC; a pod is identified by the address that it connects from.
@@ -27,14 +27,14 @@ pub(crate) struct Args {
         required_unless_present = "unix"
     )]
     pub(crate) grpc: Option<SocketAddr>,
-    /// Serve gRPC on a unix socket, for the user --uid alone: the parameters of the one pod of the
-    /// feed that has no address.
+    /// A unix socket on which to serve gRPC to the user --uid only: the parameters of the one pod of
+    /// the feed without an address.
     #[arg(long, value_name = "PATH", requires = "uid", env = "ALBACORE_UNIX")]
     pub(crate) unix: Option<PathBuf>,
-    /// The user whose connections the socket of --unix accepts.
+    /// The only user whose connections the socket of --unix accepts.
     #[arg(long, value_name = "UID", requires = "unix", env = "ALBACORE_UID")]
     pub(crate) uid: Option<u32>,
-    /// Where to serve /livez, /readyz and /metrics. Default: nowhere.
+    /// Where to serve /livez, /readyz and /metrics; without it, they are not served.
     #[arg(long, value_name = "ADDR", env = "ALBACORE_LISTEN")]
     pub(crate) listen: Option<SocketAddr>,
     #[command(flatten)]

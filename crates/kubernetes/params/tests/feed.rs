@@ -11,7 +11,7 @@ const TAKEN: &str = "albacore_params_feed_lines_total{outcome=\"taken\"}";
 const BROKEN: &str = "albacore_params_feed_lines_total{outcome=\"broken\"}";
 
 #[tokio::test]
-async fn rubbish_is_counted_and_passed_over_and_streams_go_on() {
+async fn invalid_lines_are_counted_and_skipped_and_streams_continue() {
     let (_folder, path) = pipe();
     let params = Params::on_tcp(&path);
     let mut agent = Agent::start(&path);
@@ -53,7 +53,7 @@ async fn fields_of_a_newer_agent_are_counted() {
 }
 
 #[tokio::test]
-async fn agents_die_within_a_line_and_come_again() {
+async fn an_agent_that_is_killed_within_a_line_can_restart() {
     let (_folder, path) = pipe();
     let params = Params::on_tcp(&path);
     let mut stream = None;
@@ -79,7 +79,7 @@ async fn agents_die_within_a_line_and_come_again() {
 }
 
 #[tokio::test]
-async fn a_pipe_that_comes_late_or_is_replaced_is_read() {
+async fn a_pipe_that_is_created_late_or_replaced_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("feed");
     std::fs::write(&path, "no pipe").unwrap();
@@ -101,7 +101,7 @@ async fn a_pipe_that_comes_late_or_is_replaced_is_read() {
 }
 
 #[tokio::test]
-async fn a_restart_of_params_misses_nothing_that_is_still_so() {
+async fn a_restarted_params_sends_the_current_parameters() {
     let (_folder, path) = pipe();
     let mut params = Params::on_tcp(&path);
     let mut agent = Agent::start(&path);

@@ -114,7 +114,7 @@ async fn reports_that_are_no_histogram_or_too_frequent_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_that_does_not_read_holds_nothing_up() {
+async fn an_agent_that_does_not_read_blocks_nothing() {
     let (_folder, feed) = pipe();
     let path = feed.with_file_name("reports");
     make_pipe(&path);

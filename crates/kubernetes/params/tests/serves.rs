@@ -105,7 +105,7 @@ async fn only_the_address_of_the_connection_identifies_a_pod() {
 }
 
 #[tokio::test]
-async fn an_ipv4_pod_is_known_on_a_socket_of_both_protocols() {
+async fn an_ipv4_pod_is_identified_on_a_dual_stack_socket() {
     let (_folder, path) = pipe();
     let params = Params::start(&path, &["--grpc", "[::]:0"]);
     let mut agent = Agent::start(&path);

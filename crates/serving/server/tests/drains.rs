@@ -1,5 +1,5 @@
-//! A server is told to stop while clients of both protocols ask as fast as they can: whoever was
-//! accepted is answered, nobody is reset. `ALBACORE_SOAK` makes it so many times as often.
+//! A server is stopped while clients of both protocols send requests as fast as they can: every
+//! accepted request is answered, and no connection is reset. `ALBACORE_SOAK` multiplies the drains.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use albacore_load::{InferRequest, Load, Shape, WireFormat, drive};
 use running::Running;
 
-/// Shortest number of drains.
+/// Number of drains without a soak.
 const DRAINS: u32 = 8;
 
 /// Connections of each protocol.
@@ -20,11 +20,11 @@ const CLIENTS: usize = 8;
 /// How one connection of HTTP/1.1 ended.
 #[derive(Debug, PartialEq, Eq)]
 enum Ended {
-    /// An answer said that it was the last.
-    Told,
+    /// A reply announced that it was the last.
+    Announced,
     /// Closed between two requests, before a byte of the next was sent.
-    Quiet,
-    /// Nobody listened any more.
+    ClosedIdle,
+    /// The port was closed.
     Refused,
 }
 
@@ -39,8 +39,8 @@ fn body(wire: WireFormat, address: SocketAddr) -> albacore_load::Request {
     call.request(wire, address)
 }
 
-/// Asks over one connection until it ends; how often it was answered.
-fn converse(address: SocketAddr) -> (u32, Ended) {
+/// Sends requests over one connection until it ends; returns the number of replies.
+fn send_until_closed(address: SocketAddr) -> (u32, Ended) {
     let request = body(WireFormat::Json, address);
     let head = format!(
         "POST {} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n",
@@ -58,7 +58,7 @@ fn converse(address: SocketAddr) -> (u32, Ended) {
     loop {
         stream.set_nonblocking(true).unwrap();
         if matches!(stream.read(&mut [0]), Ok(0)) {
-            return (answered, Ended::Quiet);
+            return (answered, Ended::ClosedIdle);
         }
         stream.set_nonblocking(false).unwrap();
         stream.write_all(&message).unwrap();
@@ -83,7 +83,7 @@ fn converse(address: SocketAddr) -> (u32, Ended) {
         assert!(is_good, "{}", String::from_utf8_lossy(&answer));
         answered += 1;
         if is_last {
-            return (answered, Ended::Told);
+            return (answered, Ended::Announced);
         }
     }
 }
@@ -106,7 +106,7 @@ fn until_both_are_answered(server: &Running) {
 fn a_drain_resets_no_connection() {
     let soak: u32 = std::env::var("ALBACORE_SOAK").map_or(1, |n| n.parse().unwrap());
     let models = [("small", "main_small_d6.ubj")];
-    let (mut told, mut answers) = (0, 0);
+    let (mut announced, mut answers) = (0, 0);
     for drain in 0..DRAINS * soak {
         let server = Running::start(&models, &["--workers", "2", "--threads", "1"]);
         let (http, grpc) = (server.http, server.grpc);
@@ -116,7 +116,7 @@ fn a_drain_resets_no_connection() {
                     let mut all = Vec::new();
                     // bound: until the port is closed
                     loop {
-                        let (answered, ended) = converse(http);
+                        let (answered, ended) = send_until_closed(http);
                         let is_over = ended == Ended::Refused;
                         all.push((answered, ended));
                         if is_over {
@@ -143,8 +143,12 @@ fn a_drain_resets_no_connection() {
         for client in clients {
             for (answered, ended) in client.join().unwrap() {
                 answers += answered;
-                told += u32::from(ended == Ended::Told);
-                assert_ne!(ended, Ended::Quiet, "a busy connection is told, not closed");
+                announced += u32::from(ended == Ended::Announced);
+                assert_ne!(
+                    ended,
+                    Ended::ClosedIdle,
+                    "a busy connection is closed with an announcement"
+                );
             }
         }
         let samples = over_grpc.join().unwrap().unwrap();
@@ -160,6 +164,9 @@ fn a_drain_resets_no_connection() {
         );
         answers += u32::try_from(before.len()).unwrap();
     }
-    assert!(told >= CLIENTS as u32, "{told} connections were told");
-    println!("{} drains, {answers} answers, {told} told", DRAINS * soak);
+    assert!(announced >= CLIENTS as u32, "{announced} announced ends");
+    println!(
+        "{} drains, {answers} answers, {announced} announced ends",
+        DRAINS * soak
+    );
 }

@@ -1,4 +1,4 @@
-//! The gRPC face of the real server: the six calls, typed and raw tensors, status codes, health and
+//! The real server over gRPC: the six calls, typed and raw tensors, status codes, health and
 //! reflection.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
@@ -249,10 +249,10 @@ async fn typed_and_raw_tensors_equal_those_of_the_library_bit_for_bit() {
     assert_eq!(reply.raw_output_contents.len(), 2);
 }
 
-/// Makes a request wrong.
+/// Makes a request invalid.
 type Bend = fn(&mut ModelInferRequest);
 
-/// Sends each request made wrong, then a good one.
+/// Sends each invalid request, then a valid one.
 async fn refused(client: &mut Client, code: Code, cases: &[(&str, Bend)]) {
     for (part, bend) in cases {
         let mut request = halves(1);

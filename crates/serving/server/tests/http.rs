@@ -1,5 +1,5 @@
-//! The HTTP face of the real server: answers equal the libraries' bit for bit, and bad input is
-//! told what is wrong.
+//! The real server over HTTP: replies equal the libraries' bit for bit, and errors of bad input say
+//! what is wrong.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;

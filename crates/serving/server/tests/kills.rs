@@ -24,7 +24,7 @@ const STOP_EVERY: usize = 6;
 
 const FEATURES: usize = 29;
 
-/// Clients who look at every byte, and how many requests each of them has.
+/// Clients that compare every byte, and the number of different requests of each.
 const CHECKERS: usize = 2;
 const QUESTIONS: usize = 16;
 
@@ -66,8 +66,8 @@ fn counted(metrics: &str, codes: &[&str]) -> usize {
     metrics.lines().filter(of_code).filter_map(value).sum()
 }
 
-/// Asks the same few questions over and over until `is_over`: each answer bears the id of its
-/// request and has the same bytes each time. The statuses of all.
+/// Sends the same few requests until `is_over`: each reply has the id of its request and the same
+/// bytes each time. Returns all statuses.
 fn check_bytes(mut connection: Connection, checker: usize, is_over: &AtomicBool) -> Vec<u16> {
     let mut known: [Option<Value>; QUESTIONS] = Default::default();
     let mut statuses = Vec::new();
@@ -100,7 +100,7 @@ fn check_bytes(mut connection: Connection, checker: usize, is_over: &AtomicBool)
     statuses
 }
 
-/// Kills workers, now and then stops one, until `is_over`; how often.
+/// Kills workers, and sometimes stops one, until `is_over`; returns how many.
 fn kill_until(server: &mut Running, is_over: impl Fn() -> bool) -> usize {
     let mut pids = server.workers.clone();
     let mut kills = 0;

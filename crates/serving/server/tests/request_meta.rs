@@ -1,5 +1,5 @@
-//! What a request says about its own time, over HTTP and gRPC: what is malformed, what is over,
-//! what cannot be done in time.
+//! Deadlines of requests over HTTP and gRPC: malformed ones, expired ones, and those that cannot be
+//! met.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;
@@ -21,7 +21,7 @@ use tonic::transport::Channel;
 
 const INFER: &str = "/v2/models/small/infer";
 
-/// Rows whose interactions take a worker a good while.
+/// Rows whose interactions take a worker long.
 const LONG_ROWS: usize = 1000;
 
 fn start() -> Running {
@@ -206,8 +206,8 @@ async fn requests_that_cannot_meet_their_deadline_are_refused_over_both_protocol
     }
 }
 
-/// Waits until the kernel stamps what arrives, which on a busy machine it begins to do a while
-/// after it is asked to; it goes on as long as the socket is open.
+/// Waits until the kernel stamps arriving packets, which on a busy machine it begins to do some time
+/// after the request; it continues as long as the socket is open.
 fn stamping() -> TcpListener {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     albacore_os::stamp_arrivals(&listener).unwrap();

@@ -26,7 +26,7 @@ fn exchange(server: &Running, sent: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// The statuses of all replies in what came back.
+/// The statuses of all replies.
 fn statuses(answer: &[u8]) -> Vec<u16> {
     let text = String::from_utf8_lossy(answer);
     let lines = text.match_indices("HTTP/1.");

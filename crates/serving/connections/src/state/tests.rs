@@ -132,7 +132,7 @@ fn calls_of_http_2_keep_it_busy_until_their_replies_are_sent() {
 }
 
 #[test]
-fn a_reply_over_http_2_that_is_not_read_for_two_eras_ends_its_connection() {
+fn a_reply_over_http_2_that_is_not_read_for_two_epochs_ends_its_connection() {
     let listener = listener();
     let conn = conn(&listener);
     conn.set_http2();
@@ -158,7 +158,7 @@ fn a_reply_over_http_2_that_is_not_read_for_two_eras_ends_its_connection() {
 }
 
 #[test]
-fn most_calls_given_up_end_a_connection_and_some_do_not() {
+fn a_connection_ends_after_most_of_its_calls_were_abandoned_but_not_after_some() {
     let listener = listener();
     let conn = conn(&listener);
     conn.set_http2();

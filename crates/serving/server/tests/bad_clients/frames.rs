@@ -3,7 +3,7 @@
 // Tests and the benchmark each use their part.
 #![allow(dead_code)]
 
-/// The opening words, and settings without an entry.
+/// The connection preface, and settings without an entry.
 pub(crate) fn opening() -> Vec<u8> {
     let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     bytes.extend(settings(&[]));

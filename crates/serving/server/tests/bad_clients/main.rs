@@ -309,7 +309,7 @@ async fn requests_that_are_too_large_or_incomplete_are_refused_and_counted() {
     let answer = rest(&mut send(http, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03").await).await;
     assert!(
         answer.starts_with(b"HTTP/1.1 400 "),
-        "a hello of TLS is told what this is"
+        "a TLS handshake gets an HTTP error"
     );
     assert_eq!(reached(&server, "not_http"), 1);
     let many = "GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1_000);

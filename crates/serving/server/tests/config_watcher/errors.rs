@@ -1,4 +1,4 @@
-//! What goes wrong changes nothing, is told, and is tried again.
+//! Errors change nothing, are reported, and are retried.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};

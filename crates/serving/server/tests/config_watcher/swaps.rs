@@ -30,7 +30,7 @@ fn answers(body: &[u8]) -> Vec<Value> {
     FILES.iter().map(answer).collect()
 }
 
-/// Sends calls until told to stop; every answer must be one of `known`. Counts calls, and notes
+/// Sends calls until `is_over`; every answer must be one of `known`. Counts calls, and notes
 /// which were given.
 fn load(
     server: &Running,

@@ -41,8 +41,8 @@ async fn stopping_workers_under_load_loses_and_doubles_nothing() {
     assert!(stats.worker_hangs_total >= STOPS, "{stats:?}");
     assert!(stats.replayed_batches_total >= 1, "{stats:?}");
     let events = started.events.lock().unwrap();
-    let is_told = |event: &EngineEvent| matches!(event, EngineEvent::WorkerExited { cause, .. } if cause.contains("hung"));
-    assert!(events.iter().any(is_told), "{events:?}");
+    let is_reported = |event: &EngineEvent| matches!(event, EngineEvent::WorkerExited { cause, .. } if cause.contains("hung"));
+    assert!(events.iter().any(is_reported), "{events:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -181,7 +181,7 @@ impl Drop for Hogs {
     }
 }
 
-/// Pins all threads of a process to the first cpu that it may use, which is told.
+/// Pins all threads of a process to the first cpu that it may use; returns that cpu.
 fn pin(pid: i32) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let list = status

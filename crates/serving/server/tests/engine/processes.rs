@@ -125,7 +125,7 @@ fn workers_ignore_signals_of_the_group_and_die_with_the_front() {
 }
 
 #[test]
-fn signals_drain_and_a_dead_worker_is_told_and_replaced() {
+fn signals_drain_and_a_dead_worker_is_reported_and_replaced() {
     for how in ["-TERM", "-INT"] {
         let mut server = Running::start(&[("m", "main_small_d6.ubj")], &["--workers", "2"]);
         let pids = children(server.pid());

@@ -54,11 +54,12 @@ fn batches(started: &Started, sharing: Sharing) -> u64 {
     kinds.map(|of| of.shared[sharing as usize]).sum()
 }
 
-/// What is shared goes by times measured at load and at the workers' start: a machine that is busy
-/// then makes a server share less. So often another one is started.
+/// Sharing depends on times measured at load and at the workers' start: a machine that is busy then
+/// makes a server share less. So many times another one is started.
 const SERVERS: usize = 10;
 
-/// Asks for rows one by one, and looks at every bit; how many batches were shared in each way.
+/// Requests rows one by one and compares every bit; returns how many batches were shared in each
+/// way.
 async fn ask(started: &Started, rows: usize, kinds: KindSet) -> [u64; 3] {
     let before = Sharing::ALL.map(|sharing| batches(started, sharing));
     for call in 0..10 {
