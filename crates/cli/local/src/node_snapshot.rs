@@ -1,23 +1,16 @@
 //! The settings of the built-in server as a line for `albacore-params`.
 
 use albacore_api::BuiltInServer;
-use albacore_settings::agent_stream::{ModelSlo, NodeSnapshot, Parameters, ServingPod};
+use albacore_settings::agent_stream::{NodeSnapshot, Parameters, ServingPod};
 
 /// This machine as a node, the server as its one pod. `generation` counts the edits of the file.
 pub(crate) fn node_snapshot(server: &BuiltInServer, generation: u64) -> NodeSnapshot {
     let settings = &server.settings;
-    let objectives = settings.models.iter().filter_map(|model| {
-        Some(ModelSlo {
-            model: model.name.clone(),
-            slo: model.slo?,
-        })
-    });
     // The cpus that this process may use, by cpuset and quota: the server starts with the same.
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let parameters = Parameters {
         batching: settings.batching,
-        queue: settings.queue,
-        slo: objectives.collect(),
+        slo: settings.model_slos(),
         window: None,
         workers: server.workers.into(),
         threads: server.threads.into(),

@@ -26,6 +26,14 @@ impl<const STEPS: u64> LogHistogram<STEPS> {
         self.max = self.max.max(value);
     }
 
+    /// Adds the values that `other` counted.
+    pub fn merge(&mut self, other: &Self) {
+        let counts = self.counts.iter_mut().zip(&other.counts);
+        counts.for_each(|(sum, count)| *sum += count);
+        self.total += other.total;
+        self.max = self.max.max(other.max);
+    }
+
     /// How many values were counted.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -113,7 +121,9 @@ mod tests {
             let bound = times.quantile_bound(share).unwrap();
             assert!((value..=value * 5 / 4).contains(&bound), "{share}: {bound}");
         }
-        times.record(u64::MAX);
+        let mut more = Coarse::default();
+        more.record(u64::MAX);
+        times.merge(&more);
         assert_eq!((times.max(), times.count()), (u64::MAX, 1001));
         assert!(times.quantile_bound(1.0) >= Some(u64::MAX - 1));
     }

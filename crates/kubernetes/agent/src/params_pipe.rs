@@ -8,7 +8,6 @@ use std::time::Instant;
 
 use albacore_api::{InferenceDeployment, InferenceDeploymentSpec};
 use albacore_os::{LineFifo, OsError, Written};
-use albacore_settings::Queue;
 use albacore_settings::agent_stream::{ModelSlo, NodeSnapshot, Parameters, ServingPod};
 
 use crate::facts::PodFacts;
@@ -73,10 +72,7 @@ fn parameters(pod: &PodFacts, deployment: &InferenceDeployment) -> Parameters {
     let spec = &deployment.spec;
     let generation = deployment.metadata.generation;
     Parameters {
-        batching: spec.batching.into(),
-        queue: Queue {
-            max_rows: spec.queue.max_rows,
-        },
+        batching: spec.batching_params(),
         slo: spec.models.iter().filter_map(objective).collect(),
         window: None,
         workers: u32::from(spec.workers),

@@ -54,7 +54,7 @@ fn params_gets_each_pod_and_each_change() {
         (sent.uid.as_str(), sent.deployment.as_str()),
         (pod.uid.as_str(), "fraud")
     );
-    assert_eq!(sent.parameters.batching.max_rows, 64);
+    assert_eq!(sent.parameters.batching.batch_rows_max, 64);
     assert_eq!((sent.parameters.workers, sent.parameters.threads), (2, 1));
     assert!(
         first.metrics.contains("albacore_agent_threads_verified"),
@@ -69,7 +69,7 @@ fn params_gets_each_pod_and_each_change() {
             read_until(&path, |line| {
                 line.pods
                     .iter()
-                    .any(|p| p.parameters.batching.max_rows == 99)
+                    .any(|p| p.parameters.batching.batch_rows_max == 99)
             })
         })
     };

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use albacore_settings::{Settings, Source};
+use albacore_settings::{BatchingParams, Policy, Settings, Source};
 
-use crate::deployment::{Batching, BatchingPolicy, InferenceDeploymentSpec, Model, Output, Slo};
+use crate::deployment::{BatchingPolicy, InferenceDeploymentSpec, Model, Output, Slo};
 use crate::iterations::{IterationRange, Iterations, NamedIterations};
 use crate::uri::ModelPlace;
 use crate::violation::Violation;
@@ -31,10 +31,7 @@ pub fn settings_of(
     }
     let settings = Settings {
         models,
-        batching: spec.batching.into(),
-        queue: albacore_settings::Queue {
-            max_rows: spec.queue.max_rows,
-        },
+        batching: spec.batching_params(),
     };
     settings.check().map_err(|invalid| {
         let problem = format!("makes settings that the server would refuse: {invalid}");
@@ -58,22 +55,22 @@ fn model_of(
     })
 }
 
-impl From<Batching> for albacore_settings::Batching {
-    fn from(batching: Batching) -> Self {
-        let policy = match batching.policy {
-            BatchingPolicy::Auto => albacore_settings::Policy::Auto,
-            BatchingPolicy::Deferred => albacore_settings::Policy::Deferred,
-            BatchingPolicy::Eager => albacore_settings::Policy::Eager,
-            BatchingPolicy::Timeout => albacore_settings::Policy::Timeout {
-                // A valid spec has a delay; zero is refused by the check of the settings.
-                delay: batching
-                    .max_delay
-                    .map_or(Duration::ZERO, |delay| delay.duration()),
+impl InferenceDeploymentSpec {
+    /// When rows are dispatched, and how many may wait.
+    pub fn batching_params(&self) -> BatchingParams {
+        let max_delay = self.batching.max_delay;
+        BatchingParams {
+            policy: match self.batching.policy {
+                BatchingPolicy::Auto => Policy::Auto,
+                BatchingPolicy::Deferred => Policy::Deferred,
+                BatchingPolicy::Eager => Policy::Eager,
+                BatchingPolicy::Timeout => Policy::Timeout {
+                    // A valid spec has a delay; zero is refused by the check of the settings.
+                    delay: max_delay.map_or(Duration::ZERO, |delay| delay.duration()),
+                },
             },
-        };
-        Self {
-            policy,
-            max_rows: batching.max_rows,
+            batch_rows_max: self.batching.max_rows as usize,
+            queue_rows_max: self.queue.max_rows as usize,
         }
     }
 }

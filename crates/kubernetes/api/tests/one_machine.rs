@@ -64,7 +64,10 @@ fn models_batching_and_queue_are_settings() {
     let delay = Duration::from_millis(2);
     assert_eq!(settings.batching.policy, Policy::Timeout { delay });
     assert_eq!(
-        (settings.batching.max_rows, settings.queue.max_rows),
+        (
+            settings.batching.batch_rows_max,
+            settings.batching.queue_rows_max
+        ),
         (64, 128)
     );
     let file = |path: &str| Source::Path(path.into());

@@ -241,10 +241,6 @@ impl Drop for Params {
 
 /// The agent's snapshot of a pod whose deployment has these settings.
 fn line(settings: &Settings, generation: u64) -> String {
-    let objectives = settings.models.iter().filter_map(|model| {
-        let (model, slo) = (model.name.clone(), model.slo?);
-        Some(agent_stream::ModelSlo { model, slo })
-    });
     let pod = agent_stream::ServingPod {
         address: None,
         namespace: "default".to_owned(),
@@ -254,8 +250,7 @@ fn line(settings: &Settings, generation: u64) -> String {
         generation,
         parameters: agent_stream::Parameters {
             batching: settings.batching,
-            queue: settings.queue,
-            slo: objectives.collect(),
+            slo: settings.model_slos(),
             window: None,
             workers: 2,
             threads: 1,
@@ -357,7 +352,7 @@ fn a_live_edit_is_done_when_the_server_has_it_and_respawns_are_reported() {
     );
     rig.wait_for("live", "Reconciling", "True/SettingsPending");
     let wanted = Settings::read(&settings(&rig, "live")).unwrap();
-    assert_eq!(wanted.batching.max_rows, 77);
+    assert_eq!(wanted.batching.batch_rows_max, 77);
     tell(&rig, &mut agent, &wanted);
     let start = std::time::Instant::now();
     rig.wait_for("live", "Reconciling", "");

@@ -10,7 +10,6 @@ pub(crate) fn message(parameters: &Parameters) -> proto::Parameters {
     // Destructured, so that a field cannot be read and then forgotten (L9).
     let Parameters {
         batching,
-        queue,
         slo,
         window,
         workers,
@@ -19,20 +18,20 @@ pub(crate) fn message(parameters: &Parameters) -> proto::Parameters {
         generation,
         report,
     } = parameters;
-    let (policy, delay) = match batching.policy {
-        Policy::Auto => (proto::Policy::Auto, None),
-        Policy::Deferred => (proto::Policy::Deferred, None),
-        Policy::Timeout { delay } => (proto::Policy::Timeout, Some(delay)),
-        Policy::Eager => (proto::Policy::Eager, None),
+    let policy = match batching.policy {
+        Policy::Auto => proto::Policy::Auto,
+        Policy::Deferred => proto::Policy::Deferred,
+        Policy::Timeout { .. } => proto::Policy::Timeout,
+        Policy::Eager => proto::Policy::Eager,
     };
     proto::Parameters {
         batching: Some(proto::Batching {
             policy: policy.into(),
-            max_rows: batching.max_rows,
-            max_delay_us: delay.map(micros),
+            max_rows: rows(batching.batch_rows_max),
+            max_delay_us: batching.policy.delay().map(micros),
         }),
         queue: Some(proto::Queue {
-            max_rows: queue.max_rows,
+            max_rows: rows(batching.queue_rows_max),
         }),
         slo: slo.iter().map(objective).collect(),
         window_us: window.map(micros),
@@ -52,6 +51,11 @@ fn objective(objective: &ModelSlo) -> proto::Objective {
         contribs_us: objective.slo.contribs.map(micros),
         interactions_us: objective.slo.interactions.map(micros),
     }
+}
+
+/// Snapshots were read with numbers of rows of 32 bits.
+fn rows(rows: usize) -> u32 {
+    u32::try_from(rows).unwrap_or(u32::MAX)
 }
 
 /// Times are whole microseconds, at most ten minutes.

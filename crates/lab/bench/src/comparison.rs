@@ -13,10 +13,10 @@
 //! as bad.
 
 use albacore_batching::Nanos;
-use albacore_batching::deadlines::{Cost, Delays, Target};
+use albacore_batching::deadlines::{Cost, Delays};
 use albacore_load::{WireFormat, get};
 use albacore_simulator::{
-    DropPolicy, Model, Policy, Popularity, Process, Scenario, Source, Wait, run,
+    DropPolicy, Model, Policy, Popularity, Process, Scenario, Source, Target, Wait, run,
 };
 use serde_json::{Value, json};
 

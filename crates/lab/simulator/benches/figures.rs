@@ -10,10 +10,10 @@
 use std::time::Instant;
 
 use albacore_batching::Nanos;
-use albacore_batching::deadlines::{Cost, Delays, DropRule, Target};
+use albacore_batching::deadlines::{Cost, Delays};
 use albacore_simulator::{
-    Day, DropPolicy, Model, Policy, Popularity, Prefers, Process, Scenario, Source, Wait, days,
-    goodput, is_good_at, run,
+    Day, DropPolicy, DropRule, Model, Policy, Popularity, Prefers, Process, Scenario, Source,
+    Target, Wait, days, goodput, is_good_at, run,
 };
 
 const MS: f64 = 1e6;

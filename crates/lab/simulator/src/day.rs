@@ -6,9 +6,7 @@
 
 use std::collections::VecDeque;
 
-use albacore_batching::deadlines::{
-    Completion, DeadlineActions, DeadlineConfig, DeadlineEvent, QueueParams,
-};
+use albacore_batching::deadlines::{Completion, DeadlineActions, DeadlineConfig, DeadlineEvent};
 use albacore_batching::{
     Autoscaler, Load, Nanos, QueueIndex, ReplicaBounds, RequestKey, WorkerIndex,
 };
@@ -216,11 +214,7 @@ impl<'a> Run<'a> {
             // `auto` learns rates by itself.
             let policy = self.scheduler.policy(queue);
             if let Some(&policy) = policy.filter(|policy| policy.auto.is_none()) {
-                let params = QueueParams {
-                    rate,
-                    ..policy.params
-                };
-                let policy = QueuePolicy { params, ..policy };
+                let policy = QueuePolicy { rate, ..policy };
                 self.scheduler
                     .set_policy(queue, policy, now, &mut self.actions);
                 self.record_actions();

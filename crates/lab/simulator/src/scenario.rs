@@ -1,10 +1,11 @@
 //! The description of a simulation.
 
 use albacore_batching::Nanos;
-use albacore_batching::deadlines::{Cost, Delays, DropRule, QueueParams, Release, Target};
+use albacore_batching::deadlines::{Cost, Delays, QueueParams, Release};
 
 use crate::arrivals::{Arrival, Popularity, Process};
 use crate::auto::{Prefers, QueuePolicy};
+use crate::drop_rule::{DropRule, Target};
 
 /// A model: its profile and its objective.
 #[derive(Clone, Debug, PartialEq)]
@@ -163,6 +164,12 @@ impl Scenario {
             cost: model.cost,
             objective: model.objective,
             release,
+            target_rows: 1,
+            rows_max: u64::MAX,
+            requests_max: usize::MAX,
+        };
+        QueuePolicy {
+            params,
             drop: match self.drop {
                 DropPolicy::Rule(rule) => rule,
                 DropPolicy::Learned => DropRule::Window {
@@ -170,11 +177,6 @@ impl Scenario {
                 },
             },
             rate,
-            rows_max: u64::MAX,
-            requests_max: usize::MAX,
-        };
-        QueuePolicy {
-            params,
             auto,
             is_target_learned: self.drop == DropPolicy::Learned,
         }

@@ -15,13 +15,13 @@ mod units;
 
 pub use actions::{Abandoned, Actions, Dispatch};
 pub use limits::BLAME_MAX;
-pub use policy::{BatchingParams, Policy, Profile};
+pub use policy::{BatchingParams, Policy, Profile, Slo};
 pub use scaling::{
     ALERT, ALERT_BUSY, Advice, Autoscaler, BAD_RATE_MAX, Cause, DEAD_BAND, FACTOR_MISSED,
     GROWTH_PAUSE, GROWTH_PODS_FREE, Load, RECENT_BAD_MIN, RECENT_PAUSE, RECENT_REQUESTS_MIN,
     ReplicaBounds, SHRINK_DELAY, load_factor,
 };
-pub use scheduler::{Ahead, Config, Event, QueueFull, Scheduler};
+pub use scheduler::{Ahead, Arrival, Config, Event, Position, QueueFull, Scheduler};
 pub use units::{Nanos, QueueIndex, RequestKey, WorkerIndex};
 
 #[cfg(test)]

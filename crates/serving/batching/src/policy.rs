@@ -1,12 +1,16 @@
-//! The release policy of all queues, and the profile of each queue: its costs and its objective.
+//! The release policy of all queues, the objective of a model, and the profile of each queue: its
+//! costs and its objective.
+
+use std::time::Duration;
 
 use crate::Nanos;
-use crate::deadlines::{Cost, DropRule, QueueParams, Release, Target};
+use crate::deadlines::{Cost, QueueParams, Release};
 
 /// When a batch is dispatched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
     /// Chosen by the scheduler: at present as soon as a worker is free.
+    #[default]
     Auto,
     /// As late as the objective allows; as soon as a worker is free where no objective is known.
     Deferred,
@@ -15,7 +19,7 @@ pub enum Policy {
     /// When the oldest request has waited for `delay`, or when no further request fits.
     Timeout {
         /// How long the oldest request waits.
-        delay: Nanos,
+        delay: Duration,
     },
 }
 
@@ -27,6 +31,32 @@ pub struct BatchingParams {
     pub batch_rows_max: usize,
     /// Most rows that are reserved or wait.
     pub queue_rows_max: usize,
+}
+
+/// A latency objective of a model: at least a percentile of the replies arrive within the latency.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slo {
+    /// From the arrival of a request to its reply.
+    pub latency: Duration,
+    /// Percent of the requests that must meet it.
+    pub percentile: f64,
+    /// The latency of requests for contributions; `None`: `latency`.
+    pub contribs: Option<Duration>,
+    /// The latency of requests for interactions; `None`: `latency`.
+    pub interactions: Option<Duration>,
+}
+
+impl Slo {
+    /// One latency for all kinds of output.
+    #[must_use]
+    pub fn uniform(latency: Duration, percentile: f64) -> Self {
+        Self {
+            latency,
+            percentile,
+            contribs: None,
+            interactions: None,
+        }
+    }
 }
 
 /// Costs and objective of a queue. Only a queue with both has deadlines.
@@ -61,31 +91,61 @@ const NO_OBJECTIVE: Nanos = Nanos(1 << 61);
 /// timers and wakes take time, and no worker may become free in a window of one alpha.
 const EARLY_PART: u64 = 20;
 
+impl Default for BatchingParams {
+    fn default() -> Self {
+        Self {
+            policy: Policy::Auto,
+            batch_rows_max: 1024,
+            queue_rows_max: 65_536,
+        }
+    }
+}
+
 impl Policy {
+    /// Its name in files, messages and replies.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Deferred => "deferred",
+            Self::Timeout { .. } => "timeout",
+            Self::Eager => "eager",
+        }
+    }
+
+    /// How long the oldest request waits; `None` unless the policy says so.
+    #[must_use]
+    pub fn delay(self) -> Option<Duration> {
+        match self {
+            Self::Timeout { delay } => Some(delay),
+            Self::Auto | Self::Deferred | Self::Eager => None,
+        }
+    }
+
     /// The parameters of a queue in the core.
     pub(crate) fn queue_params(&self, profile: &Profile, bounds: BatchBounds) -> QueueParams {
         let (Some(cost), Some(objective)) = (profile.cost, profile.objective) else {
             return self.params_without_deadlines(bounds);
         };
-        let window = |target| DropRule::Window { target };
-        let (release, drop) = match *self {
+        let release = match *self {
             // Deferring like `Policy::Auto` of the simulator gave the demo a p50 of 14 ms instead
             // of 3 ms, and was not better at any load of a live server, whose clients also count
             // what comes after the batch.
-            Self::Auto => (Release::Eager, window(Target::Half)),
+            Self::Auto | Self::Eager => Release::Eager,
             Self::Deferred => {
                 let early = Nanos(objective.0 / EARLY_PART);
-                (Release::Deferred { early }, window(Target::Half))
+                Release::Deferred { early }
             }
-            Self::Eager => (Release::Eager, window(Target::Half)),
-            Self::Timeout { delay } => (Release::Timeout { delay }, window(Target::Half)),
+            Self::Timeout { delay } => Release::Timeout {
+                delay: delay.into(),
+            },
         };
         QueueParams {
             cost,
             objective,
             release,
-            drop,
-            rate: 0.0,
+            // The largest batch that takes half of the objective.
+            target_rows: cost.rows_within(Nanos(objective.0 / 2)),
             rows_max: bounds.rows_max,
             requests_max: bounds.requests_max,
         }
@@ -96,12 +156,11 @@ impl Policy {
         QueueParams {
             cost: Cost::new(0.0, 0.0),
             objective: NO_OBJECTIVE,
-            release: match *self {
-                Self::Timeout { delay } => Release::Timeout { delay },
-                Self::Auto | Self::Deferred | Self::Eager => Release::Eager,
-            },
-            drop: DropRule::Head,
-            rate: 0.0,
+            release: self.delay().map_or(Release::Eager, |delay| {
+                let delay = delay.into();
+                Release::Timeout { delay }
+            }),
+            target_rows: 1,
             rows_max: bounds.rows_max,
             requests_max: bounds.requests_max,
         }

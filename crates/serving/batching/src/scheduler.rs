@@ -45,37 +45,33 @@ pub struct Config {
     pub batch_requests_max: usize,
 }
 
+/// A request that arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    pub queue: QueueIndex,
+    /// Greater than that of every request before.
+    pub key: RequestKey,
+    /// Its rows, at least one.
+    pub rows: usize,
+    pub position: Position,
+}
+
+/// Where in its queue a request waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// By its deadline: that of the objective or, if that is earlier, of its own time limit. In a
+    /// queue without deadlines, in the order of arrivals.
+    ByDeadline(Option<Nanos>),
+    /// As if it had arrived so much earlier. As this is finite, no request behind it starves.
+    Ahead(Nanos),
+    /// Behind those that can be in time.
+    Behind,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A request arrived whose rows are reserved.
-    Arrived {
-        queue: QueueIndex,
-        /// Greater than that of every request before.
-        key: RequestKey,
-        /// Its rows, at least one.
-        rows: usize,
-        /// Its own time limit, if that is shorter than the objective; ignored in a queue without
-        /// deadlines.
-        within: Option<Nanos>,
-    },
-    /// A request that overtakes others: it runs as if it had arrived earlier.
-    ArrivedAhead {
-        queue: QueueIndex,
-        /// Greater than that of every request before.
-        key: RequestKey,
-        /// Its rows, at least one.
-        rows: usize,
-        /// How much earlier. As this is finite, no request behind it starves.
-        head_start: Nanos,
-    },
-    /// A request that runs after those that can be in time.
-    ArrivedBehind {
-        queue: QueueIndex,
-        /// Greater than that of every request before.
-        key: RequestKey,
-        /// Its rows, at least one.
-        rows: usize,
-    },
+    Arrived(Arrival),
     /// The client withdrew the request. A running one is not stopped.
     Withdrawn { queue: QueueIndex, key: RequestKey },
     /// A worker is up and free, or is no longer held.
@@ -277,12 +273,6 @@ impl Scheduler {
         self.queued_rows
     }
 
-    /// Expected time until the workers have finished what waits and runs, by the known costs.
-    #[must_use]
-    pub fn backlog(&self, now: Nanos) -> Nanos {
-        self.work(Ahead::All, None, now)
-    }
-
     /// Expected time until the workers have finished what runs before a request that is due at
     /// `due`. A queue whose oldest request is due later does not count; of the others all waiting
     /// requests do.
@@ -418,9 +408,7 @@ impl Scheduler {
         actions.clear();
         self.now = self.now.max(now);
         match event {
-            Event::Arrived { .. } | Event::ArrivedAhead { .. } | Event::ArrivedBehind { .. } => {
-                self.arrive(event);
-            }
+            Event::Arrived(arrival) => self.arrive(arrival),
             Event::Withdrawn { queue, key } => self.withdraw(queue, key),
             Event::WorkerReady { worker } => self.welcome(worker),
             Event::WorkerHeld { worker } => self.hold(worker),
@@ -435,37 +423,34 @@ impl Scheduler {
 
     /// Adds an arrival without deciding: [`Event::Timer`] must follow once all simultaneous
     /// arrivals are added. Any event before it decides for all of them.
-    pub fn enqueue(&mut self, arrival: Event, now: Nanos) {
+    pub fn enqueue(&mut self, arrival: Arrival, now: Nanos) {
         self.now = self.now.max(now);
         self.arrive(arrival);
     }
 
-    fn arrive(&mut self, arrival: Event) {
-        match arrival {
-            Event::Arrived {
-                queue,
-                key,
-                rows,
-                within,
-            } if queue.0 < self.profiles.len() => {
+    fn arrive(&mut self, arrival: Arrival) {
+        let Arrival {
+            queue,
+            key,
+            rows,
+            position,
+        } = arrival;
+        if queue.0 >= self.profiles.len() {
+            debug_assert!(false, "{arrival:?}");
+            return;
+        }
+        let first = in_time(queue.0);
+        match position {
+            Position::ByDeadline(within) => {
                 let within = within.filter(|_| self.profile(queue).has_deadlines());
-                self.queue(in_time(queue.0), key, rows, within);
+                self.queue(first, key, rows, within);
             }
-            Event::ArrivedAhead {
-                queue,
-                key,
-                rows,
-                head_start,
-            } if queue.0 < self.profiles.len() => {
-                let queue = in_time(queue.0);
-                let rules = self.core.queue(queue).map(|part| part.params().objective);
-                let within = rules.map(|objective| objective.saturating_sub(head_start));
-                self.queue(queue, key, rows, within);
+            Position::Ahead(head_start) => {
+                let params = self.core.queue(first).map(|part| part.params());
+                let within = params.map(|params| params.objective.saturating_sub(head_start));
+                self.queue(first, key, rows, within);
             }
-            Event::ArrivedBehind { queue, key, rows } if queue.0 < self.profiles.len() => {
-                self.queue(late(queue.0), key, rows, None);
-            }
-            _ => debug_assert!(false, "{arrival:?}"),
+            Position::Behind => self.queue(late(queue.0), key, rows, None),
         }
     }
 

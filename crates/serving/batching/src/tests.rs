@@ -1,6 +1,7 @@
 //! The scheduler against a slow, obvious twin, and single behaviors by name.
 
 use proptest::prelude::*;
+use std::time::Duration;
 
 use crate::*;
 
@@ -81,12 +82,12 @@ impl Driver {
         let key = RequestKey(self.next_key);
         self.next_key += 1;
         self.step(
-            Event::Arrived {
+            Event::Arrived(Arrival {
                 queue: QueueIndex(0),
                 key,
                 rows,
-                within: None,
-            },
+                position: Position::ByDeadline(None),
+            }),
             now,
         )
     }
@@ -107,7 +108,9 @@ fn eager_takes_the_lowest_numbered_free_worker_at_once() {
 
 #[test]
 fn timeout_waits_for_the_oldest_request_or_for_a_full_batch() {
-    let mut driver = Driver::new(config(Policy::Timeout { delay: Nanos(100) }));
+    let mut driver = Driver::new(config(Policy::Timeout {
+        delay: Duration::from_nanos(100),
+    }));
     driver.ready(0, 0);
     assert_eq!(driver.arrive(2, 10), []);
     assert_eq!(driver.actions.timer, Some(Nanos(110)));
@@ -262,7 +265,9 @@ fn a_held_worker_ends_its_batch_and_takes_no_other() {
 
 #[test]
 fn rules_change_for_what_waits_and_queues_are_added() {
-    let mut driver = Driver::new(config(Policy::Timeout { delay: Nanos(100) }));
+    let mut driver = Driver::new(config(Policy::Timeout {
+        delay: Duration::from_nanos(100),
+    }));
     driver.ready(0, 0);
     assert_eq!(driver.arrive(6, 10), []);
     driver.set_params(Policy::Eager, 4, 5);
@@ -277,12 +282,12 @@ fn rules_change_for_what_waits_and_queues_are_added() {
     driver.scheduler.reserve(1).unwrap();
     let key = RequestKey(9);
     driver.step(
-        Event::Arrived {
+        Event::Arrived(Arrival {
             queue,
             key,
             rows: 1,
-            within: None,
-        },
+            position: Position::ByDeadline(None),
+        }),
         12,
     );
     assert_eq!(driver.done(0, 13), [(0, vec![9])]);
@@ -371,9 +376,9 @@ impl Twin {
     fn event(&mut self, event: Event, now: u64) -> Outcome {
         let mut abandoned = Vec::new();
         match event {
-            Event::Arrived {
+            Event::Arrived(Arrival {
                 queue, key, rows, ..
-            } => self.requests.push(TwinRequest {
+            }) => self.requests.push(TwinRequest {
                 key: key.0,
                 queue: queue.0,
                 rows,
@@ -409,9 +414,6 @@ impl Twin {
                 }
             }
             Event::WorkerLost { worker, blame } => abandoned = self.lose(worker.0, blame),
-            Event::ArrivedAhead { .. } | Event::ArrivedBehind { .. } => {
-                unreachable!("the twin knows no order but that of arrivals")
-            }
             Event::Timer => {}
         }
         let (dispatches, timer) = self.matches(now);
@@ -462,7 +464,7 @@ impl Twin {
                         continue;
                     };
                     let exec = match self.config.batching.policy {
-                        Policy::Timeout { delay } if !is_full => oldest + delay.0,
+                        Policy::Timeout { delay } if !is_full => oldest + delay.as_nanos() as u64,
                         _ => oldest,
                     };
                     if exec <= now {
@@ -499,7 +501,7 @@ fn policy_strategy() -> impl Strategy<Value = Policy> {
         Just(Policy::Deferred),
         Just(Policy::Eager),
         (0..150_u64).prop_map(|delay| Policy::Timeout {
-            delay: Nanos(delay)
+            delay: Duration::from_nanos(delay)
         }),
     ]
 }
@@ -562,12 +564,12 @@ fn twin_agrees(policy: Policy, events: Vec<(u8, usize, usize, u64)>) -> Result<(
                     continue;
                 }
                 keys += 1;
-                Event::Arrived {
+                Event::Arrived(Arrival {
                     queue: QueueIndex(which % queues),
                     key: RequestKey(keys),
                     rows: size,
-                    within: None,
-                }
+                    position: Position::ByDeadline(None),
+                })
             }
             3 if keys > 0 => {
                 let key = keys.saturating_sub(size as u64).max(1);

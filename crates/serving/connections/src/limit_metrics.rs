@@ -49,50 +49,26 @@ pub enum Limit {
     BodiesBytes,
 }
 
-impl Limit {
-    const ALL: [Self; 17] = [
-        Self::Connections,
-        Self::CrowdedOut,
-        Self::FirstBytesTime,
-        Self::HeadTime,
-        Self::HeadBytes,
-        Self::NotHttp,
-        Self::IdleTime,
-        Self::Keepalive,
-        Self::Resets,
-        Self::Flood,
-        Self::BrokenOff,
-        Self::ReplyTime,
-        Self::RepliesBytes,
-        Self::ReplyBytes,
-        Self::BodyTime,
-        Self::BodyBytes,
-        Self::BodiesBytes,
-    ];
-
-    /// The label in metrics.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Connections => "connections",
-            Self::CrowdedOut => "crowded_out",
-            Self::FirstBytesTime => "first_bytes_time",
-            Self::HeadTime => "head_time",
-            Self::HeadBytes => "head_bytes",
-            Self::NotHttp => "not_http",
-            Self::IdleTime => "idle_time",
-            Self::Keepalive => "keepalive",
-            Self::Resets => "resets",
-            Self::Flood => "flood",
-            Self::BrokenOff => "broken_off",
-            Self::ReplyTime => "reply_time",
-            Self::RepliesBytes => "replies_bytes",
-            Self::ReplyBytes => "reply_bytes",
-            Self::BodyTime => "body_time",
-            Self::BodyBytes => "body_bytes",
-            Self::BodiesBytes => "bodies_bytes",
-        }
-    }
-}
+/// The limits in the order of their declaration, with their labels in metrics.
+const LIMITS: [(Limit, &str); 17] = [
+    (Limit::Connections, "connections"),
+    (Limit::CrowdedOut, "crowded_out"),
+    (Limit::FirstBytesTime, "first_bytes_time"),
+    (Limit::HeadTime, "head_time"),
+    (Limit::HeadBytes, "head_bytes"),
+    (Limit::NotHttp, "not_http"),
+    (Limit::IdleTime, "idle_time"),
+    (Limit::Keepalive, "keepalive"),
+    (Limit::Resets, "resets"),
+    (Limit::Flood, "flood"),
+    (Limit::BrokenOff, "broken_off"),
+    (Limit::ReplyTime, "reply_time"),
+    (Limit::RepliesBytes, "replies_bytes"),
+    (Limit::ReplyBytes, "reply_bytes"),
+    (Limit::BodyTime, "body_time"),
+    (Limit::BodyBytes, "body_bytes"),
+    (Limit::BodiesBytes, "bodies_bytes"),
+];
 
 /// The counters of all ports; a clone counts into the same.
 #[derive(Clone, Debug, Default)]
@@ -100,7 +76,7 @@ pub struct LimitMetrics(Arc<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
-    reached: [AtomicU64; Limit::ALL.len()],
+    reached: [AtomicU64; LIMITS.len()],
     open: AtomicU64,
 }
 
@@ -136,11 +112,9 @@ impl Collector for LimitMetrics {
         let help = "Clients that ran into a bound of the front, or broke off, by the bound";
         let mut family =
             encoder.encode_descriptor("bounds_reached", help, None, MetricType::Counter)?;
-        for limit in Limit::ALL {
-            let reached = self.0.reached.get(limit as usize);
-            let count = reached.map_or(0, |count| count.load(Ordering::Relaxed));
-            let labels = [("bound", limit.name())];
-            ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
+        for ((_, name), count) in LIMITS.iter().zip(&self.0.reached) {
+            let count = ConstCounter::new(count.load(Ordering::Relaxed));
+            count.encode(family.encode_family(&[("bound", *name)])?)?;
         }
         Ok(())
     }
@@ -152,10 +126,10 @@ mod tests {
 
     #[test]
     fn limits_have_distinct_indices_and_names() {
-        for (index, limit) in Limit::ALL.into_iter().enumerate() {
+        for (index, (limit, _)) in LIMITS.into_iter().enumerate() {
             assert_eq!(limit as usize, index);
         }
-        let names: std::collections::BTreeSet<_> = Limit::ALL.map(Limit::name).into();
-        assert_eq!(names.len(), Limit::ALL.len());
+        let names: std::collections::BTreeSet<_> = LIMITS.map(|(_, name)| name).into();
+        assert_eq!(names.len(), LIMITS.len());
     }
 }

@@ -1,11 +1,11 @@
 //! What the state of the engine counts for metrics, status and scaling.
 
-use albacore_batching::Nanos;
+use albacore_batching::{Nanos, Slo};
 
-use super::queues::percentile_of;
+use super::queues::{latency_of, percentile_of};
 use super::timing::Timing;
 use super::window::{Load, OutcomeWindow, Outcomes, ServerWindow};
-use super::{DispatchReason, Kind, ModelStats, Objective, Sharing, WorkerStats};
+use super::{DispatchReason, Kind, ModelStats, Sharing, WorkerStats};
 
 /// A request that was answered with results.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ pub(super) struct Answered {
 #[derive(Debug)]
 struct SlotCounters {
     stats: ModelStats,
-    objective: Option<Objective>,
+    objective: Option<Slo>,
     window: OutcomeWindow,
 }
 
@@ -61,7 +61,10 @@ impl Counters {
     /// Starts a slot's counters from zero, for a new model.
     pub(super) fn start_slot(&mut self, slot: usize, name: &str) {
         let counters = SlotCounters {
-            stats: ModelStats::new(name.to_owned()),
+            stats: ModelStats {
+                name: name.to_owned(),
+                ..ModelStats::default()
+            },
             objective: None,
             window: OutcomeWindow::new(),
         };
@@ -71,7 +74,7 @@ impl Counters {
         }
     }
 
-    pub(super) fn set_objective(&mut self, slot: usize, objective: Option<Objective>) {
+    pub(super) fn set_objective(&mut self, slot: usize, objective: Option<Slo>) {
         if let Some(counters) = self.slots.get_mut(slot) {
             counters.objective = objective;
         }
@@ -144,15 +147,15 @@ impl Counters {
         } = *answered;
         let objective = self.slots.get(model).and_then(|slot| slot.objective);
         let is_after_objective =
-            objective.is_some_and(|slo| total_nanos > nanos(slo.latency_of(kind)));
+            objective.is_some_and(|slo| Nanos(total_nanos) > latency_of(&slo, kind).into());
         let is_late = is_after_objective || is_after_deadline;
         self.count(model, |stats| {
             stats.answered_total += 1;
             stats.late_total += u64::from(is_late);
             let of = stats.of(kind);
-            of.queue_nanos.record(nanos(timing.queue));
-            of.defer_nanos.record(nanos(timing.deferred));
-            of.compute_nanos.record(nanos(timing.compute));
+            of.queue_nanos.record(Nanos::from(timing.queue).0);
+            of.defer_nanos.record(Nanos::from(timing.deferred).0);
+            of.compute_nanos.record(Nanos::from(timing.compute).0);
             of.total_nanos.record(total_nanos);
         });
         self.outcome(model, now, |outcomes| match is_late {
@@ -219,8 +222,4 @@ impl Counters {
     pub(super) fn nanos_for(&self, rows: usize, workers: usize) -> u64 {
         self.nanos_per_row.saturating_mul(rows as u64) / (workers as u64).max(1)
     }
-}
-
-fn nanos(duration: std::time::Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use albacore_batching::{BatchingParams, Config};
+use albacore_batching::{BatchingParams, Config, Slo};
 
 use crate::catalog::NoSlot;
 use crate::error::{InstallError, ModelLookupError, StartError};
 use crate::event::Observer;
 use crate::load::LoadedModel;
-use crate::model::{Edition, Objective};
+use crate::model::Edition;
 use crate::request::ModelHandle;
 use crate::stats::Stats;
 
@@ -220,7 +220,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`NoSlot`]; the models before it are declared.
-    pub fn declare(&self, models: &[(&str, Option<Objective>)]) -> Result<(), NoSlot> {
+    pub fn declare(&self, models: &[(&str, Option<Slo>)]) -> Result<(), NoSlot> {
         let names: Vec<&str> = models.iter().map(|&(name, _)| name).collect();
         self.shared.update(|state, now, out| {
             state.catalog.keep_only(&names);

@@ -46,7 +46,7 @@ mod timing;
 mod window;
 pub mod worker;
 
-pub use albacore_batching::{BatchingParams, Policy};
+pub use albacore_batching::{BatchingParams, Policy, Slo};
 pub use albacore_trees::{IterationRange, Iterations};
 pub use catalog::NoSlot;
 pub use columns::{ColumnError, Columns};
@@ -56,7 +56,7 @@ pub use event::{EngineEvent, Observer};
 pub use histogram::Histogram;
 pub use kind::{ElementType, Kind, KindSet, Priority, kind_name};
 pub use load::LoadedModel;
-pub use model::{Edition, KernelChoice, Kernels, ModelInfo, Objective, OutputInfo};
+pub use model::{Edition, KernelChoice, ModelInfo, OutputInfo};
 pub use refusal::{Failure, Refusal};
 pub use reply::Reply;
 pub use request::{ModelHandle, Reservation};

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use albacore_batching::Slo;
 use albacore_os::SharedMemory;
 use albacore_trees::{Format, Image, Iterations, Model, Predictor};
 
-use super::model::{Edition, Kernels, Objective};
+use super::model::{Edition, KernelChoice, kernel_choices};
 use super::{Kind, KindSet, ModelInfo};
 use crate::columns::Columns;
 use crate::command::EditionId;
@@ -16,8 +17,8 @@ use crate::layout::outputs_of;
 #[derive(Debug)]
 pub struct LoadedModel {
     pub(super) info: ModelInfo,
-    pub(super) kernels: Kernels,
-    pub(super) objective: Option<Objective>,
+    pub(super) kernels: Vec<KernelChoice>,
+    pub(super) objective: Option<Slo>,
     pub(super) image: SharedMemory,
 }
 
@@ -64,7 +65,7 @@ impl LoadedModel {
             iterations_notice,
             outputs: outputs_of(&predictor, Kind::ALL.into_iter().collect::<KindSet>()),
         };
-        let kernels = Kernels::of(&predictor);
+        let kernels = kernel_choices(&predictor);
         let image = SharedMemory::holding("albacore-model", image.bytes())
             .map_err(|error| describe(&error))?;
         Ok(Self {
@@ -77,18 +78,13 @@ impl LoadedModel {
 
     /// Sets the objective, for an engine that starts with this model.
     #[must_use]
-    pub fn with_objective(self, objective: Option<Objective>) -> Self {
+    pub fn with_objective(self, objective: Option<Slo>) -> Self {
         Self { objective, ..self }
     }
 
     #[must_use]
     pub fn info(&self) -> &ModelInfo {
         &self.info
-    }
-
-    #[must_use]
-    pub fn kernels(&self) -> &Kernels {
-        &self.kernels
     }
 
     pub(super) fn into_edition(self, id: EditionId, slot: usize) -> Arc<Edition> {
@@ -128,25 +124,16 @@ mod tests {
         // A machine that stands still for long may leave no time to measure: then once more.
         let compile = || LoadedModel::compile("m", MODEL.as_bytes(), Iterations::All).unwrap();
         let is_measured = |model: &LoadedModel| {
-            let mut choices = model.kernels().choices.iter();
+            let mut choices = model.kernels.iter();
             choices.all(|choice| choice.nanoseconds.is_some())
         };
         let mut models = std::iter::repeat_with(compile).take(10);
         let model = models.find(is_measured).unwrap();
-        let kernels = model.kernels();
-        let rows: Vec<usize> = kernels.choices.iter().map(|choice| choice.rows).collect();
+        let rows: Vec<usize> = model.kernels.iter().map(|choice| choice.rows).collect();
         assert_eq!(rows, [1, 2, 4, 8, 16, 32, 64]);
-        for choice in &kernels.choices {
-            assert!(
-                choice.nanoseconds.is_some_and(|time| time > 0.0),
-                "{choice:?}"
-            );
-            assert!(choice.reads_bytes > 0 && !kernels.refused.contains(&choice.kernel));
+        for choice in &model.kernels {
+            let is_positive = choice.nanoseconds.is_some_and(|time| time > 0.0);
+            assert!(is_positive && choice.reads_bytes > 0, "{choice:?}");
         }
-        assert!(kernels.contribs_nanoseconds.is_some());
-        assert!(
-            !kernels.refused.contains(&"nodes"),
-            "the reference takes every model"
-        );
     }
 }

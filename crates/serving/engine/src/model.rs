@@ -1,9 +1,7 @@
 //! Metadata of a loaded model.
 
-use std::time::Duration;
-
 use albacore_os::SharedMemory;
-use albacore_trees::{IterationRange, Kernel, Predictor};
+use albacore_trees::{IterationRange, Predictor};
 
 use super::{ElementType, Kind, KindSet};
 use crate::columns::Columns;
@@ -16,7 +14,7 @@ pub struct Edition {
     /// The model's place in the catalog, which determines its queues.
     pub(super) slot: usize,
     pub(super) info: ModelInfo,
-    pub(super) kernels: Kernels,
+    pub(super) kernels: Vec<KernelChoice>,
     pub(super) image: SharedMemory,
 }
 
@@ -27,20 +25,9 @@ impl Edition {
     }
 
     #[must_use]
-    pub fn kernels(&self) -> &Kernels {
+    pub fn kernels(&self) -> &[KernelChoice] {
         &self.kernels
     }
-}
-
-/// The kernels that compute a model on this cpu, as measured when it was loaded.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Kernels {
-    /// The kernel by number of rows, ascending.
-    pub choices: Vec<KernelChoice>,
-    /// Kernels that this cpu or this model does not support.
-    pub refused: Vec<&'static str>,
-    /// Measured time for the contributions of one row, in nanoseconds.
-    pub contribs_nanoseconds: Option<f64>,
 }
 
 /// The kernel for a number of rows.
@@ -55,58 +42,16 @@ pub struct KernelChoice {
     pub reads_bytes: usize,
 }
 
-impl Kernels {
-    pub(super) fn of(predictor: &Predictor<'_>) -> Self {
-        let choices = predictor.choices().iter().map(|choice| KernelChoice {
-            rows: choice.rows,
-            kernel: choice.kernel.name(),
-            nanoseconds: choice.nanoseconds,
-            reads_bytes: predictor.working_set(choice.kernel),
-        });
-        let refused = Kernel::ALL.into_iter();
-        let refused = refused.filter(|&kernel| predictor.with_kernel(kernel).is_none());
-        Self {
-            choices: choices.collect(),
-            refused: refused.map(Kernel::name).collect(),
-            contribs_nanoseconds: predictor.row_nanoseconds(Kind::Contribs, 1),
-        }
-    }
-}
-
-/// A latency objective: at least a percentile of the replies arrive within the latency.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Objective {
-    /// From the arrival of a request to its reply.
-    pub latency: Duration,
-    /// Percent of the requests that must meet it.
-    pub percentile: f64,
-    /// `latency` of requests for contributions; `None`: as for values.
-    pub contribs: Option<Duration>,
-    /// `latency` of requests for interactions; `None`: as for values.
-    pub interactions: Option<Duration>,
-}
-
-impl Objective {
-    #[must_use]
-    pub fn of_all(latency: Duration, percentile: f64) -> Self {
-        Self {
-            latency,
-            percentile,
-            contribs: None,
-            interactions: None,
-        }
-    }
-
-    /// The latency for requests whose costliest output is of this kind.
-    #[must_use]
-    pub fn latency_of(&self, kind: Kind) -> Duration {
-        let own = match kind {
-            Kind::Contribs => self.contribs,
-            Kind::Interactions => self.interactions,
-            Kind::Value | Kind::Margin | Kind::Leaf => None,
-        };
-        own.unwrap_or(self.latency)
-    }
+/// The kernels that compute a model on this cpu, as measured when it was loaded, by ascending number
+/// of rows.
+pub(super) fn kernel_choices(predictor: &Predictor<'_>) -> Vec<KernelChoice> {
+    let choices = predictor.choices().iter().map(|choice| KernelChoice {
+        rows: choice.rows,
+        kernel: choice.kernel.name(),
+        nanoseconds: choice.nanoseconds,
+        reads_bytes: predictor.working_set(choice.kernel),
+    });
+    choices.collect()
 }
 
 /// One output that a model can give.

@@ -8,9 +8,9 @@
 use std::time::Duration;
 
 use albacore_batching::deadlines::{CostEstimate, CostLearner};
-use albacore_batching::{Nanos, Profile, QueueIndex, Scheduler};
+use albacore_batching::{Nanos, Profile, QueueIndex, Scheduler, Slo};
 
-use super::{Kind, KindSet, Objective};
+use super::{Kind, KindSet};
 
 /// Classes of outputs: predictions, contributions, interactions.
 const CLASSES: usize = 3;
@@ -22,8 +22,18 @@ const SAMPLES_MIN: u64 = 8;
 const PROFILE_UPDATE_PERIOD: u64 = 16;
 
 /// The percentile of an objective; 99 without one.
-pub(super) fn percentile_of(objective: Option<Objective>) -> f64 {
+pub(super) fn percentile_of(objective: Option<Slo>) -> f64 {
     objective.map_or(99.0, |objective| objective.percentile)
+}
+
+/// The latency for requests whose costliest output is of this kind.
+pub(super) fn latency_of(slo: &Slo, kind: Kind) -> Duration {
+    let own = match kind {
+        Kind::Contribs => slo.contribs,
+        Kind::Interactions => slo.interactions,
+        Kind::Value | Kind::Margin | Kind::Leaf => None,
+    };
+    own.unwrap_or(slo.latency)
 }
 
 /// Learned costs and objective of one queue.
@@ -32,13 +42,13 @@ struct LearnedQueue {
     learner: CostLearner,
     /// Rows of the largest batch that was observed.
     largest: usize,
-    objective: Option<Objective>,
+    objective: Option<Slo>,
     /// Selects the latency of the objective.
     kind: Kind,
 }
 
 impl LearnedQueue {
-    fn new(kind: Kind, objective: Option<Objective>) -> Self {
+    fn new(kind: Kind, objective: Option<Slo>) -> Self {
         Self {
             learner: CostLearner::new(percentile_of(objective) / 100.0),
             largest: 0,
@@ -52,13 +62,9 @@ impl LearnedQueue {
         let trusted = estimate.filter(|estimate| estimate.samples >= SAMPLES_MIN);
         Profile {
             cost: trusted.map(|estimate| estimate.safe),
-            objective: self.objective.map(|slo| nanos(slo.latency_of(self.kind))),
+            objective: self.objective.map(|slo| latency_of(&slo, self.kind).into()),
         }
     }
-}
-
-fn nanos(time: Duration) -> Nanos {
-    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// The costliest kind of each class.
@@ -110,7 +116,7 @@ impl QueueCosts {
     pub(super) fn set_objective(
         &mut self,
         slot: usize,
-        objective: Option<Objective>,
+        objective: Option<Slo>,
         scheduler: &mut Scheduler,
     ) {
         for (queue, known) in self.of_slot(slot) {

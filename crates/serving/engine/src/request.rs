@@ -56,7 +56,7 @@ impl ModelHandle {
     /// and overtakes requests of its model that have more.
     #[must_use]
     pub fn within(mut self, time: Duration) -> Self {
-        let nanos = Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        let nanos = Nanos::from(time);
         self.terms.deadline = Some(self.shared.now().saturating_add(nanos));
         self
     }
@@ -65,7 +65,7 @@ impl ModelHandle {
     /// time.
     #[must_use]
     pub fn arrived_at(mut self, arrival: Instant) -> Self {
-        let waited = Nanos(u64::try_from(arrival.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let waited = Nanos::from(arrival.elapsed());
         self.terms.arrival = self.shared.now().saturating_sub(waited);
         self
     }

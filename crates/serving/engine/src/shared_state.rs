@@ -79,7 +79,7 @@ impl SharedState {
     }
 
     pub(super) fn now(&self) -> Nanos {
-        Nanos(u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        self.epoch.elapsed().into()
     }
 
     /// The state, to read or for changes without consequences. A panic of another holder does not

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use albacore_batching::{Actions, BatchingParams, Config, Event, Nanos, Scheduler};
+use albacore_batching::{Actions, BatchingParams, Config, Event, Nanos, Scheduler, Slo};
 use albacore_os::Extent;
 use tokio::sync::oneshot;
 
@@ -13,7 +13,7 @@ use super::candidate::{Installed, Rollout};
 use super::catalog::{Catalog, Declared, NoSlot};
 use super::counters::Counters;
 use super::queues::{QueueCosts, queues_of};
-use super::{Failure, ModelStats, Objective};
+use super::{Failure, ModelStats};
 use crate::command::EditionId;
 use crate::ring::Segment;
 
@@ -119,11 +119,7 @@ impl State {
     }
 
     /// Declares a model that is to be served; returns its slot.
-    pub(super) fn declare(
-        &mut self,
-        name: &str,
-        objective: Option<Objective>,
-    ) -> Result<usize, NoSlot> {
+    pub(super) fn declare(&mut self, name: &str, objective: Option<Slo>) -> Result<usize, NoSlot> {
         let Declared { slot, is_new } = self.catalog.declare(name)?;
         let slots = self.catalog.slots();
         self.queue_costs.grow_to(slots, &mut self.scheduler);

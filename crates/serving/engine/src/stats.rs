@@ -8,7 +8,7 @@ use super::window::Load;
 use super::{Histogram, Kind, Sharing};
 
 /// Counts of one model's requests since the start.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelStats {
     pub name: String,
     /// Requests that were submitted.
@@ -152,23 +152,6 @@ pub struct Stats {
 }
 
 impl ModelStats {
-    pub(super) fn new(name: String) -> Self {
-        Self {
-            name,
-            requests_total: 0,
-            rows_total: 0,
-            answered_total: 0,
-            late_total: 0,
-            failed_total: 0,
-            shed_total: 0,
-            abandoned_total: 0,
-            batches_total: 0,
-            batch_sizes: BTreeMap::new(),
-            kinds: Vec::new(),
-            latency: Vec::new(),
-        }
-    }
-
     /// A batch is done.
     pub(super) fn batch_done(&mut self, rows: usize, compute_nanos: u64) {
         let sizes = &mut self.batch_sizes;

@@ -125,7 +125,7 @@ impl Supervisor {
         }
         self.checked_at = Instant::now();
         let stalled = since.saturating_sub(2 * HANG_CHECK_PERIOD);
-        let stalled = Nanos(u64::try_from(stalled.as_nanos()).unwrap_or(u64::MAX));
+        let stalled = Nanos::from(stalled);
         let suspects = self
             .shared
             .update(|state, now, out| state.suspects(stalled, now, out));

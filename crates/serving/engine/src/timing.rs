@@ -11,13 +11,3 @@ pub struct Timing {
     /// In the worker's compute threads.
     pub compute: Duration,
 }
-
-impl Timing {
-    pub(crate) fn new(queue_nanos: u64, deferred_nanos: u64, compute_nanos: u64) -> Self {
-        Self {
-            queue: Duration::from_nanos(queue_nanos),
-            deferred: Duration::from_nanos(deferred_nanos),
-            compute: Duration::from_nanos(compute_nanos),
-        }
-    }
-}

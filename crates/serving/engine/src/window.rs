@@ -4,6 +4,7 @@
 //! the window is between 55 and 60 seconds long, or as long as the server runs.
 
 use albacore_batching::Nanos;
+use albacore_values::LogHistogram;
 
 /// Spans of the window.
 const SPANS: usize = 12;
@@ -14,14 +15,8 @@ const NEWEST: usize = 3;
 /// Nanoseconds of a span.
 const SPAN_NANOS: u64 = 5_000_000_000;
 
-/// Latency buckets per doubling: each bound is 9 % above the one before.
-const STEPS: f64 = 8.0;
-
-/// The bound of the first latency bucket, nanoseconds.
-const FIRST_NANOS: f64 = 10_000.0;
-
-/// Latency buckets; the last one has no bound: 10 us times 2^27 are 22 minutes.
-const BUCKETS: usize = 27 * 8;
+/// Quantiles of latencies are at most one part in 16 too high.
+type Latencies = LogHistogram<16>;
 
 /// A ring of values by span, with the number of the span of each value.
 #[derive(Clone, Debug)]
@@ -133,15 +128,6 @@ impl OutcomeWindow {
     }
 }
 
-#[derive(Clone, Debug)]
-struct Latencies([u32; BUCKETS]);
-
-impl Default for Latencies {
-    fn default() -> Self {
-        Self([0; BUCKETS])
-    }
-}
-
 /// Latencies and idle time over all models.
 #[derive(Debug)]
 pub(super) struct ServerWindow {
@@ -165,10 +151,7 @@ impl ServerWindow {
 
     /// A request was answered after `latency` nanoseconds.
     pub(super) fn answered(&mut self, latency: u64, now: Nanos) {
-        let steps = (latency as f64 / FIRST_NANOS).log2() * STEPS;
-        // A negative float becomes 0.
-        let bucket = (steps.ceil() as usize).min(BUCKETS - 1);
-        self.latencies.of(number(now)).0[bucket] += 1;
+        self.latencies.of(number(now)).record(latency);
     }
 
     /// So many workers are idle from now on.
@@ -213,6 +196,9 @@ impl ServerWindow {
         let idle_share = idle as f64 / (nanos as f64 * workers.max(1) as f64);
         let idle_share = idle_share.min(1.0);
         let window_seconds = nanos as f64 / 1e9;
+        let mut latencies = Latencies::default();
+        let recent = self.latencies.recent(now);
+        recent.for_each(|span| latencies.merge(span));
         Load {
             window_seconds,
             outcomes,
@@ -221,25 +207,9 @@ impl ServerWindow {
             bad_rate: outcomes.bad_rate(),
             idle_share,
             factor: factor(&outcomes, is_overloaded, idle_share),
-            latency_p50_nanos: self.quantile(0.5, now),
-            latency_p99_nanos: self.quantile(0.99, now),
+            latency_p50_nanos: latencies.quantile_bound(0.5),
+            latency_p99_nanos: latencies.quantile_bound(0.99),
         }
-    }
-
-    /// The end of the bucket that holds the quantile.
-    fn quantile(&self, share: f64, now: Nanos) -> Option<f64> {
-        let mut sums = [0_u64; BUCKETS];
-        for span in self.latencies.recent(now) {
-            let buckets = sums.iter_mut().zip(span.0);
-            buckets.for_each(|(sum, count)| *sum += u64::from(count));
-        }
-        let all: u64 = sums.iter().sum();
-        let mut left = (all as f64 * share).ceil() as u64;
-        let bucket = sums.iter().position(|&count| {
-            left = left.saturating_sub(count);
-            left == 0
-        })?;
-        (all > 0).then(|| FIRST_NANOS * (bucket as f64 / STEPS).exp2())
     }
 }
 
@@ -276,11 +246,11 @@ pub struct Load {
     /// The factor by which the number of pods should be multiplied: 1/(1-r) with r = `bad_rate` if
     /// that is above 0, else 1-f with f = `idle_share`.
     pub factor: f64,
-    /// Median time from submission to reply, nanoseconds, at most 9 % too high; `None` without a
-    /// reply.
-    pub latency_p50_nanos: Option<f64>,
+    /// Median time from submission to reply, nanoseconds, at most one part in 16 too high; `None`
+    /// without a reply.
+    pub latency_p50_nanos: Option<u64>,
     /// The 99th percentile, likewise.
-    pub latency_p99_nanos: Option<f64>,
+    pub latency_p99_nanos: Option<u64>,
 }
 
 #[cfg(test)]
@@ -345,20 +315,21 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_at_most_nine_percent_too_high() {
+    fn latencies_of_the_last_minute_are_at_most_a_sixteenth_too_high() {
         let mut window = ServerWindow::new();
-        assert_eq!(window.quantile(0.5, at(1)), None);
-        for micros in 1..=1000 {
-            window.answered(micros * 1000, at(1));
-        }
-        for (share, nanos) in [(0.5, 500_000.0), (0.99, 990_000.0)] {
-            let found = window.quantile(share, at(1)).unwrap();
-            assert!((nanos..nanos * 1.1).contains(&found), "{share}: {found}");
-        }
-        window.answered(0, at(100));
-        window.answered(u64::MAX, at(100));
-        assert_eq!(window.quantile(0.5, at(100)), Some(FIRST_NANOS));
-        assert!(window.quantile(0.99, at(100)).unwrap() > 1e12);
+        let mut quantiles = |latencies: &[u64], now| {
+            latencies
+                .iter()
+                .for_each(|&latency| window.answered(latency, now));
+            let load = window.load(1, std::iter::empty(), now);
+            (load.latency_p50_nanos, load.latency_p99_nanos)
+        };
+        assert_eq!(quantiles(&[], at(1)), (None, None));
+        let millis: Vec<u64> = (1..=1000).map(|micros| micros * 1000).collect();
+        let (p50, p99) = quantiles(&millis, at(1));
+        assert!((500_000..=531_250).contains(&p50.unwrap()), "{p50:?}");
+        assert!((990_000..=1_051_875).contains(&p99.unwrap()), "{p99:?}");
+        assert_eq!(quantiles(&[0], at(100)), (Some(0), Some(0)));
     }
 
     #[test]

@@ -12,7 +12,6 @@ use albacore_storage::BYTES_DEFAULT;
 use clap::{Parser, ValueEnum};
 
 use crate::cli_models::CliModel;
-use crate::engine_params::nanos;
 use crate::limits::{BATCH_ROWS_MAX, QUEUE_ROWS_MAX, THREADS_MAX, WORKERS_MAX};
 pub use crate::params_client::ParamsEndpoint;
 
@@ -54,13 +53,12 @@ pub struct Args {
     #[arg(long = "model", value_name = "NAME=PATH", required_unless_present = "settings",
           value_parser = parse_model)]
     pub models: Vec<(String, PathBuf)>,
-    /// A file of models, objectives, batching and queue, in place of the arguments for them. It is
-    /// watched: an edit is applied at once and without a restart; one that is wrong changes
-    /// nothing.
+    /// A file with models, objectives, batching and queue, in place of the arguments for them. It is
+    /// watched: an edit is applied at once, without a restart; an invalid one changes nothing.
     #[arg(long, value_name = "FILE", env = "ALBACORE_SETTINGS", conflicts_with_all =
           ["models", "slo", "policy", "max_rows", "max_delay", "queue_rows"])]
     pub settings: Option<PathBuf>,
-    /// Bytes of a model file at most.
+    /// Most bytes of a model file.
     #[arg(long, value_name = "BYTES", default_value_t = BYTES_DEFAULT,
           env = "ALBACORE_MODEL_BYTES_MAX")]
     pub model_bytes_max: u64,
@@ -68,27 +66,27 @@ pub struct Args {
     /// ones.
     #[arg(long, value_name = "FILE", env = "ALBACORE_CA_FILE")]
     pub ca_file: Option<PathBuf>,
-    /// When a batch leaves: `eager` as soon as a worker is free, `timeout` when its oldest request
-    /// has waited for --max-delay, `auto` as the server thinks best (at present as eager).
+    /// When a batch is dispatched: `eager` as soon as a worker is free, `timeout` when its oldest
+    /// request has waited for --max-delay, `auto` as the server chooses (at present as eager).
     #[arg(long, value_enum, default_value_t = PolicyName::Auto, env = "ALBACORE_POLICY")]
     pub policy: PolicyName,
-    /// Rows of a batch at most.
+    /// Most rows of a batch.
     #[arg(long, value_name = "ROWS", default_value_t = 1024, env = "ALBACORE_MAX_ROWS",
           value_parser = bounded(1, BATCH_ROWS_MAX))]
     pub max_rows: usize,
     /// How long a request waits for others to share its batch, with --policy timeout only.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, env = "ALBACORE_MAX_DELAY")]
     pub max_delay: Option<Duration>,
-    /// Rows that may wait; more are refused with 429 or RESOURCE_EXHAUSTED.
+    /// Most rows that wait; requests beyond are refused with 429 or RESOURCE_EXHAUSTED.
     #[arg(long, value_name = "ROWS", default_value_t = 65536, env = "ALBACORE_QUEUE_ROWS",
           value_parser = bounded(1, QUEUE_ROWS_MAX))]
     pub queue_rows: usize,
     /// The latency objective of a model, or of all; later replies are counted late.
     #[arg(long, value_name = "[NAME=]TIME", value_parser = parse_slo)]
     pub slo: Vec<(Option<String>, Duration)>,
-    /// Who tells batching, queue and objectives while the server runs: http://HOST:PORT or
-    /// unix:/PATH of an albacore-params. They are in force in place of those of the settings while
-    /// it is there; the server does not wait for it.
+    /// The albacore-params to receive batching, queue and objectives from while the server runs:
+    /// http://HOST:PORT or unix:/PATH. They override the settings while it is connected; the
+    /// server does not wait for it.
     #[arg(long, value_name = "URL", env = "ALBACORE_PARAMS")]
     pub params: Option<ParamsEndpoint>,
     /// How long a stopping server may take to answer what it has accepted.
@@ -110,7 +108,7 @@ pub enum PolicyName {
     Deferred,
 }
 
-/// Where the models and the batching batching come from.
+/// Where models and batching come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelSource {
     /// The command line; they do not change while the server runs.
@@ -135,7 +133,7 @@ pub struct ServerConfig {
     /// Compute threads of each worker.
     pub threads: usize,
     pub models: ModelSource,
-    /// Bytes of a model file at most.
+    /// Most bytes of a model file.
     pub model_bytes_max: u64,
     /// CA certificates of servers that models come from.
     pub ca_file: Option<PathBuf>,
@@ -173,9 +171,7 @@ impl Args {
 
     fn batching(&self) -> Result<BatchingParams, String> {
         let policy = match (self.policy, self.max_delay) {
-            (PolicyName::Timeout, Some(delay)) => Policy::Timeout {
-                delay: nanos(delay),
-            },
+            (PolicyName::Timeout, Some(delay)) => Policy::Timeout { delay },
             (PolicyName::Timeout, None) => {
                 return Err("--policy timeout needs --max-delay, for example 2ms".into());
             }

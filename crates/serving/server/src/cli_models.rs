@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use albacore_engine::{Iterations, LoadedModel, ModelInfo, Objective};
+use albacore_engine::{Iterations, LoadedModel, ModelInfo, Slo};
 use albacore_settings::{Digest, Source};
 use albacore_storage::Storage;
 
@@ -36,9 +36,8 @@ pub(crate) fn log_iterations_notice(model: &ModelInfo) {
 }
 
 impl CliModel {
-    pub(crate) fn objective(&self) -> Option<Objective> {
-        self.slo
-            .map(|latency| Objective::of_all(latency, PERCENTILE))
+    pub(crate) fn objective(&self) -> Option<Slo> {
+        self.slo.map(|latency| Slo::uniform(latency, PERCENTILE))
     }
 
     /// Reads, checks and compiles the model; also returns the SHA-256 of its file.

@@ -4,25 +4,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use albacore_engine::{BatchingParams, Engine, NoSlot, Objective};
+use albacore_engine::{BatchingParams, Engine, NoSlot, Slo};
 use albacore_proto::params::LatencyReport;
 use albacore_settings::agent_stream::Parameters;
 use tokio::sync::Notify;
 
 /// Models and their objectives.
-pub(crate) type Objectives = Vec<(String, Option<Objective>)>;
-
-/// Validated parameters of the params stream, converted for the engine.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct StreamParameters {
-    pub(crate) batching: BatchingParams,
-    /// Objectives by model name; other models have none.
-    pub(crate) objectives: Vec<(String, Objective)>,
-    /// The parameters as received.
-    pub(crate) parameters: Parameters,
-    /// Names of valid fields that have no effect in this version.
-    pub(crate) unused: Vec<&'static str>,
-}
+pub(crate) type Objectives = Vec<(String, Option<Slo>)>;
 
 /// The only owner of the engine's batching and objectives: nothing else sets them.
 #[derive(Debug)]
@@ -38,8 +26,8 @@ pub(crate) struct EffectiveConfig {
 struct Sources {
     settings_batching: BatchingParams,
     settings_objectives: Objectives,
-    /// Overrides the settings; kept for a while after the stream is lost.
-    stream: Option<StreamParameters>,
+    /// Override the settings; kept for a while after the stream is lost.
+    stream: Option<Parameters>,
     /// `None` without `--params`.
     status: Option<StreamStatus>,
     /// When the stream was lost that `stream` came from.
@@ -51,9 +39,7 @@ struct Sources {
 pub(crate) struct StreamStatus {
     /// Whether it is open and a message was received.
     pub(crate) is_connected: bool,
-    /// Generation of the stream's parameters in force; `None` while the settings are in force.
-    pub(crate) generation: Option<u64>,
-    /// The stream's parameters in force.
+    /// The stream's parameters in force; `None` while the settings are in force.
     pub(crate) parameters: Option<Parameters>,
     /// Why the last message was refused.
     pub(crate) refused: Option<String>,
@@ -102,16 +88,13 @@ impl EffectiveConfig {
     }
 
     /// Replaces the parameters of the stream. Returns whether they differ from the previous ones.
-    pub(crate) fn set_stream(&self, stream: StreamParameters) -> bool {
+    pub(crate) fn set_stream(&self, parameters: Parameters) -> bool {
         let mut sources = self.lock();
         sources.lost_at = None;
-        let is_changed = sources.stream.as_ref() != Some(&stream);
-        let parameters = stream.parameters.clone();
-        sources.stream = Some(stream);
+        let is_changed = sources.stream.as_ref() != Some(&parameters);
+        sources.stream = Some(parameters);
         sources.update_status(|status| {
             status.is_connected = true;
-            status.generation = Some(parameters.generation);
-            status.parameters = Some(parameters);
             status.refused = None;
             status.applied_total += 1;
         });
@@ -162,7 +145,11 @@ impl EffectiveConfig {
     /// The batching in force, and the state of the stream if there is to be one.
     pub(crate) fn current(&self) -> (BatchingParams, Option<StreamStatus>) {
         let sources = self.lock();
-        (sources.batching(), sources.status.clone())
+        let status = sources.status.clone().map(|status| StreamStatus {
+            parameters: sources.stream.clone(),
+            ..status
+        });
+        (sources.batching(), status)
     }
 
     /// Waits until the stream asks for latency reports; returns their period.
@@ -170,7 +157,7 @@ impl EffectiveConfig {
         // bound: one pass for each change of the stream's parameters.
         loop {
             let changed = self.changed.notified();
-            let stream = self.lock().stream.as_ref().map(|it| it.parameters.report);
+            let stream = self.lock().stream.as_ref().map(|stream| stream.report);
             if let Some(period) = stream.flatten() {
                 return period;
             }
@@ -196,7 +183,7 @@ impl EffectiveConfig {
     /// Passes the batching and objectives in force to the engine.
     fn apply(&self, sources: &Sources) -> Result<(), NoSlot> {
         let objectives = sources.settings_objectives.iter();
-        let objectives: Vec<(&str, Option<Objective>)> = objectives
+        let objectives: Vec<(&str, Option<Slo>)> = objectives
             .map(|(model, own)| (model.as_str(), sources.objective(model, *own)))
             .collect();
         self.engine.declare(&objectives)?;
@@ -223,19 +210,18 @@ impl Sources {
     }
 
     /// The objective in force of `model`, whose objective by the settings is `own`.
-    fn objective(&self, model: &str, own: Option<Objective>) -> Option<Objective> {
+    fn objective(&self, model: &str, own: Option<Slo>) -> Option<Slo> {
         let Some(stream) = &self.stream else {
             return own;
         };
-        let mut objectives = stream.objectives.iter();
-        let found = objectives.find(|(name, _)| name == model);
-        found.map(|(_, objective)| *objective)
+        let mut objectives = stream.slo.iter();
+        let found = objectives.find(|entry| entry.model == model);
+        found.map(|entry| entry.slo)
     }
 
     fn discard_stream(&mut self) {
         self.stream = None;
         self.lost_at = None;
-        self.update_status(|status| (status.generation, status.parameters) = (None, None));
     }
 
     fn update_status(&mut self, update: impl FnOnce(&mut StreamStatus)) {

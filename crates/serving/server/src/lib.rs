@@ -10,7 +10,6 @@ pub mod args;
 pub mod cli_models;
 mod config_watcher;
 mod effective_config;
-mod engine_params;
 pub mod events;
 mod front;
 mod model_status;

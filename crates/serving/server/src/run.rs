@@ -152,7 +152,7 @@ fn start_engine(
             })
         }
         StartModels::SettingsFile(file, settings) => {
-            let batching = settings.batching;
+            let batching = settings.settings.batching;
             let engine = Engine::start(&config.engine(batching), Vec::new(), observer)?;
             let engine = Arc::new(engine);
             let effective = EffectiveConfig::new(Arc::clone(&engine), batching, has_stream);

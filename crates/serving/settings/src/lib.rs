@@ -37,11 +37,12 @@ mod print_yaml;
 mod settings;
 mod timespan;
 
+pub use albacore_batching::{BatchingParams, Policy, Slo};
 pub use digest::Digest;
 pub use limits::{
     BATCH_ROWS_MAX, FILE_BYTES_MAX, MODEL_NAME_CHARS_MAX, MODELS_MAX, QUEUE_ROWS_MAX,
     REPORT_BUCKETS_MAX, REPORT_LINE_BYTES_MAX, SNAPSHOT_LINE_BYTES_MAX, SNAPSHOT_METRICS_BYTES_MAX,
     SNAPSHOT_PODS_MAX, SOURCE_CHARS_MAX,
 };
-pub use settings::{Batching, Iterations, Model, Output, Policy, Queue, Settings, Slo, Source};
+pub use settings::{Iterations, Model, Output, Settings, Source};
 pub use validation_error::ValidationError;

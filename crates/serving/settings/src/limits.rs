@@ -18,14 +18,8 @@ pub const SOURCE_CHARS_MAX: usize = 2048 + 256;
 /// Most rows that one batch may hold.
 pub const BATCH_ROWS_MAX: u32 = 65_536;
 
-/// Most rows of a batch when the file does not say.
-pub(crate) const BATCH_ROWS_DEFAULT: u32 = 1024;
-
 /// Most rows that may wait.
 pub const QUEUE_ROWS_MAX: u32 = 4_194_304;
-
-/// Most waiting rows when the file does not say.
-pub(crate) const QUEUE_ROWS_DEFAULT: u32 = 65_536;
 
 /// Longest objective or delay: more than ten minutes is a wrong unit.
 pub(crate) const TIMESPAN_MICROS_MAX: u64 = 600_000_000;

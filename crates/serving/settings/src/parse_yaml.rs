@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
+use albacore_batching::{BatchingParams, Policy, Slo};
 use serde_json::Value;
 
-use crate::limits::{
-    BATCH_ROWS_DEFAULT, DEPTH_MAX, FILE_BYTES_MAX, PERCENTILE_DEFAULT, QUEUE_ROWS_DEFAULT,
-};
+use crate::limits::{DEPTH_MAX, FILE_BYTES_MAX, PERCENTILE_DEFAULT};
 use crate::object_reader::{ObjectReader, StringOrObject, UnknownFields};
-use crate::settings::{Batching, Iterations, Model, Output, Policy, Queue, Settings, Slo, Source};
+use crate::settings::{Iterations, Model, Output, Settings, Source};
 use crate::timespan::parse_timespan;
 use crate::validation_error::{ValidationError, quoted};
 
@@ -24,8 +23,7 @@ impl Settings {
         let models = file.objects("models")?;
         let settings = Self {
             models: models.into_iter().map(model).collect::<Result<_, _>>()?,
-            batching: batching(file.object("batching")?)?,
-            queue: queue(file.object("queue")?)?,
+            batching: batching(file.object("batching")?, file.object("queue")?)?,
         };
         file.finish()?;
         settings.check()?;
@@ -122,41 +120,51 @@ pub(crate) fn slo(mut object: ObjectReader) -> Result<Slo, ValidationError> {
     Ok(slo)
 }
 
-pub(crate) fn batching(object: Option<ObjectReader>) -> Result<Batching, ValidationError> {
-    let Some(mut object) = object else {
-        return Ok(Batching::default());
-    };
-    let name = object.string("policy")?;
-    let max_rows = object.u32("max_rows")?.unwrap_or(BATCH_ROWS_DEFAULT);
-    let delay: Option<Duration> = object.parsed("max_delay", parse_timespan)?;
-    let policy = match (name.as_deref().unwrap_or("auto"), delay) {
-        ("timeout", Some(delay)) => Policy::Timeout { delay },
-        ("timeout", None) => {
-            return Err(object.missing("max_delay", "policy timeout needs it, as in \"2ms\""));
+/// The release rule and its bounds; of an absent object, the defaults.
+pub(crate) fn batching(
+    batching: Option<ObjectReader>,
+    queue: Option<ObjectReader>,
+) -> Result<BatchingParams, ValidationError> {
+    let mut params = BatchingParams::default();
+    if let Some(mut object) = batching {
+        params.policy = policy(&mut object)?;
+        if let Some(rows) = object.u32("max_rows")? {
+            params.batch_rows_max = rows as usize;
         }
-        ("auto", None) => Policy::Auto,
-        ("deferred", None) => Policy::Deferred,
-        ("eager", None) => Policy::Eager,
+        object.finish()?;
+    }
+    if let Some(mut object) = queue {
+        if let Some(rows) = object.u32("max_rows")? {
+            params.queue_rows_max = rows as usize;
+        }
+        object.finish()?;
+    }
+    Ok(params)
+}
+
+fn policy(batching: &mut ObjectReader) -> Result<Policy, ValidationError> {
+    let name = batching.string("policy")?;
+    let delay: Option<Duration> = batching.parsed("max_delay", parse_timespan)?;
+    match (name.as_deref().unwrap_or("auto"), delay) {
+        ("timeout", Some(delay)) => Ok(Policy::Timeout { delay }),
+        ("timeout", None) => {
+            Err(batching.missing("max_delay", "policy timeout needs it, as in \"2ms\""))
+        }
+        ("auto", None) => Ok(Policy::Auto),
+        ("deferred", None) => Ok(Policy::Deferred),
+        ("eager", None) => Ok(Policy::Eager),
         ("auto" | "deferred" | "eager", Some(_)) => {
             let problem = "is allowed with policy timeout only: leave it out";
-            return Err(ValidationError::field(object.path_of("max_delay"), problem));
+            Err(ValidationError::field(
+                batching.path_of("max_delay"),
+                problem,
+            ))
         }
         (other, _) => {
             let other = quoted(other);
             let problem =
                 format!("{other} is not a policy: write auto, deferred, timeout or eager");
-            return Err(ValidationError::field(object.path_of("policy"), problem));
+            Err(ValidationError::field(batching.path_of("policy"), problem))
         }
-    };
-    object.finish()?;
-    Ok(Batching { policy, max_rows })
-}
-
-pub(crate) fn queue(object: Option<ObjectReader>) -> Result<Queue, ValidationError> {
-    let Some(mut object) = object else {
-        return Ok(Queue::default());
-    };
-    let max_rows = object.u32("max_rows")?.unwrap_or(QUEUE_ROWS_DEFAULT);
-    object.finish()?;
-    Ok(Queue { max_rows })
+    }
 }

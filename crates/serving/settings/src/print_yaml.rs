@@ -4,9 +4,9 @@
 //! the controller would rewrite every ConfigMap. Strings are quoted as in JSON, which YAML parses
 //! to the same string.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write};
 
-use crate::settings::{Iterations, Policy, Settings, Source};
+use crate::settings::{Iterations, Model, Settings, Source, output_latencies};
 use crate::timespan::print_timespan;
 
 impl Settings {
@@ -14,79 +14,59 @@ impl Settings {
     /// [`Settings::check`].
     #[must_use]
     pub fn to_yaml(&self) -> String {
-        let mut text = String::from("models:\n");
-        for model in &self.models {
-            let (field, source) = match &model.source {
-                Source::Path(path) => ("path", path),
-                Source::Url(url) => ("url", url),
-            };
-            line(
-                &mut text,
-                format_args!("- name: {}", json_string(&model.name)),
-            );
-            line(
-                &mut text,
-                format_args!("  {field}: {}", json_string(source)),
-            );
-            if let Some(sha256) = model.sha256 {
-                line(&mut text, format_args!("  sha256: \"{sha256}\""));
-            }
-            match model.iterations {
-                None => {}
-                Some(Iterations::All) => line(&mut text, format_args!("  iterations: all")),
-                Some(Iterations::Best) => line(&mut text, format_args!("  iterations: best")),
-                Some(Iterations::Range { begin, end }) => line(
-                    &mut text,
-                    format_args!("  iterations: {{begin: {begin}, end: {end}}}"),
-                ),
-            }
-            if !model.outputs.is_empty() {
-                let names = model
-                    .outputs
-                    .iter()
-                    .map(|output| json_string(output.name()));
-                let names = names.collect::<Vec<_>>().join(", ");
-                line(&mut text, format_args!("  outputs: [{names}]"));
-            }
-            if let Some(slo) = model.slo {
-                let latency = print_timespan(slo.latency);
-                line(&mut text, format_args!("  slo:"));
-                line(&mut text, format_args!("    latency: \"{latency}\""));
-                line(
-                    &mut text,
-                    format_args!("    percentile: {}", slo.percentile),
-                );
-                for (name, span) in slo.output_latencies() {
-                    let span = print_timespan(span);
-                    line(&mut text, format_args!("    {name}: \"{span}\""));
-                }
-            }
-        }
-        line(&mut text, format_args!("batching:"));
-        line(
-            &mut text,
-            format_args!("  policy: {}", self.batching.policy.name()),
-        );
-        line(
-            &mut text,
-            format_args!("  max_rows: {}", self.batching.max_rows),
-        );
-        if let Policy::Timeout { delay } = self.batching.policy {
-            let delay = print_timespan(delay);
-            line(&mut text, format_args!("  max_delay: \"{delay}\""));
-        }
-        line(&mut text, format_args!("queue:"));
-        line(
-            &mut text,
-            format_args!("  max_rows: {}", self.queue.max_rows),
-        );
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = self.print(&mut text);
         text
+    }
+
+    fn print(&self, out: &mut String) -> fmt::Result {
+        writeln!(out, "models:")?;
+        for model in &self.models {
+            print_model(model, out)?;
+        }
+        writeln!(out, "batching:")?;
+        writeln!(out, "  policy: {}", self.batching.policy.name())?;
+        writeln!(out, "  max_rows: {}", self.batching.batch_rows_max)?;
+        if let Some(delay) = self.batching.policy.delay() {
+            writeln!(out, "  max_delay: \"{}\"", print_timespan(delay))?;
+        }
+        writeln!(out, "queue:")?;
+        writeln!(out, "  max_rows: {}", self.batching.queue_rows_max)
     }
 }
 
-fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
-    // Writing to a String cannot fail.
-    let _ = writeln!(text, "{content}");
+fn print_model(model: &Model, out: &mut String) -> fmt::Result {
+    writeln!(out, "- name: {}", json_string(&model.name))?;
+    match &model.source {
+        Source::Path(path) => writeln!(out, "  path: {}", json_string(path))?,
+        Source::Url(url) => writeln!(out, "  url: {}", json_string(url))?,
+    }
+    if let Some(sha256) = model.sha256 {
+        writeln!(out, "  sha256: \"{sha256}\"")?;
+    }
+    match model.iterations {
+        None => {}
+        Some(Iterations::All) => writeln!(out, "  iterations: all")?,
+        Some(Iterations::Best) => writeln!(out, "  iterations: best")?,
+        Some(Iterations::Range { begin, end }) => {
+            writeln!(out, "  iterations: {{begin: {begin}, end: {end}}}")?;
+        }
+    }
+    if !model.outputs.is_empty() {
+        let names = model.outputs.iter().map(|it| json_string(it.name()));
+        let names = names.collect::<Vec<_>>().join(", ");
+        writeln!(out, "  outputs: [{names}]")?;
+    }
+    if let Some(slo) = &model.slo {
+        writeln!(out, "  slo:")?;
+        writeln!(out, "    latency: \"{}\"", print_timespan(slo.latency))?;
+        writeln!(out, "    percentile: {}", slo.percentile)?;
+        for (name, span) in output_latencies(slo) {
+            writeln!(out, "    {name}: \"{}\"", print_timespan(span))?;
+        }
+    }
+    Ok(())
 }
 
 fn json_string(text: &str) -> String {

@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use albacore_batching::{BatchingParams, Slo};
+
 use crate::limits::{
     BATCH_ROWS_MAX, MODEL_NAME_CHARS_MAX, MODELS_MAX, PERCENTILE_MAX, PERCENTILE_MIN,
     QUEUE_ROWS_MAX, SOURCE_CHARS_MAX,
 };
-use crate::settings::{Batching, Iterations, Model, Policy, Queue, Settings, Slo, Source};
+use crate::settings::{Iterations, Model, Settings, Source, output_latencies};
 use crate::timespan::{is_in_bounds, print_timespan};
 use crate::validation_error::{ValidationError, quoted};
 
@@ -17,11 +19,7 @@ impl Settings {
     /// # Errors
     /// The first error that is found.
     pub fn check(&self) -> Result<(), ValidationError> {
-        let Self {
-            models,
-            batching,
-            queue,
-        } = self;
+        let Self { models, batching } = self;
         if models.is_empty() {
             return Err(ValidationError::field(
                 "models",
@@ -44,37 +42,31 @@ impl Settings {
             }
         }
         let objectives = models.iter().filter_map(|m| Some((&*m.name, m.slo?)));
-        check_rules("", batching, queue, objectives)
+        check_batching("", batching, objectives)
     }
 }
 
-/// Checks batching, queue and objectives. `path` is the prefix of their fields in errors.
-pub(crate) fn check_rules<'a>(
+/// Checks batching and objectives. `path` is the prefix of their fields in errors.
+pub(crate) fn check_batching<'a>(
     path: &str,
-    batching: &Batching,
-    queue: &Queue,
+    params: &BatchingParams,
     objectives: impl Iterator<Item = (&'a str, Slo)>,
 ) -> Result<(), ValidationError> {
     let queue_path = format!("{path}queue.max_rows");
-    check_rows(
-        &format!("{path}batching.max_rows"),
-        batching.max_rows,
-        BATCH_ROWS_MAX,
-    )?;
-    check_rows(&queue_path, queue.max_rows, QUEUE_ROWS_MAX)?;
-    if queue.max_rows < batching.max_rows {
+    let batch_path = format!("{path}batching.max_rows");
+    check_rows(&batch_path, params.batch_rows_max, BATCH_ROWS_MAX)?;
+    check_rows(&queue_path, params.queue_rows_max, QUEUE_ROWS_MAX)?;
+    if params.queue_rows_max < params.batch_rows_max {
         let problem = format!(
             "{} is below batching.max_rows, {}: a full batch could never wait; raise it or lower \
              batching.max_rows",
-            queue.max_rows, batching.max_rows
+            params.queue_rows_max, params.batch_rows_max
         );
         return Err(ValidationError::field(queue_path, problem));
     }
-    match batching.policy {
-        Policy::Timeout { delay } => {
-            check_delay(&format!("{path}batching.max_delay"), delay, objectives)
-        }
-        Policy::Auto | Policy::Deferred | Policy::Eager => Ok(()),
+    match params.policy.delay() {
+        Some(delay) => check_delay(&format!("{path}batching.max_delay"), delay, objectives),
+        None => Ok(()),
     }
 }
 
@@ -171,7 +163,7 @@ fn check_source(path: &str, source: &Source) -> Result<(), ValidationError> {
 
 pub(crate) fn check_slo(path: &str, slo: &Slo) -> Result<(), ValidationError> {
     check_timespan(&format!("{path}.latency"), slo.latency)?;
-    for (name, span) in slo.output_latencies() {
+    for (name, span) in output_latencies(slo) {
         check_timespan(&format!("{path}.{name}"), span)?;
     }
     if (PERCENTILE_MIN..=PERCENTILE_MAX).contains(&slo.percentile) {
@@ -195,8 +187,8 @@ pub(crate) fn check_timespan(path: &str, span: Duration) -> Result<(), Validatio
     Err(ValidationError::field(path, problem))
 }
 
-fn check_rows(path: &str, rows: u32, most: u32) -> Result<(), ValidationError> {
-    if (1..=most).contains(&rows) {
+fn check_rows(path: &str, rows: usize, most: u32) -> Result<(), ValidationError> {
+    if (1..=most as usize).contains(&rows) {
         return Ok(());
     }
     Err(ValidationError::field(

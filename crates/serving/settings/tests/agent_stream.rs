@@ -1,4 +1,4 @@
-//! The feed from outside: what is written is read again, what is wrong is named, nothing panics.
+//! The agent's stream: encoded lines are decoded again, errors name the field, nothing panics.
 
 #![allow(clippy::unwrap_used)] // tests fail by panicking
 
@@ -9,7 +9,7 @@ use albacore_settings::agent_stream::{
     LINE_TERMINATOR, LatencyReport, ModelSlo, NodeSnapshot, Parameters, ServingPod,
 };
 use albacore_settings::{
-    Batching, Policy, Queue, REPORT_BUCKETS_MAX, REPORT_LINE_BYTES_MAX, SNAPSHOT_LINE_BYTES_MAX,
+    BatchingParams, Policy, REPORT_BUCKETS_MAX, REPORT_LINE_BYTES_MAX, SNAPSHOT_LINE_BYTES_MAX,
     SNAPSHOT_METRICS_BYTES_MAX, SNAPSHOT_PODS_MAX, Slo,
 };
 use proptest::prelude::*;
@@ -57,7 +57,7 @@ fn an_ipv4_address_in_ipv6_is_the_ipv4_address() {
     assert!(error.starts_with("pod.address: ::ffff:10.0.0.7 is an IPv4 address in IPv6"));
 }
 
-/// What is replaced in the line, by what, and the words of the refusal.
+/// What is replaced in the line, by what, and the expected error.
 const WRONG: [(&str, &str, &str); 23] = [
     ("\"n1\"", "\"\"", "node: \"\" is not 1 to 253"),
     ("\"n1\"", "7", "node: 7 is not a string"),
@@ -200,18 +200,18 @@ fn parameters() -> impl Strategy<Value = Parameters> {
             delay: Duration::from_micros(micros)
         }),
     ];
-    let rows = (1_u32..=65_536, 65_536_u32..4_194_304);
+    let rows = (1_usize..=65_536, 65_536_usize..4_194_304);
     let slo = prop::collection::btree_map("[a-z]([a-z0-9._-]{0,9}[a-z0-9])?", slo(), 0..4);
     let window = prop::option::of(1_u64..600_000_000);
     let report = prop::option::of(1_u64..600_000_000);
     let sizes = (1_u32..=512, 1_u32..=512, 1_u32..8_192_000, any::<u64>());
     let window = (window, report);
     (policy, rows, slo, window, sizes).prop_map(|(policy, rows, slo, window, sizes)| Parameters {
-        batching: Batching {
+        batching: BatchingParams {
             policy,
-            max_rows: rows.0,
+            batch_rows_max: rows.0,
+            queue_rows_max: rows.1,
         },
-        queue: Queue { max_rows: rows.1 },
         slo: slo
             .into_iter()
             .map(|(model, slo)| ModelSlo { model, slo })

@@ -1,9 +1,9 @@
-//! The file from outside: what is read, what is printed, what is refused and in which words.
+//! The settings file: what is parsed, what is printed, what is refused, and the messages.
 
 use std::time::Duration;
 
 use albacore_settings::{
-    Batching, Digest, Iterations, Model, Output, Policy, Queue, Settings, Slo, Source,
+    BatchingParams, Digest, Iterations, Model, Output, Policy, Settings, Slo, Source,
 };
 use proptest::prelude::*;
 
@@ -88,8 +88,7 @@ fn a_complete_file_is_parsed_and_printed_unchanged() {
 fn fields_with_defaults_may_be_left_out() {
     let text = "models: [{name: a, path: /a, slo: {latency: 2s}}]";
     let settings = Settings::read(text).unwrap();
-    assert_eq!(settings.batching, Batching::default());
-    assert_eq!(settings.queue, Queue::default());
+    assert_eq!(settings.batching, BatchingParams::default());
     assert_eq!(settings.models[0].slo.unwrap().percentile, 99.0);
 }
 
@@ -208,7 +207,7 @@ const MODELS: [(&str, &str); 28] = [
     ),
 ];
 
-/// What stands below a model with an objective of 2 ms.
+/// Text below a model with an objective of 2 ms.
 const REST: [(&str, &str); 10] = [
     (
         "batching: {policy: lazy}",
@@ -326,11 +325,14 @@ fn any_settings() -> impl Strategy<Value = Settings> {
         Just(Policy::Eager),
         delay.prop_map(|delay| Policy::Timeout { delay }),
     ];
-    let rows = (1_u32..=65_536).prop_flat_map(|rows| (Just(rows), rows..=4_194_304));
-    (models, policy, rows).prop_map(|(models, policy, (max_rows, waiting))| Settings {
+    let rows = (1_usize..=65_536).prop_flat_map(|rows| (Just(rows), rows..=4_194_304));
+    (models, policy, rows).prop_map(|(models, policy, rows)| Settings {
         models,
-        batching: Batching { policy, max_rows },
-        queue: Queue { max_rows: waiting },
+        batching: BatchingParams {
+            policy,
+            batch_rows_max: rows.0,
+            queue_rows_max: rows.1,
+        },
     })
 }
 

@@ -89,7 +89,7 @@ const MATRIX: &[Row] = &[
     row("formats", &[], &[]),
     row("simd", &[], &[]),
     row("trees", &[], &["formats", "simd"]),
-    row("settings", &[], &[]),
+    row("settings", &[], &["batching"]),
     row("storage", &[], &["settings"]),
     row("api", &[KubeTypes], &["mapping", "plan", "settings"]),
     row("proto", &[Grpc], &[]),
@@ -119,7 +119,7 @@ const MATRIX: &[Row] = &[
         &["program", "proto", "settings"],
     ),
     row("connections", &[Async], &["os"]),
-    row("engine", &[Async], &["batching", "os", "trees"]),
+    row("engine", &[Async], &["batching", "os", "trees", "values"]),
     row(
         "server",
         &[Async, Grpc, CommandLine],

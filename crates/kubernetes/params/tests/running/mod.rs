@@ -14,12 +14,12 @@ use albacore_proto::params::{Parameters, WatchRequest};
 use albacore_settings::agent_stream::{
     LINE_TERMINATOR, NodeSnapshot, Parameters as Fed, ServingPod,
 };
-use albacore_settings::{Batching, Policy, Queue};
+use albacore_settings::{BatchingParams, Policy};
 use serde_json::Value;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Status, Streaming};
 
-/// Everything is done long before; it only ends a test that would hang.
+/// Far longer than any test takes; it only ends a test that would hang.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Params {
@@ -188,13 +188,13 @@ pub(crate) fn pod(name: &str, address: Option<&str>, rows: u32) -> ServingPod {
         deployment: "fraud".to_owned(),
         generation: 1,
         parameters: Fed {
-            batching: Batching {
+            batching: BatchingParams {
                 policy: Policy::Timeout {
                     delay: Duration::from_millis(2),
                 },
-                max_rows: rows,
+                batch_rows_max: rows as usize,
+                queue_rows_max: 65_536,
             },
-            queue: Queue { max_rows: 65_536 },
             slo: Vec::new(),
             window: None,
             workers: 2,

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use albacore_batching::deadlines::{
-    Candidate, Cost, Decision, Delays, DropRule, Matchmaker, Member, QueueParams, Release,
-    RequestQueue, Target,
+    Candidate, Cost, Decision, Delays, Matchmaker, Member, QueueParams, Release, RequestQueue,
 };
 use albacore_batching::{Nanos, QueueIndex, RequestKey, WorkerIndex};
+use albacore_simulator::{DropRule, Target};
 use albacore_values::XorShift64;
 
 use super::ring::{Ring, WORDS};
@@ -135,13 +135,13 @@ pub(super) struct ModelThread<'a> {
 
 impl<'a> ModelThread<'a> {
     pub(super) fn new(links: &'a Links, rate: f64, seed: u64, begin: Instant) -> Self {
+        let cost = Cost::new(ALPHA_NS, BETA_NS);
         let target = Target::Own;
         let rules = QueueParams {
-            cost: Cost::new(ALPHA_NS, BETA_NS),
+            cost,
             objective: OBJECTIVE,
             release: Release::Deferred { early: EARLY },
-            drop: DropRule::Window { target },
-            rate,
+            target_rows: DropRule::Window { target }.target_rows(&cost, OBJECTIVE, rate),
             rows_max: u64::MAX,
             requests_max: usize::MAX,
         };

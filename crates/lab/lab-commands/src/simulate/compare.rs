@@ -1,8 +1,8 @@
 //! Compares policies over the load.
 
-use albacore_batching::deadlines::{DropRule, Target};
 use albacore_simulator::{
-    DropPolicy, Figures, Policy, Prefers, Scenario, Wait, goodput, run as simulate,
+    DropPolicy, DropRule, Figures, Policy, Prefers, Scenario, Target, Wait, goodput,
+    run as simulate,
 };
 use serde_json::json;
 

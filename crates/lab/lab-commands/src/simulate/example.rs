@@ -2,9 +2,9 @@
 //! of which three in a row are missing. Deferred batches regain their pattern, eager ones do not.
 
 use albacore_batching::Nanos;
-use albacore_batching::deadlines::{Cost, DeadlineDispatch, Delays, DropRule};
+use albacore_batching::deadlines::{Cost, DeadlineDispatch, Delays};
 use albacore_simulator::{
-    Arrival, DropPolicy, Model, Policy, Scenario, Source, Watcher, run_watched,
+    Arrival, DropPolicy, DropRule, Model, Policy, Scenario, Source, Watcher, run_watched,
 };
 use serde_json::json;
 

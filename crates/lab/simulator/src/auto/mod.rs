@@ -11,11 +11,11 @@ mod deferral_trial;
 mod queue_learner;
 
 use albacore_batching::deadlines::{
-    DeadlineActions, DeadlineConfig, DeadlineEvent, DeadlineScheduler, DropRule, QueueParams,
-    Release, Target,
+    DeadlineActions, DeadlineConfig, DeadlineEvent, DeadlineScheduler, QueueParams, Release,
 };
 use albacore_batching::{Nanos, QueueIndex};
 
+use crate::drop_rule::{DropRule, Target};
 use queue_learner::{PATIENCE, QueueLearner, SharedKnowledge};
 
 /// What `auto` does at loads that the workers carry whether batches are deferred or not.
@@ -31,18 +31,25 @@ pub enum Prefers {
 /// The parameters of a queue, some of which may be learned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueuePolicy {
+    /// Its `target_rows` does not count: it follows from `drop` and `rate`.
     pub params: QueueParams,
+    /// Which requests are dropped.
+    pub drop: DropRule,
+    /// Rows a second that arrive, for the target of the drop rule.
+    pub rate: f64,
     /// The release rule is learned; that of `params` does not count then.
     pub auto: Option<Prefers>,
-    /// The target of the drop rule is learned once the release rule is; that of `params` counts
-    /// until then.
+    /// The target of the drop rule is learned once the release rule is; `drop` counts until then.
     pub is_target_learned: bool,
 }
 
 impl From<QueueParams> for QueuePolicy {
     fn from(params: QueueParams) -> Self {
+        let target = Target::Rows(params.target_rows);
         Self {
             params,
+            drop: DropRule::Window { target },
+            rate: 0.0,
             auto: None,
             is_target_learned: false,
         }
@@ -60,24 +67,27 @@ impl AutoQueue {
     fn params(&self) -> QueueParams {
         let QueuePolicy {
             params,
+            drop,
+            rate,
             auto,
             is_target_learned,
         } = self.policy;
+        let params = QueueParams {
+            target_rows: drop.target_rows(&params.cost, params.objective, rate),
+            ..params
+        };
         if auto.is_none() {
             return params;
         }
         let plan = self.learner.plan();
         let learned = plan.target.filter(|_| is_target_learned);
-        let target = |rows| DropRule::Window {
-            target: Target::Rows(rows),
-        };
         QueueParams {
             release: Release::Bounded {
                 early: plan.early,
                 enough: plan.enough,
                 wait_max: Nanos((params.cost.beta_ns() as u64).saturating_mul(PATIENCE)),
             },
-            drop: learned.map_or(params.drop, target),
+            target_rows: learned.unwrap_or(params.target_rows),
             ..params
         }
     }

@@ -38,12 +38,13 @@
 //! simulation on the article's settings (`cargo bench -p albacore-simulator`).
 
 use albacore_batching::Nanos;
-use albacore_batching::deadlines::{DropRule, QueueParams, Target};
+use albacore_batching::deadlines::QueueParams;
 
 use super::Prefers;
 use super::burst_level::BurstLevel;
 use super::closed_loop::ClosedLoopDetector;
 use super::deferral_trial::DeferralTrial;
+use crate::drop_rule::{DropRule, Target};
 
 /// Arrivals that are averaged: with bursts of c2 = 20 the rate is then known to 7 %.
 const MEMORY: u32 = 4096;
@@ -296,13 +297,11 @@ mod tests {
     use super::*;
 
     fn rules(alpha_ms: f64, beta_ms: f64, objective_ms: u64) -> QueueParams {
-        let target = Target::Own;
         QueueParams {
             cost: Cost::new(alpha_ms * 1e6, beta_ms * 1e6),
             objective: Nanos(objective_ms * 1_000_000),
             release: Release::Eager,
-            drop: DropRule::Window { target },
-            rate: 0.0,
+            target_rows: 1,
             rows_max: u64::MAX,
             requests_max: usize::MAX,
         }

@@ -7,7 +7,7 @@ mod node;
 mod tables;
 
 use albacore_batching::Nanos;
-use albacore_batching::deadlines::{Delays, DropRule, Target};
+use albacore_batching::deadlines::Delays;
 
 pub use self::invalid::{Invalid, Place};
 pub use self::tables::{read_arrivals, read_profiles};
@@ -16,6 +16,7 @@ use self::fields::{Field, Fields};
 use self::node::{Kind, Node};
 use crate::arrivals::{Popularity, Process};
 use crate::auto::Prefers;
+use crate::drop_rule::{DropRule, Target};
 use crate::scenario::{DropPolicy, Model, Policy, Scenario, Source, Wait};
 
 /// Workers of a scenario.

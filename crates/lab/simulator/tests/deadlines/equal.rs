@@ -2,8 +2,9 @@
 //! (`make soak`).
 
 use albacore_batching::Nanos;
-use albacore_batching::deadlines::{Cost, Delays, DropRule, QueueParams, Release, Target};
+use albacore_batching::deadlines::{Cost, Delays, QueueParams, Release};
 use albacore_simulator::auto::{Prefers, QueuePolicy};
+use albacore_simulator::{DropRule, Target};
 
 use albacore_random::SplitMix64;
 
@@ -56,13 +57,14 @@ fn draw_rules(random: &mut Random) -> QueuePolicy {
         }
         _ => window(Target::Rows(1 + random.below(12))),
     };
+    let cost = Cost::new((1 + random.below(12)) as f64, random.below(40) as f64);
+    // A row each nanosecond to one each 40: the arrivals themselves come at such rates.
+    let rate = 1e9 / (1 + random.below(40)) as f64;
     let params = QueueParams {
-        cost: Cost::new((1 + random.below(12)) as f64, random.below(40) as f64),
+        cost,
         objective: Nanos(objective),
         release,
-        drop,
-        // A row each nanosecond to one each 40: the arrivals themselves come at such rates.
-        rate: 1e9 / (1 + random.below(40)) as f64,
+        target_rows: 1,
         requests_max: if random.is_one_in(4) {
             1 + random.below(6) as usize
         } else {
@@ -76,6 +78,8 @@ fn draw_rules(random: &mut Random) -> QueuePolicy {
     };
     QueuePolicy {
         params,
+        drop,
+        rate,
         auto,
         is_target_learned,
     }
@@ -85,7 +89,7 @@ fn oracle_params(policy: &QueuePolicy) -> oracle::Rules {
     let rules = &policy.params;
     let (alpha, beta) = (rules.cost.alpha_ns() as i128, rules.cost.beta_ns() as i128);
     let objective = i128::from(rules.objective.0);
-    let own = || oracle_auto::own(alpha, beta, objective, rules.rate);
+    let own = || oracle_auto::own(alpha, beta, objective, policy.rate);
     oracle::Rules {
         alpha,
         beta,
@@ -103,7 +107,7 @@ fn oracle_params(policy: &QueuePolicy) -> oracle::Rules {
                 delay: delay.0.into(),
             },
         },
-        target: match rules.drop {
+        target: match policy.drop {
             DropRule::Head => 1,
             DropRule::Window { target } => match target {
                 Target::Half => oracle_auto::half(alpha, beta, objective),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use albacore_batching::Nanos;
-use albacore_batching::deadlines::{Cost, Delays, DropRule, QueueParams, Release, Target};
+use albacore_batching::deadlines::{Cost, Delays, QueueParams, Release};
 
 use albacore_simulator::auto::QueuePolicy;
 
@@ -45,13 +45,11 @@ fn rules(line: &str, profile: &str) -> QueuePolicy {
         }
         other => panic!("{other:?}"),
     };
-    let target = option(line, "target").map(|rows| Target::Rows(rows.parse().unwrap()));
     QueuePolicy::from(QueueParams {
         cost: Cost::new(fields[0] * MS, fields[1] * MS),
         objective: Nanos(objective.round() as u64),
         release,
-        drop: target.map_or(DropRule::Head, |target| DropRule::Window { target }),
-        rate: 0.0,
+        target_rows: option(line, "target").map_or(1, |rows| rows.parse().unwrap()),
         rows_max: u64::MAX,
         requests_max: usize::MAX,
     })

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use albacore_batching::Nanos;
 use albacore_batching::RequestKey;
-use albacore_batching::deadlines::{
-    Cost, Delays, DropRule, Member, QueueParams, Release, RequestQueue, Target,
-};
+use albacore_batching::deadlines::{Cost, Delays, Member, QueueParams, Release, RequestQueue};
 use albacore_simulator::auto::{Prefers, QueuePolicy};
+use albacore_simulator::{DropRule, Target};
 use proptest::prelude::*;
 
 use crate::driver::{Driver, Input};
@@ -55,12 +54,11 @@ prop_compose! {
             cost: Cost::new(alpha, beta),
             objective: Nanos(objective),
             release,
-            drop,
-            rate,
+            target_rows: 1,
             rows_max,
             requests_max,
         };
-        QueuePolicy { params, auto, is_target_learned }
+        QueuePolicy { params, drop, rate, auto, is_target_learned }
     }
 }
 
@@ -128,6 +126,8 @@ proptest! {
     ) {
         let mut rules = policy.params;
         rules.release = Release::Deferred { early: Nanos(early) };
+        rules.target_rows =
+            policy.drop.target_rows(&rules.cost, rules.objective, policy.rate);
         let mut part = RequestQueue::new(rules, Delays::default());
         let (mut now, mut dropped) = (0, Vec::new());
         for (key, &(gap, rows)) in gaps.iter().enumerate() {

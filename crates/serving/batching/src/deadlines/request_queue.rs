@@ -20,7 +20,7 @@
 use std::collections::VecDeque;
 
 use super::cost::Cost;
-use super::rules::{Delays, DropRule, Release};
+use super::rules::{Delays, Release};
 use crate::{Nanos, RequestKey};
 
 /// Parameters of a queue.
@@ -32,10 +32,9 @@ pub struct QueueParams {
     pub objective: Nanos,
     /// When a batch is dispatched.
     pub release: Release,
-    /// Which requests are dropped.
-    pub drop: DropRule,
-    /// Rows a second that arrive, for the target of the drop rule.
-    pub rate: f64,
+    /// Drops the oldest requests that would keep a batch from having so many rows in time; with 1,
+    /// only those that cannot be in time even alone.
+    pub target_rows: u64,
     /// Most rows of a batch; a request with more is a batch of its own.
     pub rows_max: u64,
     /// Most requests of a batch.
@@ -91,8 +90,6 @@ pub struct RequestQueue {
     delays: Delays,
     /// `params.cost` with the delays added.
     delayed: Cost,
-    /// Rows of the batch that the drop rule aims at.
-    target: u64,
     entries: VecDeque<QueuedRequest>,
     /// Rows that arrived so far, without those that were withdrawn.
     arrived: u64,
@@ -114,27 +111,21 @@ impl RequestQueue {
     /// An empty queue.
     #[must_use]
     pub fn new(params: QueueParams, delays: Delays) -> Self {
-        let mut part = Self {
+        Self {
             params,
             delays,
-            delayed: params.cost,
-            target: 1,
+            delayed: params.cost.plus(delays.data, delays.control),
             entries: VecDeque::new(),
             arrived: 0,
             candidate_len: 0,
             multi_row: 0,
-        };
-        part.set_params(params);
-        part
+        }
     }
 
     /// Replaces the parameters; the candidate must be computed again.
     pub fn set_params(&mut self, params: QueueParams) {
         self.params = params;
         self.delayed = params.cost.plus(self.delays.data, self.delays.control);
-        self.target = params
-            .drop
-            .target_rows(&params.cost, params.objective, params.rate);
     }
 
     #[must_use]
@@ -331,7 +322,7 @@ impl RequestQueue {
         let Some(head) = self.entries.front() else {
             return;
         };
-        let mut aim = self.target.min(self.params.rows_max).max(1);
+        let mut aim = self.params.target_rows.min(self.params.rows_max).max(1);
         // No batch is larger than the target, so a head that meets it stays in any case.
         if aim > 1 && !self.meets(aim, self.deadline(head), bound) {
             let is_late =

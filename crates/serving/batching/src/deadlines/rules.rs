@@ -1,6 +1,5 @@
-//! Release rules and drop rules of queues, and delays of dispatches.
+//! Release rules of queues, and delays of dispatches.
 
-use super::cost::Cost;
 use crate::Nanos;
 
 /// The release rule of a queue: from when on its candidate may be dispatched.
@@ -28,26 +27,6 @@ pub enum Release {
     },
 }
 
-/// Which requests are dropped so that the rest can be in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DropRule {
-    /// The oldest request, once it cannot be in time even alone.
-    Head,
-    /// Also the oldest requests that would keep a batch from being as large as the target.
-    Window { target: Target },
-}
-
-/// The batch size that the window rule aims at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// The largest with which workers in a staggered pattern serve the queue's own rate in time.
-    Own,
-    /// The largest that takes half of the objective.
-    Half,
-    /// This many rows.
-    Rows(u64),
-}
-
 /// Delays between a decision and the start of its batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
@@ -66,89 +45,5 @@ impl Delays {
 
     pub(super) fn is_zero(&self) -> bool {
         *self == Self::default()
-    }
-}
-
-impl DropRule {
-    /// The target batch size in rows, at least 1, for a queue that gets `rate` rows a second.
-    pub fn target_rows(&self, cost: &Cost, objective: Nanos, rate: f64) -> u64 {
-        let rows = match self {
-            Self::Head => 1,
-            Self::Window { target } => match target {
-                Target::Own => own_target(cost, objective, rate),
-                Target::Half => cost.rows_within(Nanos(objective.0 / 2)),
-                Target::Rows(rows) => *rows,
-            },
-        };
-        rows.max(1)
-    }
-}
-
-/// The largest b with l(b) (1 + 1/n) <= objective on n = rate l(b) / b workers, or, if one worker
-/// is enough, with l(b) + b / rate <= objective. Where n > 1 the first is l(b) + b / rate as well;
-/// a larger b that met only the second with n <= 1 would meet the first: so it is the second alone.
-fn own_target(cost: &Cost, objective: Nanos, rate: f64) -> u64 {
-    if rate.is_nan() || rate <= 0.0 {
-        return 1;
-    }
-    let per_row = cost.alpha_ns() + 1e9 / rate;
-    // Slightly more, so that an exact quotient is not lost to rounding.
-    let rows = (objective.0 as f64 - cost.beta_ns()) / per_row + 1e-9;
-    // A negative float becomes 0.
-    rows as u64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: f64 = 1e6;
-
-    #[test]
-    fn targets_are_those_of_the_staggered_pattern() {
-        let resnet = Cost::new(1.053 * MS, 5.072 * MS);
-        let target = |target, rate| {
-            let rule = DropRule::Window { target };
-            rule.target_rows(&resnet, Nanos(25_000_000), rate)
-        };
-        assert_eq!(target(Target::Own, 5264.0), 16);
-        assert_eq!(target(Target::Own, 0.0), 1);
-        assert_eq!(target(Target::Half, 5264.0), 7);
-        assert_eq!(target(Target::Rows(3), 5264.0), 3);
-        assert_eq!(
-            DropRule::Head.target_rows(&resnet, Nanos(25_000_000), 1.0),
-            1
-        );
-    }
-
-    #[test]
-    fn the_own_target_is_that_of_its_long_definition() {
-        let slow = |cost: &Cost, objective: f64, rate: f64| -> u64 {
-            let l = |b: u64| cost.alpha_ns() * b as f64 + cost.beta_ns();
-            let n = |b: u64| (rate * 1e-9 * l(b) / b as f64).max(1.0);
-            let largest = |fits: &dyn Fn(u64) -> bool| (1..500).filter(|&b| fits(b)).max();
-            let first = largest(&|b| l(b) * (1.0 + 1.0 / n(b)) <= objective).unwrap_or(1);
-            if n(first) > 1.0 {
-                return first;
-            }
-            largest(&|b| l(b) + b as f64 * 1e9 / rate <= objective).unwrap_or(1)
-        };
-        for (alpha, beta) in [
-            (1.053, 5.072),
-            (5.09, 18.368),
-            (0.054, 10.546),
-            (7.353, 0.222),
-        ] {
-            let cost = Cost::new(alpha * MS, beta * MS);
-            for objective in [20.0, 25.0, 59.0, 100.0] {
-                for rate in [3.0, 17.0, 40.0, 90.0, 333.0, 1000.0, 5264.0] {
-                    let rule = DropRule::Window {
-                        target: Target::Own,
-                    };
-                    let rows = rule.target_rows(&cost, Nanos((objective * MS) as u64), rate);
-                    assert_eq!(rows, slow(&cost, objective * MS, rate), "{cost:?} {rate}");
-                }
-            }
-        }
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::BLAME_MAX;
 use crate::deadlines::Cost;
+use std::time::Duration;
 
 /// l(b) = b + 5, in milliseconds, with an objective of 12.
 const MS: u64 = 1_000_000;
@@ -55,51 +56,33 @@ impl Driver {
         dispatches.map(|d| (d.worker.0, keys(d))).collect()
     }
 
-    fn arrive(&mut self, queue: usize, at: u64) -> Vec<(usize, Vec<u64>)> {
+    fn arrive_at(&mut self, queue: usize, position: Position, at: u64) -> Vec<(usize, Vec<u64>)> {
         self.scheduler.reserve(1).unwrap();
         self.keys += 1;
-        let event = Event::Arrived {
+        let arrival = Arrival {
             queue: QueueIndex(queue),
             key: RequestKey(self.keys),
             rows: 1,
-            within: None,
+            position,
         };
-        self.step(event, at)
+        self.step(Event::Arrived(arrival), at)
+    }
+
+    fn arrive(&mut self, queue: usize, at: u64) -> Vec<(usize, Vec<u64>)> {
+        self.arrive_at(queue, Position::ByDeadline(None), at)
     }
 
     fn hurry(&mut self, within: u64, at: u64) -> Vec<(usize, Vec<u64>)> {
-        self.scheduler.reserve(1).unwrap();
-        self.keys += 1;
-        let event = Event::Arrived {
-            queue: QueueIndex(0),
-            key: RequestKey(self.keys),
-            rows: 1,
-            within: Some(Nanos(within * MS)),
-        };
-        self.step(event, at)
+        let within = Nanos(within * MS);
+        self.arrive_at(0, Position::ByDeadline(Some(within)), at)
     }
 
     fn ahead(&mut self, queue: usize, head_start: u64, at: u64) -> Vec<(usize, Vec<u64>)> {
-        self.scheduler.reserve(1).unwrap();
-        self.keys += 1;
-        let event = Event::ArrivedAhead {
-            queue: QueueIndex(queue),
-            key: RequestKey(self.keys),
-            rows: 1,
-            head_start: Nanos(head_start * MS),
-        };
-        self.step(event, at)
+        self.arrive_at(queue, Position::Ahead(Nanos(head_start * MS)), at)
     }
 
     fn behind(&mut self, at: u64) -> Vec<(usize, Vec<u64>)> {
-        self.scheduler.reserve(1).unwrap();
-        self.keys += 1;
-        let event = Event::ArrivedBehind {
-            queue: QueueIndex(0),
-            key: RequestKey(self.keys),
-            rows: 1,
-        };
-        self.step(event, at)
+        self.arrive_at(0, Position::Behind, at)
     }
 
     fn done(&mut self, worker: usize, at: u64) -> Vec<(usize, Vec<u64>)> {
@@ -138,11 +121,11 @@ fn what_is_gathered_leaves_as_one_batch_once_it_is_said() {
         let mut driver = Driver::new(Policy::Eager, 2);
         for key in 1..=3 {
             driver.scheduler.reserve(1).unwrap();
-            let arrival = Event::Arrived {
+            let arrival = Arrival {
                 queue: QueueIndex(0),
                 key: RequestKey(key),
                 rows: 1,
-                within: None,
+                position: Position::ByDeadline(None),
             };
             driver.scheduler.enqueue(arrival, Nanos(0));
         }
@@ -267,7 +250,10 @@ fn admission_refuses_what_could_not_be_in_time_and_never_the_only_request() {
     driver.arrive(0, 0);
     driver.arrive(0, 0);
     // Two batches of 6 ms run on two workers.
-    assert_eq!(driver.scheduler.backlog(Nanos(0)), Nanos(6 * MS));
+    assert_eq!(
+        driver.scheduler.work(Ahead::All, None, Nanos(0)),
+        Nanos(6 * MS)
+    );
     assert_eq!(admit(&driver, 1, 0), Ok(()));
     assert_eq!(admit(&driver, 2, 0), Err(Nanos(MS)));
     assert_eq!(admit(&driver, 2, 1), Ok(()), "they have run for a while");
@@ -320,7 +306,10 @@ fn admission_does_not_count_requests_of_another_queue_that_are_due_later() {
     let admit_early = |ms| driver.scheduler.admit_early(Nanos(ms * MS), Nanos(0));
     assert_eq!((admit_early(6), admit_early(5)), (Ok(()), Err(Nanos(MS))));
     // Who is due after them comes after them.
-    assert_eq!(driver.scheduler.backlog(Nanos(0)), Nanos(21 * MS));
+    assert_eq!(
+        driver.scheduler.work(Ahead::All, None, Nanos(0)),
+        Nanos(21 * MS)
+    );
     let needed = |ms| {
         let scheduler = &driver.scheduler;
         scheduler.needed(QueueIndex(0), 1, Ahead::InTime, Nanos(ms * MS), Nanos(0))
@@ -381,7 +370,12 @@ fn a_request_behind_yields_to_all_in_time_keeps_no_other_out_and_gets_its_turn()
 
 #[test]
 fn a_batch_that_kills_is_halved_until_the_one_that_kills_is_alone() {
-    let mut driver = Driver::new(Policy::Timeout { delay: Nanos(MS) }, 1);
+    let mut driver = Driver::new(
+        Policy::Timeout {
+            delay: Duration::from_nanos(MS),
+        },
+        1,
+    );
     for _ in 0..6 {
         driver.arrive(1, 0);
     }
@@ -418,7 +412,12 @@ fn a_batch_that_kills_is_halved_until_the_one_that_kills_is_alone() {
 
 #[test]
 fn a_batch_that_others_killed_stays_whole() {
-    let mut driver = Driver::new(Policy::Timeout { delay: Nanos(MS) }, 1);
+    let mut driver = Driver::new(
+        Policy::Timeout {
+            delay: Duration::from_nanos(MS),
+        },
+        1,
+    );
     driver.arrive(1, 0);
     driver.arrive(1, 0);
     assert_eq!(driver.step(Event::Timer, 10), [(0, vec![1, 2])]);

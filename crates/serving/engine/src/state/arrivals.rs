@@ -5,7 +5,7 @@
 //! earlier that it would be late behind what is queued: a late request waits behind all others. One
 //! of low priority waits behind all that can be in time; like late ones it gets its turn.
 
-use albacore_batching::{Event, Nanos, QueueIndex, RequestKey};
+use albacore_batching::{Arrival, Event, Nanos, Position, QueueIndex, RequestKey};
 
 use super::requests::{NewRequest, RequestPart};
 use super::{Outbox, RequestId, RequestTerms, State};
@@ -15,37 +15,6 @@ use crate::queues::queue_of;
 
 /// A client that gives up at its own deadline may do so a little before it by this clock.
 const CLOCK_TOLERANCE: Nanos = Nanos(1_000_000);
-
-/// Where in its queue a request waits.
-#[derive(Clone, Copy)]
-enum QueuePosition {
-    /// By its deadline; its own time where that is less than the objective.
-    ByDeadline(Option<Nanos>),
-    /// As if it had arrived so much earlier.
-    Ahead(Nanos),
-    /// Behind all that can be in time.
-    Behind,
-}
-
-impl QueuePosition {
-    fn event(self, queue: QueueIndex, key: RequestKey, rows: usize) -> Event {
-        match self {
-            Self::ByDeadline(within) => Event::Arrived {
-                queue,
-                key,
-                rows,
-                within,
-            },
-            Self::Ahead(head_start) => Event::ArrivedAhead {
-                queue,
-                key,
-                rows,
-                head_start,
-            },
-            Self::Behind => Event::ArrivedBehind { queue, key, rows },
-        }
-    }
-}
 
 impl State {
     /// Queues a request.
@@ -74,16 +43,22 @@ impl State {
                 is_running: false,
             };
             self.requests.insert_part(key.0, part);
-            self.enqueue(queue, rows, position.event(queue, key, rows), now, out);
+            let arrival = Arrival {
+                queue,
+                key,
+                rows,
+                position,
+            };
+            self.enqueue(arrival, now, out);
         }
         id
     }
 
-    fn queue_position(&self, queue: QueueIndex, request: &NewRequest, now: Nanos) -> QueuePosition {
+    fn queue_position(&self, queue: QueueIndex, request: &NewRequest, now: Nanos) -> Position {
         match request.priority {
-            Priority::Normal => QueuePosition::ByDeadline(request.within),
-            Priority::Low => QueuePosition::Behind,
-            Priority::High => QueuePosition::Ahead(self.head_start(queue, request, now)),
+            Priority::Normal => Position::ByDeadline(request.within),
+            Priority::Low => Position::Behind,
+            Priority::High => Position::Ahead(self.head_start(queue, request, now)),
         }
     }
 

@@ -10,7 +10,7 @@
 //! ([`crate::FlushHandle`]), so a lone request does not wait. Larger requests are not coalesced:
 //! handing them out one by one divides their work among the workers.
 
-use albacore_batching::{Event, Nanos, QueueIndex};
+use albacore_batching::{Arrival, Event, Nanos, QueueIndex};
 
 use super::{Outbox, State};
 use crate::limits::{COALESCE_DELAY_MAX, COALESCED_COMPUTE_MAX};
@@ -89,19 +89,13 @@ impl State {
     }
 
     /// Passes an arrival to the scheduler, now or at the next flush.
-    pub(super) fn enqueue(
-        &mut self,
-        queue: QueueIndex,
-        rows: usize,
-        arrival: Event,
-        now: Nanos,
-        out: &mut Outbox,
-    ) {
+    pub(super) fn enqueue(&mut self, arrival: Arrival, now: Nanos, out: &mut Outbox) {
         // While all workers are busy the request waits in its queue anyway.
+        let (queue, rows) = (arrival.queue, arrival.rows);
         if self.scheduler.idle_workers() > 0 && self.coalescer.accepts(queue, rows, now) {
             self.scheduler.enqueue(arrival, now);
         } else {
-            self.step(arrival, now, out);
+            self.step(Event::Arrived(arrival), now, out);
         }
     }
 

@@ -137,9 +137,7 @@ impl State {
         match event {
             _ if dispatch.losses > 0 => DispatchReason::Replay,
             _ if is_full => DispatchReason::Full,
-            Event::Arrived { .. } | Event::ArrivedAhead { .. } | Event::ArrivedBehind { .. } => {
-                DispatchReason::Arrival
-            }
+            Event::Arrived(_) => DispatchReason::Arrival,
             Event::WorkerReady { .. }
             | Event::BatchDone { .. }
             | Event::WorkerHeld { .. }

@@ -77,7 +77,7 @@ impl HangTimer {
     pub(super) fn new(since: Nanos, timeout: Duration) -> Self {
         Self {
             since,
-            timeout: nanos(timeout),
+            timeout: timeout.into(),
             excused: Nanos(0),
             last_sample: None,
         }
@@ -127,7 +127,7 @@ impl HangTimer {
                 .excused
                 .saturating_add(change.waited.max(stalled))
                 .saturating_sub(change.reported_late);
-            if at.saturating_sub(ran) > nanos(HANG_STARVED_MAX) {
+            if at.saturating_sub(ran) > Nanos::from(HANG_STARVED_MAX) {
                 self.excused = Nanos(0);
             }
         }
@@ -181,10 +181,6 @@ impl ThreadActivity {
     }
 }
 
-fn nanos(time: Duration) -> Nanos {
-    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
-}
-
 impl WorkerSlot {
     /// Starts the timer of a command, or of a start.
     pub(in super::super) fn start_open_timer(&mut self, now: Nanos) {
@@ -211,10 +207,10 @@ impl State {
         now: Nanos,
     ) -> HangTimer {
         let base = match self.queue_costs.longest(queue, rows, &self.scheduler) {
-            None => nanos(HANG_TIMEOUT_DEFAULT),
+            None => Nanos::from(HANG_TIMEOUT_DEFAULT),
             Some(longest) => {
                 let longest = longest.0.saturating_mul(HANG_FACTOR);
-                nanos(HANG_TIMEOUT_MIN).max(Nanos(longest))
+                Nanos::from(HANG_TIMEOUT_MIN).max(Nanos(longest))
             }
         };
         let timeout = base.0.saturating_mul(1 << losses.min(16));

@@ -230,10 +230,10 @@ impl State {
 impl Pending {
     fn timing(&self, now: Nanos) -> Timing {
         let dispatched = self.first_dispatch.unwrap_or(now);
-        Timing::new(
-            dispatched.saturating_sub(self.submitted).0,
-            self.deferred.0,
-            self.compute_nanos,
-        )
+        Timing {
+            queue: dispatched.saturating_sub(self.submitted).into(),
+            deferred: self.deferred.into(),
+            compute: Nanos(self.compute_nanos).into(),
+        }
     }
 }

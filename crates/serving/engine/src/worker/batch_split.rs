@@ -11,7 +11,7 @@ use super::models::Table;
 use crate::KindSet;
 use crate::limits::{PARALLEL_ROWS, PARALLEL_SHAP_ROWS, PIECES_PER_THREAD, SHARING_PAYS};
 use crate::limits::{TREE_JOBS_MAX, TREE_PARTS_PER_THREAD};
-use crate::ring::{Segment, Sharing};
+use crate::ring::{Ring, Segment, Sharing};
 
 /// How a batch is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,15 @@ pub(super) enum BatchSplit {
     Rows { rows: usize, pieces: u32 },
     /// Each job in `parts` parts of its model's trees.
     Trees { parts: u32, pieces: u32 },
+}
+
+/// A shared batch, as one thread has read it from the ring.
+pub(super) struct SharedBatch<'a> {
+    pub(super) generation: u32,
+    pub(super) split: BatchSplit,
+    pub(super) ring: &'a Ring,
+    pub(super) models: &'a Table,
+    pub(super) segments: &'a [Segment],
 }
 
 /// The jobs of a batch that is split by trees: one output of one segment each.

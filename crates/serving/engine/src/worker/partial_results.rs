@@ -9,8 +9,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use albacore_trees::PartialOutput;
 
-use super::batch_split::jobs;
-use super::team::SharedBatch;
+use super::batch_split::{SharedBatch, jobs};
 use super::thread_context::ThreadContext;
 use crate::limits::{TREE_JOBS_MAX, TREE_PARTS_PER_THREAD};
 

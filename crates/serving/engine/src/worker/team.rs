@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use albacore_os::futex::{self, Reach};
 
-use super::batch_split::{BatchSplit, TimeEstimates};
+use super::batch_split::{BatchSplit, SharedBatch, TimeEstimates};
 use super::models::{Models, Table};
 use super::partial_results::{PartialResults, ReductionProgress};
 use super::thread_context::ThreadContext;
@@ -57,15 +57,6 @@ pub(super) struct Team {
     wake_latency: AtomicU64,
     /// Partial sums where trees are divided.
     partial_results: PartialResults,
-}
-
-/// A shared batch, as one thread has read it from the ring.
-pub(super) struct SharedBatch<'a> {
-    pub(super) generation: u32,
-    pub(super) split: BatchSplit,
-    pub(super) ring: &'a Ring,
-    pub(super) models: &'a Table,
-    pub(super) segments: &'a [Segment],
 }
 
 impl Team {

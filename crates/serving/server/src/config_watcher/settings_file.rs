@@ -4,17 +4,13 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use albacore_engine::BatchingParams;
 use albacore_settings::{Digest, FILE_BYTES_MAX, Settings};
-
-use crate::engine_params;
 
 /// A valid settings file.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadedSettings {
     /// SHA-256 of the file.
     pub(crate) sha256: Digest,
-    pub(crate) batching: BatchingParams,
     pub(crate) settings: Settings,
 }
 
@@ -45,9 +41,5 @@ pub(crate) fn read(file: &Path) -> Result<LoadedSettings, String> {
 pub(super) fn parse(bytes: &[u8], sha256: Digest) -> Result<LoadedSettings, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
     let settings = Settings::read(text).map_err(|error| error.to_string())?;
-    Ok(LoadedSettings {
-        sha256,
-        batching: engine_params::batching_params(settings.batching, settings.queue),
-        settings,
-    })
+    Ok(LoadedSettings { sha256, settings })
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Instant;
 
-use albacore_engine::NoSlot;
+use albacore_engine::{Kind, KindSet, NoSlot};
 use albacore_settings as settings;
 use albacore_settings::Digest;
 
@@ -15,7 +15,6 @@ use super::load::{self, LoadAttempt, LoadContext, LoadRequest};
 use super::settings_file::{self, LoadedSettings};
 use super::watched_model::WatchedModel;
 use crate::effective_config::EffectiveConfig;
-use crate::engine_params;
 use crate::events::{ServerEvent, emit};
 use crate::limits::{ATTEMPTS_MAX, POLL_PERIOD};
 use crate::model_status::{LoadState, ModelStatus, StatusStore};
@@ -114,15 +113,11 @@ impl WatchLoop {
 
     /// Applies settings: batching and objectives now, models as soon as they are loaded.
     pub(super) fn apply(&mut self, loaded: LoadedSettings) -> Result<(), NoSlot> {
-        let LoadedSettings {
-            sha256,
-            batching,
-            settings,
-        } = loaded;
-        let objective = |model: &settings::Model| model.slo.as_ref().map(engine_params::objective);
+        let LoadedSettings { sha256, settings } = loaded;
         let objectives = settings.models.iter();
-        let objectives = objectives.map(|model| (model.name.clone(), objective(model)));
-        self.config.set_settings(batching, objectives.collect())?;
+        let objectives = objectives.map(|model| (model.name.clone(), model.slo));
+        self.config
+            .set_settings(settings.batching, objectives.collect())?;
         self.sha256 = Some(sha256);
         self.remove_models_except(&settings.models);
         let models = settings.models.iter().cloned();
@@ -151,7 +146,7 @@ impl WatchLoop {
     fn watch(&mut self, model: settings::Model) -> ModelStatus {
         let name = model.name.clone();
         let source = albacore_storage::redacted(&model.source);
-        let outputs = engine_params::advertised_outputs(&model);
+        let outputs = advertised_outputs(&model);
         let mut models = self.models.iter_mut();
         let Some(watched) = models.find(|watched| watched.settings.name == name) else {
             self.models.push(WatchedModel::new(model));
@@ -220,6 +215,21 @@ impl WatchLoop {
             report(request, result);
         }
     }
+}
+
+/// The outputs that a model advertises: the value, unless the settings list others.
+fn advertised_outputs(model: &settings::Model) -> KindSet {
+    if model.outputs.is_empty() {
+        return KindSet::only(Kind::Value);
+    }
+    let kinds = model.outputs.iter().map(|output| match output {
+        settings::Output::Output => Kind::Value,
+        settings::Output::Margin => Kind::Margin,
+        settings::Output::Contribs => Kind::Contribs,
+        settings::Output::Interactions => Kind::Interactions,
+        settings::Output::Leaf => Kind::Leaf,
+    });
+    kinds.collect()
 }
 
 /// Updates the status of a model after an attempt. Returns whether the change is to be reported.

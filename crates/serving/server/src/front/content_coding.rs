@@ -9,7 +9,6 @@ use flate2::write::{GzEncoder, ZlibEncoder};
 use hyper::HeaderMap;
 
 use super::limits::BODY_BYTES_MAX;
-use super::request_body;
 use super::request_error::RequestError;
 
 /// A supported content coding.
@@ -79,7 +78,7 @@ impl ContentCoding {
                 .read_to_end(&mut decompressed),
         };
         match read {
-            Ok(bytes) if bytes > BODY_BYTES_MAX => Err(request_body::too_large(bytes as u64)),
+            Ok(bytes) if bytes > BODY_BYTES_MAX => Err(RequestError::body_too_large(bytes as u64)),
             Ok(_) => Ok(decompressed.into()),
             Err(error) => Err(RequestError::invalid(format!(
                 "the body is not valid {}: {error}",

@@ -35,45 +35,31 @@ pub(super) enum Datatype {
 }
 
 impl Datatype {
-    pub(super) const ALL: [Self; 13] = [
-        Self::Bool,
-        Self::Uint8,
-        Self::Uint16,
-        Self::Uint32,
-        Self::Uint64,
-        Self::Int8,
-        Self::Int16,
-        Self::Int32,
-        Self::Int64,
-        Self::Fp16,
-        Self::Bf16,
-        Self::Fp32,
-        Self::Fp64,
+    /// The data types in the order of their declaration, with their names in the protocol.
+    pub(super) const NAMES: [(Self, &'static str); 13] = [
+        (Self::Bool, "BOOL"),
+        (Self::Uint8, "UINT8"),
+        (Self::Uint16, "UINT16"),
+        (Self::Uint32, "UINT32"),
+        (Self::Uint64, "UINT64"),
+        (Self::Int8, "INT8"),
+        (Self::Int16, "INT16"),
+        (Self::Int32, "INT32"),
+        (Self::Int64, "INT64"),
+        (Self::Fp16, "FP16"),
+        (Self::Bf16, "BF16"),
+        (Self::Fp32, "FP32"),
+        (Self::Fp64, "FP64"),
     ];
 
     /// The data type of this name; names are case-sensitive.
     pub(super) fn from_name(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|datatype| datatype.name() == name)
+        let found = Self::NAMES.into_iter().find(|(_, known)| *known == name);
+        found.map(|(datatype, _)| datatype)
     }
 
     pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Bool => "BOOL",
-            Self::Uint8 => "UINT8",
-            Self::Uint16 => "UINT16",
-            Self::Uint32 => "UINT32",
-            Self::Uint64 => "UINT64",
-            Self::Int8 => "INT8",
-            Self::Int16 => "INT16",
-            Self::Int32 => "INT32",
-            Self::Int64 => "INT64",
-            Self::Fp16 => "FP16",
-            Self::Bf16 => "BF16",
-            Self::Fp32 => "FP32",
-            Self::Fp64 => "FP64",
-        }
+        Self::NAMES[self as usize].1
     }
 
     /// Bytes of one element in binary form.

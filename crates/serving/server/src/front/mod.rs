@@ -9,6 +9,7 @@
 //! `request_error` maps every error to the codes of both protocols. Bounds are in `limits`.
 
 mod binary_values;
+mod collectors;
 mod content_coding;
 mod datatype;
 mod dispatch;
@@ -94,6 +95,11 @@ fn server_timing(timing: Timing) -> String {
         ms(timing.deferred),
         ms(timing.compute)
     )
+}
+
+/// Whole microseconds.
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Name of that header, and of the metadata over gRPC.

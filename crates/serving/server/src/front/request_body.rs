@@ -81,7 +81,7 @@ pub(super) async fn read(
 async fn read_all(body: &mut Incoming, budget: &BodyBudget) -> Result<Bytes, RequestError> {
     let announced = body.size_hint().lower();
     if announced > BODY_BYTES_MAX as u64 {
-        return Err(too_large(announced));
+        return Err(RequestError::body_too_large(announced));
     }
     let mut reader = RateGuard::new();
     let first = reader.next_frame(body).await?.unwrap_or_default();
@@ -95,7 +95,7 @@ async fn read_all(body: &mut Incoming, budget: &BodyBudget) -> Result<Bytes, Req
         // bound: BODY_BYTES_MAX bytes, each frame in time by `RateGuard`
         let length = whole.len() + frame.len();
         if length > BODY_BYTES_MAX {
-            return Err(too_large(length as u64));
+            return Err(RequestError::body_too_large(length as u64));
         }
         share.grow(frame.len())?;
         whole.extend_from_slice(&frame);
@@ -159,16 +159,6 @@ impl RateGuard {
             format!("the body is too slow: {bytes} bytes of it came in {seconds} s"),
         )
     }
-}
-
-pub(super) fn too_large(bytes: u64) -> RequestError {
-    RequestError::new(
-        ErrorKind::TooLarge,
-        format!(
-            "a body of {bytes} bytes is more than the limit of {BODY_BYTES_MAX} bytes: send fewer \
-             rows"
-        ),
-    )
 }
 
 /// Reads and drops the rest of a body in the background, so that the client can read the reply

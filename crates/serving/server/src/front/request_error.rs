@@ -10,6 +10,7 @@ use std::time::Duration;
 use hyper::StatusCode;
 use tonic::Code;
 
+use super::limits::BODY_BYTES_MAX;
 use albacore_connections::HeadError;
 use albacore_engine::{Failure, Refusal};
 
@@ -96,6 +97,15 @@ impl RequestError {
     /// An invalid request.
     pub(super) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::Invalid, message)
+    }
+
+    /// A body of more than [`BODY_BYTES_MAX`] bytes.
+    pub(super) fn body_too_large(bytes: u64) -> Self {
+        let message = format!(
+            "a body of {bytes} bytes is more than the limit of {BODY_BYTES_MAX} bytes: send fewer \
+             rows"
+        );
+        Self::new(ErrorKind::TooLarge, message)
     }
 
     /// The server is overloaded: the client should retry after a second.

@@ -7,10 +7,10 @@
 
 use serde::Serialize;
 
+use super::micros;
 use crate::effective_config::StreamStatus;
 use crate::model_status::{ConfigStatus, LoadState, ModelStatus};
-use albacore_batching::Policy;
-use albacore_engine::{BatchingParams, Engine, Kernels, ModelStats, Outcomes, kind_name};
+use albacore_engine::{BatchingParams, Engine, KernelChoice, ModelStats, Outcomes, kind_name};
 
 #[derive(Debug, Serialize)]
 pub(super) struct ServerState {
@@ -132,7 +132,7 @@ pub(super) fn describe(
     let (stats, editions) = (&engine.stats(), engine.models());
     let load = &stats.load;
     let outcomes = load.outcomes;
-    let millis = |nanos: f64| nanos / 1e6;
+    let millis = |nanos: u64| nanos as f64 / 1e6;
     let in_force_sha256 = effective_sha256(&status, stream.as_ref());
     let models = status.models.into_iter();
     ServerState {
@@ -152,7 +152,7 @@ pub(super) fn describe(
         },
         params: stream.map(|stream| ParamsState {
             connected: stream.is_connected,
-            generation: stream.generation,
+            generation: stream.parameters.map(|parameters| parameters.generation),
             refused: stream.refused,
         }),
         models: models
@@ -193,22 +193,16 @@ fn requests(outcomes: Outcomes) -> Requests {
 }
 
 fn batching(params: BatchingParams) -> Batching {
-    let (policy, delay) = match params.policy {
-        Policy::Auto => ("auto", None),
-        Policy::Deferred => ("deferred", None),
-        Policy::Eager => ("eager", None),
-        Policy::Timeout { delay } => ("timeout", Some(delay)),
-    };
     Batching {
-        policy,
+        policy: params.policy.name(),
         max_rows: params.batch_rows_max,
-        max_delay_us: delay.map(|delay| delay.0 / 1000),
+        max_delay_us: params.policy.delay().map(micros),
     }
 }
 
-fn kernels(kernels: &Kernels) -> Vec<KernelState> {
-    let last = kernels.choices.len().saturating_sub(1);
-    let choices = kernels.choices.iter().enumerate();
+fn kernels(choices: &[KernelChoice]) -> Vec<KernelState> {
+    let last = choices.len().saturating_sub(1);
+    let choices = choices.iter().enumerate();
     let choices = choices.map(|(index, choice)| KernelState {
         rows_max: (index < last).then_some(choice.rows),
         kernel: choice.kernel,

@@ -65,7 +65,7 @@ struct Counters {
 /// The counters of one model since the server started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ModelTotals {
-    /// AnsweredCall calls, from arrival to reply.
+    /// Answered calls, from arrival to reply.
     pub(super) success: Total,
     /// Calls that were refused or failed.
     pub(super) fail: Total,

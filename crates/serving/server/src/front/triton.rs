@@ -1,7 +1,6 @@
 //! Triton's extensions of the protocol: model configuration, statistics, repository index. Builds
 //! the messages of gRPC; the JSON of HTTP has the same fields.
 
-use albacore_batching::Policy;
 use albacore_engine::{BatchingParams, Engine, KindSet, ModelInfo, ModelStats};
 use albacore_proto::inference::repository_index_response::ModelIndex;
 use albacore_proto::inference::{
@@ -13,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::datatype::Datatype;
 use super::metadata::advertised;
+use super::micros;
 use super::request_error::{ErrorKind, RequestError};
 use super::statistics::{Statistics, Total};
 use super::validate::{self, INPUT, VERSION};
@@ -41,10 +41,7 @@ pub(super) fn config(
         data_type: data_type(Datatype::from_element(output.element)).into(),
         dims: dims(&output.row_shape),
     });
-    let delay = match params.policy {
-        Policy::Timeout { delay } => delay.0 / 1000,
-        Policy::Auto | Policy::Deferred | Policy::Eager => 0,
-    };
+    let delay = params.policy.delay().map_or(0, micros);
     ModelConfig {
         name: model.name.clone(),
         platform: model.platform.clone(),

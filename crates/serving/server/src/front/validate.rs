@@ -78,10 +78,7 @@ pub(super) fn check_input(
     declared: &DeclaredTensor<'_>,
 ) -> Result<(Datatype, usize), RequestError> {
     let datatype = Datatype::from_name(declared.datatype).ok_or_else(|| {
-        let names: Vec<_> = Datatype::ALL
-            .iter()
-            .map(|datatype| datatype.name())
-            .collect();
+        let names = Datatype::NAMES.map(|(_, name)| name);
         RequestError::invalid(format!(
             "input {INPUT:?} has datatype {:?}; it takes {}",
             excerpt(declared.datatype),

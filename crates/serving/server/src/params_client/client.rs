@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use albacore_proto::params::WatchRequest;
 use albacore_proto::params::params_client::ParamsClient;
+use albacore_settings::agent_stream::Parameters;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 use tonic::transport::Channel;
 
 use super::decode;
 use super::endpoint::ParamsEndpoint;
-use crate::effective_config::{EffectiveConfig, StreamParameters};
+use crate::effective_config::EffectiveConfig;
 use crate::events::{ServerEvent, emit};
 use crate::limits::{
     PARAMS_BACKOFF_MAX, PARAMS_BACKOFF_MIN, PARAMS_BYTES_MAX, PARAMS_CONNECT_MAX,
@@ -78,7 +79,7 @@ async fn receive(
             match stream.message().await {
                 Ok(Some(message)) => {
                     *messages += 1;
-                    apply(config, decode::stream_parameters(&message));
+                    apply(config, decode::parameters(&message));
                 }
                 Ok(None) => return "the stream ended".to_owned(),
                 Err(status) => return status_text(&status),
@@ -121,11 +122,13 @@ async fn send_reports(mut client: ParamsClient<Channel>, config: &EffectiveConfi
 }
 
 /// Applies a decoded message, or records why it is refused.
-fn apply(config: &EffectiveConfig, decoded: Result<StreamParameters, String>) {
+fn apply(config: &EffectiveConfig, decoded: Result<Parameters, String>) {
     match decoded {
-        Ok(stream) => {
-            let (generation, unused) = (stream.parameters.generation, stream.unused.clone());
-            if config.set_stream(stream) {
+        Ok(parameters) => {
+            let generation = parameters.generation;
+            // No policy of this version holds rows back.
+            let unused = parameters.window.map(|_| "window").into_iter().collect();
+            if config.set_stream(parameters) {
                 emit(&ServerEvent::ParametersApplied { generation, unused });
             }
         }

@@ -3,33 +3,21 @@
 use std::time::Duration;
 
 use albacore_proto::params as proto;
-use albacore_settings as settings;
-use albacore_settings::agent_stream;
+use albacore_settings::agent_stream::{ModelSlo, Parameters};
+use albacore_settings::{BatchingParams, Policy, Slo};
 
-use crate::effective_config::StreamParameters;
-use crate::engine_params;
-
-/// Validates a message by the batching for snapshot lines of the agent.
+/// Decodes a message and validates it like a snapshot line of the agent.
 ///
 /// # Errors
 /// A sentence that names the field.
-pub(super) fn stream_parameters(message: &proto::Parameters) -> Result<StreamParameters, String> {
-    let parameters = decode(message)?;
+pub(super) fn parameters(message: &proto::Parameters) -> Result<Parameters, String> {
+    let parameters = convert(message)?;
     parameters.check().map_err(|error| error.to_string())?;
-    let objectives = parameters.slo.iter();
-    let objectives =
-        objectives.map(|entry| (entry.model.clone(), engine_params::objective(&entry.slo)));
-    Ok(StreamParameters {
-        batching: engine_params::batching_params(parameters.batching, parameters.queue),
-        objectives: objectives.collect(),
-        // No policy of this version holds rows back.
-        unused: parameters.window.map(|_| "window").into_iter().collect(),
-        parameters,
-    })
+    Ok(parameters)
 }
 
 /// Converts the fields of a message without checking their values.
-fn decode(message: &proto::Parameters) -> Result<agent_stream::Parameters, String> {
+fn convert(message: &proto::Parameters) -> Result<Parameters, String> {
     // Destructured, so that no field is received and never read (L9).
     let proto::Parameters {
         batching,
@@ -45,13 +33,11 @@ fn decode(message: &proto::Parameters) -> Result<agent_stream::Parameters, Strin
     let missing = |field: &str| format!("parameters.{field}: is missing");
     let batching = batching.as_ref().ok_or_else(|| missing("batching"))?;
     let queue = queue.as_ref().ok_or_else(|| missing("queue"))?;
-    Ok(agent_stream::Parameters {
-        batching: settings::Batching {
+    Ok(Parameters {
+        batching: BatchingParams {
             policy: policy(batching)?,
-            max_rows: batching.max_rows,
-        },
-        queue: settings::Queue {
-            max_rows: queue.max_rows,
+            batch_rows_max: batching.max_rows as usize,
+            queue_rows_max: queue.max_rows as usize,
         },
         slo: slo.iter().map(model_slo).collect(),
         window: window_us.map(Duration::from_micros),
@@ -63,17 +49,17 @@ fn decode(message: &proto::Parameters) -> Result<agent_stream::Parameters, Strin
     })
 }
 
-fn policy(batching: &proto::Batching) -> Result<settings::Policy, String> {
+fn policy(batching: &proto::Batching) -> Result<Policy, String> {
     let delay = batching.max_delay_us.map(Duration::from_micros);
     let path = "parameters.batching";
     match (proto::Policy::try_from(batching.policy), delay) {
-        (Ok(proto::Policy::Timeout), Some(delay)) => Ok(settings::Policy::Timeout { delay }),
+        (Ok(proto::Policy::Timeout), Some(delay)) => Ok(Policy::Timeout { delay }),
         (Ok(proto::Policy::Timeout), None) => Err(format!(
             "{path}.max_delay_us: is missing: policy timeout needs it"
         )),
-        (Ok(proto::Policy::Auto), None) => Ok(settings::Policy::Auto),
-        (Ok(proto::Policy::Deferred), None) => Ok(settings::Policy::Deferred),
-        (Ok(proto::Policy::Eager), None) => Ok(settings::Policy::Eager),
+        (Ok(proto::Policy::Auto), None) => Ok(Policy::Auto),
+        (Ok(proto::Policy::Deferred), None) => Ok(Policy::Deferred),
+        (Ok(proto::Policy::Eager), None) => Ok(Policy::Eager),
         (Ok(proto::Policy::Unspecified) | Err(_), _) => {
             let number = batching.policy;
             Err(format!(
@@ -86,10 +72,10 @@ fn policy(batching: &proto::Batching) -> Result<settings::Policy, String> {
     }
 }
 
-fn model_slo(objective: &proto::Objective) -> agent_stream::ModelSlo {
-    agent_stream::ModelSlo {
+fn model_slo(objective: &proto::Objective) -> ModelSlo {
+    ModelSlo {
         model: objective.model.clone(),
-        slo: settings::Slo {
+        slo: Slo {
             latency: Duration::from_micros(objective.latency_us),
             percentile: objective.percentile,
             contribs: objective.contribs_us.map(Duration::from_micros),

@@ -31,6 +31,6 @@ pub fn fuzz_target(bytes: &[u8]) {
         return;
     }
     if let Ok(message) = albacore_proto::params::Parameters::decode(bytes) {
-        let _ = decode::stream_parameters(&message);
+        let _ = decode::parameters(&message);
     }
 }

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use albacore_settings::{Batching, Digest, Model, Policy, Queue, Settings, Source};
+use albacore_settings::{BatchingParams, Digest, Model, Policy, Settings, Source};
 
 use crate::running::zoo;
 
@@ -74,8 +74,11 @@ pub(crate) fn model(file: &str) -> Model {
 pub(crate) fn settings(models: Vec<Model>, policy: Policy, max_rows: u32) -> String {
     let settings = Settings {
         models,
-        batching: Batching { policy, max_rows },
-        queue: Queue::default(),
+        batching: BatchingParams {
+            policy,
+            batch_rows_max: max_rows as usize,
+            ..BatchingParams::default()
+        },
     };
     settings.check().unwrap();
     settings.to_yaml()

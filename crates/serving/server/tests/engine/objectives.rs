@@ -1,6 +1,6 @@
 //! Objectives of models and of single requests: what waits for others, what admission refuses.
 
-use albacore_engine::{Objective, Priority};
+use albacore_engine::{Priority, Slo};
 
 use super::*;
 
@@ -21,7 +21,7 @@ async fn learn(started: &Started, kinds: KindSet, rows: &[f32]) {
 /// A server that has learned what a row costs, and a row; such is the objective.
 async fn promised(config: EngineConfig, objective: Duration) -> (Started, Vec<f32>) {
     let started = start(config, &SMALL).await;
-    let objective = Objective::of_all(objective, 99.0);
+    let objective = Slo::uniform(objective, 99.0);
     started
         .engine
         .declare(&[(SMALL[0], Some(objective))])
@@ -107,7 +107,7 @@ async fn what_cannot_be_in_time_is_refused_at_the_door_and_all_else_is_answered(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_that_crashed_two_workers_is_halved_and_its_requests_are_answered() {
     let policy = Policy::Timeout {
-        delay: albacore_batching::Nanos(300_000_000),
+        delay: Duration::from_millis(300),
     };
     let config = EngineConfig {
         batching: BatchingParams {
@@ -147,7 +147,7 @@ async fn of_those_that_wait_high_priority_runs_first_and_low_priority_last() {
         ..config(1, 1)
     };
     let started = start(config, &SMALL).await;
-    let objective = Objective::of_all(Duration::from_secs(3600), 99.0);
+    let objective = Slo::uniform(Duration::from_secs(3600), 99.0);
     started
         .engine
         .declare(&[(SMALL[0], Some(objective))])
@@ -214,10 +214,10 @@ async fn a_request_whose_time_is_over_is_refused_and_one_given_up_in_time_is_lat
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn contributions_and_interactions_have_objectives_of_their_own() {
     let started = start(config(1, 1), &SMALL).await;
-    let objective = Objective {
+    let objective = Slo {
         contribs: Some(Duration::from_secs(3600)),
         interactions: Some(Duration::from_secs(7200)),
-        ..Objective::of_all(Duration::from_nanos(1), 99.0)
+        ..Slo::uniform(Duration::from_nanos(1), 99.0)
     };
     started
         .engine

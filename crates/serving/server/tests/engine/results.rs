@@ -118,7 +118,7 @@ async fn concurrent_requests_of_all_sizes_share_batches_and_keep_their_own_resul
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn timeout_gathers_requests_into_one_batch() {
     let policy = Policy::Timeout {
-        delay: albacore_batching::Nanos(300_000_000),
+        delay: Duration::from_millis(300),
     };
     let started = start(
         EngineConfig {

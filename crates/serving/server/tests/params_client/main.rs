@@ -1,5 +1,5 @@
-//! A real server that is told its parameters while it runs: by a played params that says what no
-//! real one would, and by `albacore-params` itself.
+//! A real server that receives parameters while it runs: from a fake params, which also sends
+//! invalid ones, and from `albacore-params` itself.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod fake;

@@ -1,4 +1,4 @@
-//! `albacore-params` between a played agent and a real server.
+//! `albacore-params` between a fake agent and a real server.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -7,7 +7,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use albacore_settings::agent_stream::{LINE_TERMINATOR, NodeSnapshot, Parameters, ServingPod};
-use albacore_settings::{Batching, Policy, Queue};
+use albacore_settings::{BatchingParams, Policy};
 
 use crate::running::zoo;
 use crate::{start, state, until};
@@ -57,7 +57,7 @@ impl Agent {
         Self(pipe)
     }
 
-    fn tell(&mut self, rows: u32) {
+    fn send(&mut self, rows: u32) {
         let pod = ServingPod {
             address: None,
             namespace: "local".to_owned(),
@@ -66,11 +66,11 @@ impl Agent {
             deployment: "fraud".to_owned(),
             generation: u64::from(rows),
             parameters: Parameters {
-                batching: Batching {
+                batching: BatchingParams {
                     policy: Policy::Eager,
-                    max_rows: rows,
+                    batch_rows_max: rows as usize,
+                    queue_rows_max: 65_536,
                 },
-                queue: Queue { max_rows: 65_536 },
                 slo: Vec::new(),
                 window: None,
                 workers: 1,
@@ -109,7 +109,7 @@ fn a_change_reaches_a_running_server_without_a_restart() {
     let workers = server.workers.clone();
     let params = Params::start(folder.path());
     let mut agent = Agent::start(folder.path());
-    agent.tell(1);
+    agent.send(1);
     let in_force = |rows: u32| {
         until(&server, "in force", |state| {
             state["batching"]["max_rows"] == rows
@@ -118,10 +118,10 @@ fn a_change_reaches_a_running_server_without_a_restart() {
     in_force(1);
     let mut times: Vec<Duration> = Vec::new();
     for rows in 2..=60 {
-        let told = Instant::now();
-        agent.tell(rows);
+        let sent = Instant::now();
+        agent.send(rows);
         in_force(rows);
-        times.push(told.elapsed());
+        times.push(sent.elapsed());
         // Longer than params pauses between two messages, so that the pause is not measured.
         std::thread::sleep(Duration::from_millis(60));
     }
@@ -129,10 +129,10 @@ fn a_change_reaches_a_running_server_without_a_restart() {
     let (median, worst) = (times[times.len() / 2], times[times.len() - 1]);
     eprintln!("line of the feed to rules in force: median {median:?}, worst {worst:?}");
     for rows in 100..1100 {
-        agent.tell(rows);
+        agent.send(rows);
     }
     in_force(1099);
-    // Killed without a word: what was told stays, and the next life tells what is so now.
+    // Killed: the last parameters stay in force, and the next process sends the current ones.
     drop(params);
     until(&server, "lost", |state| {
         state["params"]["connected"] == false
@@ -142,7 +142,7 @@ fn a_change_reaches_a_running_server_without_a_restart() {
     let _params = Params::start(folder.path());
     drop(agent);
     let mut agent = Agent::start(folder.path());
-    agent.tell(2000);
+    agent.send(2000);
     in_force(2000);
     eprintln!("start of params to rules in force: {:?}", again.elapsed());
     for pid in workers {

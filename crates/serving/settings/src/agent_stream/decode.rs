@@ -80,9 +80,9 @@ fn parameters(mut object: ObjectReader) -> Result<Parameters, ValidationError> {
     let threads = object.u32("threads")?;
     let cpu_share = object.f64("cpu_share")?;
     let batching = batching.ok_or_else(|| missing(&object, "batching"))?;
+    let queue = queue.ok_or_else(|| missing(&object, "queue"))?;
     let parameters = Parameters {
-        batching: parse_yaml::batching(Some(batching))?,
-        queue: parse_yaml::queue(Some(queue.ok_or_else(|| missing(&object, "queue"))?))?,
+        batching: parse_yaml::batching(Some(batching), Some(queue))?,
         slo: slo.into_iter().map(model_slo).collect::<Result<_, _>>()?,
         window: object.parsed("window", parse_timespan)?,
         workers: workers.ok_or_else(|| missing(&object, "workers"))?,

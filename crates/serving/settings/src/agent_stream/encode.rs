@@ -1,10 +1,11 @@
 //! Encodes a [`NodeSnapshot`] as a line.
 
-use serde_json::{Map, Value, json};
+use std::time::Duration;
 
-use super::{NodeSnapshot, Parameters, ServingPod};
+use serde_json::{Value, json};
+
+use super::{ModelSlo, NodeSnapshot, Parameters, ServingPod};
 use crate::limits::SNAPSHOT_LINE_BYTES_MAX;
-use crate::settings::{Batching, Policy};
 use crate::timespan::print_timespan;
 use crate::validation_error::ValidationError;
 
@@ -16,17 +17,11 @@ impl NodeSnapshot {
     pub fn encode(&self) -> Result<String, ValidationError> {
         self.check()?;
         let pods: Vec<Value> = self.pods.iter().map(encode_pod).collect();
-        let Self {
-            node,
-            sequence,
-            metrics,
-            ..
-        } = self;
         let line = json!({
-            "node": node,
-            "sequence": sequence,
+            "node": self.node,
+            "sequence": self.sequence,
             "pods": pods,
-            "metrics": metrics,
+            "metrics": self.metrics,
         });
         let mut line = line.to_string();
         line.push('\n');
@@ -38,36 +33,21 @@ impl NodeSnapshot {
 }
 
 fn encode_pod(pod: &ServingPod) -> Value {
-    let ServingPod {
-        address,
-        namespace,
-        name,
-        uid,
-        deployment,
-        generation,
-        parameters,
-    } = pod;
-    let mut fields = Map::new();
-    if let Some(address) = address {
-        fields.insert("address".to_owned(), address.to_string().into());
-    }
-    for (field, text) in [
-        ("namespace", namespace),
-        ("name", name),
-        ("uid", uid),
-        ("deployment", deployment),
-    ] {
-        fields.insert(field.to_owned(), text.as_str().into());
-    }
-    fields.insert("generation".to_owned(), (*generation).into());
-    fields.insert("parameters".to_owned(), encode_parameters(parameters));
-    fields.into()
+    without_nulls(json!({
+        "address": pod.address.map(|address| address.to_string()),
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        "deployment": pod.deployment,
+        "generation": pod.generation,
+        "parameters": encode_parameters(&pod.parameters),
+    }))
 }
 
 fn encode_parameters(parameters: &Parameters) -> Value {
+    // Destructured, so that no field can be forgotten.
     let Parameters {
         batching,
-        queue,
         slo,
         window,
         workers,
@@ -76,47 +56,42 @@ fn encode_parameters(parameters: &Parameters) -> Value {
         generation,
         report,
     } = parameters;
-    let slo: Vec<Value> = slo
-        .iter()
-        .map(|entry| {
-            let mut fields = Map::new();
-            fields.insert("model".to_owned(), entry.model.as_str().into());
-            let latency = print_timespan(entry.slo.latency);
-            fields.insert("latency".to_owned(), latency.into());
-            fields.insert("percentile".to_owned(), entry.slo.percentile.into());
-            for (name, span) in entry.slo.output_latencies() {
-                fields.insert(name.to_owned(), print_timespan(span).into());
-            }
-            fields.into()
-        })
-        .collect();
-    let mut fields = Map::new();
-    fields.insert("batching".to_owned(), encode_batching(batching));
-    fields.insert("queue".to_owned(), json!({"max_rows": queue.max_rows}));
-    fields.insert("slo".to_owned(), slo.into());
-    if let Some(window) = window {
-        fields.insert("window".to_owned(), print_timespan(*window).into());
-    }
-    fields.insert("workers".to_owned(), (*workers).into());
-    fields.insert("threads".to_owned(), (*threads).into());
-    fields.insert("cpu_share".to_owned(), (*cpu_share).into());
-    fields.insert("generation".to_owned(), (*generation).into());
-    if let Some(period) = report {
-        fields.insert("report".to_owned(), print_timespan(*period).into());
-    }
-    fields.into()
+    let slo: Vec<Value> = slo.iter().map(encode_slo).collect();
+    without_nulls(json!({
+        "batching": without_nulls(json!({
+            "policy": batching.policy.name(),
+            "max_rows": batching.batch_rows_max,
+            "max_delay": timespan(batching.policy.delay()),
+        })),
+        "queue": {"max_rows": batching.queue_rows_max},
+        "slo": slo,
+        "window": timespan(*window),
+        "workers": workers,
+        "threads": threads,
+        "cpu_share": cpu_share,
+        "generation": generation,
+        "report": timespan(*report),
+    }))
 }
 
-fn encode_batching(batching: &Batching) -> Value {
-    let Batching { policy, max_rows } = batching;
-    match policy {
-        Policy::Timeout { delay } => json!({
-            "policy": policy.name(),
-            "max_rows": max_rows,
-            "max_delay": print_timespan(*delay),
-        }),
-        Policy::Auto | Policy::Deferred | Policy::Eager => {
-            json!({"policy": policy.name(), "max_rows": max_rows})
-        }
+fn encode_slo(ModelSlo { model, slo }: &ModelSlo) -> Value {
+    without_nulls(json!({
+        "model": model,
+        "latency": print_timespan(slo.latency),
+        "percentile": slo.percentile,
+        "contribs": timespan(slo.contribs),
+        "interactions": timespan(slo.interactions),
+    }))
+}
+
+fn timespan(span: Option<Duration>) -> Option<String> {
+    span.map(print_timespan)
+}
+
+/// Leaves out the fields without a value.
+fn without_nulls(mut object: Value) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
     }
+    object
 }

@@ -28,9 +28,11 @@ mod validate;
 use core::net::IpAddr;
 use std::time::Duration;
 
-pub use report::LatencyReport;
+use albacore_batching::{BatchingParams, Slo};
 
-use crate::settings::{Batching, Queue, Settings, Slo};
+use crate::settings::Settings;
+
+pub use report::LatencyReport;
 
 /// Ends the torn line of a previous writer.
 pub const LINE_TERMINATOR: &[u8] = b"\n";
@@ -68,9 +70,8 @@ pub struct ServingPod {
 /// What can change in a running server.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Parameters {
-    /// When waiting rows are dispatched to a worker.
-    pub batching: Batching,
-    pub queue: Queue,
+    /// When waiting rows are dispatched to a worker, and how many may wait.
+    pub batching: BatchingParams,
     /// The latency objectives: of all models that have one.
     pub slo: Vec<ModelSlo>,
     /// The longest that rows may be held back for a fuller batch, if the deployment limits it.
@@ -88,13 +89,22 @@ pub struct Parameters {
 }
 
 impl Settings {
+    /// The latency objectives of the models that have one.
+    #[must_use]
+    pub fn model_slos(&self) -> Vec<ModelSlo> {
+        let slos = self.models.iter().filter_map(|model| {
+            let (model, slo) = (model.name.clone(), model.slo?);
+            Some(ModelSlo { model, slo })
+        });
+        slos.collect()
+    }
+
     /// The effective settings where `parameters` override this file: batching, queue and objectives
     /// are those of `parameters`, all else is the file's.
     #[must_use]
     pub fn overridden_by(&self, parameters: &Parameters) -> Self {
         let mut settings = self.clone();
         settings.batching = parameters.batching;
-        settings.queue = parameters.queue;
         for model in &mut settings.models {
             let mut slos = parameters.slo.iter();
             let own = slos.find(|entry| entry.model == model.name);

@@ -8,7 +8,7 @@ use crate::limits::{
     COUNT_MAX, CPUS_MAX, MODELS_MAX, OBJECT_NAME_CHARS_MAX, SNAPSHOT_METRICS_BYTES_MAX,
     SNAPSHOT_PODS_MAX,
 };
-use crate::validate::{check_model_name, check_rules, check_slo, check_timespan};
+use crate::validate::{check_batching, check_model_name, check_slo, check_timespan};
 use crate::validation_error::{ValidationError, quoted};
 
 impl NodeSnapshot {
@@ -84,7 +84,6 @@ impl Parameters {
     fn check_under(&self, path: &str) -> Result<(), ValidationError> {
         let Self {
             batching,
-            queue,
             slo,
             window,
             workers,
@@ -108,7 +107,7 @@ impl Parameters {
             }
         }
         let objectives = slo.iter().map(|entry| (&*entry.model, entry.slo));
-        check_rules(&format!("{path}."), batching, queue, objectives)?;
+        check_batching(&format!("{path}."), batching, objectives)?;
         if let Some(window) = window {
             check_timespan(&format!("{path}.window"), *window)?;
         }

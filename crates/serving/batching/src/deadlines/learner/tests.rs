@@ -85,25 +85,26 @@ fn the_margin_holds_for_the_share_it_is_chosen_for() {
 }
 
 #[test]
-fn the_error_is_how_far_batches_lie_from_the_line_and_sizes_never_seen_are_told() {
+fn the_error_is_the_mean_distance_from_the_line_and_the_sizes_seen_are_recorded() {
     for noise in [0.02, 0.1, 0.3] {
         let (mut learner, mut units) = (CostLearner::new(0.9), Units(4));
-        let (mut told, mut found) = (0.0, 0.0);
+        let (mut estimated, mut measured) = (0.0, 0.0);
         for n in 0..6000_u64 {
             let rows = 3 + n % 20;
             let time = (700.0 * rows as f64 + 9000.0) * (1.0 + noise * (2.0 * units.next() - 1.0));
             if n >= 2000 {
                 let estimate = learner.estimate().unwrap();
-                told += estimate.error;
-                found += (time / estimate.line.of(rows).0 as f64 - 1.0).abs();
+                estimated += estimate.error;
+                measured += (time / estimate.line.of(rows).0 as f64 - 1.0).abs();
             }
             learner.observe(rows, Nanos(time as u64));
         }
-        assert!((told / found - 1.0).abs() < 0.05, "{noise}: {told} {found}");
+        let ratio = estimated / measured;
+        assert!((ratio - 1.0).abs() < 0.05, "{noise}: {ratio}");
         // The mean distance of even noise is half of the largest.
         assert!(
-            (told / 4000.0 / (noise / 2.0) - 1.0).abs() < 0.1,
-            "{noise}: {told}"
+            (estimated / 4000.0 / (noise / 2.0) - 1.0).abs() < 0.1,
+            "{noise}: {estimated}"
         );
         assert_eq!(learner.estimate().unwrap().rows_seen, (3, 22));
     }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
 
-use super::super::fuzz_targets::{memory, model};
+use super::super::sample_model::{fuzzed_memory, fuzzed_model};
 use super::infer::GrpcInferRequest;
 use super::size_check::check_decoded_size;
 use super::{decode, unary};
@@ -27,11 +27,11 @@ pub fn grpc_message(bytes: &[u8]) {
     let Ok(request) = decode::<ModelInferRequest>(message) else {
         return;
     };
-    let model = model();
+    let model = fuzzed_model();
     let Ok(input) = GrpcInferRequest::validate(&model, &request) else {
         return;
     };
-    if let Some(mut memory) = memory(input.rows, input.datatype.element()) {
+    if let Some(mut memory) = fuzzed_memory(input.rows, input.datatype.element()) {
         let _ = input.write_rows(&mut memory);
     }
 }

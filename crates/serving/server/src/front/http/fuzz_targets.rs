@@ -8,10 +8,10 @@ use hyper::{Request, StatusCode};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::super::content_coding::ContentCoding;
-use super::super::fuzz_targets::{memory, model};
 use super::super::reply_body::ReplyBody;
 use super::super::request_body::{self, BodyBudget};
 use super::super::request_meta::RequestMeta;
+use super::super::sample_model::{fuzzed_memory, fuzzed_model};
 use super::infer::json_bytes;
 use super::reply::{self, HttpReply};
 use super::request::HttpInferRequest;
@@ -19,11 +19,11 @@ use super::route;
 
 /// Parses a body whose first `json_bytes` bytes are JSON.
 pub fn http_body(bytes: &[u8], json_bytes: Option<usize>) {
-    let model = model();
+    let model = fuzzed_model();
     let Ok(call) = HttpInferRequest::parse(&model, bytes, json_bytes) else {
         return;
     };
-    if let Some(mut memory) = memory(call.rows, call.datatype.element()) {
+    if let Some(mut memory) = fuzzed_memory(call.rows, call.datatype.element()) {
         let _ = call.write_rows(&mut memory);
     }
     if let Ok(mut meta) = RequestMeta::new(std::time::Instant::now(), &hyper::HeaderMap::new()) {

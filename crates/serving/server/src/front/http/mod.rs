@@ -14,7 +14,7 @@ use albacore_program::MetricsFormat;
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, HeaderValue};
 use hyper::{HeaderMap, Request, StatusCode};
-use serde::Serialize;
+use serde_json::json;
 
 use super::request_body::{self, BodyBudget};
 use super::request_error::RequestError;
@@ -82,14 +82,10 @@ impl HttpService {
         let engine = &self.front.engine;
         let reply = match route {
             Route::Server => reply::json(StatusCode::OK, &metadata::SERVER),
-            Route::Live => reply::json(StatusCode::OK, &Live { live: true }),
-            Route::Ready if engine.is_ready() => reply::json(
-                StatusCode::OK,
-                &Ready {
-                    live: true,
-                    ready: true,
-                },
-            ),
+            Route::Live => reply::json(StatusCode::OK, &json!({"live": true})),
+            Route::Ready if engine.is_ready() => {
+                reply::json(StatusCode::OK, &json!({"live": true, "ready": true}))
+            }
             Route::Ready => not_ready(),
             Route::Model(ModelPath { name, version }) => {
                 let model = validate::find_model(engine, name, version)?;
@@ -111,16 +107,12 @@ impl HttpService {
             Route::LoadOrUnload => return Err(triton::load_unsupported()),
             Route::ModelReady(ModelPath { name, version }) => {
                 let model = validate::find_model(engine, name, version)?;
-                if engine.is_ready() {
-                    reply::json(
-                        StatusCode::OK,
-                        &ModelReady {
-                            name: &model.info().name,
-                            ready: true,
-                        },
-                    )
-                } else {
-                    not_ready()
+                match engine.is_ready() {
+                    true => {
+                        let body = json!({"name": model.info().name, "ready": true});
+                        reply::json(StatusCode::OK, &body)
+                    }
+                    false => not_ready(),
                 }
             }
             Route::Metrics => {
@@ -155,33 +147,8 @@ fn uncached(mut reply: HttpReply) -> HttpReply {
     reply
 }
 
-#[derive(Serialize)]
-struct Live {
-    live: bool,
-}
-
-#[derive(Serialize)]
-struct Ready {
-    live: bool,
-    ready: bool,
-}
-
-#[derive(Serialize)]
-struct ModelReady<'a> {
-    name: &'a str,
-    ready: bool,
-}
-
-#[derive(Serialize)]
-struct NotReady {
-    error: &'static str,
-    ready: bool,
-}
-
 fn not_ready() -> HttpReply {
-    let body = NotReady {
-        error: "the server is not ready: models are loaded, or workers start or stop",
-        ready: false,
-    };
+    let error = "the server is not ready: models are loaded, or workers start or stop";
+    let body = json!({"error": error, "ready": false});
     reply::json(StatusCode::SERVICE_UNAVAILABLE, &body)
 }

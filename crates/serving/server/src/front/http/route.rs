@@ -117,25 +117,20 @@ fn parse_path(path: &str) -> Option<Route<'_>> {
         ["models", "stats"] => Route::Stats(model_path("", "")?),
         ["repository", "index"] => Route::Index,
         ["repository", "models", _, "load" | "unload"] => Route::LoadOrUnload,
-        ["models", name] => Route::Model(model_path(name, "")?),
-        ["models", name, "ready"] => Route::ModelReady(model_path(name, "")?),
-        ["models", name, "infer"] => Route::Infer(model_path(name, "")?),
-        ["models", name, "config"] => Route::Config(model_path(name, "")?),
-        ["models", name, "stats"] => Route::Stats(model_path(name, "")?),
-        ["models", name, "versions", version, "config"] if !version.is_empty() => {
-            Route::Config(model_path(name, version)?)
-        }
-        ["models", name, "versions", version, "stats"] if !version.is_empty() => {
-            Route::Stats(model_path(name, version)?)
-        }
-        ["models", name, "versions", version] if !version.is_empty() => {
-            Route::Model(model_path(name, version)?)
-        }
-        ["models", name, "versions", version, "ready"] if !version.is_empty() => {
-            Route::ModelReady(model_path(name, version)?)
-        }
-        ["models", name, "versions", version, "infer"] if !version.is_empty() => {
-            Route::Infer(model_path(name, version)?)
+        ["models", name, ref rest @ ..] => {
+            let (version, call) = match rest {
+                ["versions", version, call @ ..] if !version.is_empty() => (*version, call),
+                call => ("", call),
+            };
+            let path = model_path(name, version)?;
+            match call {
+                [] => Route::Model(path),
+                ["ready"] => Route::ModelReady(path),
+                ["infer"] => Route::Infer(path),
+                ["config"] => Route::Config(path),
+                ["stats"] => Route::Stats(path),
+                _ => return None,
+            }
         }
         _ => return None,
     })

@@ -1,8 +1,5 @@
 //! Valid and invalid messages.
 
-use albacore_batching::{Nanos, Policy};
-use albacore_engine::Objective;
-
 use super::*;
 
 fn message() -> proto::Parameters {
@@ -31,24 +28,19 @@ fn message() -> proto::Parameters {
 
 #[test]
 fn every_field_of_a_message_is_decoded() {
-    let decoded = stream_parameters(&message()).unwrap();
-    let delay = Nanos(2_000_000);
+    let decoded = parameters(&message()).unwrap();
+    let delay = Duration::from_millis(2);
     assert_eq!(decoded.batching.policy, Policy::Timeout { delay });
     assert_eq!(decoded.batching.batch_rows_max, 512);
     assert_eq!(decoded.batching.queue_rows_max, 4096);
     let latency = Duration::from_millis(25);
-    let objective = Objective {
+    let slo = Slo {
         contribs: Some(Duration::from_millis(80)),
-        ..Objective::of_all(latency, 99.0)
+        ..Slo::uniform(latency, 99.0)
     };
-    assert_eq!(decoded.objectives, [("m".to_owned(), objective)]);
-    assert_eq!(
-        (decoded.parameters.generation, decoded.unused.len()),
-        (7, 0)
-    );
-    let mut more = message();
-    more.window_us = Some(5000);
-    assert_eq!(stream_parameters(&more).unwrap().unused, ["window"]);
+    let model = "m".to_owned();
+    assert_eq!(decoded.slo, [ModelSlo { model, slo }]);
+    assert_eq!((decoded.generation, decoded.window), (7, None));
 }
 
 #[test]
@@ -106,7 +98,7 @@ fn invalid_fields_are_refused_by_name() {
         let mut batching = message.batching.take().unwrap();
         change(&mut message, &mut batching);
         message.batching = Some(batching);
-        let error = stream_parameters(&message).unwrap_err();
+        let error = parameters(&message).unwrap_err();
         assert!(
             error.starts_with(&format!("parameters.{words}")),
             "{words}: {error}"
@@ -114,6 +106,6 @@ fn invalid_fields_are_refused_by_name() {
     }
     let mut without = message();
     without.batching = None;
-    let error = stream_parameters(&without).unwrap_err();
+    let error = parameters(&without).unwrap_err();
     assert_eq!(error, "parameters.batching: is missing");
 }

@@ -1,0 +1,296 @@
+//! Metrics that are computed at each scrape: a snapshot of the engine, and the state of the params
+//! stream.
+
+use std::fmt::Error;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabelSet, EncodeMetric,
+    MetricEncoder, NoLabelSet,
+};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Unit;
+
+use crate::effective_config::EffectiveConfig;
+use albacore_batching::deadlines::CostEstimate;
+use albacore_engine::{
+    DispatchReason, Engine, Histogram, Kind, KindStats, Load, ModelStats, Sharing, Stats,
+    WorkerStats, kind_name,
+};
+
+pub(super) struct EngineCollector(pub(super) Arc<Engine>);
+
+impl std::fmt::Debug for EngineCollector {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("EngineCollector")
+    }
+}
+
+impl Collector for EngineCollector {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let (mut families, stats) = (Families(encoder), self.0.stats());
+        encode_server(&mut families, &stats)?;
+        encode_workers(&mut families, &stats)?;
+        encode_load(&mut families, &stats.load)?;
+        encode_models(&mut families, &stats.models)?;
+        encode_kinds(&mut families, &stats.models)?;
+        encode_batch_cost(&mut families, &stats.models)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct ParamsCollector(pub(super) Arc<EffectiveConfig>);
+
+impl Collector for ParamsCollector {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let (_, Some(stream)) = self.0.current() else {
+            return Ok(());
+        };
+        let mut families = Families(encoder);
+        let help = "1 while the stream of --params is open";
+        families.gauge("params_connected", help, i64::from(stream.is_connected))?;
+        let generation = stream.parameters.map_or(0, |it| it.generation);
+        let help = "Generation of the parameters of the stream in force; 0 while the settings are";
+        families.gauge("params_generation", help, integer(generation))?;
+        let help = "Messages of the stream that were applied";
+        families.counter("params_messages_taken", help, stream.applied_total)?;
+        let help = "Messages of the stream that were invalid";
+        families.counter("params_messages_refused", help, stream.refused_total)?;
+        let help = "Streams of --params that ended or could not be opened";
+        families.counter("params_streams_lost", help, stream.lost_total)
+    }
+}
+
+/// Encodes metric families.
+struct Families<'a>(DescriptorEncoder<'a>);
+
+impl Families<'_> {
+    fn gauge(&mut self, name: &str, help: &str, value: impl EncodeGaugeValue) -> Result<(), Error> {
+        let metric = self.family(name, help, None, MetricType::Gauge)?;
+        ConstGauge::new(value).encode(metric)
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) -> Result<(), Error> {
+        let metric = self.family(name, help, None, MetricType::Counter)?;
+        ConstCounter::new(value).encode(metric)
+    }
+
+    /// A counter for each set of labels.
+    fn counters<L: EncodeLabelSet, N: EncodeCounterValue>(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        samples: impl Iterator<Item = (L, N)>,
+    ) -> Result<(), Error> {
+        let mut family = self.family(name, help, unit, MetricType::Counter)?;
+        for (labels, value) in samples {
+            ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    /// A histogram for each model and kind; of times if there is a unit.
+    fn histograms<'s>(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        samples: impl Iterator<Item = (&'s str, Kind, &'s Histogram)>,
+    ) -> Result<(), Error> {
+        let per_unit = if unit.is_some() { 1e9 } else { 1.0 };
+        let mut family = self.family(name, help, unit, MetricType::Histogram)?;
+        for (model, kind, histogram) in samples {
+            let labels = [("model", model), ("kind", kind_name(kind))];
+            let bounds = histogram
+                .bounds
+                .iter()
+                .map(|&bound| bound as f64 / per_unit);
+            let counts = histogram.buckets.iter().copied();
+            let buckets: Vec<(f64, u64)> = bounds.chain([f64::INFINITY]).zip(counts).collect();
+            let sum = histogram.sum as f64 / per_unit;
+            let mut metric = family.encode_family(&labels)?;
+            metric.encode_histogram::<NoLabelSet>(sum, histogram.count, &buckets, None)?;
+        }
+        Ok(())
+    }
+
+    fn family<'e>(
+        &'e mut self,
+        name: &'e str,
+        help: &str,
+        unit: Option<&'e Unit>,
+        metric_type: MetricType,
+    ) -> Result<MetricEncoder<'e>, Error> {
+        self.0.encode_descriptor(name, help, unit, metric_type)
+    }
+}
+
+fn integer(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn encode_server(families: &mut Families<'_>, stats: &Stats) -> Result<(), Error> {
+    let mut gauge = |name, help, value| families.gauge(name, help, integer(value as u64));
+    let help = "Rows reserved or waiting for a worker";
+    gauge("queue_rows", help, stats.queue_rows)?;
+    let help = "The bound of queue_rows";
+    gauge("queue_rows_max", help, stats.queue_rows_max)?;
+    gauge("workers", "Workers configured", stats.workers)?;
+    gauge("workers_ready", "Workers that are up", stats.workers_ready)?;
+    let help = "Workers that run a batch";
+    gauge("workers_busy", help, stats.workers_busy)?;
+    gauge("threads", "Compute threads of each worker", stats.threads)?;
+    let help = "Shared memory in use";
+    gauge("arena_used_bytes", help, stats.arena_used_bytes)?;
+    let help = "Shared memory that can be used";
+    gauge("arena_bytes", help, stats.arena_bytes)?;
+    let help = "Workers ended because they hung";
+    families.counter("worker_hangs", help, stats.worker_hangs_total)?;
+    let help = "Batches run again because their worker was lost";
+    families.counter("replayed_batches", help, stats.replayed_batches_total)
+}
+
+/// Counters of each worker. Idle workers have samples, too: rates begin at zero.
+fn encode_workers(families: &mut Families<'_>, stats: &Stats) -> Result<(), Error> {
+    let of = |worker: usize| stats.each_worker.get(worker).copied().unwrap_or_default();
+    let label = |worker: usize| [("worker", worker.to_string())];
+    let count = |count: fn(WorkerStats) -> u64| {
+        (0..stats.workers).map(move |worker| (label(worker), count(of(worker))))
+    };
+    let help = "Starts of a worker after a loss, by worker";
+    families.counters("worker_restarts", help, None, count(|of| of.restarts_total))?;
+    let help = "Batches done, by worker";
+    families.counters("worker_batches", help, None, count(|of| of.batches_total))?;
+    let seconds = |worker| of(worker).busy_nanos_total as f64 / 1e9;
+    let busy = (0..stats.workers).map(|worker| (label(worker), seconds(worker)));
+    let help = "Time of a worker with a batch, by worker";
+    families.counters("worker_busy", help, Some(&Unit::Seconds), busy)
+}
+
+/// The load of the last minute.
+fn encode_load(families: &mut Families<'_>, load: &Load) -> Result<(), Error> {
+    let help = "What to multiply the pods by: 1/(1-r), r bad share; where r is 0, 1-f, f idle";
+    families.gauge("load_factor", help, load.factor)?;
+    let help = "Late, shed and failed requests of all, last minute";
+    families.gauge("bad_rate", help, load.bad_rate)?;
+    let help = "Idle time of workers, of all their time, last minute";
+    families.gauge("idle_share", help, load.idle_share)?;
+    let help = "Requests answered in time, per second, last minute";
+    families.gauge("goodput_per_second", help, load.goodput_per_second)
+}
+
+fn encode_models(families: &mut Families<'_>, models: &[ModelStats]) -> Result<(), Error> {
+    type Count = fn(&ModelStats) -> u64;
+    let good: Count = |of| of.answered_total.saturating_sub(of.late_total);
+    let counters: [(&str, &str, Count); 9] = [
+        ("accepted_requests", "Requests submitted", |of| {
+            of.requests_total
+        }),
+        ("rows", "Rows submitted", |of| of.rows_total),
+        ("answered", "Requests answered", |of| of.answered_total),
+        ("good", "Requests answered in time", good),
+        ("late", "Requests answered after the objective", |of| {
+            of.late_total
+        }),
+        ("failed", "Accepted requests that failed", |of| {
+            of.failed_total
+        }),
+        ("shed", "Requests refused by admission", |of| of.shed_total),
+        ("abandoned", "Requests whose client went away", |of| {
+            of.abandoned_total
+        }),
+        ("batches", "Batches handed to a worker", |of| {
+            of.batches_total
+        }),
+    ];
+    for (name, help, count) in counters {
+        let samples = models.iter();
+        let samples = samples.map(|model| ([("model", model.name.as_str())], count(model)));
+        families.counters(name, help, None, samples)?;
+    }
+    Ok(())
+}
+
+/// Durations, sizes and dispatch reasons of batches by model and by the costliest kind of output.
+fn encode_kinds(families: &mut Families<'_>, models: &[ModelStats]) -> Result<(), Error> {
+    type Of = fn(&KindStats) -> &Histogram;
+    let defer = "Of queue_duration, while a worker was free: waited on purpose";
+    let times: [(&str, &str, Of); 4] = [
+        ("queue_duration", "Submit to dispatch", |of| &of.queue_nanos),
+        ("defer_duration", defer, |of| &of.defer_nanos),
+        ("compute_duration", "In compute threads", |of| {
+            &of.compute_nanos
+        }),
+        ("total_duration", "Submit to reply ready", |of| {
+            &of.total_nanos
+        }),
+    ];
+    for (name, help, of) in times {
+        let histograms = kinds(models).map(|(model, stats)| (model, stats.kind, of(stats)));
+        families.histograms(name, help, Some(&Unit::Seconds), histograms)?;
+    }
+    let histograms = kinds(models).map(|(model, stats)| (model, stats.kind, &stats.batch_rows));
+    families.histograms("batch_rows", "Rows of a batch", None, histograms)?;
+    let reasons = kinds(models).flat_map(|(model, of)| {
+        let counts = DispatchReason::ALL.into_iter().zip(of.dispatch_reasons);
+        counts.map(move |(reason, count)| {
+            let kind = kind_name(of.kind);
+            (
+                [("model", model), ("kind", kind), ("cause", reason.name())],
+                count,
+            )
+        })
+    });
+    let help = "Batches by the reason of their dispatch: full, arrival, due, free worker, replay";
+    families.counters("batches_left", help, None, reasons)?;
+    let shared = kinds(models).flat_map(|(model, of)| {
+        let counts = Sharing::ALL.into_iter().zip(of.shared);
+        counts.map(move |(sharing, count)| {
+            let kind = kind_name(of.kind);
+            (
+                [("model", model), ("kind", kind), ("by", sharing.name())],
+                count,
+            )
+        })
+    });
+    let help = "Batches done, by how the threads of their worker shared them";
+    families.counters("batches_shared", help, None, shared)
+}
+
+fn kinds(models: &[ModelStats]) -> impl Iterator<Item = (&str, &KindStats)> {
+    models.iter().flat_map(|model| {
+        let kinds = model.kinds.iter();
+        kinds.map(|kind| (model.name.as_str(), kind))
+    })
+}
+
+/// The learned cost of batches, l(b) = alpha b + beta, by the costliest kind of their requests.
+fn encode_batch_cost(families: &mut Families<'_>, models: &[ModelStats]) -> Result<(), Error> {
+    type Part = fn(&CostEstimate) -> f64;
+    let margin = "Measured over learned time that the objective's percentile of batches keeps to";
+    let error = "Mean distance of batches from alpha b + beta, as a share of it";
+    let row = "Learned time of a row in a batch";
+    let seconds = Some(&Unit::Seconds);
+    let gauges: [(&str, &str, Option<&Unit>, Part); 4] = [
+        ("batch_alpha", row, seconds, |of| of.line.alpha_ns() / 1e9),
+        ("batch_beta", "Learned time of a dispatch", seconds, |of| {
+            of.line.beta_ns() / 1e9
+        }),
+        ("batch_margin", margin, None, |of| of.margin),
+        ("batch_error", error, None, |of| of.error),
+    ];
+    for (name, help, unit, part) in gauges {
+        let mut family = families.family(name, help, unit, MetricType::Gauge)?;
+        for model in models {
+            for (kind, learned) in &model.latency {
+                let labels = [("model", model.name.as_str()), ("kind", kind_name(*kind))];
+                ConstGauge::new(part(learned)).encode(family.encode_family(&labels)?)?;
+            }
+        }
+    }
+    Ok(())
+}
