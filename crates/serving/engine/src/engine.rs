@@ -100,7 +100,7 @@ impl Engine {
         shared.set_queue_rows_max(config.batching.queue_rows_max);
         shared.update(|state, _, out| {
             for model in models {
-                let slot = state.declare(&model.info.name, model.objective)?;
+                let slot = state.declare(&model.info.name, None)?;
                 let (reply, _) = tokio::sync::oneshot::channel();
                 let edition = model.into_edition(state.catalog.next_id(), slot);
                 state.propose(edition, reply, out);

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use albacore_batching::Slo;
 use albacore_os::SharedMemory;
 use albacore_trees::{Format, Image, Iterations, Model, Predictor};
 
@@ -18,7 +17,6 @@ use crate::layout::outputs_of;
 pub struct LoadedModel {
     pub(super) info: ModelInfo,
     pub(super) kernels: Vec<KernelChoice>,
-    pub(super) objective: Option<Slo>,
     pub(super) image: SharedMemory,
 }
 
@@ -71,15 +69,8 @@ impl LoadedModel {
         Ok(Self {
             info,
             kernels,
-            objective: None,
             image,
         })
-    }
-
-    /// Sets the objective, for an engine that starts with this model.
-    #[must_use]
-    pub fn with_objective(self, objective: Option<Slo>) -> Self {
-        Self { objective, ..self }
     }
 
     #[must_use]

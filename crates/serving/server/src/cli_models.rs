@@ -54,7 +54,7 @@ impl CliModel {
             let model = LoadedModel::compile(&self.name, &fetched.bytes, Iterations::AsSaved);
             let model = model.map_err(|reason| format!("{path}: {reason}"))?;
             log_iterations_notice(model.info());
-            Ok((model.with_objective(self.objective()), fetched.sha256))
+            Ok((model, fetched.sha256))
         };
         let name = self.name.clone();
         load().map_err(|reason| LoadError { name, reason })

@@ -42,29 +42,25 @@ pub enum Output {
 }
 
 impl Output {
-    const ALL: [Self; 5] = [
-        Self::Output,
-        Self::Margin,
-        Self::Contribs,
-        Self::Interactions,
-        Self::Leaf,
+    /// The outputs in the order of their declaration, with the names of their tensors.
+    const NAMES: [(Self, &'static str); 5] = [
+        (Self::Output, "output"),
+        (Self::Margin, "margin"),
+        (Self::Contribs, "contribs"),
+        (Self::Interactions, "interactions"),
+        (Self::Leaf, "leaf"),
     ];
 
     /// The name of its tensor.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Output => "output",
-            Self::Margin => "margin",
-            Self::Contribs => "contribs",
-            Self::Interactions => "interactions",
-            Self::Leaf => "leaf",
-        }
+        Self::NAMES[self as usize].1
     }
 
     /// The output with this tensor name.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|output| output.name() == name)
+        let found = Self::NAMES.into_iter().find(|(_, known)| *known == name);
+        found.map(|(output, _)| output)
     }
 }
 

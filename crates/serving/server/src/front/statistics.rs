@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use albacore_engine::Timing;
+use albacore_proto::inference::StatisticDuration;
 
 /// An infer call that was answered.
 #[derive(Clone, Copy, Debug)]
@@ -23,14 +24,8 @@ pub(super) struct AnsweredCall {
 }
 
 /// A count and a sum of durations in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Total {
-    pub(super) count: u64,
-    pub(super) nanos: u64,
-}
-
 #[derive(Debug, Default)]
-struct AtomicTotal {
+pub(super) struct AtomicTotal {
     count: AtomicU64,
     nanos: AtomicU64,
 }
@@ -42,41 +37,29 @@ impl AtomicTotal {
         self.nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    fn load(&self) -> Total {
-        Total {
+    pub(super) fn load(&self) -> StatisticDuration {
+        StatisticDuration {
             count: self.count.load(Ordering::Relaxed),
-            nanos: self.nanos.load(Ordering::Relaxed),
+            ns: self.nanos.load(Ordering::Relaxed),
         }
     }
 }
 
-#[derive(Debug, Default)]
-struct Counters {
-    success: AtomicTotal,
-    fail: AtomicTotal,
-    queue: AtomicTotal,
-    input: AtomicTotal,
-    infer: AtomicTotal,
-    output: AtomicTotal,
-    rows: AtomicU64,
-    last_unix_ms: AtomicU64,
-}
-
 /// The counters of one model since the server started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ModelTotals {
+#[derive(Debug, Default)]
+pub(super) struct Counters {
     /// Answered calls, from arrival to reply.
-    pub(super) success: Total,
+    pub(super) success: AtomicTotal,
     /// Calls that were refused or failed.
-    pub(super) fail: Total,
-    pub(super) queue: Total,
-    pub(super) input: Total,
-    pub(super) infer: Total,
-    pub(super) output: Total,
+    pub(super) fail: AtomicTotal,
+    pub(super) queue: AtomicTotal,
+    pub(super) input: AtomicTotal,
+    pub(super) infer: AtomicTotal,
+    pub(super) output: AtomicTotal,
     /// Rows of answered calls.
-    pub(super) rows: u64,
+    pub(super) rows: AtomicU64,
     /// Time of the last reply, milliseconds since 1970; 0 for none.
-    pub(super) last_unix_ms: u64,
+    pub(super) last_unix_ms: AtomicU64,
 }
 
 /// The counters of all models that were called since the server started.
@@ -106,7 +89,8 @@ impl Statistics {
         counters.last_unix_ms.fetch_max(millis, Ordering::Relaxed);
     }
 
-    fn counters(&self, model: &str) -> Arc<Counters> {
+    /// The counters of `model`, a model that exists.
+    pub(super) fn counters(&self, model: &str) -> Arc<Counters> {
         let models = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(counters) = models.get(model) {
             return Arc::clone(counters);
@@ -114,23 +98,5 @@ impl Statistics {
         drop(models);
         let mut models = self.0.write().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(models.entry(model.to_owned()).or_default())
-    }
-
-    /// The counters of `model`.
-    pub(super) fn totals(&self, model: &str) -> ModelTotals {
-        let models = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(counters) = models.get(model) else {
-            return ModelTotals::default();
-        };
-        ModelTotals {
-            success: counters.success.load(),
-            fail: counters.fail.load(),
-            queue: counters.queue.load(),
-            input: counters.input.load(),
-            infer: counters.infer.load(),
-            output: counters.output.load(),
-            rows: counters.rows.load(Ordering::Relaxed),
-            last_unix_ms: counters.last_unix_ms.load(Ordering::Relaxed),
-        }
     }
 }

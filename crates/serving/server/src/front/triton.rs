@@ -1,6 +1,8 @@
 //! Triton's extensions of the protocol: model configuration, statistics, repository index. Builds
 //! the messages of gRPC; the JSON of HTTP has the same fields.
 
+use std::sync::atomic::Ordering;
+
 use albacore_engine::{BatchingParams, Engine, KindSet, ModelInfo, ModelStats};
 use albacore_proto::inference::repository_index_response::ModelIndex;
 use albacore_proto::inference::{
@@ -14,7 +16,7 @@ use super::datatype::Datatype;
 use super::metadata::advertised;
 use super::micros;
 use super::request_error::{ErrorKind, RequestError};
-use super::statistics::{Statistics, Total};
+use super::statistics::Statistics;
 use super::validate::{self, INPUT, VERSION};
 use crate::model_status::{ConfigStatus, LoadState};
 
@@ -128,20 +130,12 @@ pub(super) fn statistics(
 }
 
 fn statistics_of(model: &ModelStats, statistics: &Statistics) -> ModelStatistics {
-    let totals = statistics.totals(&model.name);
-    let total = |total: Total| {
-        Some(StatisticDuration {
-            count: total.count,
-            ns: total.nanos,
-        })
-    };
+    let counters = statistics.counters(&model.name);
     // Requests are parsed and replies written one by one, not as part of a batch.
     let sizes = model.batch_sizes.iter().map(|(&rows, batches)| {
-        let part = |nanos| {
-            total(Total {
-                count: batches.batches,
-                nanos,
-            })
+        let part = |ns| {
+            let count = batches.batches;
+            Some(StatisticDuration { count, ns })
         };
         InferBatchStatistics {
             batch_size: rows as u64,
@@ -153,16 +147,16 @@ fn statistics_of(model: &ModelStats, statistics: &Statistics) -> ModelStatistics
     ModelStatistics {
         name: model.name.clone(),
         version: VERSION.to_owned(),
-        last_inference: totals.last_unix_ms,
-        inference_count: totals.rows,
+        last_inference: counters.last_unix_ms.load(Ordering::Relaxed),
+        inference_count: counters.rows.load(Ordering::Relaxed),
         execution_count: model.batch_sizes.values().map(|of| of.batches).sum(),
         inference_stats: Some(InferStatistics {
-            success: total(totals.success),
-            fail: total(totals.fail),
-            queue: total(totals.queue),
-            compute_input: total(totals.input),
-            compute_infer: total(totals.infer),
-            compute_output: total(totals.output),
+            success: Some(counters.success.load()),
+            fail: Some(counters.fail.load()),
+            queue: Some(counters.queue.load()),
+            compute_input: Some(counters.input.load()),
+            compute_infer: Some(counters.infer.load()),
+            compute_output: Some(counters.output.load()),
         }),
         batch_stats: sizes.collect(),
     }
