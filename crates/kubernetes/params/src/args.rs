@@ -15,8 +15,8 @@ pub(crate) struct Args {
     /// The pipe (FIFO) that the agent creates and writes; if it does not exist, the program waits.
     #[arg(long, value_name = "PATH", env = "ALBACORE_FEED")]
     pub(crate) feed: PathBuf,
-    /// The pipe (FIFO) that the agent creates and reads, for the latencies that pods report; without
-    /// it, reports are refused.
+    /// The pipe (FIFO) that the agent creates and reads, for the latencies that pods report;
+    /// without it, reports are refused.
     #[arg(long, value_name = "PATH", env = "ALBACORE_REPORTS")]
     pub(crate) reports: Option<PathBuf>,
     /// Where to serve gRPC; a pod is identified by the address that it connects from.
@@ -27,8 +27,8 @@ pub(crate) struct Args {
         required_unless_present = "unix"
     )]
     pub(crate) grpc: Option<SocketAddr>,
-    /// A unix socket on which to serve gRPC to the user --uid only: the parameters of the one pod of
-    /// the feed without an address.
+    /// A unix socket on which to serve gRPC to the user --uid only: the parameters of the one pod
+    /// of the feed without an address.
     #[arg(long, value_name = "PATH", requires = "uid", env = "ALBACORE_UNIX")]
     pub(crate) unix: Option<PathBuf>,
     /// The only user whose connections the socket of --unix accepts.

@@ -42,8 +42,8 @@ pub struct KernelChoice {
     pub reads_bytes: usize,
 }
 
-/// The kernels that compute a model on this cpu, as measured when it was loaded, by ascending number
-/// of rows.
+/// The kernels that compute a model on this cpu, as measured when it was loaded, by ascending
+/// number of rows.
 pub(super) fn kernel_choices(predictor: &Predictor<'_>) -> Vec<KernelChoice> {
     let choices = predictor.choices().iter().map(|choice| KernelChoice {
         rows: choice.rows,

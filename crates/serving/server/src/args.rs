@@ -53,8 +53,8 @@ pub struct Args {
     #[arg(long = "model", value_name = "NAME=PATH", required_unless_present = "settings",
           value_parser = parse_model)]
     pub models: Vec<(String, PathBuf)>,
-    /// A file with models, objectives, batching and queue, in place of the arguments for them. It is
-    /// watched: an edit is applied at once, without a restart; an invalid one changes nothing.
+    /// A file with models, objectives, batching and queue, in place of the arguments for them. It
+    /// is watched: an edit is applied at once, without a restart; an invalid one changes nothing.
     #[arg(long, value_name = "FILE", env = "ALBACORE_SETTINGS", conflicts_with_all =
           ["models", "slo", "policy", "max_rows", "max_delay", "queue_rows"])]
     pub settings: Option<PathBuf>,

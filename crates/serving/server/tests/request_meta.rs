@@ -206,8 +206,8 @@ async fn requests_that_cannot_meet_their_deadline_are_refused_over_both_protocol
     }
 }
 
-/// Waits until the kernel stamps arriving packets, which on a busy machine it begins to do some time
-/// after the request; it continues as long as the socket is open.
+/// Waits until the kernel stamps arriving packets, which on a busy machine it begins to do some
+/// time after the request; it continues as long as the socket is open.
 fn stamping() -> TcpListener {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     albacore_os::stamp_arrivals(&listener).unwrap();

@@ -16,11 +16,11 @@ impl Settings {
     pub fn to_yaml(&self) -> String {
         let mut text = String::new();
         // Writing to a String cannot fail.
-        let _ = self.print(&mut text);
+        let _ = self.write_yaml(&mut text);
         text
     }
 
-    fn print(&self, out: &mut String) -> fmt::Result {
+    fn write_yaml(&self, out: &mut String) -> fmt::Result {
         writeln!(out, "models:")?;
         for model in &self.models {
             print_model(model, out)?;

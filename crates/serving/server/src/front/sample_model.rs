@@ -23,8 +23,8 @@ pub(super) fn fuzzed_model() -> ModelInfo {
     sample_model(3, Kind::Leaf)
 }
 
-/// Memory for rows of that model, as the engine would allocate it; none for sizes that no input of a
-/// fuzz target can have.
+/// Memory for rows of that model, as the engine would allocate it; none for sizes that no input of
+/// a fuzz target can have.
 pub(super) fn fuzzed_memory(rows: usize, element: ElementType) -> Option<Vec<u8>> {
     let bytes = rows.checked_mul(3 * element.bytes())?;
     (bytes <= 1 << 24).then(|| vec![0xa5; bytes])
