@@ -27,8 +27,12 @@ pub(crate) struct Assignment {
     pub(crate) peers: Vec<Vec<u16>>,
 }
 
+pub(crate) fn assign(domains: &Domains, volumes: &Volumes) -> Assignment {
+    assign_in_budget(domains, volumes, &mut || false)
+}
+
 /// Assigns all threads, the plain way from when the budget is spent.
-pub(crate) fn assign(
+pub(crate) fn assign_in_budget(
     domains: &Domains,
     volumes: &Volumes,
     out_of_budget: &mut dyn FnMut() -> bool,

@@ -91,6 +91,15 @@ pub enum Violation {
     Unconfirmed { bound: i64, counted: i64 },
 }
 
+/// The value of a mapping: clock cycles summed over pairs of mains, plus (scatter) or minus
+/// (compact) those over pairs of threads of one worker; higher is better.
+///
+/// # Errors
+/// The mapping does not place exactly the problem's threads on the problem's cpus.
+pub fn objective(problem: &Problem, mapping: &Mapping) -> Result<i64, Vec<Violation>> {
+    Ok(value(problem, &placed(problem, mapping)?))
+}
+
 /// Counts every rule of the design, section 4, in `mapping`.
 ///
 /// # Errors

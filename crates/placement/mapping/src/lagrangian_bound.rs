@@ -27,7 +27,7 @@
 //! the part of 0.
 
 use crate::domain_classes::Class;
-use crate::domain_subproblem::{domain_work, solve_domains};
+use crate::domain_subproblem::{DomainOptimum, domain_work, solve_domains};
 use crate::limits::{DUAL_IDLE_MAX, DUAL_STEPS_MAX, DUAL_WORK_MAX};
 
 /// Units of multipliers to the clock cycle.
@@ -88,40 +88,55 @@ impl Multipliers {
 }
 
 /// The dual function at some multipliers.
-struct DualPoint {
+pub(crate) struct DualPoint {
     /// Its value, a bound, in units of multipliers.
-    bound: i64,
+    pub(crate) bound: i64,
     /// What workers take more than domains offer.
-    subgradient: Multipliers,
+    pub(crate) subgradient: Multipliers,
+    /// Threads and mains of each class in the domains' best partitions.
+    pub(crate) held: Vec<[i64; 2]>,
 }
 
-/// A bound, and the multipliers that give it.
-struct DualBound {
-    bound: i64,
-    multipliers: Multipliers,
+/// Where the search for multipliers starts and what it aims at.
+pub(crate) struct DualStart {
+    /// A value that is known to be reachable, in cycles: no bound is lower.
+    pub(crate) goal: i64,
+    /// Multipliers of an earlier search, if there was one.
+    pub(crate) multipliers: Option<Multipliers>,
 }
 
-/// The lowest bound found, in cycles; `goal` is a value that is known to be reachable: no bound is
-/// lower.
+/// A bound in cycles, and the multipliers that give it.
+pub(crate) struct DualBound {
+    pub(crate) bound: i64,
+    pub(crate) multipliers: Multipliers,
+}
+
+/// The lowest bound found.
 pub(crate) fn minimize_dual(
     classes: &[Class],
     dimensions: Dimensions,
-    goal: i64,
+    start: DualStart,
     out_of_budget: &mut dyn FnMut() -> bool,
-) -> i64 {
+) -> DualBound {
+    let DualStart { goal, multipliers } = start;
     // crowding takes many more tables: it is counted from good multipliers on
     let plain = Dimensions {
         peers_beside_main: None,
         ..dimensions
     };
+    let starts = match multipliers {
+        Some(multipliers) => vec![multipliers],
+        None => [2, 0, 1]
+            .map(|halves| initial_multipliers(classes, dimensions, halves))
+            .into(),
+    };
     let mut best: Option<DualBound> = None;
-    for halves in [2, 0, 1] {
+    for multipliers in starts {
         // the first is evaluated in any case: without a bound of one group, all others are
         // worthless
         if best.is_some() && out_of_budget() {
             break;
         }
-        let multipliers = initial_multipliers(classes, dimensions, halves);
         let bound = evaluate_dual(classes, plain, &multipliers).bound;
         if best.as_ref().is_none_or(|best| bound < best.bound) {
             best = Some(DualBound { bound, multipliers });
@@ -135,7 +150,8 @@ pub(crate) fn minimize_dual(
     if dimensions.peers_beside_main.is_some() {
         follow_subgradient(classes, dimensions, goal, &mut best, out_of_budget);
     }
-    best.bound.div_euclid(SCALE)
+    best.bound = best.bound.div_euclid(SCALE);
+    best
 }
 
 /// So many halves of the values as multipliers of parts.
@@ -200,14 +216,14 @@ pub(crate) fn domains(classes: &[Class]) -> usize {
 }
 
 /// Steps of the dynamic programs in one evaluation of the dual.
-fn work(classes: &[Class], dimensions: Dimensions) -> usize {
+pub(crate) fn work(classes: &[Class], dimensions: Dimensions) -> usize {
     let rows = |class: &Class| class.count * dimensions.threads * class.value.len() * 3 / 2;
     classes.iter().map(rows).sum::<usize>() + domain_work(classes, dimensions) + 1
 }
 
 /// The volume algorithm of Barahona and Anbil: steps along a mean of the subgradients, which
 /// oscillates less than the last subgradient alone.
-struct VolumeAlgorithm {
+pub(crate) struct VolumeAlgorithm {
     mean: Vec<f64>,
     /// Factor of the step length of Polyak.
     step_factor: f64,
@@ -216,7 +232,7 @@ struct VolumeAlgorithm {
 }
 
 impl VolumeAlgorithm {
-    fn new(subgradient: &Multipliers) -> Self {
+    pub(crate) fn new(subgradient: &Multipliers) -> Self {
         Self {
             mean: subgradient.all().map(|x| x as f64).collect(),
             step_factor: 1.0,
@@ -226,7 +242,7 @@ impl VolumeAlgorithm {
 
     /// The next multipliers, where the bound lies `gap` above the goal; `None` if the mean is 0:
     /// then the multipliers are optimal.
-    fn step(&self, from: &Multipliers, gap: i64) -> Option<Multipliers> {
+    pub(crate) fn step(&self, from: &Multipliers, gap: i64) -> Option<Multipliers> {
         let square: f64 = self.mean.iter().map(|x| x * x).sum();
         if square < 1e-9 {
             return None;
@@ -242,8 +258,8 @@ impl VolumeAlgorithm {
         Some(next)
     }
 
-    /// Adds a subgradient to the mean.
-    fn update(&mut self, subgradient: &Multipliers, better: bool) {
+    /// Adds a subgradient to the mean; returns its share of the new mean.
+    pub(crate) fn update(&mut self, subgradient: &Multipliers, better: bool) -> f64 {
         // the share that makes the mean shortest
         let (mut both, mut apart) = (0.0, 0.0);
         for (mean, new) in self.mean.iter().zip(subgradient.all()) {
@@ -268,11 +284,12 @@ impl VolumeAlgorithm {
                 self.step_factor *= 0.7;
             }
         }
+        share
     }
 }
 
 /// The best of both sides at these multipliers.
-fn evaluate_dual(
+pub(crate) fn evaluate_dual(
     classes: &[Class],
     dimensions: Dimensions,
     multipliers: &Multipliers,
@@ -281,12 +298,14 @@ fn evaluate_dual(
     let limits = dimensions.full_main_limits.map(|limit| limit.unwrap_or(0));
     subgradient.full_mains = limits;
     let row = best_row(classes, dimensions, multipliers, &mut subgradient);
-    let value = solve_domains(classes, dimensions, multipliers, &mut subgradient);
+    let DomainOptimum { value, held } =
+        solve_domains(classes, dimensions, multipliers, &mut subgradient);
     let of_workers = dimensions.workers * row;
     let of_limits = limits[0] * multipliers.full_mains[0] + limits[1] * multipliers.full_mains[1];
     DualPoint {
         bound: of_workers.saturating_add(value) + of_limits,
         subgradient,
+        held,
     }
 }
 

@@ -25,15 +25,20 @@ pub(crate) const PERTURBATIONS_MAX: usize = 400;
 /// milliseconds at most.
 pub(crate) const PERTURBATION_WORK_MAX: usize = 4_000_000;
 
+/// Batches of these rounds: one runs before the bound is lowered by branch and bound, the others
+/// after.
+pub(crate) const PERTURBATION_BATCHES: usize = 16;
+
 /// Tries to find a random legal move.
 pub(crate) const PERTURBATION_TRIES_MAX: usize = 64;
 
-/// Most ways to place mains and peers, without any rule, of a problem that is enumerated: some
-/// milliseconds at most.
-pub(crate) const ENUMERATION_WAYS_MAX: usize = 100_000;
+/// Most integer variables of the reduced program: what microlp settles within its slice.
+pub(crate) const REDUCED_VARIABLES_MAX: usize = 160;
 
-/// Threads that are placed between two questions to the budget while a problem is enumerated.
-pub(crate) const ENUMERATION_STEPS: usize = 1_024;
+/// Longest run of the integer program, seconds: it cannot be interrupted from outside. Small
+/// problems come to it a few milliseconds after the start, so this is what 50 ms leave to it and to
+/// the searches after it.
+pub(crate) const REDUCED_SECONDS_MAX: f64 = 0.02;
 
 /// Most steps that reduce the excess over the rules. Each lowers an excess, and these are at most a
 /// few for every core.
@@ -76,3 +81,15 @@ pub(crate) const ALTERNATING_PATHS_MAX: usize = 64;
 /// Workers x threads x cpus from which on a machine with several L3 caches is constructed by
 /// annealing first: there a local search takes as long as a construction.
 pub(crate) const LARGE_PROBLEM: usize = 50_000;
+
+/// Most domains for branch and bound: with more, the choice of one domain changes little.
+pub(crate) const BRANCH_DOMAINS_MAX: usize = 16;
+
+/// Steps of the dual in a node before it branches: its multipliers come from the parent node.
+pub(crate) const BRANCH_STEPS: usize = 24;
+
+/// Most work on all nodes, in steps of the dynamic programs (about a nanosecond each).
+pub(crate) const BRANCH_WORK_MAX: usize = 20_000_000;
+
+/// Most open nodes: each has its own tables, some 50 KiB.
+pub(crate) const OPEN_NODES_MAX: usize = 200;

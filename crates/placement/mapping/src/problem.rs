@@ -117,7 +117,8 @@ pub enum Proof {
     /// what counts alone give. It follows from the multipliers by integer arithmetic, but the
     /// checker does not have them and does not recompute it.
     Lagrangian,
-    /// A search was completed and found nothing better. The checker does not repeat it.
+    /// A search, or an integer program, was completed and found nothing better. The checker does
+    /// not repeat it.
     Search,
     /// Nothing is proven: the bound only limits what might be better.
     None,

@@ -208,7 +208,7 @@ mod tests {
         #[test]
         fn every_deal_has_ranks_that_keep_rule_2(problem in problems(), preference in 0..7u16) {
             let domains = Domains::of(&problem);
-            let assigned = assign(&domains, &volumes(&domains), &mut || false);
+            let assigned = assign(&domains, &volumes(&domains));
             let edges: Vec<(u16, u16)> = (0u16..)
                 .zip(&assigned.peers)
                 .flat_map(|(worker, peers)| peers.iter().map(move |&cpu| (worker, cpu)))

@@ -4,11 +4,12 @@
 //! known of its quality. **Approach.** A mapping in force that meets the bound is the answer
 //! (`incumbent`). Else construct: workers end to end down the tree (`hierarchical_construction`),
 //! or greedily (`volumes`, `assignment`). Where value and bound differ, `search_driver` runs local
-//! search, tightens the bound by Lagrangian relaxation, enumerates a tiny problem, and anneals
-//! counts and threads. A mapping in force stays unless something better was found; only then the
-//! assignment is brought close to it (`move_minimization`) and labeled (`labeling`). **Proof
-//! sketch.** Optimal is claimed only where value and bound meet, or where every assignment was
-//! enumerated; the certificate says which of them it was ([`ProvenBound`]). **Limits.** The
+//! search, tightens the bound by Lagrangian relaxation and branch and bound, anneals counts and
+//! threads, and solves the reduced program if it is small. A mapping in force stays unless
+//! something better was found; only then the assignment is brought close to it
+//! (`move_minimization`) and labeled (`labeling`). **Proof sketch.** Optimal is claimed only
+//! where value and bound meet, or where the program was solved to its end and its answer was
+//! counted again; the certificate says which of them it was ([`ProvenBound`]). **Limits.** The
 //! caller's budget is asked between steps; once it is spent, the rest is construction without
 //! choices, O(W (T + C log C)). Every search has a limit of its own, too. Compact with several L3
 //! caches and volumes that leave a remainder is where value and bound most often differ. Ties: no
@@ -39,13 +40,39 @@ pub fn solve(
     problem: &Problem,
     out_of_budget: &mut dyn FnMut() -> bool,
 ) -> Result<Solution, ProblemError> {
+    solve_with_stage(problem, out_of_budget).map(|(solution, _)| solution)
+}
+
+/// The step of [`solve()`] that an answer came from, in their order.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Stage {
+    /// The mapping in force was kept.
+    KeptCurrent,
+    /// The first construction; nothing better was found, or needed.
+    Constructed,
+    /// Exchanges and shifts that each gain.
+    LocalSearch,
+    /// A search that accepts losses on its way: annealing of counts or of threads, or perturbation.
+    Annealed,
+    /// The reduced integer program found it or proved it optimal.
+    Reduced,
+}
+
+/// [`solve()`], and the step that the answer came from: for tables.
+///
+/// # Errors
+/// As [`solve()`].
+pub fn solve_with_stage(
+    problem: &Problem,
+    out_of_budget: &mut dyn FnMut() -> bool,
+) -> Result<(Solution, Stage), ProblemError> {
     validate(problem)?;
     let domains = Domains::of(problem);
     let incumbent = Incumbent::of(problem, &domains);
     if let Some(incumbent) = incumbent.as_ref().filter(|incumbent| incumbent.is_strict()) {
         let bound = upper_bound(&domains, &strict_rules(&domains));
         if incumbent.objective >= bound {
-            return Ok(incumbent.solution(counted(bound)));
+            return Ok((incumbent.solution(counted(bound)), Stage::KeptCurrent));
         }
     }
     let volumes = volumes_in_budget(&domains, out_of_budget);
@@ -56,19 +83,24 @@ pub fn solve(
         .as_ref()
         .filter(|incumbent| incumbent.objective >= bound)
     {
-        return Ok(incumbent.solution(counted(bound)));
+        return Ok((incumbent.solution(counted(bound)), Stage::KeptCurrent));
     }
-    let (start, is_annealed) = start(&domains, &allowed, &volumes, bound, out_of_budget);
+    let (start, stage) = start(&domains, &allowed, &volumes, bound, out_of_budget);
     let in_force = incumbent.as_ref().map(|incumbent| incumbent.objective);
     let mut driver = SearchDriver {
         best: start,
         upper: counted(bound),
+        stage,
+        group_bounds: Vec::new(),
     };
-    driver.run(is_annealed, in_force, out_of_budget);
-    let SearchDriver { best, upper } = driver;
+    driver.run(in_force, out_of_budget);
+    let SearchDriver {
+        best, upper, stage, ..
+    } = driver;
     let value = best.objective();
     if let Some(incumbent) = incumbent.filter(|incumbent| incumbent.objective >= value) {
-        return Ok(incumbent.solution(upper));
+        let incumbent = incumbent.solution(upper);
+        return Ok((incumbent, Stage::KeptCurrent));
     }
     let assignment = match &problem.current {
         Some(now) => {
@@ -78,7 +110,7 @@ pub fn solve(
         None => best.assignment(),
     };
     let mapping = label(problem, &domains, &assignment);
-    Ok(certified(problem, mapping, upper))
+    Ok((certified(problem, mapping, upper), stage))
 }
 
 fn counted(bound: i64) -> ProvenBound {

@@ -96,7 +96,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{spread, zero_counts};
-    use crate::check::check;
+    use crate::check::objective;
     use crate::domains::{CPU, Domains, LEVELS, pairs};
     use crate::sample::problems;
     use crate::{Mapping, Mode, Problem};
@@ -172,7 +172,7 @@ mod tests {
             for mode in [Mode::Scatter, Mode::Compact] {
                 let problem = Problem { mode, ..problem.clone() };
                 let domains = Domains::of(&problem);
-                let pairwise = check(&problem, &mapping).unwrap().objective;
+                let pairwise = objective(&problem, &mapping).unwrap();
                 prop_assert_eq!(domains.objective(mains, within), pairwise);
             }
         }

@@ -5,7 +5,7 @@ mod machines;
 
 use albacore_mapping::{
     Certificate, Mapping, Mode, Problem, Proof, Rank, Relaxation, Slot, Solution, Violation,
-    WorkerIndex, check, check_solution, solve,
+    WorkerIndex, check, check_solution, objective, solve,
 };
 use albacore_topology::CpuId;
 use machines::{Shape, problem};
@@ -121,16 +121,14 @@ fn rule_1_wrong_counts_and_foreign_cpus_are_refused() {
         refused(2, &[0, 1, 2, 9]),
         [Violation::OutsideCpuset { slot, cpu }]
     );
-    assert!(check(&problem, &mapping(2, &[0, 1])).is_err());
+    assert!(objective(&problem, &mapping(2, &[0, 1])).is_err());
 }
 
 #[test]
 fn the_objective_is_the_sum_over_pairs() {
     let value = |mode| {
         let problem = problem(Shape([1, 1, 2, 1, 2]).topology(), (2, 2, mode));
-        check(&problem, &mapping(2, &[0, 2, 1, 3]))
-            .unwrap()
-            .objective
+        objective(&problem, &mapping(2, &[0, 2, 1, 3])).unwrap()
     };
     // mains on two cores: 50; both workers on the two cpus of a core: 4 each
     assert_eq!(value(Mode::Scatter), 50 + 8);

@@ -23,7 +23,8 @@ fn problems() -> impl Strategy<Value = Problem> {
     (topologies(64), sizes, modes()).prop_map(|(topology, (w, t), m)| problem(topology, (w, t, m)))
 }
 
-/// A budget that is spent after so many questions.
+/// A budget that is spent after so many questions. 300 is spent before the integer program could
+/// start, whose slice of wall-clock time would make an answer depend on how busy the machine is.
 fn budget(questions: u32) -> impl FnMut() -> bool {
     let mut asked = 0;
     move || {

@@ -75,7 +75,7 @@ const fn row(
 const MATRIX: &[Row] = &[
     row("values", &[], &[]),
     row("topology", &[], &[]),
-    row("mapping", &[], &["topology", "values"]),
+    row("mapping", &[Solver], &["topology", "values"]),
     row("explain", &[], &["mapping", "topology"]),
     row("joint", &[], &["mapping", "topology", "values"]),
     row("plan", &[], &["mapping", "topology", "values"]),

@@ -1,7 +1,7 @@
 //! Prints one table: case, objective, bound, optimal, gap, micros, micros with the mapping in force
-//! given, the proof, whether counts alone confirm the bound, what had to be relaxed; then how long
-//! it takes to solve again after a respawn, a sweep over random problems, and the most memory that
-//! all of it had.
+//! given, the branch that the answer came from, whether counts alone confirm the bound, what had to
+//! be relaxed; then how long it takes to solve again after a respawn, a sweep over random problems,
+//! and the most memory that all of it had.
 //!
 //! The 72 cases of the source article (W, T in {2,4,6,8,12,16}, both modes, one socket, 16 cores x
 //! 2 cpus, one L3), every kind of machine, 64 x 64 on 256 cpus. Each case is solved several times;

@@ -21,9 +21,9 @@ pub(crate) fn sweep(count: u32, seed: u64) {
         let (workers, threads) = (1 + below(most) as u16, 1 + below(most) as u16);
         let mode = [Mode::Scatter, Mode::Compact][below(2) as usize];
         let mut problem = problem(&topology, (workers, threads, mode));
-        let (solution, micros) = timed(&problem, 1);
+        let (solution, branch, micros) = timed(&problem, 1);
         problem.current = Some(solution.mapping.clone());
-        let (_, again) = timed(&problem, 1);
+        let (_, _, again) = timed(&problem, 1);
         let stated = &solution.certificate;
         let row = Row {
             micros,
@@ -34,7 +34,7 @@ pub(crate) fn sweep(count: u32, seed: u64) {
         };
         if row.gap > 0.01 || micros > 50_000 {
             println!(
-                "# {name} {workers}x{threads} {mode:?}: {} of {}, gap {:.3} %, {micros} us, {:?}",
+                "# {name} {workers}x{threads} {mode:?}: {} of {}, gap {:.3} %, {micros} us, {branch:?}, {:?}",
                 stated.objective,
                 stated.bound,
                 row.gap * 100.0,
