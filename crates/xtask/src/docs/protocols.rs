@@ -48,22 +48,23 @@ fn call(comment: &str) -> String {
 
 /// Services and calls of the protocol's files.
 pub(super) fn grpc_calls(root: &Path) -> Result<String> {
-    let mut text = String::new();
+    let mut all = Vec::new();
     for file in ["inference.proto", "params.proto"] {
         let path = root.join("crates/serving/proto/proto").join(file);
         let proto = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        text.push_str(&services(&proto));
+        all.push(services(&proto));
     }
-    Ok(text)
+    // A table ends at an empty line.
+    Ok(all.join("\n"))
 }
 
 fn services(proto: &str) -> String {
     let mut text = String::new();
     let mut package = "";
-    let mut comment = Vec::new();
+    let mut comment: Vec<&str> = Vec::new();
     for line in proto.lines().map(str::trim) {
         if let Some(words) = line.strip_prefix("//") {
-            comment.push(words.trim());
+            comment.extend(Some(words.trim()).filter(|words| !words.is_empty()));
             continue;
         }
         if let Some(name) = line.strip_prefix("package ") {
