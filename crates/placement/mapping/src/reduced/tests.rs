@@ -1,6 +1,6 @@
 //! The reduced program alone against all mappings of small problems.
 
-#[path = "../../tests/enumerated/mod.rs"]
+#[path = "enumerated/tests.rs"]
 mod enumerated;
 
 use super::solve_within;
