@@ -24,8 +24,8 @@ use crate::transform::{apply_f32, apply_f64};
 pub struct PredictionOptions<'a> {
     /// Only these boosting iterations; all of the model where absent. Leaves then have one column
     /// per tree of the range. XGBoost's `iteration_range`, also for leaves and contributions, which
-    /// it gives from the first iteration on only; up to the best iteration by
-    /// [`Model::best_iteration`](crate::Model::best_iteration).
+    /// it gives from the first iteration on only. `best_iteration` of a model file is the last of
+    /// the range that its own library would use.
     #[doc(alias = "iteration_range")]
     pub iterations: Option<Range<usize>>,
     /// Margins to start from, rows x groups, instead of the model's base score. XGBoost only.

@@ -7,12 +7,12 @@
 //! (`volumes`, `relaxation`), which worker gets which thread (`hierarchical_construction`,
 //! `assignment`), search (`search_driver`: `local_search`, `count_annealing`,
 //! `simulated_annealing`, `perturbation`), upper bounds (`bound`, `domain_classes`,
-//! `lagrangian_bound`, `domain_subproblem`, `volume_knapsack`,
-//! `branch_and_bound`), the integer program where value
-//! and bound do not meet (`reduced`), fewest moves (`move_minimization`), then ranks, worker
-//! indices and which of equal domains (`rank_coloring`, `labeling`, `symmetry`). [`round_robin()`]
-//! is the baseline. `check` judges any mapping and `check_bound` computes the bound again; neither
-//! shares code with the solver.
+//! `lagrangian_bound`, `domain_subproblem`, `volume_knapsack`, `branch_and_bound`); where value and
+//! bound do not meet, every assignment of a tiny problem (`enumeration`) or the integer program of
+//! a small one (`reduced`); fewest moves (`move_minimization`), then ranks, worker indices and
+//! which of equal domains (`rank_coloring`, `labeling`, `symmetry`). [`round_robin()`] is the
+//! baseline. `check` judges any mapping and `check_bound` computes the bound again; neither shares
+//! code with the solver.
 #![forbid(unsafe_code)]
 
 // Unit tests share modules with the tests beside this crate, which name it.
@@ -28,6 +28,7 @@ mod count_annealing;
 mod domain_classes;
 mod domain_subproblem;
 mod domains;
+mod enumeration;
 mod error;
 mod hierarchical_construction;
 mod incumbent;

@@ -32,6 +32,13 @@ pub(crate) const PERTURBATION_BATCHES: usize = 16;
 /// Tries to find a random legal move.
 pub(crate) const PERTURBATION_TRIES_MAX: usize = 64;
 
+/// Most ways to place mains and peers, without any rule, of a problem that is enumerated: some
+/// milliseconds at most.
+pub(crate) const ENUMERATION_WAYS_MAX: usize = 100_000;
+
+/// Threads that are placed between two questions to the budget while a problem is enumerated.
+pub(crate) const ENUMERATION_STEPS: usize = 1_024;
+
 /// Most integer variables of the reduced program: what microlp settles within its slice.
 pub(crate) const REDUCED_VARIABLES_MAX: usize = 160;
 

@@ -9,6 +9,7 @@
 use crate::assignment::assign_in_budget;
 use crate::bound::{GroupBound, lagrangian_bounds};
 use crate::domains::{Domains, LEVELS};
+use crate::enumeration::enumerate;
 use crate::hierarchical_construction::construct;
 use crate::limits::{
     ANNEALING_MOVES_MAX, CLIMB_WORK_MAX, CONSTRUCTION_SEEDS, LARGE_PROBLEM, PERTURBATION_BATCHES,
@@ -192,8 +193,23 @@ impl SearchDriver<'_> {
         }
     }
 
-    /// Solves the reduced program where it is small enough.
+    /// Enumerates all assignments where they are few; otherwise solves the reduced program where
+    /// that is small enough.
     fn prove(&mut self, out_of_budget: &mut dyn FnMut() -> bool) {
+        if self.is_over(out_of_budget) {
+            return;
+        }
+        match enumerate(&self.best, out_of_budget) {
+            Some(better) => {
+                self.best = better.unwrap_or_else(|| self.best.clone());
+                self.upper = self.upper.lowered(self.best.objective(), Proof::Search);
+                self.stage = Stage::Enumerated;
+            }
+            None => self.solve_reduced(out_of_budget),
+        }
+    }
+
+    fn solve_reduced(&mut self, out_of_budget: &mut dyn FnMut() -> bool) {
         if self.is_over(out_of_budget) {
             return;
         }

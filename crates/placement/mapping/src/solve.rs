@@ -5,9 +5,9 @@
 //! (`incumbent`). Else construct: workers end to end down the tree (`hierarchical_construction`),
 //! or greedily (`volumes`, `assignment`). Where value and bound differ, `search_driver` runs local
 //! search, tightens the bound by Lagrangian relaxation and branch and bound, anneals counts and
-//! threads, and solves the reduced program if it is small. A mapping in force stays unless
-//! something better was found; only then the assignment is brought close to it
-//! (`move_minimization`) and labeled (`labeling`). **Proof sketch.** Optimal is claimed only
+//! threads, and enumerates a tiny problem or solves the reduced program of a small one. A mapping
+//! in force stays unless something better was found; only then the assignment is brought close to
+//! it (`move_minimization`) and labeled (`labeling`). **Proof sketch.** Optimal is claimed only
 //! where value and bound meet, or where the program was solved to its end and its answer was
 //! counted again; the certificate says which of them it was ([`ProvenBound`]). **Limits.** The
 //! caller's budget is asked between steps; once it is spent, the rest is construction without
@@ -54,6 +54,8 @@ pub enum Stage {
     LocalSearch,
     /// A search that accepts losses on its way: annealing of counts or of threads, or perturbation.
     Annealed,
+    /// Enumeration of a tiny problem found it or proved it optimal.
+    Enumerated,
     /// The reduced integer program found it or proved it optimal.
     Reduced,
 }

@@ -111,6 +111,7 @@ fn label(stage: Stage) -> &'static str {
         Stage::Constructed => "constructed",
         Stage::LocalSearch => "climbed",
         Stage::Annealed => "annealed",
+        Stage::Enumerated => "enumerated",
         Stage::Reduced => "reduced",
     }
 }
