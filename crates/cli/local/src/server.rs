@@ -311,7 +311,6 @@ fn spawn(
     match &deployment.server {
         Server::BuiltIn(server) => {
             let mut command: Vec<OsString> = vec![program_beside("albacore-server")?.into()];
-            command.extend(live_settings.into_iter().flat_map(LiveSettings::arguments));
             for (flag, value) in [
                 ("--workers", server.workers.to_string()),
                 ("--threads", server.threads.to_string()),
@@ -320,6 +319,7 @@ fn spawn(
             ] {
                 command.extend([flag.into(), value.into()]);
             }
+            command.extend(live_settings.into_iter().flat_map(LiveSettings::arguments));
             Ok(Spawn {
                 command,
                 environment: pairs(&server.environment),
