@@ -7,7 +7,7 @@
 //! soak`).
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-#[path = "../../../placement/mapping/src/reduced/enumerated/tests.rs"]
+#[path = "../../../placement/mapping/src/enumerated/tests.rs"]
 mod enumerated;
 #[path = "../../../placement/mapping/tests/machines/mod.rs"]
 mod machines;

@@ -28,6 +28,9 @@ mod count_annealing;
 mod domain_classes;
 mod domain_subproblem;
 mod domains;
+#[cfg(test)]
+#[path = "enumerated/tests.rs"]
+mod enumerated;
 mod enumeration;
 mod error;
 mod hierarchical_construction;

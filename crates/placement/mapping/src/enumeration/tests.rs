@@ -1,15 +1,12 @@
 //! The enumeration against one that goes through all mappings by the checker's rules.
 
-#[path = "../reduced/enumerated/tests.rs"]
-mod enumerated;
-
 use super::enumerate;
 use crate::Mode;
 use crate::assignment::assign;
 use crate::domains::Domains;
+use crate::enumerated::{best_of_all, every_problem};
 use crate::local_search::{Allowed, Search};
 use crate::volumes::volumes;
-use enumerated::{best_of_all, every_problem};
 
 #[test]
 fn every_small_problem_is_solved_as_by_going_through_all_mappings() {

@@ -1,14 +1,11 @@
 //! The reduced program alone against all mappings of small problems.
 
-#[path = "enumerated/tests.rs"]
-mod enumerated;
-
 use super::solve_within;
 use crate::Mode;
 use crate::domains::Domains;
+use crate::enumerated::{best_of_all, every_problem};
 use crate::local_search::{Allowed, Search};
 use crate::volumes::volumes;
-use enumerated::{best_of_all, every_problem};
 
 /// Far above what the slowest of these programs takes on a busy machine.
 const SECONDS: f64 = 60.0;
