@@ -4,7 +4,8 @@
 #![no_main]
 
 use albacore_trees::{
-    ElementType, Image, Kind, Model, OutputMut, Portion, Predictor, Rows, PredictScratch, Total,
+    Accumulator, ElementType, Image, Kind, Model, OutputMut, PartialOutput, PredictScratch,
+    Predictor, Rows,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -30,7 +31,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(model) = Model::parse(bytes) else {
         return;
     };
-    if model.features() > FEATURES_MAX {
+    if model.parts().features > FEATURES_MAX {
         return;
     }
     let image = Image::compile(&model);
@@ -61,21 +62,21 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// The trees in two portions: whatever the model is, they fit together.
+/// The work units in two parts: whatever the model is, the partial outputs fit together.
 fn divide(predictor: &Predictor<'_>, kind: Kind, rows: &[f64], count: usize) {
-    let units = predictor.units(kind, count);
+    let units = predictor.work_units(kind, count);
     if units == 0 {
         return;
     }
-    let (mut portion, mut total) = (Portion::default(), Total::default());
+    let (mut partial, mut sums) = (PartialOutput::default(), Accumulator::default());
     let mut scratch = PredictScratch::default();
     predictor
-        .start(kind, count, &mut total)
+        .start_sums(kind, count, &mut sums)
         .expect("a call that can be divided");
     for units in [0..units / 2, units / 2..units] {
         predictor
-            .note(kind, Rows::F64(rows), units, &mut portion, &mut scratch)
+            .predict_partial(kind, Rows::F64(rows), units, &mut partial, &mut scratch)
             .expect("units of the call");
-        predictor.add(&mut total, &portion).expect("in order");
+        predictor.accumulate(&mut sums, &partial).expect("in order");
     }
 }
