@@ -58,6 +58,9 @@ lint: ## formatting, clippy, documentation, dependencies, spelling, shell script
 		echo "NOTICE: $(ADVISORIES) is not reachable from here: known vulnerabilities were not looked up"; \
 	fi
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	@# The fuzz targets are a workspace of their own. They are compiled, not linked, so libFuzzer is not built.
+	CUSTOM_LIBFUZZER_PATH=/not/linked/libfuzzer.a RUSTFLAGS="--cfg fuzzing -Dwarnings" $(CARGO) check --quiet --locked \
+		--manifest-path fuzz/Cargo.toml --target-dir target/fuzz-check --bins
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 
 bench: build ## the benchmarks of every crate
