@@ -110,7 +110,7 @@ fn an_edit_of_the_placement_moves_masks_and_no_process() {
 }
 
 #[test]
-fn an_edit_that_is_wrong_or_needs_a_restart_is_told_and_changes_nothing() {
+fn an_edit_that_is_wrong_or_needs_a_restart_is_reported_and_changes_nothing() {
     let folder = Folder::new("wrong-edits");
     let mut run = Running::start(&folder.fraud(""), &json_args());
     let before = run.placed("tuna");
@@ -210,7 +210,7 @@ fn a_main_thread_may_have_the_cpus_of_its_worker() {
 }
 
 #[test]
-fn a_mask_that_taskset_wrote_is_repaired_and_told() {
+fn a_mask_that_taskset_wrote_is_repaired_and_reported() {
     let folder = Folder::new("taskset");
     let mut run = Running::start(&folder.fraud(""), &json_args());
     let placed = run.placed("tuna");
@@ -283,7 +283,7 @@ fn masks_are_the_whole_cpuset_before_the_processes_end() {
         let mut run = Running::start(&file, &["--output", "json"]);
         let placed = run.placed("tuna");
         // Either may come first.
-        run.until_told("its line", |e| e["text"] == "serving nothing");
+        run.until_reported("its line", |e| e["text"] == "serving nothing");
         placed.assert_kernel_agrees();
         run.signal(signal);
         let restored = run.until("restored", |e| e["event"] == "restored");

@@ -158,7 +158,7 @@ fn a_port_in_use_is_named_with_its_flag() {
 }
 
 #[test]
-fn a_server_of_ones_own_that_cannot_run_is_told_as_it_is() {
+fn a_custom_server_that_cannot_run_is_reported_with_its_error() {
     let folder = Folder::new("own");
     let file = folder.own(&["/nowhere/gunicorn"], &[]);
     let words = [
@@ -216,7 +216,7 @@ fn a_plain_user_may_place_a_server_of_their_own() {
 }
 
 #[test]
-fn who_may_not_pin_is_told_so_and_what_to_do() {
+fn missing_rights_to_pin_are_reported_with_a_remedy() {
     let folder = Folder::new("forbidden");
     folder.open_to_all();
     // A server that becomes root by a setuid program of its own: nobody may neither pin nor end it.

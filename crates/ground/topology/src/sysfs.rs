@@ -8,14 +8,15 @@
 //! Approach: only `cpu/online` must be there. Each domain is built from the first of these that
 //! exists:
 //!
-//! | domain | from |
-//! |---|---|
-//! | core | `core_cpus_list`, `thread_siblings_list`, equal (package, die, `core_id`); else the cpu alone |
-//! | L2 | `shared_cpu_list` of the level-2 cache; else the core |
-//! | L3 | `shared_cpu_list` of the level-3 cache; if *no* cpu has one: the numa domain within the package; if others have one: the L2 (hybrid laptops have a few cores outside the L3) |
-//! | numa | `node/nodeN/cpulist`; else one domain |
-//! | package | `physical_package_id`; else one package |
-//! | kind | `cpu_atom/cpus` and `cpu_lowpower/cpus`, which the kernel keeps one directory higher; else `cpu_capacity` |
+//! - core: `core_cpus_list`, `thread_siblings_list`, equal (package, die, `core_id`); else the cpu
+//!   alone
+//! - L2: `shared_cpu_list` of the level-2 cache; else the core
+//! - L3: `shared_cpu_list` of the level-3 cache; if *no* cpu has one: the numa domain within the
+//!   package; if others have one: the L2 (hybrid laptops have a few cores outside the L3)
+//! - numa: `node/nodeN/cpulist`; else one domain
+//! - package: `physical_package_id`; else one package
+//! - kind: `cpu_atom/cpus` and `cpu_lowpower/cpus`, which the kernel keeps one directory higher;
+//!   else `cpu_capacity`
 //!
 //! Where files contradict each other, the smaller cache is trusted: sharing a core or an L2
 //! implies sharing what encloses it, so the larger domains are joined until cpu < core < L2 < L3 is

@@ -8,7 +8,7 @@ use prometheus_client::metrics::family::Family;
 /// Whether a server answered with its state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct Scraped {
-    /// `told` or `silent`.
+    /// `answered` or `silent`.
     pub(crate) result: &'static str,
 }
 

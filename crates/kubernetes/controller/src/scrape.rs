@@ -176,7 +176,7 @@ pub(crate) async fn scrape(
                 if let Err(silence) = &answer {
                     tracing::debug!(pod = %pod, why = %silence, "a server did not tell its state");
                 }
-                let result = if answer.is_ok() { "told" } else { "silent" };
+                let result = if answer.is_ok() { "answered" } else { "silent" };
                 counts.scrapes.get_or_create(&Scraped { result }).inc();
                 if states.note(&pod, answer.ok()) {
                     let pod = watches.pods.get(&pod);

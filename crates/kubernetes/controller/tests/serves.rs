@@ -224,7 +224,7 @@ fn the_status_reports_what_real_servers_do() {
     });
     let metrics = controller.http("/metrics");
     assert!(
-        metrics.contains("albacore_state_scrapes_total{result=\"told\"}"),
+        metrics.contains("albacore_state_scrapes_total{result=\"answered\"}"),
         "{metrics}"
     );
 }

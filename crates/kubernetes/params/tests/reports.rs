@@ -50,11 +50,11 @@ async fn a_report_counts_for_the_pod_with_the_address_if_it_is_on_trial() {
         let reports = lines.map(|line| LatencyReport::decode(&line.unwrap()).unwrap());
         reports.take(2).collect::<Vec<_>>()
     });
-    let mut told = a.report(report(7)).await;
+    let mut reply = a.report(report(7)).await;
     // Too soon after the first one, or the reader is not there yet.
-    while told.is_err() || params.metric(PASSED_ON) == 0.0 {
+    while reply.is_err() || params.metric(PASSED_ON) == 0.0 {
         tokio::time::sleep(std::time::Duration::from_millis(60)).await;
-        told = a.report(report(7)).await;
+        reply = a.report(report(7)).await;
     }
     let mut b = params.client("127.0.0.3").await;
     b.report(report(8)).await.unwrap();

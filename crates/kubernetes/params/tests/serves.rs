@@ -38,7 +38,7 @@ async fn each_pod_gets_its_own_parameters_at_once_and_each_change() {
         assert_eq!(rows(&changed), 100 + change);
     }
     let still = tokio::time::timeout(Duration::from_millis(300), of_b.message()).await;
-    assert!(still.is_err(), "what did not change is not told again");
+    assert!(still.is_err(), "unchanged parameters are not sent again");
     assert_eq!(params.metric("albacore_params_streams"), 2.0);
     assert_eq!(params.metric("albacore_params_messages_sent_total"), 22.0);
     assert_eq!(params.metric("albacore_params_feed_sequence"), 21.0);
@@ -76,17 +76,17 @@ async fn only_the_address_of_the_connection_identifies_a_pod() {
         ("x-pod-uid", "uid-a"),
         ("albacore-deployment", "fraud"),
     ] {
-        for (from, told) in [("127.0.0.3", Some(33)), ("127.0.0.9", None)] {
+        for (from, expected) in [("127.0.0.3", Some(33)), ("127.0.0.9", None)] {
             let mut request = Request::new(WatchRequest {});
             let value = MetadataValue::try_from(value).unwrap();
             request.metadata_mut().insert(header, value);
             // Nothing that a client puts into its request is used.
             request.extensions_mut().insert("127.0.0.2");
             let asked = params.client(from).await.watch(request).await;
-            match (asked, told) {
-                (Ok(reply), Some(told)) => {
+            match (asked, expected) {
+                (Ok(reply), Some(expected)) => {
                     let first = next(&mut reply.into_inner()).await.unwrap();
-                    assert_eq!(rows(&first), told, "{header}");
+                    assert_eq!(rows(&first), expected, "{header}");
                 }
                 (Err(status), None) => {
                     assert_eq!(status.code(), Code::PermissionDenied);
@@ -112,13 +112,13 @@ async fn an_ipv4_pod_is_identified_on_a_dual_stack_socket() {
     agent.tell(&[pod("a", Some("127.0.0.2"), 22), pod("six", Some("::1"), 66)]);
     params.wait_for("ready", |params| params.get("/readyz").0 == 200);
     let port = params.grpc.unwrap().port();
-    for (to, from, told) in [
+    for (to, from, expected) in [
         (format!("127.0.0.1:{port}"), "127.0.0.2", 22),
         (format!("[::1]:{port}"), "::1", 66),
     ] {
         let mut client = params.client_of(to.parse().unwrap(), from).await;
         let mut stream = client.watch(WatchRequest {}).await.unwrap().into_inner();
-        assert_eq!(rows(&next(&mut stream).await.unwrap()), told);
+        assert_eq!(rows(&next(&mut stream).await.unwrap()), expected);
     }
 }
 

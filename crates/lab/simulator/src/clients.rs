@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn they_think_as_long_as_they_are_told_on_average() {
+    fn the_mean_think_time_is_the_configured_one() {
         let mut clients = Clients::new(1, 5_000_000, &[1.0], 1);
         let mut now = 0;
         for _ in 0..10_000 {

@@ -12,7 +12,7 @@ fn stdout(plane: &ControlPlane, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn a_control_plane_keeps_what_it_was_told_over_a_crash_of_the_api_server() {
+fn a_control_plane_keeps_its_objects_over_a_crash_of_the_api_server() {
     let mut plane = ControlPlane::start(&Options {
         controller_manager: true,
         ..Options::default()

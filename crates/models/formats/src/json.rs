@@ -61,7 +61,7 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    fn expect(&mut self, byte: u8, wanted: &str) -> ModelResult<()> {
+    fn take_byte(&mut self, byte: u8, wanted: &str) -> ModelResult<()> {
         if self.peek() != Some(byte) {
             return self.unexpected(wanted);
         }
@@ -70,7 +70,7 @@ impl<'a> JsonReader<'a> {
     }
 
     fn open(&mut self, byte: u8, wanted: &str) -> ModelResult<()> {
-        self.expect(byte, wanted)?;
+        self.take_byte(byte, wanted)?;
         self.nesting += 1;
         if self.nesting > NESTING_MAX {
             return Err(ModelError::too_large(format!(
@@ -239,7 +239,7 @@ impl ValueReader for JsonReader<'_> {
         // bound: each step takes a key.
         while self.has_element(index, b'}')? {
             let key = self.string()?;
-            self.expect(b':', "':'")?;
+            self.take_byte(b':', "':'")?;
             field(self, &key).map_err(|error| error.inside(&key))?;
             index += 1;
         }
@@ -261,7 +261,7 @@ impl ValueReader for JsonReader<'_> {
     }
 
     fn string(&mut self) -> ModelResult<String> {
-        self.expect(b'"', "a string")?;
+        self.take_byte(b'"', "a string")?;
         let mut text = Vec::new();
         // bound: each step takes at least a byte.
         loop {

@@ -39,7 +39,7 @@ pub(crate) struct LiveProcess {
     pub(crate) parent: Pid,
     cmdline: String,
     pub(crate) threads: BTreeMap<Tid, CachedThread>,
-    /// Ends are told by this; `None` on recordings and when descriptors run out: then scans find
+    /// Reports the exit; `None` on recordings and when descriptors run out: then scans find
     /// them.
     pub(crate) pidfd: Option<PidFd>,
     /// True once the loop waits for the pidfd.
@@ -97,8 +97,8 @@ impl LiveProcess {
         not_before: Micros,
     ) -> Result<Option<Self>, OsError> {
         let host = &reader.host;
-        // The pidfd is opened first: what is read afterwards is of the process it means, or the end
-        // will be told.
+        // The pidfd is opened first: what is read afterwards is of the process it means, or the
+        // exit will be reported.
         let pidfd = if host.is_live() {
             reader.keep(PidFd::open(pid))
         } else {

@@ -35,8 +35,8 @@ impl SpawnKind {
 pub enum Report {
     /// A mapping was solved, because policy, cpuset or machine changed, or the subjects that share
     /// the machine. Where they do, objective, bound, `optimal`, `relaxed` and the time are those of
-    /// all of them together, and only subjects with another mapping or problem than before are told
-    /// of.
+    /// all of them together, and only subjects with another mapping or problem than before are
+    /// reported.
     Planned {
         subject: SubjectId,
         /// The cpuset it is for.

@@ -117,7 +117,7 @@ fn a_cpu_that_goes_offline_is_planned_around_and_used_again_when_it_is_back() {
         online: cpus("0-2"),
     };
     assert!(run.reports.contains(&machine));
-    run.until("told", |run| {
+    run.until("the drift is reported", |run| {
         let hotplug = |r: &Report| {
             matches!(
                 r,
@@ -140,7 +140,7 @@ fn a_cpu_that_goes_offline_is_planned_around_and_used_again_when_it_is_back() {
 }
 
 #[test]
-fn a_foreign_scheduler_is_told() {
+fn a_foreign_scheduler_is_reported() {
     let root = tempfile::tempdir().unwrap();
     let host = record(root.path());
     put(&host.sys, "kernel/sched_ext/state", "disabled\n");
@@ -152,7 +152,7 @@ fn a_foreign_scheduler_is_told() {
     run.step();
     assert!(!run.reports.contains(&Report::ForeignScheduler));
     put(&host.sys, "kernel/sched_ext/state", "enabled\n");
-    run.until("told", |run| {
+    run.until("the drift is reported", |run| {
         run.reports.contains(&Report::ForeignScheduler)
     });
 }

@@ -389,7 +389,7 @@ pub struct ActiveRequest {
 }
 
 impl ActiveRequest {
-    /// Whether this reply is the last one on its connection, which the client must be told.
+    /// Whether this reply is the last one on its connection, which its head must say.
     pub fn is_last(&self) -> bool {
         !self.conn.is_http2() && self.conn.listener.is_closing.load(Ordering::Relaxed)
     }

@@ -7,7 +7,7 @@ pub enum EngineEvent {
         worker: usize,
         pid: i32,
     },
-    /// The process ended without having been told to; it is started again.
+    /// The process ended without a command to stop; it is started again.
     WorkerExited {
         worker: usize,
         pid: i32,

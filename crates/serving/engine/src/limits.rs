@@ -101,7 +101,7 @@ pub const SPIN_TIME_MAX: Duration = Duration::from_millis(10);
 /// How often the number of usable cpus is read again: cpusets change seldom.
 pub const CPUS_POLL_PERIOD: Duration = Duration::from_secs(1);
 
-/// How long workers may take to end once told to; they are idle then.
+/// How long workers may take to end after the command to stop; they are idle then.
 pub const WORKER_STOP_DEADLINE: Duration = Duration::from_secs(2);
 
 /// The longest `Retry-After`.

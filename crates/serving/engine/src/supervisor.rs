@@ -40,7 +40,7 @@ pub(super) struct Supervisor {
     program: PathBuf,
     poll: Poll,
     processes: Vec<ProcessState>,
-    /// Set once the workers are told to stop: when those that still run are killed.
+    /// Set once the workers got the command to stop: when those that still run are killed.
     kill_at: Option<Instant>,
     /// When the workers were last checked for hangs.
     checked_at: Instant,

@@ -136,7 +136,8 @@ pub struct ModelInferRequest {
     pub outputs: ::prost::alloc::vec::Vec<
         model_infer_request::InferRequestedOutputTensor,
     >,
-    /// Values as little-endian, packed, row-major bytes: one entry per tensor of inputs, or none at all.
+    /// Values as little-endian, packed, row-major bytes: one entry per tensor of
+    /// inputs, or none at all.
     #[prost(bytes = "bytes", repeated, tag = "7")]
     pub raw_input_contents: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
 }
@@ -199,7 +200,8 @@ pub struct ModelInferResponse {
     /// Tensors of the reply.
     #[prost(message, repeated, tag = "5")]
     pub outputs: ::prost::alloc::vec::Vec<model_infer_response::InferOutputTensor>,
-    /// Values as little-endian, packed, row-major bytes: one entry per tensor of outputs, or none at all.
+    /// Values as little-endian, packed, row-major bytes: one entry per tensor of
+    /// outputs, or none at all.
     #[prost(bytes = "bytes", repeated, tag = "6")]
     pub raw_output_contents: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
 }
@@ -602,7 +604,8 @@ pub mod grpc_inference_service_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// The six calls of the protocol, then those of the extensions. Failures travel as gRPC status codes, never inside a reply.
+    /// The six calls of the protocol, then those of the extensions. Failures travel as gRPC status
+    /// codes, never inside a reply.
     #[derive(Debug, Clone)]
     pub struct GrpcInferenceServiceClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -1008,7 +1011,8 @@ pub mod grpc_inference_service_server {
             tonic::Status,
         >;
     }
-    /// The six calls of the protocol, then those of the extensions. Failures travel as gRPC status codes, never inside a reply.
+    /// The six calls of the protocol, then those of the extensions. Failures travel as gRPC status
+    /// codes, never inside a reply.
     #[derive(Debug)]
     pub struct GrpcInferenceServiceServer<T> {
         inner: Arc<T>,

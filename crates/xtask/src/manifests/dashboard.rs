@@ -48,8 +48,8 @@ const SERVICE: Row = Row {
         },
         Panel {
             title: "Bad requests",
-            about: "Late, shed and failed requests per second. Late: answered after the objective. Shed: refused at the \
-                    door. Failed: accepted and not answered.",
+            about: "Late, shed and failed requests per second. Late: answered after the objective. Shed: refused at \
+                    admission. Failed: accepted and not answered.",
             unit: "reqps",
             queries: &[
                 (

@@ -213,11 +213,11 @@ fn widens(container: &Path) {
     witness.wait().unwrap();
     until("each lost pin reported", LONG, || {
         let log = fs::read_to_string(LOG).unwrap();
-        let is_told = |line: &&str| {
+        let is_reported = |line: &&str| {
             line.contains(r#""event":"drift""#) && line.contains(r#""cause":"cpuset_change""#)
         };
         // More, where the kernel was still at it when the first of them was pinned again.
-        log.lines().filter(is_told).count() >= 4
+        log.lines().filter(is_reported).count() >= 4
     });
 }
 

@@ -175,14 +175,15 @@ fn a_neighbor_comes_and_goes(rig: &Rig, cpus: &Cpus) {
     let count = |pod: &Value| pod["drift"]["count"].as_i64().unwrap_or(0);
     rig.until("reported in the NodePlacement", || {
         let (_, pod) = placement(rig);
-        let is_told = count(&pod) >= count(&before) + 4 && pod["drift"]["cause"] == "CpusetChange";
-        (is_told && pod["verified"] == 4 && pod["cpuset"] == "0-7").then_some(())
+        let is_reported =
+            count(&pod) >= count(&before) + 4 && pod["drift"]["cause"] == "CpusetChange";
+        (is_reported && pod["verified"] == 4 && pod["cpuset"] == "0-7").then_some(())
     });
     rig.until("reported as events", || {
         let events = json(rig, &["get", "events", "-o", "json"]);
         let events = events["items"].as_array().unwrap();
-        let is_told = |reason: &str| events.iter().any(|event| event["reason"] == reason);
-        (is_told("PlacementDrifted") && is_told("MaskWidened")).then_some(())
+        let is_reported = |reason: &str| events.iter().any(|event| event["reason"] == reason);
+        (is_reported("PlacementDrifted") && is_reported("MaskWidened")).then_some(())
     });
     let (status, _) = placement(rig);
     assert_ne!(condition(&status, "MasksRemembered"), "True", "{status}");
@@ -231,8 +232,9 @@ fn a_cpu_goes_and_comes_back(rig: &Rig, cpus: &Cpus) {
     });
     rig.until("reported in the NodePlacement", || {
         let (status, pod) = placement(rig);
-        let is_told = status["topology"] != topology && status["drifts"].as_i64().unwrap() > drifts;
-        (is_told && pod["verified"] == 4 && list(pod["cpuset"].as_str().unwrap()) == left)
+        let is_reported =
+            status["topology"] != topology && status["drifts"].as_i64().unwrap() > drifts;
+        (is_reported && pod["verified"] == 4 && list(pod["cpuset"].as_str().unwrap()) == left)
             .then_some(())
     });
     switch("1");

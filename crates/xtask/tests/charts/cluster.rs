@@ -154,7 +154,7 @@ fn get(path: &[&str]) -> Result<Value, String> {
 }
 
 /// The server of `fraud` runs another image than the chart's: what will restart is said before.
-fn an_upgrade_is_told_before_it_is_made(upgrade: &[&str]) {
+fn an_upgrade_is_announced_before_it_is_made(upgrade: &[&str]) {
     let running = json!({"status": {"serverImage": "r.io/albacore-server:old"}}).to_string();
     let patch = [
         "patch",
@@ -224,7 +224,7 @@ fn helm_installs_upgrades_and_removes_it_and_keeps_what_users_made() {
     let deployment = root().join("manifests/examples/autoscaling/deployment.yaml");
     kubectl(&["apply", "-n", "default", "-f", deployment.to_str().unwrap()]);
 
-    an_upgrade_is_told_before_it_is_made(&[&["upgrade", name, chart], &without[1..]].concat());
+    an_upgrade_is_announced_before_it_is_made(&[&["upgrade", name, chart], &without[1..]].concat());
     the_installation_is_checked(name);
     helm_release(&[&["upgrade", name, chart], &EVERYTHING[..], &agent].concat());
     let controller = get(&["deployment", "inference-albacore-controller"]).unwrap();

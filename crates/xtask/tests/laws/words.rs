@@ -54,7 +54,7 @@ fn the_words_of_the_glossary_are_used() {
 }
 
 /// Private words of earlier versions, and the word of the field that replaced each.
-const PRIVATE: [(&str, &str); 27] = [
+const PRIVATE: [(&str, &str); 28] = [
     ("abreast", "lanes"),
     ("catch_up", "poll completions"),
     ("desk", "effective configuration"),
@@ -77,6 +77,7 @@ const PRIVATE: [(&str, &str); 27] = [
     ("the door", "admission"),
     ("the house", "the repository"),
     ("tide", "burst level"),
+    ("told", "reported, sent or notified"),
     ("toll", "penalty"),
     ("wander", "simulated annealing"),
     ("wish", "request or desired state"),

@@ -83,7 +83,7 @@ impl Running {
     }
 
     /// Waits for an event that may have come already.
-    pub(crate) fn until_told(&mut self, what: &str, accept: impl Fn(&Value) -> bool) {
+    pub(crate) fn until_reported(&mut self, what: &str, accept: impl Fn(&Value) -> bool) {
         if !self.events.iter().any(&accept) {
             self.until(what, accept);
         }

@@ -113,7 +113,7 @@ fn a_cgroup_file_of_nonsense_is_refused() {
 }
 
 #[test]
-fn an_empty_effective_cpuset_is_told_as_empty() {
+fn an_empty_effective_cpuset_is_read_as_empty() {
     let (_keep, host) = host("0::/a\n", &[("a/cpuset.cpus.effective", "\n")]);
     assert_eq!(effective(&host).0, "");
 }

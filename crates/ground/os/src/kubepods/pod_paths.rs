@@ -1,9 +1,11 @@
 //! The paths that kubelets and runtimes give to the cgroups of pods and containers.
 //!
-//! | kubelet's driver | pod | container |
-//! |---|---|---|
-//! | cgroupfs | `kubepods[/burstable or besteffort]/pod<uid>` | `<id>`, `crio-<id>` |
-//! | systemd | `kubepods.slice[/kubepods-burstable.slice]/kubepods-burstable-pod<uid, _ for ->.slice` | `cri-containerd-<id>.scope`, `crio-<id>.scope`, `docker-<id>.scope`, `libpod-<id>.scope` |
+//! By the kubelet's driver:
+//! - cgroupfs: pod `kubepods[/burstable or besteffort]/pod<uid>`, container `<id>`, `crio-<id>`;
+//! - systemd: pod
+//!   `kubepods.slice[/kubepods-burstable.slice]/kubepods-burstable-pod<uid, _ for ->.slice`,
+//!   container `cri-containerd-<id>.scope`, `crio-<id>.scope`, `docker-<id>.scope`,
+//!   `libpod-<id>.scope`.
 //!
 //! Guaranteed pods have no QoS directory. A kubelet whose cgroup root is not `/` (kind) repeats
 //! that root in the names of all its slices:

@@ -645,14 +645,14 @@ fn any_pod() -> impl Strategy<Value = ObservedPod> {
         any::<bool>(),
         0..4u64,
     )
-        .prop_map(|(is_ready, is_ending, alive, is_told, late)| {
+        .prop_map(|(is_ready, is_ending, alive, is_reported, late)| {
             let mut pod = pod("p", alive.map(state));
             pod.is_ready = is_ready;
             pod.is_ending = is_ending;
             if let Some(state) = &mut pod.state {
                 state.requests.late *= late;
             }
-            pod.placement = pod.placement.filter(|_| is_told);
+            pod.placement = pod.placement.filter(|_| is_reported);
             pod
         })
 }

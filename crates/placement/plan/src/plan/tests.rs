@@ -149,14 +149,14 @@ impl World {
     /// Plans and executes: masks become what the steps ask. The plan, for inspection.
     fn run(&mut self) -> Plan<Linted> {
         let mut plan = self.look();
-        let told = plan.clone();
-        for step in told.steps.clone() {
+        let executed = plan.clone();
+        for step in executed.steps.clone() {
             self.thread_mut(step.thread).mask = step.mask.clone();
             plan.confirm(&step);
         }
         self.ledger = plan.into_ledger();
         self.observation.at.0 += 1000;
-        told
+        executed
     }
 
     fn in_slot(&self, worker: u16, rank: u16) -> ThreadId {
@@ -496,7 +496,7 @@ fn the_main_thread_waits_for_a_pool_whose_size_is_not_known() {
 }
 
 #[test]
-fn an_empty_cpuset_is_told_and_nothing_is_asked() {
+fn an_empty_cpuset_is_reported_and_no_mask_is_written() {
     let mut world = named(2, 2);
     world.run();
     world.observation.cpuset = CpuSet::new();

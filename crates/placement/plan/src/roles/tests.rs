@@ -81,10 +81,10 @@ fn wrappers_are_skipped_and_trackers_and_helpers_are_no_workers() {
         2,
         &Ledger::default(),
     );
-    let told: Vec<Role> = tree.iter().map(|p| roles.of(p)).collect();
+    let found: Vec<Role> = tree.iter().map(|p| roles.of(p)).collect();
     use Role::{Arbiter, Helper, Other, Worker};
     assert_eq!(
-        told,
+        found,
         [
             Arbiter, Arbiter, Arbiter, Other, Worker, Worker, Helper, Helper, Helper
         ]

@@ -144,9 +144,9 @@ fn a_reply_over_http_2_that_is_not_read_for_two_epochs_ends_its_connection() {
         if listener.tick() {
             epochs += 1;
             conn.check_unsent_replies();
-            let told = control(&conn);
+            let message = control(&conn);
             assert_eq!(
-                told,
+                message,
                 (epochs == 2).then_some(Control::Close(Limit::ReplyTime))
             );
         }

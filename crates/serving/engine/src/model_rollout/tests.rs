@@ -151,7 +151,7 @@ impl Harness {
 
     fn act(&mut self, worker: usize, can_open: bool) {
         let asked = self.state.workers.slots[worker].sequence;
-        // An incarnation that the front has given up was told to stop.
+        // An incarnation that the front has given up was sent the command to stop.
         let is_stopped = self.state.workers.slots[worker].incarnation.is_none();
         match &mut self.fakes[worker] {
             Some(_) if is_stopped => self.kill(worker),
@@ -289,7 +289,7 @@ fn a_worker_that_cannot_open_what_is_served_is_started_again_and_counted() {
     harness.act(0, false);
     assert!(
         harness.state.workers.slots[0].incarnation.is_none(),
-        "it is told to stop"
+        "it gets the command to stop"
     );
     harness.kill(0);
     assert_eq!(harness.state.workers.most_failed_start().0, 1);

@@ -2,8 +2,8 @@
 //!
 //! **Problem.** A worker that is stopped, loops, or waits forever has not exited, so the kernel
 //! reports nothing. Its batch must run elsewhere, and its process must be gone before its memory is
-//! reused, because it may continue at any time. By elapsed time alone it cannot be told from a
-//! worker whose cpu is used by others.
+//! reused, because it may continue at any time. By elapsed time alone it cannot be distinguished
+//! from a worker whose cpu is used by others.
 //!
 //! **Approach.** Each batch gets a timeout when it is dispatched: a multiple of the usual time of
 //! such batches, doubled each time the batch runs again, so that a batch which is merely slow
