@@ -272,11 +272,11 @@ impl<'a> Run<'a> {
     fn resize(&mut self, workers: usize, now: Nanos) {
         let workers = workers.clamp(1, self.scenario.workers);
         for worker in self.workers..workers {
-            let worker = WorkerIndex(worker);
+            let worker = WorkerIndex::at(worker);
             self.step(DeadlineEvent::WorkerReady { worker }, now);
         }
         for worker in workers..self.workers {
-            let worker = WorkerIndex(worker);
+            let worker = WorkerIndex::at(worker);
             self.step(DeadlineEvent::WorkerGone { worker }, now);
         }
         self.workers = workers;

@@ -98,7 +98,7 @@ impl<'a, W: Watcher> Run<'a, W> {
             run.scheduler.add_queue(scenario.queue_policy(model, rate));
         }
         for worker in 0..scenario.workers {
-            let worker = WorkerIndex(worker);
+            let worker = WorkerIndex::at(worker);
             let event = DeadlineEvent::WorkerReady { worker };
             run.scheduler.step(event, Nanos(0), &mut run.actions);
         }
@@ -220,7 +220,7 @@ impl<'a, W: Watcher> Run<'a, W> {
             let keys = (first.map_or(0, |m| m.key.0), last.map_or(0, |m| m.key.0));
             self.watcher.dispatched(dispatch, keys);
             let (start, end) = (dispatch.departure.start.0, dispatch.departure.end.0);
-            self.busy_until[dispatch.worker.0] = end;
+            self.busy_until[dispatch.worker.position()] = end;
             if let Arrivals::Asked(clients) = &mut self.arrivals {
                 members.iter().for_each(|_| clients.answer(end));
             }
@@ -229,7 +229,7 @@ impl<'a, W: Watcher> Run<'a, W> {
             }
             // After the last arrival only requests are counted, not the time of workers.
             if !self.is_over {
-                self.counts.busy[dispatch.worker.0] += end - start;
+                self.counts.busy[dispatch.worker.position()] += end - start;
             }
             self.counts.add_batch(dispatch.departure.rows);
             for member in members {

@@ -25,7 +25,7 @@ impl Watcher for Trace {
             "B start={} end={} gpu={} model={} size={} R{first}-R{last}",
             ms(departure.start),
             ms(departure.end),
-            dispatch.worker.0 + 1,
+            dispatch.worker.position() + 1,
             dispatch.queue.0,
             departure.rows
         );

@@ -60,6 +60,7 @@ mod symmetry;
 mod volume_knapsack;
 mod volumes;
 
+pub use albacore_values::WorkerIndex;
 pub use check::{
     CheckReport, Violation, check, check_solution, contradiction, misstated, objective, unproven,
 };
@@ -67,7 +68,7 @@ pub use check_bound::counted_bound;
 pub use error::{ProblemError, validate, validate_distances, validate_size};
 pub use problem::{
     Certificate, Mapping, Mode, Problem, Proof, ProvenBound, Rank, Relaxation, Slot, Solution,
-    WorkerIndex, relaxed_by,
+    relaxed_by,
 };
 pub use rank_coloring::Peers;
 pub use round_robin::round_robin;

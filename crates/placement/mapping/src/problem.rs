@@ -1,10 +1,7 @@
 //! The nouns: what is asked ([`Problem`]) and what is answered ([`Solution`]).
 
 use albacore_topology::{CpuId, Distances, Topology};
-
-/// Index of a worker, 0..W-1, stable over respawns.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct WorkerIndex(pub u16);
+use albacore_values::WorkerIndex;
 
 /// Ordinal of a thread inside its worker; 0 is the main thread.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

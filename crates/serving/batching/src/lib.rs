@@ -14,6 +14,7 @@ mod scheduler;
 mod units;
 
 pub use actions::{Abandoned, Actions, Dispatch};
+pub use albacore_values::{Nanos, WorkerIndex};
 pub use limits::BLAME_MAX;
 pub use policy::{BatchingParams, Policy, Profile, Slo};
 pub use scaling::{
@@ -22,7 +23,7 @@ pub use scaling::{
     ReplicaBounds, SHRINK_DELAY, load_factor,
 };
 pub use scheduler::{Ahead, Arrival, Config, Event, Position, QueueFull, Scheduler};
-pub use units::{Nanos, QueueIndex, RequestKey, WorkerIndex};
+pub use units::{QueueIndex, RequestKey};
 
 #[cfg(test)]
 mod tests;

@@ -22,7 +22,7 @@
 
 use std::collections::VecDeque;
 
-use crate::units::Nanos;
+use crate::Nanos;
 
 /// The share of bad requests counts as at most this: a factor of 10.
 pub const BAD_RATE_MAX: f64 = 0.9;

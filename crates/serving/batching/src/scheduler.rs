@@ -389,7 +389,7 @@ impl Scheduler {
     /// Whether this worker is up.
     #[must_use]
     pub fn is_present(&self, worker: WorkerIndex) -> bool {
-        let state = self.workers.get(worker.0);
+        let state = self.workers.get(worker.position());
         state.is_some_and(|state| !matches!(state, Worker::Absent))
     }
 

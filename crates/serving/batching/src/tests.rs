@@ -49,7 +49,7 @@ impl Driver {
         dispatches
             .map(|d| {
                 (
-                    d.worker.0,
+                    d.worker.position(),
                     self.actions.members(d).iter().map(|key| key.0).collect(),
                 )
             })
@@ -57,17 +57,17 @@ impl Driver {
     }
 
     fn ready(&mut self, worker: usize, now: u64) -> Vec<(usize, Vec<u64>)> {
-        let worker = WorkerIndex(worker);
+        let worker = WorkerIndex::at(worker);
         self.step(Event::WorkerReady { worker }, now)
     }
 
     fn done(&mut self, worker: usize, now: u64) -> Vec<(usize, Vec<u64>)> {
-        let worker = WorkerIndex(worker);
+        let worker = WorkerIndex::at(worker);
         self.step(Event::BatchDone { worker }, now)
     }
 
     fn lost(&mut self, worker: usize, now: u64) -> Vec<(usize, Vec<u64>)> {
-        let worker = WorkerIndex(worker);
+        let worker = WorkerIndex::at(worker);
         self.step(
             Event::WorkerLost {
                 worker,
@@ -239,7 +239,7 @@ fn a_busy_or_unknown_worker_cannot_become_ready_twice() {
 fn a_held_worker_ends_its_batch_and_takes_no_other() {
     let mut driver = Driver::new(config(Policy::Eager));
     let held = |worker| Event::WorkerHeld {
-        worker: WorkerIndex(worker),
+        worker: WorkerIndex::at(worker),
     };
     driver.ready(0, 0);
     assert_eq!(driver.arrive(1, 1), [(0, vec![0])]);
@@ -396,24 +396,24 @@ impl Twin {
                     .collect();
             }
             Event::WorkerReady { worker } => {
-                self.workers[worker.0].get_or_insert(None);
-                self.held[worker.0] = false;
+                self.workers[worker.position()].get_or_insert(None);
+                self.held[worker.position()] = false;
             }
-            Event::WorkerHeld { worker } => match self.workers[worker.0] {
-                Some(Some(_)) => self.held[worker.0] = true,
-                Some(None) => self.workers[worker.0] = None,
+            Event::WorkerHeld { worker } => match self.workers[worker.position()] {
+                Some(Some(_)) => self.held[worker.position()] = true,
+                Some(None) => self.workers[worker.position()] = None,
                 None => {}
             },
             Event::BatchDone { worker } => {
-                if let Some(Some(batch)) = self.workers[worker.0] {
-                    let is_held = std::mem::take(&mut self.held[worker.0]);
-                    self.workers[worker.0] = (!is_held).then_some(None);
+                if let Some(Some(batch)) = self.workers[worker.position()] {
+                    let is_held = std::mem::take(&mut self.held[worker.position()]);
+                    self.workers[worker.position()] = (!is_held).then_some(None);
                     for i in self.in_place(Place::Running(batch)) {
                         self.requests[i].place = Place::Gone;
                     }
                 }
             }
-            Event::WorkerLost { worker, blame } => abandoned = self.lose(worker.0, blame),
+            Event::WorkerLost { worker, blame } => abandoned = self.lose(worker.position(), blame),
             Event::Timer => {}
         }
         let (dispatches, timer) = self.matches(now);
@@ -555,7 +555,7 @@ fn twin_agrees(policy: Policy, events: Vec<(u8, usize, usize, u64)>) -> Result<(
         if let Some(timer) = driver.actions.timer.filter(|timer| timer.0 < now) {
             now = timer.0;
         }
-        let worker = WorkerIndex(which % 3);
+        let worker = WorkerIndex::at(which % 3);
         let event = match what {
             0..=2 => {
                 let is_room = twin.waiting_rows() + size <= 64;

@@ -86,7 +86,7 @@ impl State {
             if let Some(worker) = stale {
                 self.workers.slots[worker].is_held = true;
                 self.rollout.is_pending = true;
-                let worker = WorkerIndex(worker);
+                let worker = WorkerIndex::at(worker);
                 self.step(Event::WorkerHeld { worker }, now, out);
             }
         }
@@ -102,7 +102,7 @@ impl State {
             .as_ref()
             .is_some_and(|incarnation| incarnation.ring.is_ready());
         let is_idle = worker_slot.command.is_none() && worker_slot.batch.is_none();
-        if !is_up || !is_idle || self.scheduler.is_present(WorkerIndex(worker)) {
+        if !is_up || !is_idle || self.scheduler.is_present(WorkerIndex::at(worker)) {
             return;
         }
         if let Some((command, edition)) = self.next_command(worker) {
@@ -116,7 +116,7 @@ impl State {
         worker_slot.failures = 0;
         out.is_changed = true;
         self.rollout.is_pending = true;
-        let worker = WorkerIndex(worker);
+        let worker = WorkerIndex::at(worker);
         self.step(Event::WorkerReady { worker }, now, out);
     }
 

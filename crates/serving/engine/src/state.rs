@@ -171,7 +171,7 @@ impl State {
         self.coalescer.reset();
         for abandoned in &actions.abandoned {
             let cause = match event {
-                Event::WorkerLost { worker, .. } => self.workers.last_exit(worker.0),
+                Event::WorkerLost { worker, .. } => self.workers.last_exit(worker.position()),
                 _ => "",
             };
             let failure = Failure::Poisonous {

@@ -253,7 +253,7 @@ impl<'a> MatchmakerThread<'a> {
     pub(super) fn new(links: &'a [Links], workers: usize, begin: Instant) -> Self {
         let mut matchmaker = Matchmaker::new(links.len(), workers, DELAYS);
         for worker in 0..workers {
-            matchmaker.set_free(WorkerIndex(worker), Some(Nanos(0)));
+            matchmaker.set_free(WorkerIndex::at(worker), Some(Nanos(0)));
         }
         Self {
             links,
@@ -278,7 +278,10 @@ impl<'a> MatchmakerThread<'a> {
                         queue,
                         worker,
                         free,
-                    } => (queue, message(GRANT, worker.0 as u64, free.0, None)),
+                    } => (
+                        queue,
+                        message(GRANT, worker.position() as u64, free.0, None),
+                    ),
                     Decision::Refresh { queue } => (queue, message(RENEW, 0, 0, None)),
                 };
                 decisions += u64::from(is_measured.load(Ordering::Relaxed));
@@ -293,7 +296,7 @@ impl<'a> MatchmakerThread<'a> {
         let candidate = candidate(message);
         match message[0] & 0xff {
             ANSWER => {
-                let worker = WorkerIndex((message[0] >> 8) as usize);
+                let worker = WorkerIndex::at((message[0] >> 8) as usize);
                 let free = Some(Nanos(message[1]));
                 self.matchmaker
                     .complete_grant(queue, worker, free, candidate);

@@ -52,7 +52,7 @@ impl Watcher for Recorder {
         self.bars.push(Bar {
             start: in_units(dispatch.departure.start),
             end: in_units(dispatch.departure.end),
-            worker: dispatch.worker.0,
+            worker: dispatch.worker.position(),
             first: articles_number(first),
             last: articles_number(last),
         });

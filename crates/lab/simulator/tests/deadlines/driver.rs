@@ -40,7 +40,7 @@ impl Driver {
             done: Vec::new(),
         };
         for worker in 0..workers {
-            let worker = WorkerIndex(worker);
+            let worker = WorkerIndex::at(worker);
             driver.step(DeadlineEvent::WorkerReady { worker }, Nanos(0));
         }
         driver
@@ -68,7 +68,7 @@ impl Driver {
             self.done.push(Done::Batch {
                 start: i128::from(dispatch.departure.start.0),
                 end: i128::from(dispatch.departure.end.0),
-                worker: dispatch.worker.0,
+                worker: dispatch.worker.position(),
                 queue: dispatch.queue.0,
                 keys: members.iter().map(|member| member.key.0).collect(),
                 at,

@@ -111,21 +111,23 @@ impl Matchmaker {
 
     /// Sets when a worker is free; `None` if that is not known.
     pub fn set_free(&mut self, worker: WorkerIndex, free: Option<Nanos>) {
-        self.workers
-            .set(worker.0, free.map_or(ABSENT, |free| free.0.min(ABSENT - 1)));
+        self.workers.set(
+            worker.position(),
+            free.map_or(ABSENT, |free| free.0.min(ABSENT - 1)),
+        );
     }
 
     /// The lowest-numbered worker that is free at `by`.
     #[must_use]
     pub fn free_worker(&self, by: Nanos) -> Option<WorkerIndex> {
         let worker = self.workers.first_at_most(by.0.min(ABSENT - 1));
-        worker.map(WorkerIndex)
+        worker.map(WorkerIndex::at)
     }
 
     /// When a worker is free, if that is known.
     #[must_use]
     pub fn free(&self, worker: WorkerIndex) -> Option<Nanos> {
-        Some(self.workers.get(worker.0))
+        Some(self.workers.get(worker.position()))
             .filter(|&free| free != ABSENT)
             .map(Nanos)
     }
@@ -218,7 +220,7 @@ impl Matchmaker {
         self.is_granted[queue] = true;
         Decision::Grant {
             queue: QueueIndex(queue),
-            worker: WorkerIndex(worker),
+            worker: WorkerIndex::at(worker),
             free,
         }
     }

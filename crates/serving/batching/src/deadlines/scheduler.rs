@@ -180,7 +180,7 @@ impl DeadlineScheduler {
     ) {
         actions.clear();
         self.now = self.now.max(now);
-        if queue.0 < self.queues.len() && worker.0 < self.config.workers {
+        if queue.0 < self.queues.len() && worker.position() < self.config.workers {
             self.dispatch(queue, worker, self.now, actions);
         }
         self.set_timer(actions);
@@ -217,12 +217,12 @@ impl DeadlineScheduler {
                 }
             }
             DeadlineEvent::WorkerReady { worker } | DeadlineEvent::BatchDone { worker } => {
-                if worker.0 < self.config.workers {
+                if worker.position() < self.config.workers {
                     self.matchmaker.set_free(worker, Some(self.now));
                 }
             }
             DeadlineEvent::WorkerGone { worker } => {
-                if worker.0 < self.config.workers {
+                if worker.position() < self.config.workers {
                     self.matchmaker.set_free(worker, None);
                 }
             }

@@ -41,7 +41,7 @@ impl Driver {
             keys: 0,
         };
         for worker in 0..workers {
-            let worker = WorkerIndex(worker);
+            let worker = WorkerIndex::at(worker);
             driver.step(Event::WorkerReady { worker }, 0);
         }
         driver
@@ -53,7 +53,7 @@ impl Driver {
         self.scheduler.step(event, now, &mut self.actions);
         let keys = |d| self.actions.members(d).iter().map(|key| key.0).collect();
         let dispatches = self.actions.dispatches.iter();
-        dispatches.map(|d| (d.worker.0, keys(d))).collect()
+        dispatches.map(|d| (d.worker.position(), keys(d))).collect()
     }
 
     fn arrive_at(&mut self, queue: usize, position: Position, at: u64) -> Vec<(usize, Vec<u64>)> {
@@ -86,12 +86,12 @@ impl Driver {
     }
 
     fn done(&mut self, worker: usize, at: u64) -> Vec<(usize, Vec<u64>)> {
-        let worker = WorkerIndex(worker);
+        let worker = WorkerIndex::at(worker);
         self.step(Event::BatchDone { worker }, at)
     }
 
     fn lost(&mut self, worker: usize, blame: u32) -> Vec<(usize, Vec<u64>)> {
-        let worker = WorkerIndex(worker);
+        let worker = WorkerIndex::at(worker);
         self.step(Event::WorkerLost { worker, blame }, 0);
         self.step(Event::WorkerReady { worker }, 0)
     }

@@ -8,7 +8,7 @@ use crate::{Abandoned, Actions, Nanos, QueueIndex, WorkerIndex};
 
 impl Scheduler {
     pub(super) fn welcome(&mut self, worker: WorkerIndex) {
-        let Some(state) = self.workers.get_mut(worker.0) else {
+        let Some(state) = self.workers.get_mut(worker.position()) else {
             return;
         };
         match std::mem::replace(state, Worker::Absent) {
@@ -19,7 +19,7 @@ impl Scheduler {
     }
 
     pub(super) fn hold(&mut self, worker: WorkerIndex) {
-        let Some(state) = self.workers.get_mut(worker.0) else {
+        let Some(state) = self.workers.get_mut(worker.position()) else {
             return;
         };
         match std::mem::replace(state, Worker::Absent) {
@@ -30,7 +30,7 @@ impl Scheduler {
     }
 
     pub(super) fn finish_batch(&mut self, worker: WorkerIndex) {
-        let Some(state) = self.workers.get_mut(worker.0) else {
+        let Some(state) = self.workers.get_mut(worker.position()) else {
             return;
         };
         match std::mem::replace(state, Worker::Absent) {
@@ -44,7 +44,7 @@ impl Scheduler {
     }
 
     pub(super) fn lose_worker(&mut self, worker: WorkerIndex, blame: u32, actions: &mut Actions) {
-        let Some(state) = self.workers.get_mut(worker.0) else {
+        let Some(state) = self.workers.get_mut(worker.position()) else {
             return;
         };
         match std::mem::replace(state, Worker::Absent) {
@@ -88,7 +88,7 @@ impl Scheduler {
             // when they opened.
             self.step_core(deadlines::DeadlineEvent::Timer);
         }
-        self.workers[worker.0] = Worker::Free;
+        self.workers[worker.position()] = Worker::Free;
         self.idle += 1;
         self.step_core(deadlines::DeadlineEvent::WorkerReady { worker });
     }
@@ -117,7 +117,7 @@ impl Scheduler {
             self.take_from_core(worker);
             batch.end = self.now;
             actions.dispatch(worker, batch.queue, &batch.entries, batch.losses);
-            self.workers[worker.0] = Worker::Busy(batch);
+            self.workers[worker.position()] = Worker::Busy(batch);
         }
     }
 
@@ -187,7 +187,7 @@ impl Scheduler {
         let queue = queue_of(dispatch.queue);
         let worker = dispatch.worker;
         actions.dispatch(worker, queue, &entries, 0);
-        self.workers[worker.0] = Worker::Busy(Batch {
+        self.workers[worker.position()] = Worker::Busy(Batch {
             queue,
             entries,
             end: self.end(queue, dispatch.departure.rows),

@@ -50,7 +50,7 @@ impl State {
         now: Nanos,
         out: &mut Outbox,
     ) {
-        let worker = dispatch.worker.0;
+        let worker = dispatch.worker.position();
         let limits = self.compute_limits();
         let hang_timer = self.hang_timer(dispatch.queue, dispatch.rows, dispatch.losses, now);
         if worker >= self.workers.slots.len() {

@@ -198,7 +198,7 @@ impl State {
         if let Some(command) = command {
             self.count_candidate_crash(&command, exit, out);
         }
-        let worker = WorkerIndex(worker);
+        let worker = WorkerIndex::at(worker);
         self.step(Event::WorkerLost { worker, blame }, now, out);
         failures
     }
@@ -270,7 +270,7 @@ impl State {
             self.end_part(key, failure, now, out);
         }
         self.reuse_members(worker, members);
-        let worker = WorkerIndex(worker);
+        let worker = WorkerIndex::at(worker);
         self.step(Event::BatchDone { worker }, now, out);
     }
 
