@@ -3,6 +3,7 @@
 mod boxes;
 mod columns;
 mod cores_text;
+mod disc;
 mod explanation;
 mod joint_svg;
 mod joint_text;
@@ -13,7 +14,6 @@ mod plan_text;
 mod rules_in_words;
 mod status_svg;
 mod style;
-mod svg;
 mod thread_explanation;
 mod threads;
 mod topology_svg;

@@ -1,6 +1,6 @@
 //! Line charts over a common axis, four panels to a picture, as SVG.
 
-use std::fmt::Write as _;
+use albacore_svg::{Svg, escape};
 
 /// Distinguishable at a glance, also with most color vision deficiencies.
 const COLORS: [&str; 8] = [
@@ -62,48 +62,34 @@ pub fn draw(title: &str, sub: &str, charts: &[Chart]) -> String {
     let columns = if is_wide { 1 } else { 2 };
     let legend = names.len().div_ceil(columns) as f64 * 20.0;
     let height = TOP + rows * (PANEL.1 + MARGIN) + legend + 12.0;
-    let mut body = String::new();
+    let mut svg = Svg::default();
     for (index, chart) in charts.iter().enumerate() {
         let x = MARGIN + (index % 2) as f64 * (PANEL.0 + MARGIN);
         let y = TOP + (index / 2) as f64 * (PANEL.1 + MARGIN);
-        panel(&mut body, chart, (x, y));
+        panel(&mut svg, chart, (x, y));
     }
     for (index, line) in names.iter().enumerate() {
         let x = MARGIN + (index % columns) as f64 * (PANEL.0 + MARGIN);
         let y = TOP + rows * (PANEL.1 + MARGIN) + (index / columns) as f64 * 20.0;
         let name = escape(&line.name);
-        // infallible: writing to a String.
-        let _ = writeln!(
-            body,
+        svg.put(format_args!(
             "<rect x=\"{x}\" y=\"{}\" width=\"18\" height=\"4\" fill=\"{}\"/>\
              <text x=\"{}\" y=\"{}\">{name}</text>",
             y - 6.0,
             color(index),
             x + 26.0,
             y
-        );
+        ));
     }
-    frame(
-        (2.0 * (PANEL.0 + MARGIN) + MARGIN, height),
-        title,
-        sub,
-        &body,
-    )
+    frame((2.0 * (PANEL.0 + MARGIN) + MARGIN, height), title, sub, svg)
 }
 
-/// A picture with background and title.
+/// The document of a drawing: background, title and a line below it.
 #[must_use]
-pub fn frame((width, height): (f64, f64), title: &str, sub: &str, body: &str) -> String {
-    let (title, sub) = (escape(title), escape(sub));
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-         viewBox=\"0 0 {width} {height}\" role=\"img\">\n<title>{title}</title>\n\
-         <style>{CSS}</style>\n<rect class=\"ground\" x=\"0.5\" y=\"0.5\" width=\"{}\" \
-         height=\"{}\" rx=\"14\"/>\n<text class=\"title\" x=\"{MARGIN}\" y=\"36\">{title}</text>\n\
-         <text class=\"sub\" x=\"{MARGIN}\" y=\"56\">{sub}</text>\n{body}</svg>\n",
-        width - 1.0,
-        height - 1.0
-    )
+pub fn frame(size: (f64, f64), title: &str, sub: &str, mut svg: Svg) -> String {
+    svg.text("title", (MARGIN, 36.0), title);
+    svg.text("sub", (MARGIN, 56.0), sub);
+    svg.finish(size, title, CSS)
 }
 
 /// The upper end of an axis of [`PARTS`] round parts that includes `value`.
@@ -120,7 +106,7 @@ fn nice(value: f64) -> f64 {
     step.unwrap_or(10.0) * power * f64::from(PARTS)
 }
 
-fn panel(body: &mut String, chart: &Chart, (x, y): (f64, f64)) {
+fn panel(svg: &mut Svg, chart: &Chart, (x, y): (f64, f64)) {
     let all = || chart.lines.iter().flat_map(|line| &line.points);
     let x_max = all().map(|point| point.0).fold(0.0, f64::max);
     let x_max = match chart.ticks.is_empty() {
@@ -132,16 +118,14 @@ fn panel(body: &mut String, chart: &Chart, (x, y): (f64, f64)) {
         let px = x + px / x_max * PANEL.0;
         (px, y + PANEL.1 - py / y_max * PANEL.1)
     };
-    // infallible, here and below: writing to a String.
-    let _ = writeln!(
-        body,
+    svg.put(format_args!(
         "<rect class=\"panel\" x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\"/>\
          <text class=\"name\" x=\"{x}\" y=\"{}\">{}</text>",
         PANEL.0,
         PANEL.1,
         y - 8.0,
         chart.title
-    );
+    ));
     for part in 0..=PARTS {
         let share = f64::from(part) / f64::from(PARTS);
         let (_, at) = place((0.0, share * y_max));
@@ -150,14 +134,13 @@ fn panel(body: &mut String, chart: &Chart, (x, y): (f64, f64)) {
             false => format!("{:.2}", share * y_max),
         };
         let value = tidy(&value);
-        let _ = writeln!(
-            body,
+        svg.put(format_args!(
             "<path class=\"grid\" d=\"M{x} {at:.1}h{}\"/><text class=\"tick\" \
              text-anchor=\"end\" x=\"{}\" y=\"{:.1}\">{value}</text>",
             PANEL.0,
             x - 4.0,
             at + 3.0,
-        );
+        ));
     }
     let round = (0..=PARTS).map(|part| {
         let position = f64::from(part) / f64::from(PARTS) * x_max;
@@ -171,11 +154,10 @@ fn panel(body: &mut String, chart: &Chart, (x, y): (f64, f64)) {
     };
     for (position, label) in ticks {
         let (at, _) = place((*position, 0.0));
-        let _ = writeln!(
-            body,
+        svg.put(format_args!(
             "<text class=\"tick\" text-anchor=\"middle\" x=\"{at:.1}\" y=\"{}\">{label}</text>",
             y + PANEL.1 + 14.0
-        );
+        ));
     }
     for (index, line) in chart.lines.iter().enumerate() {
         let points: Vec<String> = line
@@ -184,13 +166,12 @@ fn panel(body: &mut String, chart: &Chart, (x, y): (f64, f64)) {
             .map(|&point| place(point))
             .map(|(px, py)| format!("{px:.1},{py:.1}"))
             .collect();
-        let _ = writeln!(
-            body,
+        svg.put(format_args!(
             "<polyline class=\"line\" stroke=\"{}\" stroke-width=\"{:.1}\" points=\"{}\"/>",
             color(index),
             1.5 + THINNER * (chart.lines.len() - 1 - index) as f64,
             points.join(" ")
-        );
+        ));
     }
 }
 
@@ -204,12 +185,6 @@ fn tidy(text: &str) -> String {
         ),
         false => text.to_owned(),
     }
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
 }
 
 #[cfg(test)]

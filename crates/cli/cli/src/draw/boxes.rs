@@ -4,8 +4,8 @@
 use albacore_topology::{CoreKind, Cpu};
 
 use super::layout::{Flow, Size, flow_runs};
-use super::svg::{Svg, bold_width};
 use super::tree::{Core, Domain, Part};
+use albacore_svg::{Svg, bold_width};
 
 const CORE_PAD: f64 = 6.0;
 const CORE_LABEL: f64 = 13.0;

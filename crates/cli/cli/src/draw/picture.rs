@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use albacore_topology::{Cpu, CpuId, CpuSet, Topology};
 
 use super::boxes::Boxes;
+use super::disc::Disc;
 use super::layout::Size;
-use super::style::NO_WORKER;
-use super::svg::{Disc, Svg, bold_width, text_width};
+use super::style::{CSS, NO_WORKER};
 use super::tree::nest;
+use albacore_svg::{Svg, bold_width, text_width};
 
 const MARGIN: f64 = 20.0;
 const MAIN_RADIUS: f64 = 11.0;
@@ -79,6 +80,7 @@ impl Picture<'_> {
         svg.finish(
             (width, bottom),
             &format!("{}: {}", self.head.title, self.head.verdict),
+            CSS,
         )
     }
 
@@ -89,7 +91,7 @@ impl Picture<'_> {
         let marks = self.on_cpus.get(&cpu.id).map(Vec::as_slice);
         let marks = marks.unwrap_or_default();
         for (i, mark) in marks.iter().enumerate() {
-            svg.disc(&Disc {
+            let disc = Disc {
                 center: cell.spot(i, marks.len(), (x, y)),
                 radius: if mark.is_main {
                     MAIN_RADIUS
@@ -101,7 +103,8 @@ impl Picture<'_> {
                 is_moved: mark.is_moved,
                 label: &mark.label,
                 title: &mark.title,
-            });
+            };
+            disc.draw(svg);
         }
     }
 
@@ -190,7 +193,7 @@ fn draw_legend_key(svg: &mut Svg, center: (f64, f64), key: &LegendKey, title: &s
         LegendKey::Others => (PEER_RADIUS, NO_WORKER, "+n"),
         LegendKey::Color(color, label) => (PEER_RADIUS, color.as_str(), label.as_str()),
     };
-    svg.disc(&Disc {
+    let disc = Disc {
         center,
         radius,
         color,
@@ -198,7 +201,8 @@ fn draw_legend_key(svg: &mut Svg, center: (f64, f64), key: &LegendKey, title: &s
         is_moved: matches!(key, LegendKey::Moved),
         label,
         title,
-    });
+    };
+    disc.draw(svg);
 }
 
 /// `objective 1,234 cycles, proven optimal`.

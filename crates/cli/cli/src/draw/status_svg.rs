@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use albacore_topology::{CpuId, CpuSet};
 
-use super::style::{NO_WORKER, shade};
-use super::svg::{Disc, Svg, bold_width, text_width};
+use super::disc::Disc;
+use super::style::{CSS, NO_WORKER, shade};
+use albacore_svg::{Svg, bold_width, text_width};
 
 /// Most cpus that a strip shows; the largest servers of 2026 have 768.
 const CPUS_MAX: u16 = 1024;
@@ -62,7 +63,7 @@ pub(crate) fn status_svg(title: &str, pods: &[PodStrip]) -> String {
         width = width.max(2.0 * MARGIN + f64::from(cpus.min(LINE)) * CELL);
         y += GAP;
     }
-    svg.finish((width, y + MARGIN), title)
+    svg.finish((width, y + MARGIN), title, CSS)
 }
 
 /// One more than the highest cpu of any pod.
@@ -86,7 +87,7 @@ fn draw_strip(svg: &mut Svg, pod: &PodStrip, cpus: u16, top: f64) -> f64 {
         if cpuset.contains(CpuId(cpu)) {
             let half = (CELL - 1.5) / 2.0;
             let color = shade(pod.deployment, 0);
-            svg.disc(&Disc {
+            let disc = Disc {
                 center: (corner.0 + half, corner.1 + half),
                 radius: half - 0.5,
                 color: if pod.is_good { &color } else { NO_WORKER },
@@ -94,7 +95,8 @@ fn draw_strip(svg: &mut Svg, pod: &PodStrip, cpus: u16, top: f64) -> f64 {
                 is_moved: false,
                 label: "",
                 title: &format!("cpu {cpu}"),
-            });
+            };
+            disc.draw(svg);
         }
     }
     top + f64::from(cpus.div_ceil(LINE)) * CELL + GAP

@@ -4,8 +4,9 @@ use albacore_topology::{CpuSet, Topology};
 
 use super::boxes::Boxes;
 use super::layout::Size;
-use super::svg::{Svg, text_width};
+use super::style::CSS;
 use super::tree::{nest, summary};
+use albacore_svg::{Svg, text_width};
 
 const MARGIN: f64 = 20.0;
 const HEAD: f64 = 54.0;
@@ -33,5 +34,6 @@ pub(crate) fn topology_svg(machine: &Topology, usable: &CpuSet) -> String {
     svg.finish(
         (w, 2.0 * MARGIN + HEAD + boxes.size().h),
         &format!("Topology: {sub}"),
+        CSS,
     )
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::example::Bar;
 use albacore_simulator::chart::{color, frame};
+use albacore_svg::Svg;
 
 /// Units of time in the chart, and pixels of a unit.
 const SPAN: f64 = 46.0;
@@ -91,37 +92,33 @@ fn label(bar: &Bar) -> String {
 }
 
 pub(super) fn svg(timelines: &[Timeline]) -> String {
-    let mut body = String::new();
+    let mut svg = Svg::default();
     let mut y = 92.0;
     for timeline in timelines {
-        // infallible, here and below: writing to a String.
-        let _ = writeln!(
-            body,
+        svg.put(format_args!(
             "<text class=\"name\" x=\"{LEFT}\" y=\"{}\">{}</text>",
             y - 10.0,
             timeline.summary()
-        );
+        ));
         for worker in 0..timeline.workers() {
             let top = y + worker as f64 * ROW;
-            let _ = writeln!(
-                body,
+            svg.put(format_args!(
                 "<path class=\"grid\" d=\"M{LEFT} {}h{}\"/><text class=\"tick\" x=\"12\" \
                  y=\"{}\">worker {worker}</text>",
                 top + ROW - 3.0,
                 SPAN * UNIT,
                 top + 20.0
-            );
+            ));
         }
-        draw_bars(&mut body, timeline, y);
+        draw_bars(&mut svg, timeline, y);
         let base = y + timeline.workers() as f64 * ROW;
-        draw_drops(&mut body, timeline, base);
+        draw_drops(&mut svg, timeline, base);
         for tick in (0..=SPAN as u32).step_by(5) {
-            let _ = writeln!(
-                body,
+            svg.put(format_args!(
                 "<text class=\"tick\" text-anchor=\"middle\" x=\"{}\" y=\"{}\">{tick}</text>",
                 LEFT + f64::from(tick) * UNIT,
                 base + 22.0
-            );
+            ));
         }
         y = base + 62.0;
     }
@@ -129,12 +126,12 @@ pub(super) fn svg(timelines: &[Timeline]) -> String {
         (LEFT * 2.0 + SPAN * UNIT, y - 20.0),
         "A gap in the arrivals",
         "3 workers, l(b) = b + 5, objective 12, a request each 0.75; R13 to R15 are missing",
-        &body,
+        svg,
     )
 }
 
 /// The batches of each worker; `y` is the top of the first worker.
-fn draw_bars(body: &mut String, timeline: &Timeline, y: f64) {
+fn draw_bars(svg: &mut Svg, timeline: &Timeline, y: f64) {
     for bar in timeline.bars.iter().filter(|bar| bar.start < SPAN) {
         let (x, end) = (LEFT + bar.start * UNIT, LEFT + bar.end.min(SPAN) * UNIT);
         let top = y + bar.worker as f64 * ROW;
@@ -143,8 +140,7 @@ fn draw_bars(body: &mut String, timeline: &Timeline, y: f64) {
         let text = if is_room { text.as_str() } else { "" };
         // Full batches in the first color, smaller ones in the second.
         let paint = color(usize::from(bar.last - bar.first < 3));
-        let _ = writeln!(
-            body,
+        svg.put(format_args!(
             "<rect x=\"{x:.1}\" y=\"{top}\" width=\"{:.1}\" height=\"{}\" rx=\"4\" \
              fill=\"{paint}\" fill-opacity=\".28\" stroke=\"{paint}\"/>\
              <text x=\"{:.1}\" y=\"{}\">{text}</text>",
@@ -152,26 +148,24 @@ fn draw_bars(body: &mut String, timeline: &Timeline, y: f64) {
             ROW - 6.0,
             x + 6.0,
             top + 18.0
-        );
+        ));
     }
 }
 
 /// What was dropped when, on the line `base` below the workers.
-fn draw_drops(body: &mut String, timeline: &Timeline, base: f64) {
+fn draw_drops(svg: &mut Svg, timeline: &Timeline, base: f64) {
     if !timeline.drops.is_empty() {
-        let _ = writeln!(
-            body,
+        svg.put(format_args!(
             "<text class=\"tick\" x=\"12\" y=\"{}\">dropped</text>",
             base + 9.0
-        );
+        ));
     }
     for (at, number) in timeline.drops.iter().filter(|(at, _)| *at < SPAN) {
-        let _ = writeln!(
-            body,
+        svg.put(format_args!(
             "<circle class=\"drop\" cx=\"{:.1}\" cy=\"{}\" r=\"4\"><title>R{number} dropped \
              at {at:.2}</title></circle>",
             LEFT + at * UNIT,
             base + 6.0
-        );
+        ));
     }
 }

@@ -1,0 +1,52 @@
+//! A thread on a cpu, drawn as a disc.
+
+use albacore_svg::{N, Svg, escape};
+
+/// A thread on a cpu.
+#[derive(Debug)]
+pub(super) struct Disc<'a> {
+    pub(super) center: (f64, f64),
+    pub(super) radius: f64,
+    pub(super) color: &'a str,
+    pub(super) is_main: bool,
+    pub(super) is_moved: bool,
+    pub(super) label: &'a str,
+    /// The tooltip.
+    pub(super) title: &'a str,
+}
+
+impl Disc<'_> {
+    /// A thread: a disc with a label, opaque for a main thread and translucent for a peer, in a
+    /// ring if it moves.
+    pub(super) fn draw(&self, svg: &mut Svg) {
+        let (x, y) = self.center;
+        let (class, paint) = if self.is_main {
+            ("main", format!("fill=\"{}\"", self.color))
+        } else {
+            ("peer", format!("fill=\"{0}\" stroke=\"{0}\"", self.color))
+        };
+        let font = self.radius * if self.label.len() > 2 { 0.8 } else { 1.05 };
+        let (title, label) = (escape(self.title), escape(self.label));
+        let ring = if self.is_moved {
+            let radius = N(self.radius + 0.5);
+            format!(
+                "<circle class=\"moved\" cx=\"{}\" cy=\"{}\" r=\"{radius}\"/>",
+                N(x),
+                N(y)
+            )
+        } else {
+            String::new()
+        };
+        svg.put(format_args!(
+            "<g><title>{title}</title><circle class=\"{class}\" {paint} cx=\"{}\" cy=\"{}\" \
+             r=\"{}\"/>{ring}<text class=\"{class}text\" font-size=\"{}\" x=\"{}\" y=\"{}\">\
+             {label}</text></g>",
+            N(x),
+            N(y),
+            N(self.radius),
+            N(font),
+            N(x),
+            N(y + font * 0.36)
+        ));
+    }
+}
