@@ -40,6 +40,13 @@ struct ServerCounters {
     beta: f64,
 }
 
+/// Workers of a server and how it schedules, as its state reports them.
+struct ServerScheduling {
+    workers: u64,
+    policy: Policy,
+    drop: DropPolicy,
+}
+
 /// A run and its simulation.
 #[derive(Debug)]
 pub struct Comparison {
@@ -70,14 +77,14 @@ impl Bench {
         let before = self.server_counters()?;
         let probe = self.probe(schedule)?;
         let after = self.server_counters()?;
-        let (workers, policy) = self.state()?;
-        let scenario = self.scenario(class, schedule.rate, after, (workers, policy))?;
+        let scheduling = self.server_scheduling()?;
+        let scenario = self.scenario(class, schedule.rate, after, &scheduling)?;
         let simulated = run(&scenario);
         let batches = (after.batches - before.batches).max(1.0);
         Ok(Comparison {
             alpha: after.alpha,
             beta: after.beta,
-            workers,
+            workers: scheduling.workers,
             bad: [probe.report.bad_rate, simulated.bad_rate],
             rows: [
                 (after.rows - before.rows) / batches,
@@ -92,7 +99,7 @@ impl Bench {
         class: &Class,
         rate: f64,
         counters: ServerCounters,
-        (workers, (policy, drop)): (u64, (Policy, DropPolicy)),
+        scheduling: &ServerScheduling,
     ) -> Result<Scenario, BenchError> {
         let process = match self.arrivals {
             Arrivals::Poisson => Process::Poisson,
@@ -114,7 +121,7 @@ impl Bench {
             objective,
         };
         Ok(Scenario {
-            workers: usize::try_from(workers).unwrap_or(usize::MAX),
+            workers: usize::try_from(scheduling.workers).unwrap_or(usize::MAX),
             models: vec![model],
             source: Source::Drawn {
                 process,
@@ -123,8 +130,8 @@ impl Bench {
                 requests: REQUESTS,
             },
             seed: self.spec.seed,
-            policy,
-            drop,
+            policy: scheduling.policy,
+            drop: scheduling.drop,
             delays: Delays::default(),
             early: EARLY,
             eager_from: None,
@@ -169,25 +176,32 @@ impl Bench {
         })
     }
 
-    fn state(&self) -> Result<(u64, (Policy, DropPolicy)), BenchError> {
+    fn server_scheduling(&self) -> Result<ServerScheduling, BenchError> {
         let path = "/albacore/v1/state";
         let state: Value = serde_json::from_str(&self.ask(path)?).unwrap_or_default();
-        let half = DropPolicy::window(Target::Half);
         let batching = &state["batching"];
         let policy = match batching["policy"].as_str() {
-            Some("deferred") => Some((Policy::Deferred, half)),
+            Some("deferred") => Some(Policy::Deferred),
             // The live `auto` dispatches at once.
-            Some("auto" | "eager") => Some((Policy::Eager, half)),
+            Some("auto" | "eager") => Some(Policy::Eager),
             Some("timeout") => batching["max_delay_us"].as_u64().map(|delay| {
                 let wait = Wait::Fixed(Nanos(delay.saturating_mul(1000)));
-                (Policy::Timeout(wait), half)
+                Policy::Timeout(wait)
             }),
             _ => None,
         };
         let workers = state["workers"]["alive"].as_u64().filter(|&n| n > 0);
-        workers.zip(policy).ok_or_else(|| {
-            let what = "it tells no workers or no policy";
-            BenchError::Failed(format!("{}{path}: {what}", self.spec.url))
+        let (Some(workers), Some(policy)) = (workers, policy) else {
+            let what = "it reports no workers or no policy";
+            return Err(BenchError::Failed(format!(
+                "{}{path}: {what}",
+                self.spec.url
+            )));
+        };
+        Ok(ServerScheduling {
+            workers,
+            policy,
+            drop: DropPolicy::window(Target::Half),
         })
     }
 }

@@ -1,13 +1,7 @@
 //! The law on signatures: a tuple parameter of unlike values goes round the lint on the number of
 //! arguments. It is a struct without names.
 
-use std::collections::BTreeMap;
-
 use crate::tree::{Source, Violation, assert_kept, sources};
-
-/// Such parameters that older code still has, by crate. Lower a number when you remove one; a crate
-/// that is not here has none.
-const ALLOWED: &[(&str, usize)] = &[("bench", 1), ("engine", 4)];
 
 /// Position after the bracket that closes the one at `open`. `->` closes nothing.
 fn closing(code: &[u8], open: usize) -> Option<usize> {
@@ -104,28 +98,14 @@ fn no_parameter_is_a_tuple_of_unlike_values() {
     let sample = Source::parse("crates/placement/plan/src/x.rs".to_owned(), sample);
     assert_eq!(unlike_tuples(&sample), [0, 2], "the law sees them");
 
-    let mut found = BTreeMap::<String, Vec<Violation>>::new();
-    for source in sources().iter().filter(|source| !source.is_generated) {
-        for index in unlike_tuples(source) {
-            let violation = Violation::at(source, index, "name its values: use a struct");
-            found
-                .entry(source.krate.clone())
-                .or_default()
-                .push(violation);
-        }
-    }
-    let mut violations = Vec::new();
-    for &(krate, allowed) in ALLOWED {
-        if found.get(krate).map_or(0, Vec::len) < allowed {
-            let what = format!("{krate} has fewer than {allowed} of them now: lower the number");
-            violations.push(Violation::of("laws/signatures.rs", what));
-        }
-    }
-    for (krate, places) in found {
-        let allowed = ALLOWED.iter().find(|(name, _)| *name == krate);
-        if places.len() > allowed.map_or(0, |(_, number)| *number) {
-            violations.extend(places);
-        }
-    }
+    let violations = sources()
+        .into_iter()
+        .filter(|source| !source.is_generated)
+        .flat_map(|source| {
+            let lines = unlike_tuples(&source).into_iter();
+            lines
+                .map(|index| Violation::at(&source, index, "name its values: use a struct"))
+                .collect::<Vec<_>>()
+        });
     assert_kept("No parameter is a tuple of unlike values.", violations);
 }

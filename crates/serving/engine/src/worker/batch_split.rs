@@ -43,6 +43,30 @@ pub(super) fn jobs(segments: &[Segment]) -> impl Iterator<Item = (usize, Kind)> 
     })
 }
 
+/// A piece of a batch that is split by trees: one part of the trees for one output of a segment.
+pub(super) struct TreePiece<'a> {
+    pub(super) segment_index: usize,
+    pub(super) segment: &'a Segment,
+    pub(super) kind: Kind,
+    /// Counted from 0; the model's trees are divided into `parts`.
+    pub(super) part: u32,
+    pub(super) parts: u32,
+}
+
+impl<'a> TreePiece<'a> {
+    /// Piece number `piece` of a batch whose jobs have `parts` parts each.
+    pub(super) fn new(segments: &'a [Segment], piece: u32, parts: u32) -> Option<Self> {
+        let (segment_index, kind) = jobs(segments).nth((piece / parts) as usize)?;
+        Some(Self {
+            segment_index,
+            segment: &segments[segment_index],
+            kind,
+            part: piece % parts,
+            parts,
+        })
+    }
+}
+
 /// Estimates of the time of a batch, nanoseconds.
 pub(super) struct TimeEstimates<'a> {
     pub(super) models: &'a Table,

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use albacore_trees::PartialOutput;
 
-use super::batch_split::{SharedBatch, jobs};
+use super::batch_split::{SharedBatch, TreePiece};
 use super::thread_context::ThreadContext;
 use crate::limits::{TREE_JOBS_MAX, TREE_PARTS_PER_THREAD};
 
@@ -47,26 +47,27 @@ impl PartialResults {
     pub(super) fn fill(
         &self,
         batch: &SharedBatch<'_>,
-        (piece, parts): (u32, u32),
+        piece: u32,
+        parts: u32,
         context: &mut ThreadContext<'_>,
     ) {
-        let job = jobs(batch.segments).nth((piece / parts) as usize);
-        let (Some(slot), Some((index, kind))) = (self.0.get(piece as usize), job) else {
+        let tree_piece = TreePiece::new(batch.segments, piece, parts);
+        let (Some(slot), Some(tree_piece)) = (self.0.get(piece as usize), tree_piece) else {
             return;
         };
         let mut slot = slot.lock().unwrap_or_else(|error| error.into_inner());
-        let job = (&batch.segments[index], kind);
-        let part = (piece % parts, parts);
-        slot.outcome = context.compute_partial(batch.models, job, part, &mut slot.partial);
+        slot.outcome = context.compute_partial(batch.models, &tree_piece, &mut slot.partial);
         slot.generation = Some(batch.generation);
     }
 
-    /// Rank 0: adds the pieces that are ready, in order; all of them once every piece is finished.
+    /// Rank 0: adds the pieces that are ready, in order. With `is_finished`, every piece is
+    /// computed, so all are added.
     pub(super) fn reduce(
         &self,
         batch: &SharedBatch<'_>,
         parts: u32,
-        (progress, is_over): (&mut ReductionProgress, bool),
+        progress: &mut ReductionProgress,
+        is_finished: bool,
         context: &mut ThreadContext<'_>,
     ) {
         // bound: one pass for each piece.
@@ -74,22 +75,20 @@ impl PartialResults {
             let Some(slot) = self.ready(progress.next, batch.generation) else {
                 break;
             };
-            let part = (progress.next % parts, parts);
-            if let Some((index, kind)) = jobs(batch.segments).nth((progress.next / parts) as usize)
-                && progress.failed != Some(index)
+            if let Some(piece) = TreePiece::new(batch.segments, progress.next, parts)
+                && progress.failed != Some(piece.segment_index)
             {
-                let job = (&batch.segments[index], kind);
                 let outcome = slot.outcome.clone();
-                let outcome = outcome
-                    .and_then(|()| context.add_partial(batch.models, job, part, &slot.partial));
+                let outcome =
+                    outcome.and_then(|()| context.add_partial(batch.models, &piece, &slot.partial));
                 if let Err(reason) = outcome {
-                    batch.ring.fail(index, &reason);
-                    progress.failed = Some(index);
+                    batch.ring.fail(piece.segment_index, &reason);
+                    progress.failed = Some(piece.segment_index);
                 }
             }
             progress.next += 1;
         }
-        if is_over && progress.next < batch.split.pieces() {
+        if is_finished && progress.next < batch.split.pieces() {
             // A piece was not computed: no result of the batch can be trusted.
             for index in 0..batch.segments.len() {
                 batch.ring.fail(index, "a part of the trees is missing");

@@ -167,10 +167,10 @@ impl Team {
                 };
                 let mut progress = ReductionProgress::default();
                 self.work(&batch, context, |context| {
-                    self.reduce(&batch, (&mut progress, false), context);
+                    self.reduce(&batch, &mut progress, false, context);
                 });
                 self.wait_for_pieces(split);
-                self.reduce(&batch, (&mut progress, true), context);
+                self.reduce(&batch, &mut progress, true, context);
                 self.claim.store(
                     u64::from(generation) << 32 | u64::from(CLOSED),
                     Ordering::Release,
@@ -252,7 +252,7 @@ impl Team {
                     compute_rows(ring, models, context, segments, from..from + rows);
                 }
                 BatchSplit::Trees { parts, .. } => {
-                    self.partial_results.fill(batch, (piece, parts), context)
+                    self.partial_results.fill(batch, piece, parts, context)
                 }
             }
             if self.finished.fetch_add(1, Ordering::AcqRel) + 1 == split.pieces() {
@@ -262,15 +262,17 @@ impl Team {
         }
     }
 
-    /// Adds partial sums where trees are divided.
+    /// Adds partial sums if the batch is split by trees. `is_finished`: every piece is computed.
     fn reduce(
         &self,
         batch: &SharedBatch<'_>,
-        progress: (&mut ReductionProgress, bool),
+        progress: &mut ReductionProgress,
+        is_finished: bool,
         context: &mut ThreadContext<'_>,
     ) {
         if let BatchSplit::Trees { parts, .. } = batch.split {
-            self.partial_results.reduce(batch, parts, progress, context);
+            self.partial_results
+                .reduce(batch, parts, progress, is_finished, context);
         }
     }
 

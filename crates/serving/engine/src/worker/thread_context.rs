@@ -1,10 +1,13 @@
 //! What one thread computes: rows of a batch in, results out, both in place.
 
+use std::ops::Range;
+
 use albacore_os::Extent;
 use albacore_trees::{
-    Accumulator, ElementType, Kind, OutputMut, PartialOutput, PredictError, PredictScratch, Rows,
+    Accumulator, ElementType, OutputMut, PartialOutput, PredictError, PredictScratch, Rows,
 };
 
+use super::batch_split::TreePiece;
 use super::models::{OpenModel, Table};
 use crate::layout::Layout;
 use crate::ring::Segment;
@@ -43,11 +46,14 @@ impl<'a> ThreadContext<'a> {
     ) -> Result<(), String> {
         let model = models.get(segment.edition).ok_or(NO_MODEL)?;
         let kinds = KindSet::from_bits(segment.kinds);
-        let place = (segment.first_row + from, to - from);
+        let place = SegmentRows {
+            first: segment.first_row + from,
+            count: to - from,
+        };
         let rows = input(self.rows, model, segment, place)?;
         let outputs = model.outputs.iter();
         for output in outputs.filter(|output| kinds.contains(output.kind)) {
-            let out = results(&mut self.results, model, segment, (output, place))?;
+            let out = results(&mut self.results, model, segment, output, place)?;
             model
                 .predictor
                 .predict(output.kind, rows, out, &mut self.scratch)
@@ -60,20 +66,20 @@ impl<'a> ThreadContext<'a> {
     pub(super) fn compute_partial(
         &mut self,
         models: &Table,
-        (segment, kind): (&Segment, Kind),
-        (part, parts): (u32, u32),
+        piece: &TreePiece<'_>,
         partial: &mut PartialOutput,
     ) -> Result<(), String> {
+        let segment = piece.segment;
         let model = models.get(segment.edition).ok_or(NO_MODEL)?;
-        let rows = input(self.rows, model, segment, (segment.first_row, segment.rows))?;
-        let units = model.predictor.work_units(kind, segment.rows);
-        let at = |part: u32| units * part as usize / parts as usize;
+        let rows = input(self.rows, model, segment, SegmentRows::all(segment))?;
+        let units = model.predictor.work_units(piece.kind, segment.rows);
+        let at = |part: u32| units * part as usize / piece.parts as usize;
         model
             .predictor
             .predict_partial(
-                kind,
+                piece.kind,
                 rows,
-                at(part)..at(part + 1),
+                at(piece.part)..at(piece.part + 1),
                 partial,
                 &mut self.scratch,
             )
@@ -85,26 +91,26 @@ impl<'a> ThreadContext<'a> {
     pub(super) fn add_partial(
         &mut self,
         models: &Table,
-        (segment, kind): (&Segment, Kind),
-        (part, parts): (u32, u32),
+        piece: &TreePiece<'_>,
         partial: &PartialOutput,
     ) -> Result<(), String> {
+        let (segment, kind) = (piece.segment, piece.kind);
         let model = models.get(segment.edition).ok_or(NO_MODEL)?;
         let (predictor, sums) = (&model.predictor, &mut self.sums);
         let described = |error: PredictError| error.to_string();
-        if part == 0 {
+        if piece.part == 0 {
             predictor
                 .start_sums(kind, segment.rows, sums)
                 .map_err(described)?;
         }
         predictor.accumulate(sums, partial).map_err(described)?;
-        if part + 1 < parts {
+        if piece.part + 1 < piece.parts {
             return Ok(());
         }
         let output = model.outputs.iter().find(|output| output.kind == kind);
         let output = output.ok_or("the model does not give this output")?;
-        let place = (segment.first_row, segment.rows);
-        let out = results(&mut self.results, model, segment, (output, place))?;
+        let rows = SegmentRows::all(segment);
+        let out = results(&mut self.results, model, segment, output, rows)?;
         predictor.finish_sums(sums, out).map_err(described)
     }
 }
@@ -115,19 +121,42 @@ fn misaligned<E>(_: E) -> &'static str {
     "the shared memory is not aligned"
 }
 
-/// The input rows of a segment, `rows` rows from row `first` on.
+/// Rows of a segment's request.
+#[derive(Clone, Copy)]
+struct SegmentRows {
+    first: usize,
+    count: usize,
+}
+
+impl SegmentRows {
+    fn all(segment: &Segment) -> Self {
+        Self {
+            first: segment.first_row,
+            count: segment.rows,
+        }
+    }
+
+    /// Their bytes in an array that starts at `start`.
+    fn bytes(self, start: usize, row_bytes: usize) -> Option<Range<usize>> {
+        let from = start.checked_add(self.first.checked_mul(row_bytes)?)?;
+        Some(from..from.checked_add(self.count.checked_mul(row_bytes)?)?)
+    }
+}
+
+/// The input values of some rows.
 fn input<'a>(
     memory: &'a [u8],
     model: &OpenModel<'_>,
     segment: &Segment,
-    (first, rows): (usize, usize),
+    rows: SegmentRows,
 ) -> Result<Rows<'a>, String> {
     let element = match segment.is_double {
         true => ElementType::F64,
         false => ElementType::F32,
     };
     let row_bytes = model.predictor.features() * element.bytes();
-    let bytes = part(segment.input_offset, first, rows, row_bytes)
+    let bytes = rows
+        .bytes(segment.input_offset, row_bytes)
         .and_then(|range| memory.get(range))
         .ok_or("the rows are outside of the shared memory")?;
     Ok(match segment.is_double {
@@ -136,12 +165,13 @@ fn input<'a>(
     })
 }
 
-/// Where an output of a segment is written.
+/// The bytes that an output of some rows is written to.
 fn results<'a>(
     memory: &'a mut Extent,
     model: &OpenModel<'_>,
     segment: &Segment,
-    (output, (first, rows)): (&OutputInfo, (usize, usize)),
+    output: &OutputInfo,
+    rows: SegmentRows,
 ) -> Result<OutputMut<'a>, String> {
     let kinds = KindSet::from_bits(segment.kinds);
     let layout = Layout::new(&model.outputs, kinds, segment.request_rows)
@@ -149,7 +179,8 @@ fn results<'a>(
     let start = segment
         .results_offset
         .saturating_add(layout.offset(output.kind));
-    let out = part(start, first, rows, output.row_bytes())
+    let out = rows
+        .bytes(start, output.row_bytes())
         .and_then(|range| memory.as_mut_slice().get_mut(range))
         .ok_or("the results are outside of the shared memory")?;
     Ok(match output.element {
@@ -157,15 +188,4 @@ fn results<'a>(
         ElementType::F64 => OutputMut::F64(bytemuck::try_cast_slice_mut(out).map_err(misaligned)?),
         ElementType::I32 => OutputMut::I32(bytemuck::try_cast_slice_mut(out).map_err(misaligned)?),
     })
-}
-
-/// The bytes of `rows` rows from row `first` of an array that starts at `start`.
-fn part(
-    start: usize,
-    first: usize,
-    rows: usize,
-    row_bytes: usize,
-) -> Option<std::ops::Range<usize>> {
-    let from = start.checked_add(first.checked_mul(row_bytes)?)?;
-    Some(from..from.checked_add(rows.checked_mul(row_bytes)?)?)
 }
