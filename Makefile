@@ -1,4 +1,5 @@
-# Albacore. `make demo` shows it, `make test` tests it; both, and `make lint`, install what they lack.
+# Albacore. `make demo` shows it, `make test` tests it; both, and `make lint`, install what they
+# lack.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 CARGO ?= cargo

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what the named parts of the work need from the system and finds missing: packages of Debian (apt-get),
-# components and targets of Rust (rustup). Without names: all parts. Does nothing where everything is there.
+# Installs what the named parts of the work need from the system and finds missing: packages of
+# Debian (apt-get), components and targets of Rust (rustup). Without names: all parts. Does nothing
+# where everything is there.
 set -euo pipefail
 missing=()
 need() { # PROGRAM PACKAGE...: the packages are installed if the program is missing

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs QEMU, fetches Debian's kernel for virtual machines and prints the folder of the kernel and its modules, which
-# are unpacked, not installed. It lies under ~/.cache/albacore. Debian 12's 6.1: pins are lost when a cpuset widens there.
+# Installs QEMU, fetches Debian's kernel for virtual machines and prints the folder of the kernel
+# and its modules, which are unpacked, not installed. It lies under ~/.cache/albacore. Debian 12's
+# 6.1: pins are lost when a cpuset widens there.
 set -euo pipefail
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/albacore
 folder=$cache/bignode-$(sha256sum "$0" | cut -c1-12)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs unmodified clients (tritonclient, kserve, perf_analyzer) against albacore-server. Argument: the server's binary,
-# target/debug/albacore-server if there is none. The packages are installed once, under ~/.cache/albacore.
+# Runs unmodified clients (tritonclient, kserve, perf_analyzer) against albacore-server. Argument:
+# the server's binary, target/debug/albacore-server if there is none. The packages are installed
+# once, under ~/.cache/albacore.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$here/../..
@@ -10,7 +11,8 @@ if [ ! -x "$server" ]; then
     exit 1
 fi
 python=$("$here/../python-env.sh" "$here/requirements.txt")/bin/python
-# perf_analyzer lies in an older wheel of tritonclient; it needs two libraries that the system may not have.
+# perf_analyzer lies in an older wheel of tritonclient; it needs two libraries that the system may
+# not have.
 perf=$("$here/../python-env.sh" "$here/perf_analyzer.txt")
 ldconfig -p | grep -q libb64.so.0d || {
     echo "installing libb64-0d (apt-get)" >&2
@@ -23,7 +25,8 @@ trap 'rm -f "$perf_analyzer"' EXIT
 printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s/bin/perf_analyzer "$@"\n' "${cudart%/*}" "$perf" >"$perf_analyzer"
 chmod +x "$perf_analyzer"
 export PERF_ANALYZER=$perf_analyzer ALBACORE_SERVER=$server PYTHONDONTWRITEBYTECODE=1
-# A process for each client: tritonclient and kserve bring two protobuf files that define the same messages.
+# A process for each client: tritonclient and kserve bring two protobuf files that define the same
+# messages.
 for test in "$here"/test_*.py; do
     "$python" -m pytest -p no:cacheprovider -q --tb=short "$test"
 done

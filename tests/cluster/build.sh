@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds Kubernetes, etcd and helm from their Go modules and prints the folder with the programs.
-# It lies under ~/.cache/albacore, named after the modules' versions and the source here, so that a change makes a new one.
-# The first build takes 8 minutes of two cores; nothing but the Go module proxy is asked.
+# It lies under ~/.cache/albacore, named after the modules' versions and the source here, so that a
+# change makes a new one. The first build takes 8 minutes of two cores; nothing but the Go module
+# proxy is asked.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 kubernetes=1.34.4 # the last minor whose kubelet takes cgroup v1 by itself

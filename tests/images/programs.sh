@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Fetches Debian's containerd, runc and registry and prints the folder with the programs. They are unpacked, not
-# installed, so that no service of theirs starts. The folder lies under ~/.cache/albacore.
+# Fetches Debian's containerd, runc and registry and prints the folder with the programs. They are
+# unpacked, not installed, so that no service of theirs starts. The folder lies under
+# ~/.cache/albacore.
 set -euo pipefail
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/albacore
 folder=$cache/containers-$(sha256sum "$0" | cut -c1-12)

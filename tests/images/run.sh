@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Gives the archives of `make images` to programs that are not ours: skopeo copies them into a registry and back,
-# containerd imports and checks them, runc runs them. Argument: the folder of the archives, target/images if there is none.
-# The programs run in namespaces of their own, so that nothing of theirs stays and no port is taken.
+# Gives the archives of `make images` to programs that are not ours: skopeo copies them into a
+# registry and back, containerd imports and checks them, runc runs them. Argument: the folder of the
+# archives, target/images if there is none. The programs run in namespaces of their own, so that
+# nothing of theirs stays and no port is taken.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 if [ "${ALBACORE_INSIDE:-}" != yes ]; then
@@ -92,7 +93,8 @@ mkdir "$work/files"
 cp "$root/examples/fraud.ubj" "$work/files/"
 python3 "$here/names.py" 127.0.0.77 models.albacore.test 8700 "$work/files" >"$work/names.log" 2>&1 &
 wait_for 60 curl -fs --output /dev/null http://127.0.0.77:8700/fraud.ubj
-# As in a pod, short names are completed. `ctr run --net-host` gives containers the file of the host, which is ours here.
+# As in a pod, short names are completed. `ctr run --net-host` gives containers the file of the
+# host, which is ours here.
 printf 'nameserver 127.0.0.77\nsearch default.svc.cluster.test albacore.test\noptions ndots:5\n' >"$work/resolv.conf"
 mount --bind "$work/resolv.conf" /etc/resolv.conf
 sum=$(sha256sum "$root/examples/fraud.ubj" | cut -d' ' -f1)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Fetches Debian's containerd, runc and CNI plugins and prints the folder with the programs. They are unpacked, not
-# installed, so that no service of theirs starts. The folder lies under ~/.cache/albacore.
-# Installed are what a node calls by name: iptables, ip, mount and nsenter (util-linux).
+# Fetches Debian's containerd, runc and CNI plugins and prints the folder with the programs. They
+# are unpacked, not installed, so that no service of theirs starts. The folder lies under
+# ~/.cache/albacore. Installed are what a node calls by name: iptables, ip, mount and nsenter
+# (util-linux).
 set -euo pipefail
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/albacore
 folder=$cache/node-$(sha256sum "$0" | cut -c1-12)

@@ -27,10 +27,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 MODELS = {"small": "main_small_d6.ubj", "medium": "main_medium_d6.ubj"}
 CLASSES = {"1 row": "1", "SHAP, 10 rows": "contribs:10"}
-# What computing costs far more than asking: ten times as much of it can still be sent from the same cpus.
+# What computing costs far more than asking: ten times as much of it can still be sent from the same
+# cpus.
 OVERLOADS = "interactions:10,contribs:100"
-# Connections of those runs: all alike, so that memory can be compared, and so many that requests need not wait for one
-# before they are sent, where no server can see them.
+# Connections of those runs: all alike, so that memory can be compared, and so many that requests
+# need not wait for one before they are sent, where no server can see them.
 OVERLOAD_CONNECTIONS = "1024"
 START_TIME_MAX = 120
 CPUS = sorted(os.sched_getaffinity(0))

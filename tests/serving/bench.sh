@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Measures albacore-server beside gunicorn, FastAPI and MLServer with XGBoost; see bench.py, whose options it takes.
-# Needs network once: the peers come from PyPI, and Python 3.12 through uv if there is none. Release builds of `albacore`
-# and `albacore-server` must be there.
+# Measures albacore-server beside gunicorn, FastAPI and MLServer with XGBoost; see bench.py, whose
+# options it takes. Needs network once: the peers come from PyPI, and Python 3.12 through uv if
+# there is none. Release builds of `albacore` and `albacore-server` must be there.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 hash=$(sha256sum "$here/requirements.txt" | cut -c1-12)

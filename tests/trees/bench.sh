@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures the tree engine against others; see bench.py, whose options it takes. Needs network once: the peers come
-# from PyPI, and Python 3.12 through uv if there is none.
+# Measures the tree engine against others; see bench.py, whose options it takes. Needs network once:
+# the peers come from PyPI, and Python 3.12 through uv if there is none.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${XDG_CACHE_HOME:-$HOME/.cache}/albacore/bench-trees-$(sha256sum "$here/requirements.txt" | cut -c1-12)

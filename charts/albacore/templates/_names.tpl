@@ -21,7 +21,8 @@ app.kubernetes.io/instance: {{ $root.Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
-{{/* Labels of every object: (list $ component more-labels). What the chart says wins over what a value says. */}}
+{{/* Labels of every object: (list $ component more-labels). What the chart says wins over what a
+     value says. */}}
 {{- define "albacore.labels" -}}
 {{- $root := index . 0 -}}
 {{- $labels := dict
@@ -34,7 +35,8 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- toYaml (merge $labels (include "albacore.selector" . | fromYaml) $more $root.Values.labels) -}}
 {{- end -}}
 
-{{/* Labels of pods: (list $ component values-of-the-component). Without versions: an upgrade restarts what it changes. */}}
+{{/* Labels of pods: (list $ component values-of-the-component). Without versions: an upgrade
+     restarts what it changes. */}}
 {{- define "albacore.podLabels" -}}
 {{- $labels := dict "app.kubernetes.io/part-of" "albacore" -}}
 {{- toYaml (merge $labels (include "albacore.selector" . | fromYaml) (index . 2).podLabels (index . 0).Values.labels) -}}

@@ -37,7 +37,8 @@ seccompProfile:
   type: RuntimeDefault
 {{- end -}}
 
-{{/* Egress to the API server. A policy cannot name it: its ports, and its addresses where they are known. */}}
+{{/* Egress to the API server. A policy cannot name it: its ports, and its addresses where they are
+     known. */}}
 {{- define "albacore.toApiServer" -}}
 - ports:
   {{- range .Values.networkPolicy.apiServer.ports }}

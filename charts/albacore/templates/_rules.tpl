@@ -1,4 +1,5 @@
-{{/* Rights of the controller in the namespaces that it looks at. It never reads secrets and never enters a pod. */}}
+{{/* Rights of the controller in the namespaces that it looks at. It never reads secrets and never
+     enters a pod. */}}
 {{- define "albacore.controller.rules" -}}
 - apiGroups: [albacore.dev]
   resources: [inferencedeployments]

@@ -22,21 +22,24 @@ const HEAD: &str =
 /// Comment at the top of `crds.yaml`.
 const DEFINITIONS: &str = "\
 # kubectl apply --server-side -f crds.yaml
-# The definitions of InferenceDeployment and NodePlacement. Deleting them deletes every InferenceDeployment and its pods;
-# install.yaml can be deleted without that, and is a separate file for this reason.
+# The definitions of InferenceDeployment and NodePlacement. Deleting them deletes every
+# InferenceDeployment and its pods; install.yaml can be deleted without that, and is a separate file
+# for this reason.
 ";
 
 /// Comment at the top of `install.yaml`.
 const INSTALL: &str = "\
 # kubectl apply --server-side -f crds.yaml -f install.yaml
-# Deleting the objects of this file removes the operator; the pods of InferenceDeployments keep running.
+# Deleting the objects of this file removes the operator; the pods of InferenceDeployments keep
+# running.
 ";
 
 /// Comment at the top of `observe.yaml`.
 const OBSERVE: &str = "\
 # kubectl apply --server-side -f crds.yaml -f observe.yaml
-# As install.yaml, but the node agent only observes: it plans, compares and reports, and writes no mask. It has no
-# capability, is not root and does not share the host's pid namespace. Apply install.yaml over it to enable pinning.
+# As install.yaml, but the node agent only observes: it plans, compares and reports, and writes no
+# mask. It has no capability, is not root and does not share the host's pid namespace. Apply
+# install.yaml over it to enable pinning.
 ";
 
 /// Namespace of the plain install.

@@ -1,6 +1,6 @@
 //! Laws on the shape of files: heads, sizes, names.
 
-use crate::tree::{Source, Violation, assert_kept, files, sources};
+use crate::tree::{Source, Violation, assert_kept, files, sources, text_of};
 
 const FILE_LINES_MAX: usize = 600;
 const LIB_LINES_MAX: usize = 120;
@@ -103,6 +103,67 @@ fn crates_are_small() {
 
 /// Widest line of a comment, in columns: rustfmt keeps code as narrow and leaves comments alone.
 const COMMENT_COLUMNS_MAX: usize = 100;
+
+/// Lines of `#` comments and of comments of Helm templates that are too wide. One without a space
+/// after its first word, such as a long address, cannot be wrapped.
+fn wide_script_comments(text: &str) -> Vec<usize> {
+    let mut is_in_template_comment = false;
+    let mut wide = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim_end();
+        let start = line.trim_start();
+        let opens = start.starts_with("{{/*") || start.starts_with("{{- /*");
+        let is_comment = start.starts_with('#') || opens || is_in_template_comment;
+        is_in_template_comment = (opens || is_in_template_comment) && !line.contains("*/");
+        let words = start.trim_start_matches(['#', ' ']);
+        if is_comment && line.chars().count() > COMMENT_COLUMNS_MAX && words.contains(' ') {
+            wide.push(index);
+        }
+    }
+    wide
+}
+
+/// Whether a file has `#` comments that people write: manifests of packages, scripts, charts,
+/// configuration.
+fn has_script_comments(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let kinds = [".toml", ".yaml", ".yml", ".tpl", ".sh", ".py"];
+    matches!(name, "Makefile" | "run") || kinds.iter().any(|kind| name.ends_with(kind))
+}
+
+#[test]
+fn comments_of_scripts_and_configuration_are_at_most_100_columns_wide() {
+    let long = "word ".repeat(25);
+    let sample = format!(
+        "# {long}\n{{{{- /* a\n {long} */}}}}\n{long}\n# {}\n",
+        "x".repeat(120)
+    );
+    assert_eq!(wide_script_comments(&sample), [0, 2], "the law sees them");
+    let paths: Vec<String> = files("")
+        .into_iter()
+        .filter(|p| has_script_comments(p))
+        .collect();
+    for path in [
+        "Makefile",
+        ".ci/run",
+        "Cargo.toml",
+        "charts/albacore/values.yaml",
+        "scripts/setup.sh",
+    ] {
+        assert!(
+            paths.iter().any(|found| found == path),
+            "the law reads {path}"
+        );
+    }
+    let violations = paths.iter().flat_map(|path| {
+        let wide = wide_script_comments(&text_of(path, "it was just listed"));
+        wide.into_iter().map(move |index| {
+            let place = format!("{path}:{}", index + 1);
+            Violation::of(place, "a comment over 100 columns: wrap it")
+        })
+    });
+    assert_kept("Comments are narrow.", violations);
+}
 
 /// Lines of comments that are too wide. A table that does not fit becomes a list.
 fn wide_comments(source: &Source) -> Vec<usize> {

@@ -96,7 +96,8 @@ def xgboost(folder):
         pred = model.predict_proba(rows) if classifies else model.predict(rows)
         arrays["pred"] = pred[:, 1] if name == "binary" else pred
         if name == "dart":
-            # The class predicts in place, where DART adds up in another order: its last bits differ.
+            # The class predicts in place, where DART adds up in another order: its last bits
+            # differ.
             for array, kind in (("margin", {"output_margin": True}), ("pred", {})):
                 exact = booster.predict(matrix, **kind, **upto)
                 assert np.allclose(arrays[array], exact, rtol=1e-6, atol=1e-6)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Writes the archives beside this file anew, with the libraries that ../versions/make.sh has installed.
+# Writes the archives beside this file anew, with the libraries that ../versions/make.sh has
+# installed.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 old=${PYTHON311:-python3.11}

@@ -45,7 +45,7 @@ class Edges:
         print(archive.zip.filename, len(self.models), "models", len(self.cases), "cases", os.path.getsize(archive.zip.filename))
 
 
-# ---------------------------------------------------------------------------------------------------------------- XGBoost
+# XGBoost
 
 
 def xgboost_trainings(rng, version):
@@ -176,7 +176,7 @@ def xgboost():
     print("not trained:", not_trained)
 
 
-# --------------------------------------------------------------------------------------------------------------- LightGBM
+# LightGBM
 
 
 def lightgbm_trainings(rng):

@@ -77,7 +77,7 @@ def categories(rng, n, count):
     return x
 
 
-# ---------------------------------------------------------------------------------------------------------------- XGBoost
+# XGBoost
 
 
 def xgboost_cases(rng, version):
@@ -271,7 +271,7 @@ def xgboost():
     print(archive.zip.filename, len(archive.names), "models; not trained:", failed)
 
 
-# --------------------------------------------------------------------------------------------------------------- LightGBM
+# LightGBM
 
 
 def lightgbm_cases(rng):
@@ -389,7 +389,7 @@ def lightgbm():
     print(archive.zip.filename, len(archive.names), "models; not trained:", failed)
 
 
-# ----------------------------------------------------------------------------------------------------------- scikit-learn
+# scikit-learn
 
 
 def sklearn_cases(rng):

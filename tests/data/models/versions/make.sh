@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Writes the archives beside this file and in ../edges anew: installs every version of the libraries (PyPI, without what
-# they recommend) into ~/.cache/albacore/versions and runs make.py and edges.py with each. Needs Python 3.11 and 3.12 or newer: PYTHON311, PYTHON312.
+# Writes the archives beside this file and in ../edges anew: installs every version of the libraries
+# (PyPI, without what they recommend) into ~/.cache/albacore/versions and runs make.py and edges.py
+# with each. Needs Python 3.11 and 3.12 or newer: PYTHON311, PYTHON312.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 old=${PYTHON311:-python3.11}
