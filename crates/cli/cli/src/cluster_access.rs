@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use albacore_cluster::{ApiResource, Cluster, DynamicObject, ErrorClass, Key, UserConnectOptions};
+use albacore_cluster::{
+    ApiResource, Cluster, DynamicObject, ErrorClass, ObjectKey, UserConnectOptions,
+};
 use albacore_command::{Failure, sentence};
 use serde::de::DeserializeOwned;
 
@@ -53,7 +55,7 @@ pub(crate) fn typed<K: DeserializeOwned>(
 ) -> Vec<K> {
     let mut all = Vec::with_capacity(found.len());
     for object in found {
-        let key = Key::of(&object);
+        let key = ObjectKey::of(&object);
         match serde_json::to_value(object).and_then(serde_json::from_value) {
             Ok(typed) => all.push(typed),
             Err(error) => unread.push(format!("{key}: {error}")),

@@ -28,7 +28,7 @@ pub(crate) const OUTPUT_ELEMENTS_MAX: usize = 1 << 32;
 /// Most threads of `albacore predict`: as many as the largest machine has cpus.
 pub(crate) const PREDICT_THREADS_MAX: usize = 8192;
 
-/// Longest `--time-limit`: an hour; what is not solved by then needs another way.
+/// Longest `--time-limit`: an hour. A problem that needs longer needs another solver.
 pub(crate) const TIME_LIMIT_MAX: Duration = Duration::from_secs(3_600);
 
 /// How long `albacore plan --explain` may try exchanges before it prints the result so far.

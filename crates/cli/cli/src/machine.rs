@@ -18,7 +18,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Reads or parses what the options name.
+    /// Reads or parses the machine that the options name.
     ///
     /// # Errors
     /// Usage: no such machine, or a cpuset that is empty or reaches beyond it. Failed: files that

@@ -1,5 +1,5 @@
-//! `albacore model show`: what a model file holds, what it takes in memory, and what the engine
-//! makes of it here.
+//! `albacore model show`: the contents of a model file, its size in memory, and the kernels that
+//! the engine uses for it on this machine.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -63,7 +63,7 @@ pub(crate) fn show(path: &Path) -> Result<(), Failure> {
     print(&text)
 }
 
-/// What the file says: one `line(name, text)` for each fact.
+/// The contents of the file: one `line(name, text)` for each property.
 fn show_file(model: &Model, mut line: impl FnMut(&str, String)) {
     let parts = model.parts();
     let version = match parts.version.as_str() {

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use albacore_api::NodePlacement;
-use albacore_cluster::{ApiResource, Cluster, ErrorClass, Key};
+use albacore_cluster::{ApiResource, Cluster, ErrorClass, ObjectKey};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
@@ -29,7 +29,7 @@ pub(crate) fn run(node: &str, args: &NodeClusterArgs) -> Result<(), Failure> {
 
 async fn restore(node: &str, args: &NodeClusterArgs) -> Result<(), Failure> {
     let cluster = connect(args.kubeconfig.as_ref(), args.context.as_ref()).await?;
-    let key = Key::new("", node);
+    let key = ObjectKey::new("", node);
     let kind = ApiResource::erase::<Node>(&());
     let annotated = cluster.annotate(&kind, &key, ANNOTATION, VALUE).await;
     annotated.map_err(|error| match error.class() {
@@ -48,7 +48,7 @@ async fn restore(node: &str, args: &NodeClusterArgs) -> Result<(), Failure> {
 }
 
 /// Waits until the agent reports that masks are restored; returns its message.
-async fn wait(cluster: &Cluster, key: &Key) -> Result<String, Failure> {
+async fn wait(cluster: &Cluster, key: &ObjectKey) -> Result<String, Failure> {
     let kind = ApiResource::erase::<NodePlacement>(&());
     let start = Instant::now();
     let mut last = "it has not reported yet".to_owned();
@@ -86,7 +86,7 @@ fn not_in_time(node: &str, time: Duration, last: &str) -> String {
     )
 }
 
-/// What a report of the agent says about the request.
+/// The answer to the request in a report of the agent.
 #[derive(PartialEq, Eq, Debug)]
 enum RestoreProgress {
     Done(String),

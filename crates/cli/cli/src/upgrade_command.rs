@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use albacore_api::{InferenceDeployment, SERVER_CONTAINER, counted, server_image_of};
-use albacore_cluster::{ApiResource, Key};
+use albacore_cluster::{ApiResource, ObjectKey};
 use albacore_command::{Failure, Output, print, print_json};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Container, Namespace, PodTemplateSpec};
@@ -178,14 +178,15 @@ fn rows(
     namespaces: &[Namespace],
     target: &str,
 ) -> Vec<UpgradeRow> {
-    let pods: BTreeMap<Key, &Deployment> = pods.iter().map(|d| (Key::of(d), d)).collect();
+    let pods: BTreeMap<ObjectKey, &Deployment> =
+        pods.iter().map(|d| (ObjectKey::of(d), d)).collect();
     let of_namespace = |name: &str| {
         let mut all = namespaces.iter();
         let found = all.find(|n| n.metadata.name.as_deref() == Some(name))?;
         found.metadata.annotations.as_ref()
     };
     let row = |deployment: &InferenceDeployment| {
-        let key = Key::of(deployment);
+        let key = ObjectKey::of(deployment);
         let pods = pods.get(&key).copied();
         let template = pods.map(|d| &d.spec.template);
         let image = template.and_then(|t| container(t, SERVER_CONTAINER)?.image.clone());

@@ -1,4 +1,4 @@
-//! What the subcommands of `albacore` have in common: how they fail, exit codes, standard output.
+//! Shared by the subcommands of `albacore`: errors, exit codes, standard output.
 #![forbid(unsafe_code)]
 
 mod failure;

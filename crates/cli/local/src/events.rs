@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use albacore_mapping::{Mode, Slot};
 use albacore_os::{Pid, Tid};
-use albacore_placer::{Histogram, PlacerCounters, Report, SlotRow};
-use albacore_plan::{BackOff, Enforcement, MainThread, Micros, Note, Placement, Policy};
+use albacore_placer::{MicrosHistogram, PlacerCounters, Report, SlotRow};
+use albacore_plan::{
+    BackOff, Enforcement, MainThread, Micros, PlacementMethod, PlacementWarning, SubjectPolicy,
+};
 use albacore_topology::CpuSet;
 use serde_json::{Map, Value, json};
 
@@ -41,7 +43,7 @@ pub(crate) fn of_report(report: &Report) -> Value {
         Report::MachineChanged { online } => {
             event("machine_changed", json!({"online": text(online)}))
         }
-        Report::Note { note: of, .. } => note(&note_text(of)),
+        Report::Warning { warning, .. } => note(&warning_text(warning)),
         Report::ForeignScheduler => {
             note("a sched_ext scheduler runs on this machine: masks are observed, not written")
         }
@@ -197,7 +199,7 @@ pub(crate) fn placed(policy: &str, rows: &[SlotRow]) -> Value {
 }
 
 /// `policy_changed`: an edit of the file changed the policy.
-pub(crate) fn policy_changed(policy: &Policy) -> Value {
+pub(crate) fn policy_changed(policy: &SubjectPolicy) -> Value {
     let enforcement = match policy.enforcement {
         Enforcement::Enforce => "enforce",
         Enforcement::Observe => "observe",
@@ -222,11 +224,11 @@ pub(crate) fn policy_changed(policy: &Policy) -> Value {
 }
 
 /// The name of a placement in events and in the heading of the table.
-pub(crate) fn policy_name(policy: &Policy) -> &'static str {
+pub(crate) fn policy_name(policy: &SubjectPolicy) -> &'static str {
     match policy.placement {
-        Placement::Tuna => "tuna",
-        Placement::RoundRobin => "roundrobin",
-        Placement::None => "none",
+        PlacementMethod::Tuna => "tuna",
+        PlacementMethod::RoundRobin => "roundrobin",
+        PlacementMethod::None => "none",
     }
 }
 
@@ -263,7 +265,7 @@ pub(crate) fn summary(figures: &PlacerCounters, server_restarts: u64) -> Value {
     )
 }
 
-fn quantiles(times: &Histogram) -> Value {
+fn quantiles(times: &MicrosHistogram) -> Value {
     json!({
         "count": times.count(),
         "p50": times.quantile_bound(0.5),
@@ -271,38 +273,40 @@ fn quantiles(times: &Histogram) -> Value {
     })
 }
 
-/// A note as a sentence.
-fn note_text(note: &Note) -> String {
-    match note {
-        Note::FoundWorkers { found, asked } => format!("found {found} of {asked} workers"),
-        Note::NameTwice { worker, pid } => {
+/// A warning as a sentence.
+fn warning_text(warning: &PlacementWarning) -> String {
+    match warning {
+        PlacementWarning::FoundWorkers { found, asked } => {
+            format!("found {found} of {asked} workers")
+        }
+        PlacementWarning::NameTwice { worker, pid } => {
             format!(
                 "process {} also claims to be worker {}; the older process is used",
                 pid.0, worker.0
             )
         }
-        Note::MissingThreads {
+        PlacementWarning::MissingThreads {
             worker,
             found,
             asked,
         } => {
             format!("worker {} has {found} of {asked} compute threads", worker.0)
         }
-        Note::ExtraThreads { worker, count } => format!(
+        PlacementWarning::ExtraThreads { worker, count } => format!(
             "worker {} has {count} more threads than spec.threads; they get the cpus of their worker",
             worker.0
         ),
-        Note::PoolSizeUnsafe { worker } => format!(
+        PlacementWarning::PoolSizeUnsafe { worker } => format!(
             "the main thread of worker {} keeps its worker's cpus until all its threads exist: a \
              runtime that counts the cpus of that mask would start too few",
             worker.0
         ),
-        Note::BackedOff { thread, .. } => format!(
+        PlacementWarning::BackedOff { thread, .. } => format!(
             "the mask of thread {} is not written for a while, because another program keeps changing it",
             thread.tid.0
         ),
-        Note::EmptyCpuset => "the cpuset has no cpu: nothing can be placed".into(),
-        Note::InheritedAffinity { pid, mask } => format!(
+        PlacementWarning::EmptyCpuset => "the cpuset has no cpu: nothing can be placed".into(),
+        PlacementWarning::InheritedAffinity { pid, mask } => format!(
             "process {} was started with the mask {mask}, narrower than its cpuset: the process that started it is pinned",
             pid.0
         ),

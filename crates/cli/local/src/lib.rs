@@ -5,7 +5,7 @@
 //! of the server (`server`), signals, edits of the file (`file_watch`). `restart_policy` decides
 //! when a server that exited is started again. `live_settings` applies edits to the built-in
 //! server, through its settings file and `albacore-params` (`params_process`). `events`, `output`
-//! and `table` produce what is printed.
+//! and `table` produce the output.
 #![forbid(unsafe_code)]
 
 mod events;

@@ -1,11 +1,10 @@
-//! What the command line asks of a run.
+//! Options of `albacore run`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use albacore_command::RunOutput;
 
-/// What is run, and how it is reported.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The InferenceDeployment; edits that can be applied to a running server are applied.

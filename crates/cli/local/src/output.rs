@@ -1,4 +1,4 @@
-//! What is printed: a live table with sentences above it on a terminal, JSON lines elsewhere.
+//! Prints events: a live table with sentences above it on a terminal, JSON lines elsewhere.
 
 use std::io::{IsTerminal as _, Write};
 

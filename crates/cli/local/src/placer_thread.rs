@@ -6,8 +6,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use albacore_placer::{
-    Config, Handle, Placer, PlacerCounters, PlacerError, Progress, Report, SlotRow, SubjectConfig,
-    SubjectId, raise_thread_priority,
+    Handle, Placer, PlacerConfig, PlacerCounters, PlacerError, Progress, Report, SlotRow,
+    SubjectConfig, SubjectId, raise_thread_priority,
 };
 
 use crate::message::Message;
@@ -40,7 +40,7 @@ impl PlacerThread {
     ) -> Result<Self, PlacerError> {
         let (ready, started) = sync_channel(1);
         let thread = std::thread::spawn(move || {
-            let made = Placer::new(Config::live());
+            let made = Placer::new(PlacerConfig::live());
             let added = made.and_then(|mut placer| Ok((placer.add_subject(&subject)?, placer)));
             let (id, mut placer) = match added {
                 Ok(added) => added,

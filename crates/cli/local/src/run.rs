@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use albacore_api::{OneMachine, Server, read_for_one_machine};
 use albacore_placer::{PlacerCounters, Report, SlotRow, SlotState};
-use albacore_plan::{Enforcement, Placement};
+use albacore_plan::{Enforcement, PlacementMethod};
 use albacore_settings::Source;
 
 use crate::events::{self, policy_name};
@@ -139,7 +139,7 @@ struct Run {
     deployment: OneMachine,
     output: Output,
     child: ServerProcess,
-    /// Applies edits to the built-in server; `None` for a server of the user's.
+    /// Applies edits to the built-in server; `None` for the user's own server.
     live_settings: Option<LiveSettings>,
     /// When the current server process became ready.
     ready_since: Option<Instant>,
@@ -239,7 +239,7 @@ impl Run {
     fn handle_placer_message(&mut self, news: PlacerMessage) {
         match news {
             PlacerMessage::Report(report) => {
-                let is_change = !matches!(report, Report::Note { .. });
+                let is_change = !matches!(report, Report::Warning { .. });
                 self.is_placed_reported &= !is_change;
                 self.is_policy_pending &= !matches!(report, Report::PolicySet { .. });
                 if let Report::Restored(restored) = &report {
@@ -270,8 +270,8 @@ impl Run {
     fn is_placed(&self) -> bool {
         let policy = &self.deployment.policy;
         let expected = match policy.placement {
-            Placement::None => SlotState::Unplaced,
-            Placement::Tuna | Placement::RoundRobin => SlotState::Verified,
+            PlacementMethod::None => SlotState::Unplaced,
+            PlacementMethod::Tuna | PlacementMethod::RoundRobin => SlotState::Verified,
         };
         !self.is_policy_pending
             && self.has_all_threads()

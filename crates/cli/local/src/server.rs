@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
 use albacore_api::{OneMachine, Server};
-use albacore_os::{Key, OsError, Pid, PidFd, Poll, Signals, Spawn, SpawnOutput};
+use albacore_os::{OsError, Pid, PidFd, Poll, PollKey, Signals, Spawn, SpawnOutput};
 use albacore_settings::Source;
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ const FAILED_START: Duration = Duration::from_secs(5);
 /// Longest line read from a server; a longer one is reported in parts.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
-/// What a shell returns for a child that SIGTERM ended.
+/// Exit status that a shell returns for a child that SIGTERM ended.
 const TERMINATED: i32 = 128 + SIGTERM;
 const SIGTERM: i32 = 15;
 
@@ -342,7 +342,7 @@ pub(crate) fn forward_signals(messages: SyncSender<Message>) -> Result<(), Failu
     let failed = |e| Failure::Failed(sentence(&e));
     let signals = Signals::install().map_err(failed)?;
     let poll = Poll::new().map_err(failed)?;
-    poll.add(&signals, Key(0)).map_err(failed)?;
+    poll.add(&signals, PollKey(0)).map_err(failed)?;
     std::thread::spawn(move || {
         // bound: one pass per signal; ends with the receiver
         while poll.wait(Duration::from_secs(3600)).is_ok() {

@@ -48,15 +48,15 @@ impl AsFd for Alarm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Key, Poll};
+    use crate::{Poll, PollKey};
 
     #[test]
     fn an_alarm_is_readable_after_its_delay_and_can_be_moved() {
         let (poll, alarm) = (Poll::new().unwrap(), Alarm::new().unwrap());
-        poll.add(&alarm, Key(1)).unwrap();
+        poll.add(&alarm, PollKey(1)).unwrap();
         alarm.set(Duration::from_secs(3600)).unwrap();
         assert_eq!(poll.wait(Duration::ZERO).unwrap(), []);
         alarm.set(Duration::ZERO).unwrap();
-        assert_eq!(poll.wait(Duration::from_secs(60)).unwrap(), [Key(1)]);
+        assert_eq!(poll.wait(Duration::from_secs(60)).unwrap(), [PollKey(1)]);
     }
 }

@@ -22,7 +22,7 @@ pub struct Channel {
 
 /// A message as it arrives.
 #[derive(Debug)]
-pub struct Message {
+pub struct ReceivedMessage {
     /// Its bytes.
     pub bytes: Vec<u8>,
     pub fd: Option<OwnedFd>,
@@ -68,7 +68,7 @@ impl Channel {
     ///
     /// # Errors
     /// The other end is closed, or sent what is no message.
-    pub fn receive(&self) -> Result<Option<Message>, OsError> {
+    pub fn receive(&self) -> Result<Option<ReceivedMessage>, OsError> {
         let mut bytes = vec![0; MESSAGE_BYTES_MAX];
         let mut control = cmsg_space!([std::os::fd::RawFd; 1]);
         let mut parts = [IoSliceMut::new(&mut bytes)];
@@ -97,7 +97,7 @@ impl Channel {
         }
         bytes.truncate(length);
         let fd = fds.pop();
-        Ok(Some(Message { bytes, fd }))
+        Ok(Some(ReceivedMessage { bytes, fd }))
     }
 }
 

@@ -197,7 +197,7 @@ mod tests {
 
     fn wait(child: &mut Child) -> Exit {
         let poll = crate::Poll::new().unwrap();
-        poll.add(child, crate::Key(0)).unwrap();
+        poll.add(child, crate::PollKey(0)).unwrap();
         for _ in 0..600 {
             if let Some(exit) = child.try_wait().unwrap() {
                 return exit;

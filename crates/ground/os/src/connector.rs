@@ -229,14 +229,14 @@ fn parse_spawn(datagram: &[u8], ahead: u64) -> Option<SpawnEvent> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Clock, Key, Poll};
+    use crate::{Clock, Poll, PollKey};
     use std::time::Duration;
 
     #[test]
     fn a_new_child_and_a_new_thread_are_reported_and_nothing_else() {
         let connector = ProcConnector::open().unwrap();
         let poll = Poll::new().unwrap();
-        poll.add(&connector, Key(1)).unwrap();
+        poll.add(&connector, PollKey(1)).unwrap();
         let clock = Clock::new().unwrap();
         let before = clock.now().unwrap();
         let mut child = std::process::Command::new("true").spawn().unwrap();

@@ -46,7 +46,7 @@ pub use alarm::Alarm;
 pub use arrival::{ArrivalReader, Arrived, stamp_arrivals};
 pub use cgroup::{Cgroup, CgroupError, CgroupVersion, EffectiveCpuset, EffectiveFile, find_cgroup};
 pub use cgroup_subtree::CgroupSubtree;
-pub use channel::{Channel, Message};
+pub use channel::{Channel, ReceivedMessage};
 pub use child::{Child, Exit, inherited_fd, set_thread_name};
 pub use clock::Clock;
 pub use connector::{ConnectorError, ProcConnector, SpawnEvent};
@@ -63,7 +63,7 @@ pub use kubepods::{
 pub use mask::{MaskError, read_mask, write_mask};
 pub use permission::{Pinning, is_read_only, probe_pinning, read_hidepid};
 pub use pidfd::PidFd;
-pub use poll::{Key, Poll, Wake};
+pub use poll::{Poll, PollKey, Wake};
 pub use priority::{PriorityChange, raise_thread_priority, shorten_slice};
 pub use probe::{UserMasks, probe_user_masks};
 pub use process::{
@@ -78,4 +78,4 @@ pub use stat::{Stat, StatError, parse_stat};
 pub use sysfs_tree::read_sysfs;
 pub use terminal::terminal_lines;
 pub use uevent::UeventSocket;
-pub use usage::{ThreadTimes, Usage, read_thread_times, read_usage};
+pub use usage::{ProcessUsage, ThreadTimes, read_thread_times, read_usage};

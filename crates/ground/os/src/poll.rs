@@ -14,7 +14,7 @@ use crate::limits::EVENTS_MAX;
 
 /// What the waiter calls a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Key(pub u64);
+pub struct PollKey(pub u64);
 
 /// A set of descriptors to wait for.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Poll {
     ///
     /// # Errors
     /// The descriptor is there already or cannot be waited for.
-    pub fn add(&self, fd: &impl AsFd, key: Key) -> Result<(), OsError> {
+    pub fn add(&self, fd: &impl AsFd, key: PollKey) -> Result<(), OsError> {
         let event = EpollEvent::new(EpollFlags::EPOLLIN, key.0);
         self.epoll
             .add(fd.as_fd(), event)
@@ -59,14 +59,14 @@ impl Poll {
     ///
     /// # Errors
     /// The kernel refuses to wait.
-    pub fn wait(&self, timeout: Duration) -> Result<Vec<Key>, OsError> {
+    pub fn wait(&self, timeout: Duration) -> Result<Vec<PollKey>, OsError> {
         let millis = i32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX);
         let timeout = EpollTimeout::try_from(millis).unwrap_or(EpollTimeout::MAX);
         let mut events = [EpollEvent::empty(); EVENTS_MAX];
         match self.epoll.wait(&mut events, timeout) {
             Ok(count) => Ok(events[..count]
                 .iter()
-                .map(|event| Key(event.data()))
+                .map(|event| PollKey(event.data()))
                 .collect()),
             Err(Errno::EINTR) => Ok(Vec::new()),
             Err(e) => Err(OsError::call("epoll_wait", e)),
@@ -132,20 +132,20 @@ mod tests {
     fn the_end_of_a_process_and_a_wake_are_heard() {
         let poll = Poll::new().unwrap();
         let wake = Wake::new().unwrap();
-        poll.add(&wake, Key(1)).unwrap();
+        poll.add(&wake, PollKey(1)).unwrap();
         assert_eq!(poll.wait(Duration::ZERO).unwrap(), []);
         wake.clone().wake();
-        assert_eq!(poll.wait(Duration::from_secs(60)).unwrap(), [Key(1)]);
+        assert_eq!(poll.wait(Duration::from_secs(60)).unwrap(), [PollKey(1)]);
         wake.clear();
         let mut child = std::process::Command::new("sleep")
             .arg("60")
             .spawn()
             .unwrap();
         let pidfd = PidFd::open(Pid(child.id() as i32)).unwrap();
-        poll.add(&pidfd, Key(2)).unwrap();
+        poll.add(&pidfd, PollKey(2)).unwrap();
         assert_eq!(poll.wait(Duration::ZERO).unwrap(), []);
         pidfd.signal(nix::sys::signal::Signal::SIGKILL).unwrap();
-        assert_eq!(poll.wait(Duration::from_secs(60)).unwrap(), [Key(2)]);
+        assert_eq!(poll.wait(Duration::from_secs(60)).unwrap(), [PollKey(2)]);
         poll.remove(&pidfd).unwrap();
         child.wait().unwrap();
         assert!(PidFd::open(Pid(child.id() as i32)).unwrap_err().is_gone());

@@ -159,14 +159,14 @@ impl SharedMemory {
             .map_err(|e| OsError::call("fcntl(F_ADD_SEALS)", e))
     }
 
-    fn map(&self, protection: ProtFlags) -> Result<Mapping, OsError> {
+    fn map(&self, protection: ProtFlags) -> Result<MemoryMap, OsError> {
         let Some(bytes) = NonZeroUsize::new(self.bytes) else {
             return Err(OsError::call("mmap of an empty memory file", Errno::EINVAL));
         };
         // SAFETY: a new mapping at an address of the kernel's choice replaces nothing of ours.
         let start = unsafe { mmap(None, bytes, protection, MapFlags::MAP_SHARED, &self.fd, 0) }
             .map_err(|e| OsError::call("mmap(memfd)", e))?;
-        Ok(Mapping {
+        Ok(MemoryMap {
             start: start.cast(),
             bytes: self.bytes,
         })
@@ -191,18 +191,18 @@ fn create_file(name: &str) -> Result<OwnedFd, OsError> {
 
 /// A mapping of a whole memory file; unmapped when dropped.
 #[derive(Debug)]
-struct Mapping {
+struct MemoryMap {
     start: NonNull<u8>,
     bytes: usize,
 }
 
 // SAFETY: the mapping is memory, valid in every thread until it is dropped; what may be done to it
 // from several threads is decided by the view that owns it.
-unsafe impl Send for Mapping {}
+unsafe impl Send for MemoryMap {}
 // SAFETY: as above.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for MemoryMap {}
 
-impl Drop for Mapping {
+impl Drop for MemoryMap {
     fn drop(&mut self) {
         // SAFETY: start and bytes are those of a mapping that only we own; every view that borrows
         // from it borrows from its owner, which is gone.
@@ -214,7 +214,7 @@ impl Drop for Mapping {
 /// Shared atomics: 32-bit words in the first [`FUTEX_BYTES`], 64-bit words behind them.
 #[derive(Debug)]
 pub struct Words {
-    mapping: Mapping,
+    mapping: MemoryMap,
 }
 
 impl Words {
@@ -247,7 +247,7 @@ impl Words {
 /// A range of bytes of a writable mapping, with one owner.
 #[derive(Debug)]
 pub struct Extent {
-    mapping: Arc<Mapping>,
+    mapping: Arc<MemoryMap>,
     offset: usize,
     bytes: usize,
 }
@@ -320,7 +320,7 @@ impl Extent {
 /// A read-only mapping of a whole file.
 #[derive(Debug)]
 pub struct ReadMapping {
-    mapping: Mapping,
+    mapping: MemoryMap,
 }
 
 impl ReadMapping {

@@ -10,7 +10,7 @@ use crate::{HostRoot, OsError, Pid, Tid, read_task_stat, read_tasks};
 /// What the live threads of a process have used so far. What threads used that have ended is not in
 /// it, so only differences over times without such are to be compared.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Usage {
+pub struct ProcessUsage {
     /// Time on a cpu, microseconds.
     pub running_micros: u64,
     /// Time ready to run and waiting for a cpu, microseconds.
@@ -26,10 +26,10 @@ pub struct Usage {
 ///
 /// # Errors
 /// The process is gone, or the kernel keeps no such statistics.
-pub fn read_usage(host: &HostRoot, pid: Pid) -> Result<Usage, OsError> {
-    let mut usage = Usage {
+pub fn read_usage(host: &HostRoot, pid: Pid) -> Result<ProcessUsage, OsError> {
+    let mut usage = ProcessUsage {
         migrations: Some(0),
-        ..Usage::default()
+        ..ProcessUsage::default()
     };
     for tid in read_tasks(host, pid)? {
         let directory = host.proc.join(format!("{}/task/{}", pid.0, tid.0));

@@ -1,11 +1,11 @@
 //! Groups of cpus that share a domain, as disjoint sets with dense numbers, for both parsers.
 
 /// Groups of the cpus `0..n` (positions, not ids), grown by joining (union-find with path halving).
-pub(crate) struct Domains {
+pub(crate) struct DisjointSets {
     parent: Vec<usize>,
 }
 
-impl Domains {
+impl DisjointSets {
     /// `n` cpus, each in a group of its own.
     pub(crate) fn singletons(n: usize) -> Self {
         Self {
@@ -69,11 +69,11 @@ impl Domains {
 
 #[cfg(test)]
 mod tests {
-    use super::Domains;
+    use super::DisjointSets;
 
     #[test]
     fn groups_are_numbered_by_their_lowest_cpu() {
-        let mut domains = Domains::singletons(6);
+        let mut domains = DisjointSets::singletons(6);
         domains.join(5, 1);
         domains.join(2, 4);
         domains.join(4, 5);
@@ -82,8 +82,8 @@ mod tests {
 
     #[test]
     fn covering_joins_what_the_inner_domain_has_joined() {
-        let mut inner = Domains::by_key([0, 0, 1, 1]);
-        let mut outer = Domains::by_key(["a", "b", "b", "c"]);
+        let mut inner = DisjointSets::by_key([0, 0, 1, 1]);
+        let mut outer = DisjointSets::by_key(["a", "b", "b", "c"]);
         outer.cover(&mut inner);
         assert_eq!(outer.numbers(), [0, 0, 0, 0]);
     }

@@ -190,9 +190,13 @@ impl Topology {
     }
 }
 
-type Level = (&'static str, fn(&Cpu) -> u32);
+type NestedDomain = (&'static str, fn(&Cpu) -> u32);
 
-fn check_nested(cpus: &[Cpu], inner: Level, outer: Level) -> Result<(), TopologyError> {
+fn check_nested(
+    cpus: &[Cpu],
+    inner: NestedDomain,
+    outer: NestedDomain,
+) -> Result<(), TopologyError> {
     let mut sorted: Vec<&Cpu> = cpus.iter().collect();
     sorted.sort_by_key(|cpu| (inner.1)(cpu));
     for pair in sorted.windows(2) {

@@ -9,7 +9,7 @@
 //! ids is applied, hwloc's interleaving forms are refused. Levels that are not given fall back as
 //! in [`Cpu`]: no core, one cpu each; no L2, the core; no L3, the numa domain within the package.
 
-use crate::domains::Domains;
+use crate::domains::DisjointSets;
 use crate::limits::{SYNTHETIC_BYTES_MAX, SYNTHETIC_CPUS_MAX};
 use crate::{CoreKind, Cpu, CpuId, CpuSet, Topology, TopologyError};
 
@@ -356,7 +356,7 @@ fn renumber(machine: &mut [Cpu]) {
         |cpu| &mut cpu.package,
     ];
     for field in fields {
-        let numbers = Domains::by_key(machine.iter_mut().map(|cpu| *field(cpu))).numbers();
+        let numbers = DisjointSets::by_key(machine.iter_mut().map(|cpu| *field(cpu))).numbers();
         machine
             .iter_mut()
             .zip(numbers)

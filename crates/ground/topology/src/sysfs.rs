@@ -24,7 +24,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::domains::Domains;
+use crate::domains::DisjointSets;
 use crate::limits::CACHE_INDEXES_MAX;
 use crate::{CoreKind, Cpu, CpuId, CpuSet, CpuSetError, Topology, TopologyError};
 
@@ -121,14 +121,14 @@ pub fn parse_sysfs(files: &SysfsText) -> Result<Topology, SysfsError> {
     l2.cover(&mut core);
     let (mut l3, with_l3) = machine.caches(3)?;
     if !with_l3 {
-        l3 = Domains::by_key(numa.iter().zip(&package));
+        l3 = DisjointSets::by_key(numa.iter().zip(&package));
     }
     l3.cover(&mut l2);
     let kinds = machine.kinds()?;
     let (core, l2, l3) = (core.numbers(), l2.numbers(), l3.numbers());
     let (numa, package) = (
-        Domains::by_key(numa).numbers(),
-        Domains::by_key(package).numbers(),
+        DisjointSets::by_key(numa).numbers(),
+        DisjointSets::by_key(package).numbers(),
     );
     let cpus = machine.ids.iter().enumerate().map(|(i, &id)| Cpu {
         id,
@@ -186,8 +186,8 @@ impl SysfsReader<'_> {
         Ok(Some(online.iter().filter_map(position).collect()))
     }
 
-    fn cores(&self, package: &[Option<i64>]) -> Result<Domains, SysfsError> {
-        let mut cores = Domains::singletons(self.ids.len());
+    fn cores(&self, package: &[Option<i64>]) -> Result<DisjointSets, SysfsError> {
+        let mut cores = DisjointSets::singletons(self.ids.len());
         let (core_id, die_id) = (self.ids("core_id")?, self.ids("die_id")?);
         let mut first_with_id = BTreeMap::new();
         for (i, &cpu) in self.ids.iter().enumerate() {
@@ -207,8 +207,8 @@ impl SysfsReader<'_> {
     }
 
     /// Who shares a cache of this level, and whether any cpu has one.
-    fn caches(&self, level: i64) -> Result<(Domains, bool), SysfsError> {
-        let (mut domains, mut any) = (Domains::singletons(self.ids.len()), false);
+    fn caches(&self, level: i64) -> Result<(DisjointSets, bool), SysfsError> {
+        let (mut domains, mut any) = (DisjointSets::singletons(self.ids.len()), false);
         for (i, &cpu) in self.ids.iter().enumerate() {
             for index in 0..CACHE_INDEXES_MAX {
                 let dir = format!("cpu/cpu{cpu}/cache/index{index}");

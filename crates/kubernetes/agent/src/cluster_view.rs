@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use albacore_api::{InferenceDeployment, NodePlacement, NodePlacementStatus, PodPlacement};
 use albacore_cluster::{
-    ApiResource, Change, Cluster, Key, ReadinessGates, Resource, Shutdown, Watch, WatchOptions,
+    ApiResource, Change, Cluster, ObjectKey, ReadinessGates, Resource, Shutdown, Watch,
+    WatchOptions,
 };
 use albacore_plan::Enforcement;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, ObjectReference, Pod};
@@ -19,20 +20,20 @@ use crate::waker::Waker;
 /// The deployments as they were when they could last be parsed: one that is malformed now leaves
 /// its pods unchanged.
 #[derive(Clone, Default)]
-struct ParsedDeployments(Arc<Mutex<HashMap<Key, Arc<InferenceDeployment>>>>);
+struct ParsedDeployments(Arc<Mutex<HashMap<ObjectKey, Arc<InferenceDeployment>>>>);
 
 impl ParsedDeployments {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<InferenceDeployment>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, Arc<InferenceDeployment>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take(&self, change: Change<InferenceDeployment>) {
         match change {
             Change::Applied { new, .. } => {
-                self.lock().insert(Key::of(&*new), new);
+                self.lock().insert(ObjectKey::of(&*new), new);
             }
             Change::Deleted(old) => {
-                self.lock().remove(&Key::of(&*old));
+                self.lock().remove(&ObjectKey::of(&*old));
             }
             Change::Malformed(malformed) => {
                 let name = malformed.regarding.name.unwrap_or_default();
@@ -146,7 +147,7 @@ impl ClusterView {
     }
 
     fn node(&self) -> Option<Arc<Node>> {
-        self.nodes.get(&Key::new("", &self.node_name))
+        self.nodes.get(&ObjectKey::new("", &self.node_name))
     }
 
     pub(crate) fn kill_switch(&self) -> KillSwitch {
@@ -182,7 +183,7 @@ impl ClusterView {
         namespace: &str,
         name: &str,
     ) -> Option<Arc<InferenceDeployment>> {
-        let key = Key::new(namespace, name);
+        let key = ObjectKey::new(namespace, name);
         self.parsed_deployments.lock().get(&key).cloned()
     }
 
@@ -196,7 +197,7 @@ impl ClusterView {
             kill_switch: self.kill_switch(),
         };
         let deployment_of = |pod: &LabeledPod| {
-            let key = Key::new(&pod.key.namespace, &pod.deployment);
+            let key = ObjectKey::new(&pod.key.namespace, &pod.deployment);
             deployments.get(&key).map(Arc::as_ref)
         };
         desired_pods(pods, deployment_of, rules)

@@ -1,6 +1,8 @@
 //! The connection to the API server, and one list of this node's pods over it.
 
-use albacore_cluster::{Cluster, ConnectOptions, Metrics, ReadinessGates, Shutdown, Writes};
+use albacore_cluster::{
+    Cluster, ConnectOptions, MetricsRegistry, ReadinessGates, Shutdown, Writes,
+};
 use albacore_plan::Enforcement;
 
 use crate::args::Common;
@@ -13,7 +15,7 @@ use crate::waker::waker;
 const MANAGER: &str = "albacore-agent";
 
 /// Connects with the credentials that the command line names.
-pub(crate) async fn connect(common: &Common, metrics: &Metrics) -> anyhow::Result<Cluster> {
+pub(crate) async fn connect(common: &Common, metrics: &MetricsRegistry) -> anyhow::Result<Cluster> {
     let options = ConnectOptions {
         kubeconfig: common.kubeconfig.clone(),
         manager: MANAGER,
@@ -30,7 +32,7 @@ pub(crate) async fn list_desired_pods(
     node: &str,
 ) -> anyhow::Result<Vec<DesiredPod>> {
     let shutdown = Shutdown::new();
-    let cluster = connect(common, &Metrics::new()).await?;
+    let cluster = connect(common, &MetricsRegistry::new()).await?;
     let (waker, _receiver) = waker();
     let view = ClusterView::start(
         &cluster,

@@ -6,7 +6,7 @@
 //! container or its processes give themselves do not count.
 
 use albacore_api::{InferenceDeployment, policy_of, validate};
-use albacore_plan::{Enforcement, Policy, Source};
+use albacore_plan::{Enforcement, ServerKind, SubjectPolicy};
 
 use crate::labeled_pod::{LabeledPod, ServerContainer};
 use crate::trial::TrialSpec;
@@ -76,9 +76,9 @@ pub(crate) enum PodAction {
     Place {
         container: String,
         /// How its workers are found.
-        source: Source,
+        server_kind: ServerKind,
         /// How they are placed.
-        policy: Policy,
+        policy: SubjectPolicy,
         /// The generation of the deployment that the policy is of.
         generation: i64,
         /// Whether the plan has to prove its gain.
@@ -164,9 +164,9 @@ fn action(
     policy.enforcement = rules.enforcement(policy.enforcement);
     PodAction::Place {
         container,
-        source: match deployment.spec.is_built_in() {
-            true => Source::Named,
-            false => Source::PreFork,
+        server_kind: match deployment.spec.is_built_in() {
+            true => ServerKind::Named,
+            false => ServerKind::PreFork,
         },
         policy,
         generation: deployment.metadata.generation.unwrap_or_default(),

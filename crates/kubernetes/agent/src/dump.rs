@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use albacore_os::HostRoot;
-use albacore_placer::{Config, Placer, SlotRow, SubjectConfig, SubjectId};
-use albacore_plan::{Enforcement, Policy};
+use albacore_placer::{Placer, PlacerConfig, SlotRow, SubjectConfig, SubjectId};
+use albacore_plan::{Enforcement, SubjectPolicy};
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ fn entries(common: &Common, desired: &[DesiredPod]) -> anyhow::Result<Vec<Value>
     if host.is_live() {
         host.proc = PathBuf::from(READ_ONLY_PROC);
     }
-    let config = Config {
+    let config = PlacerConfig {
         host: host.clone(),
         limit: None,
     };
@@ -94,20 +94,20 @@ fn settled_rows(placer: &mut Placer) -> anyhow::Result<Vec<SlotRow>> {
 }
 
 fn add(placer: &mut Placer, host: &HostRoot, desired: &DesiredPod) -> Result<SubjectId, String> {
-    let (container, source, policy) = match &desired.action {
+    let (container, server_kind, policy) = match &desired.action {
         PodAction::Place {
             container,
-            source,
+            server_kind,
             policy,
             ..
-        } => (container, source, policy),
+        } => (container, server_kind, policy),
         PodAction::Keep { reason } | PodAction::Release { reason } => return Err(reason.clone()),
     };
     let located = locate(host, &desired.pod.uid, container).map_err(|a| a.text().to_owned())?;
     let config = SubjectConfig {
         root: located.root,
-        source: *source,
-        policy: Policy {
+        server_kind: *server_kind,
+        policy: SubjectPolicy {
             enforcement: Enforcement::Enforce,
             ..policy.clone()
         },

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use albacore_api::{Isolation, counted};
 use albacore_placer::{SlotRow, SlotState, SubjectState};
-use albacore_plan::{Enforcement, Note};
+use albacore_plan::{Enforcement, PlacementWarning};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::desired::{DesiredPod, PodAction};
@@ -196,7 +196,7 @@ impl PodFacts {
             parts.extend(self.stats.failure.clone());
         }
         if let Some(state) = &self.state {
-            parts.extend(state.notes.iter().filter_map(note_text));
+            parts.extend(state.warnings.iter().filter_map(warning_text));
         }
         (!parts.is_empty()).then(|| parts.join("; "))
     }
@@ -224,8 +224,11 @@ impl PodFacts {
 
     /// Whether the container has no CPU to run on.
     pub(crate) fn is_cpuset_empty(&self) -> bool {
-        let notes = self.state.iter().flat_map(|state| &state.notes);
-        if notes.into_iter().any(|note| *note == Note::EmptyCpuset) {
+        let warnings = self.state.iter().flat_map(|state| &state.warnings);
+        if warnings
+            .into_iter()
+            .any(|warning| *warning == PlacementWarning::EmptyCpuset)
+        {
             return true;
         }
         let is_empty = |cpuset: &albacore_topology::CpuSet| cpuset.is_empty();
@@ -234,14 +237,14 @@ impl PodFacts {
     }
 }
 
-/// The sentence for a note that neither status nor table shows otherwise.
-fn note_text(note: &Note) -> Option<String> {
-    match note {
-        Note::NameTwice { worker, pid } => Some(format!(
+/// The sentence for a warning that neither status nor table shows otherwise.
+fn warning_text(warning: &PlacementWarning) -> Option<String> {
+    match warning {
+        PlacementWarning::NameTwice { worker, pid } => Some(format!(
             "process {} claims to be worker {} as well and is not placed",
             pid.0, worker.0
         )),
-        Note::PoolSizeUnsafe { worker } => Some(format!(
+        PlacementWarning::PoolSizeUnsafe { worker } => Some(format!(
             "PoolSizeUnsafe: the main thread of worker {} keeps its worker's cpus until its pool is \
              there",
             worker.0

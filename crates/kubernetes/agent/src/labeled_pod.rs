@@ -1,7 +1,7 @@
 //! A pod of this node that carries the label, reduced to what placing it needs.
 
 use albacore_api::SERVER_CONTAINER;
-use albacore_cluster::{Key, Resource as _};
+use albacore_cluster::{ObjectKey, Resource as _};
 use k8s_openapi::api::core::v1::{ContainerStatus, ObjectReference, Pod};
 
 /// The label that opts a pod in; its value names the InferenceDeployment.
@@ -26,7 +26,7 @@ pub(crate) enum ServerContainer {
 /// A pod that carries the label.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct LabeledPod {
-    pub(crate) key: Key,
+    pub(crate) key: ObjectKey,
     /// The uid, which is part of the names of its cgroups.
     pub(crate) uid: String,
     /// The InferenceDeployment that its label names.
@@ -51,7 +51,7 @@ impl LabeledPod {
         let status = pod.status.as_ref();
         let phase = status.and_then(|s| s.phase.as_deref()).unwrap_or_default();
         Some(Self {
-            key: Key::of(pod),
+            key: ObjectKey::of(pod),
             uid,
             deployment,
             addresses: addresses(pod),
@@ -172,7 +172,7 @@ mod tests {
         let pod = pod_with(|_| {}).unwrap();
         assert_eq!(pod.container, ServerContainer::Running("c1".to_owned()));
         assert_eq!(pod.addresses, ["10.0.0.1", "fd00::1"]);
-        assert_eq!(pod.key, Key::new("x", "a-1"));
+        assert_eq!(pod.key, ObjectKey::new("x", "a-1"));
         let waiting = pod_with(|pod| {
             pod["status"]["containerStatuses"][1]["state"] = json!({"waiting": {}});
         });

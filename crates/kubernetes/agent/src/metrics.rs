@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use albacore_cluster::Metrics;
+use albacore_cluster::MetricsRegistry;
 use albacore_os::{HostRoot, Pid, read_stat};
 use albacore_placer::PlacerCounters;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -53,7 +53,7 @@ fn size(number: usize) -> i64 {
 }
 
 impl AgentMetrics {
-    pub(crate) fn registered(registry: &Metrics) -> Self {
+    pub(crate) fn registered(registry: &MetricsRegistry) -> Self {
         let metrics = Self::default();
         // Destructured, so that a metric cannot be counted without being registered (L9).
         let Self {

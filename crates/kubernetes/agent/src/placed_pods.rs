@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use albacore_api::PodPlacement;
 use albacore_os::{Cgroup, HostRoot};
 use albacore_placer::{
-    ControlError, Handle, Pending, PlacerError, Restored, SubjectConfig, SubjectId,
+    ControlError, ControlReply, Handle, PlacerError, Restored, SubjectConfig, SubjectId,
 };
-use albacore_plan::{Enforcement, Policy};
+use albacore_plan::{Enforcement, SubjectPolicy};
 
 use crate::desired::{DesiredPod, PodAction};
 use crate::limits::{ANSWER_TIME_MAX, LOOKUP_PAUSE_MAX, LOOKUP_PAUSE_MIN, ORDERS_MAX};
@@ -24,7 +24,7 @@ pub(crate) struct PlacedPod {
     pub(crate) container: String,
     pub(crate) cgroup: Cgroup,
     /// The policy that was sent last.
-    pub(crate) policy: Policy,
+    pub(crate) policy: SubjectPolicy,
     /// The generation of the deployment that was sent last.
     pub(crate) generation: i64,
 }
@@ -35,7 +35,7 @@ pub(crate) enum PlacerCommand {
     /// Give its masks back and forget it.
     Remove(String),
     /// Place it by another policy.
-    SetPolicy(String, Policy),
+    SetPolicy(String, SubjectPolicy),
     /// The deployment was edited: threads that were backed off from are placed again at once.
     Retry(String, i64),
     /// Find its processes and place them.
@@ -104,9 +104,9 @@ struct PendingAdd {
     uid: String,
     container: String,
     cgroup: Cgroup,
-    policy: Policy,
+    policy: SubjectPolicy,
     generation: i64,
-    answer: Pending<Result<SubjectId, PlacerError>>,
+    answer: ControlReply<Result<SubjectId, PlacerError>>,
 }
 
 #[derive(Debug)]
@@ -224,7 +224,7 @@ impl PlacedPods {
         desired: &[DesiredPod],
         placer: &Handle,
         now: Instant,
-    ) -> Vec<(String, Pending<Restored>)> {
+    ) -> Vec<(String, ControlReply<Restored>)> {
         let mut removals = Vec::new();
         for (count, command) in commands(desired, &self.placed).into_iter().enumerate() {
             let is_accepted = count < ORDERS_MAX
@@ -247,13 +247,13 @@ impl PlacedPods {
         removals
     }
 
-    fn remove(&mut self, uid: &str, placer: &Handle) -> Option<Pending<Restored>> {
+    fn remove(&mut self, uid: &str, placer: &Handle) -> Option<ControlReply<Restored>> {
         let pending = placer.remove(self.placed.get(uid)?.id).ok()?;
         self.placed.remove(uid);
         Some(pending)
     }
 
-    fn set_policy(&mut self, uid: &str, policy: Policy, placer: &Handle) -> bool {
+    fn set_policy(&mut self, uid: &str, policy: SubjectPolicy, placer: &Handle) -> bool {
         let Some(pod) = self.placed.get_mut(uid) else {
             return true;
         };
@@ -280,7 +280,7 @@ impl PlacedPods {
         let uid = &desired.pod.uid;
         let PodAction::Place {
             container,
-            source,
+            server_kind,
             policy,
             generation,
             ..
@@ -295,14 +295,14 @@ impl PlacedPods {
         let located = match locate(&self.host, uid, container) {
             Ok(located) => located,
             Err(reason) => {
-                self.note_failure(uid, container, reason, now);
+                self.record_failure(uid, container, reason, now);
                 return true;
             }
         };
         let policy = match self.take_previous(desired) {
             // A pod that is only observed now is adopted as enforced first: the change of policy
             // that follows gives its masks back, as if the previous agent had seen it.
-            true => Policy {
+            true => SubjectPolicy {
                 enforcement: Enforcement::Enforce,
                 ..policy.clone()
             },
@@ -310,7 +310,7 @@ impl PlacedPods {
         };
         let config = SubjectConfig {
             root: located.root,
-            source: *source,
+            server_kind: *server_kind,
             policy: policy.clone(),
             cgroup: Some(located.cgroup.clone()),
         };
@@ -355,7 +355,7 @@ impl PlacedPods {
                 }
                 Ok(Err(error)) => {
                     let reason = NotPlaced::of(&error);
-                    self.note_failure(&pending.uid, &pending.container, reason, now);
+                    self.record_failure(&pending.uid, &pending.container, reason, now);
                 }
                 Err(ControlError::Late) => self.pending.push(pending),
                 // The placer has ended; the pod is added to the next one.
@@ -364,7 +364,7 @@ impl PlacedPods {
         }
     }
 
-    fn note_failure(&mut self, uid: &str, container: &str, reason: NotPlaced, now: Instant) {
+    fn record_failure(&mut self, uid: &str, container: &str, reason: NotPlaced, now: Instant) {
         let known = self.failed.get(uid).filter(|f| f.container == container);
         let failures = known.map_or(0, |failed| failed.failures.saturating_add(1));
         let pause = match reason.is_lasting() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use albacore_api::DriftCause;
 use albacore_placer::{PlacerError, Report, SubjectId};
-use albacore_plan::{BackOff, Cause, Micros};
+use albacore_plan::{BackOff, MaskDriftCause, Micros};
 use albacore_topology::CpuSet;
 use k8s_openapi::jiff::Timestamp;
 
@@ -177,12 +177,12 @@ impl PlacerStats {
         }
     }
 
-    fn take_drift(&mut self, subject: SubjectId, cause: Cause) {
+    fn take_drift(&mut self, subject: SubjectId, cause: MaskDriftCause) {
         let Some(api_cause) = drift_cause(cause) else {
             return;
         };
         let stats = self.subject(subject);
-        stats.foreign += u64::from(cause == Cause::Foreign);
+        stats.foreign += u64::from(cause == MaskDriftCause::Foreign);
         stats.drifts += 1;
         stats.cause = Some(api_cause);
         self.drifts += 1;
@@ -212,13 +212,15 @@ impl SharedStats {
 
 /// The API's name of a cause; `None` if it is no drift: new threads and new plans are expected
 /// changes.
-pub(crate) fn drift_cause(cause: Cause) -> Option<DriftCause> {
+pub(crate) fn drift_cause(cause: MaskDriftCause) -> Option<DriftCause> {
     Some(match cause {
-        Cause::NewThread | Cause::Inherited | Cause::Policy => return None,
-        Cause::CpusetChange => DriftCause::CpusetChange,
-        Cause::Hotplug => DriftCause::Hotplug,
-        Cause::Foreign => DriftCause::ForeignWrite,
-        Cause::Unknown => DriftCause::Unknown,
+        MaskDriftCause::NewThread | MaskDriftCause::Inherited | MaskDriftCause::Policy => {
+            return None;
+        }
+        MaskDriftCause::CpusetChange => DriftCause::CpusetChange,
+        MaskDriftCause::Hotplug => DriftCause::Hotplug,
+        MaskDriftCause::Foreign => DriftCause::ForeignWrite,
+        MaskDriftCause::Unknown => DriftCause::Unknown,
     })
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use albacore_os::HostRoot;
-use albacore_placer::{Config, Handle, Restored};
+use albacore_placer::{Handle, PlacerConfig, Restored};
 
 use crate::limits::PLACER_PAUSE_MAX;
 use crate::placer_stats::{PlacerFailure, PlacerStats, SharedStats};
@@ -64,7 +64,7 @@ impl PlacerSupervisor {
         if self.thread.is_some() || self.retry_at.is_some_and(|at| now < at) {
             return None;
         }
-        let config = Config {
+        let config = PlacerConfig {
             host: self.host.clone(),
             limit: None,
         };

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use albacore_placer::{
-    Config, Handle, Placer, PlacerError, Progress, Report, Restored, raise_thread_priority,
+    Handle, Placer, PlacerConfig, PlacerError, Progress, Report, Restored, raise_thread_priority,
 };
 use k8s_openapi::jiff::Timestamp;
 
@@ -30,7 +30,7 @@ impl PlacerThread {
     /// # Errors
     /// The machine cannot be read, or file descriptors or threads run out.
     pub(crate) fn start(
-        config: Config,
+        config: PlacerConfig,
         use_connector: bool,
         stats: SharedStats,
         wake: WakeFn,
@@ -111,7 +111,7 @@ fn drive(placer: &mut Placer, stats: &SharedStats, wake: &WakeFn) -> Restored {
             }
             Ok(Progress::Stopped) => return placer.restore(&mut take),
             Err(error) => {
-                if note_failure(stats, &error) {
+                if record_failure(stats, &error) {
                     tracing::warn!(category = error.category(), %error, "placing failed; it is tried again");
                     wake();
                 }
@@ -124,7 +124,7 @@ fn drive(placer: &mut Placer, stats: &SharedStats, wake: &WakeFn) -> Restored {
 }
 
 /// Notes why a turn failed; true if the reason is a new one.
-fn note_failure(stats: &SharedStats, error: &PlacerError) -> bool {
+fn record_failure(stats: &SharedStats, error: &PlacerError) -> bool {
     let failure = Some(PlacerFailure::of(error));
     let mut stats = stats.lock();
     if let PlacerError::NotPermitted(_) = error {

@@ -1,22 +1,22 @@
 //! Pods for unit tests: placed, with every field at its usual value.
 
-use albacore_cluster::Key;
+use albacore_cluster::ObjectKey;
 use albacore_mapping::{Mode, Rank, Slot, WorkerIndex};
 use albacore_os::{Pid, Tid};
 use albacore_placer::{SlotRow, SlotState, SubjectId};
-use albacore_plan::{Enforcement, MainThread, Placement, Policy, Source};
+use albacore_plan::{Enforcement, MainThread, PlacementMethod, ServerKind, SubjectPolicy};
 
 use crate::desired::{DesiredPod, PodAction};
 use crate::facts::{PodFacts, Throttling};
 use crate::labeled_pod::{LabeledPod, ServerContainer};
 use crate::placer_stats::SubjectStats;
 
-pub(crate) fn policy(workers: u16, threads: u16) -> Policy {
-    Policy {
+pub(crate) fn policy(workers: u16, threads: u16) -> SubjectPolicy {
+    SubjectPolicy {
         workers,
         threads,
         mode: Mode::Scatter,
-        placement: Placement::Tuna,
+        placement: PlacementMethod::Tuna,
         enforcement: Enforcement::Enforce,
         main_thread: MainThread::Pinned,
         is_pool_size_known: true,
@@ -26,7 +26,7 @@ pub(crate) fn policy(workers: u16, threads: u16) -> Policy {
 /// A pod of the namespace `x` whose container `server` runs as `c`.
 pub(crate) fn labeled_pod(name: &str, uid: &str) -> LabeledPod {
     LabeledPod {
-        key: Key::new("x", name),
+        key: ObjectKey::new("x", name),
         uid: uid.to_owned(),
         deployment: "d".to_owned(),
         addresses: Vec::new(),
@@ -38,10 +38,10 @@ pub(crate) fn labeled_pod(name: &str, uid: &str) -> LabeledPod {
 }
 
 /// Place the container `c` by `policy`.
-pub(crate) fn place(policy: Policy) -> PodAction {
+pub(crate) fn place(policy: SubjectPolicy) -> PodAction {
     PodAction::Place {
         container: "c".to_owned(),
-        source: Source::Named,
+        server_kind: ServerKind::Named,
         policy,
         generation: 1,
         trial: None,
@@ -68,7 +68,7 @@ pub(crate) fn row(worker: u16, rank: u16, cpu: u16, state: SlotState) -> SlotRow
 }
 
 /// A placed pod.
-pub(crate) fn pod_facts(pod: LabeledPod, policy: Policy, rows: Vec<SlotRow>) -> PodFacts {
+pub(crate) fn pod_facts(pod: LabeledPod, policy: SubjectPolicy, rows: Vec<SlotRow>) -> PodFacts {
     PodFacts {
         desired: DesiredPod {
             pod,

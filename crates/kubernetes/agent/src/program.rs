@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use albacore_cluster::{EventRecorder, Metrics, ReadinessGates, Shutdown};
+use albacore_cluster::{EventRecorder, MetricsRegistry, ReadinessGates, Shutdown};
 use albacore_plan::Enforcement;
 use albacore_program::{exit_code, parse_arguments};
 use anyhow::Context as _;
@@ -74,7 +74,7 @@ async fn serve(common: &Common, daemon: &Daemon, node: &str) -> anyhow::Result<(
     let signals = Shutdown::on_signals().context("signals cannot be caught")?;
     // Not stopped by signals: tasks go on until the loop has given back its masks and said so.
     let tasks = Shutdown::new();
-    let metrics = Metrics::new();
+    let metrics = MetricsRegistry::new();
     let cluster = connect(common, &metrics).await?;
     tracing::info!(
         node, enforcement = ?daemon.enforcement, feed = ?daemon.feed, reports = ?daemon.reports, events = ?daemon.events,

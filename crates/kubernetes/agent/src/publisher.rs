@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use albacore_cluster::{EventRecorder, Metrics};
+use albacore_cluster::{EventRecorder, MetricsRegistry};
 use albacore_placer::Restored;
 use albacore_settings::agent_stream::ServingPod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -21,7 +21,7 @@ use crate::status_writer::DesiredStatus;
 
 pub(crate) struct Publisher {
     pub(crate) params: Option<ParamsPipe>,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: MetricsRegistry,
     pub(crate) agent_metrics: AgentMetrics,
     pub(crate) events: EventRecorder,
     pub(crate) status: watch::Sender<DesiredStatus>,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use albacore_os::{HostRoot, raise_descriptor_limit};
 use albacore_placer::SubjectId;
-use albacore_plan::{Enforcement, Note};
+use albacore_plan::{Enforcement, PlacementWarning};
 
 use crate::cluster_view::ClusterView;
 use crate::desired::{DesiredPod, KillSwitch, NodeRules, PodAction};
@@ -317,8 +317,10 @@ impl ReconcileLoop {
         let mut found = found.unwrap_or_default();
         if let Some(state) = id.and_then(|id| self.slots.state(id)) {
             found.widened = state.widened;
-            let is_inherited = |note: &Note| matches!(note, Note::InheritedAffinity { .. });
-            found.is_inherited = state.notes.iter().any(is_inherited);
+            let is_inherited = |warning: &PlacementWarning| {
+                matches!(warning, PlacementWarning::InheritedAffinity { .. })
+            };
+            found.is_inherited = state.warnings.iter().any(is_inherited);
         }
         found
     }

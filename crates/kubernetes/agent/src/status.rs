@@ -24,7 +24,7 @@ pub(crate) struct StatusBuilder {
 
 impl StatusBuilder {
     pub(crate) fn build(&mut self, facts: &NodeFacts, now: &Time) -> NodePlacementStatus {
-        self.note_since(facts, now);
+        self.record_since(facts, now);
         self.conditions = conditions(facts)
             .into_iter()
             .map(|(kind, state)| state.condition(kind, None, &self.conditions, now))
@@ -45,7 +45,7 @@ impl StatusBuilder {
         status
     }
 
-    fn note_since(&mut self, facts: &NodeFacts, now: &Time) {
+    fn record_since(&mut self, facts: &NodeFacts, now: &Time) {
         let mut since = BTreeMap::new();
         for pod in &facts.pods {
             let counts = pod.counts();

@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use albacore_api::{NodePlacement, NodePlacementStatus};
-use albacore_cluster::{ApiResource, Cluster, ClusterError, ErrorClass, Key, jitter};
+use albacore_cluster::{ApiResource, Cluster, ClusterError, ErrorClass, ObjectKey, jitter};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -128,7 +128,7 @@ impl StatusWriter {
         let mut with_status = object.clone();
         with_status["status"] = serde_json::to_value(status).unwrap_or(Value::Null);
         let applied = if self.is_renewal(desired) {
-            let key = Key::new("", &self.node);
+            let key = ObjectKey::new("", &self.node);
             let renewal = json!({"lastVerificationTime": status.last_verification_time});
             self.cluster.merge_status(&kind, &key, &renewal).await
         } else {

@@ -41,12 +41,12 @@ pub(crate) type LatencyHistogram = Vec<(f64, u64)>;
 pub(crate) struct Sample {
     /// What its server reports. Not trusted: any number must be accepted without a panic.
     pub(crate) latency: LatencyHistogram,
-    pub(crate) usage: Usage,
+    pub(crate) usage: PodUsage,
 }
 
 /// The kernel's counters of a pod's workers.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Usage {
+pub(crate) struct PodUsage {
     /// CPU time, microseconds.
     pub(crate) cpu_micros: u64,
     /// Migrations of their threads between CPUs, where the kernel counts them.
@@ -90,7 +90,7 @@ struct Window {
 
 /// The trial of one pod.
 #[derive(Clone, Debug)]
-pub(crate) struct Trial {
+pub(crate) struct TrialRun {
     spec: TrialSpec,
     done: Vec<Window>,
     began: Instant,
@@ -100,7 +100,7 @@ pub(crate) struct Trial {
     verdict: Option<TrialState>,
 }
 
-impl Trial {
+impl TrialRun {
     /// The first window begins now.
     pub(crate) fn new(spec: TrialSpec, now: Instant) -> Self {
         Self {

@@ -9,12 +9,12 @@ use std::time::Instant;
 
 use albacore_os::{HostRoot, Pid, read_usage};
 use albacore_placer::SubjectState;
-use albacore_plan::{Enforcement, Placement};
+use albacore_plan::{Enforcement, PlacementMethod};
 
 use crate::desired::{DesiredPod, PodAction};
 use crate::latency_reports::LatestLatency;
 use crate::limits::REPORT_WAIT_MAX;
-use crate::trial::{LatencyHistogram, Sample, Trial, TrialSpec, TrialState, Usage};
+use crate::trial::{LatencyHistogram, PodUsage, Sample, TrialRun, TrialSpec, TrialState};
 
 /// The trial of one container under one generation of its deployment; a change of either begins
 /// another.
@@ -22,7 +22,7 @@ use crate::trial::{LatencyHistogram, Sample, Trial, TrialSpec, TrialState, Usage
 struct PodTrial {
     container: String,
     generation: i64,
-    trial: Trial,
+    trial: TrialRun,
     /// Since when a sample that is due waits for a latency report.
     waits_since: Option<Instant>,
 }
@@ -33,7 +33,7 @@ impl PodTrial {
     fn advance(
         &mut self,
         latency: Option<&LatencyHistogram>,
-        usage: impl FnOnce() -> Option<Usage>,
+        usage: impl FnOnce() -> Option<PodUsage>,
         now: Instant,
     ) -> bool {
         if self.trial.due().is_none_or(|due| due > now) {
@@ -82,12 +82,14 @@ impl Trials {
                 self.trials.remove(&desired.pod.uid);
                 continue;
             };
-            if policy.enforcement == Enforcement::Observe || policy.placement == Placement::None {
+            if policy.enforcement == Enforcement::Observe
+                || policy.placement == PlacementMethod::None
+            {
                 continue;
             }
             let state = self.state(&desired.pod.uid, container, *generation, *spec, now);
             if !state.has_plan() {
-                policy.placement = Placement::None;
+                policy.placement = PlacementMethod::None;
             }
         }
     }
@@ -109,7 +111,7 @@ impl Trials {
         let begun = PodTrial {
             container: container.to_owned(),
             generation,
-            trial: Trial::new(spec, now),
+            trial: TrialRun::new(spec, now),
             waits_since: None,
         };
         let state = begun.trial.state();
@@ -134,7 +136,7 @@ impl Trials {
         &mut self,
         desired: &[DesiredPod],
         latest: &LatestLatency,
-        usage: impl Fn(&DesiredPod) -> Option<Usage>,
+        usage: impl Fn(&DesiredPod) -> Option<PodUsage>,
         now: Instant,
     ) -> bool {
         let mut is_changed = false;
@@ -179,13 +181,13 @@ pub(crate) fn read_workers(
     host: &HostRoot,
     workers: &[Pid],
     state: Option<&SubjectState>,
-) -> Option<Usage> {
+) -> Option<PodUsage> {
     if state.is_some_and(|state| state.workers_found == 0) || workers.is_empty() {
         return None;
     }
-    let mut sum = Usage {
+    let mut sum = PodUsage {
         migrations: Some(0),
-        ..Usage::default()
+        ..PodUsage::default()
     };
     for pid in workers {
         let usage = read_usage(host, *pid).ok()?;

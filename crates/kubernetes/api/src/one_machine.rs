@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use albacore_plan::Policy;
+use albacore_plan::SubjectPolicy;
 use albacore_settings::{Settings, Source};
 
 use crate::container::{self, environment};
@@ -23,7 +23,7 @@ pub struct OneMachine {
     /// Name of the deployment.
     pub name: String,
     /// For the planner: workers, threads, mode, placement.
-    pub policy: Policy,
+    pub policy: SubjectPolicy,
     pub server: Server,
     /// Fields without an effect on one machine, one sentence each.
     pub notices: Vec<String>,

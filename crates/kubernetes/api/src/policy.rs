@@ -1,12 +1,12 @@
 //! Converts a spec to the planner's policy. Total: every valid spec has a policy. The planner knows
 //! nothing of YAML, this crate nothing of planning.
 
-use albacore_plan::{Enforcement, MainThread, Placement, Policy};
+use albacore_plan::{Enforcement, MainThread, PlacementMethod, SubjectPolicy};
 
 use crate::deployment::{self, InferenceDeploymentSpec, PlacementPolicy};
 
 /// The placement policy of a spec.
-pub fn policy_of(spec: &InferenceDeploymentSpec) -> Policy {
+pub fn policy_of(spec: &InferenceDeploymentSpec) -> SubjectPolicy {
     let deployment::Placement {
         policy,
         enforcement,
@@ -14,7 +14,7 @@ pub fn policy_of(spec: &InferenceDeploymentSpec) -> Policy {
         // Decides when the policy applies, not what it is.
         trial: _,
     } = spec.placement;
-    Policy {
+    SubjectPolicy {
         workers: spec.workers,
         threads: spec.threads,
         mode: match spec.mode {
@@ -22,9 +22,9 @@ pub fn policy_of(spec: &InferenceDeploymentSpec) -> Policy {
             deployment::Mode::Compact => albacore_mapping::Mode::Compact,
         },
         placement: match policy {
-            PlacementPolicy::Tuna => Placement::Tuna,
-            PlacementPolicy::RoundRobin => Placement::RoundRobin,
-            PlacementPolicy::None => Placement::None,
+            PlacementPolicy::Tuna => PlacementMethod::Tuna,
+            PlacementPolicy::RoundRobin => PlacementMethod::RoundRobin,
+            PlacementPolicy::None => PlacementMethod::None,
         },
         enforcement: match enforcement {
             deployment::Enforcement::Enforce => Enforcement::Enforce,

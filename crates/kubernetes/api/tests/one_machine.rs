@@ -152,13 +152,13 @@ fn a_users_own_server_gets_its_command_and_thread_counts() {
 
 #[test]
 fn every_field_of_placement_reaches_the_policy() {
-    use albacore_plan::{Enforcement, MainThread, Placement};
+    use albacore_plan::{Enforcement, MainThread, PlacementMethod};
     let model = "  models: [{name: a, uri: 'file:///a'}]\n";
     let policy = |spec: &str| read(&format!("{model}{spec}")).unwrap().policy;
     let default = policy("");
     assert_eq!((default.workers, default.threads), (2, 3));
     assert_eq!(default.mode, albacore_mapping::Mode::Scatter);
-    assert_eq!(default.placement, Placement::Tuna);
+    assert_eq!(default.placement, PlacementMethod::Tuna);
     assert_eq!(default.enforcement, Enforcement::Enforce);
     assert_eq!(default.main_thread, MainThread::Pinned);
     assert_eq!(
@@ -168,9 +168,9 @@ fn every_field_of_placement_reaches_the_policy() {
     let placement = |field: &str| policy(&format!("  placement: {{{field}}}\n"));
     assert_eq!(
         placement("policy: RoundRobin").placement,
-        Placement::RoundRobin
+        PlacementMethod::RoundRobin
     );
-    assert_eq!(placement("policy: None").placement, Placement::None);
+    assert_eq!(placement("policy: None").placement, PlacementMethod::None);
     assert_eq!(
         placement("enforcement: Observe").enforcement,
         Enforcement::Observe

@@ -11,7 +11,7 @@ use kube_client::{Client, Config};
 
 use crate::fenced_client::fenced_client;
 use crate::limits::{CONNECT_TIME_MAX, READ_TIME_MAX};
-use crate::metrics::Metrics;
+use crate::metrics::MetricsRegistry;
 use crate::middleware::{MiddlewareLayer, RequestControl};
 use crate::write_fence::{WriteFence, Writes};
 use crate::{ClusterError, EventRecorder, Shutdown};
@@ -21,7 +21,7 @@ use crate::{ClusterError, EventRecorder, Shutdown};
 pub struct ConnectOptions {
     /// The kubeconfig to use; without one, the service account of the pod that this process runs
     /// in. `KUBECONFIG` and `~/.kube/config` are not read; with a kubeconfig, `HTTPS_PROXY` and
-    /// `NO_PROXY` mean what they mean to kubectl.
+    /// `NO_PROXY` have the same meaning as for kubectl.
     pub kubeconfig: Option<PathBuf>,
     /// The name of the program: field manager of what it applies, reporter of its events, user
     /// agent.
@@ -59,7 +59,7 @@ impl Cluster {
     /// The kubeconfig or the service account cannot be used.
     pub async fn connect(
         options: &ConnectOptions,
-        metrics: &Metrics,
+        metrics: &MetricsRegistry,
     ) -> Result<Self, ClusterError> {
         let config = match &options.kubeconfig {
             Some(path) => {
@@ -84,7 +84,7 @@ impl Cluster {
     pub(crate) fn with(
         mut config: Config,
         options: &ConnectOptions,
-        metrics: &Metrics,
+        metrics: &MetricsRegistry,
     ) -> Result<Self, ClusterError> {
         config.connect_timeout = Some(CONNECT_TIME_MAX);
         config.read_timeout = Some(READ_TIME_MAX);

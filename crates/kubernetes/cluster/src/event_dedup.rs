@@ -54,9 +54,9 @@ impl SeriesKey {
     }
 }
 
-/// What to do with an event.
+/// Whether an event is written now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Decision {
+pub(crate) enum EventDecision {
     /// The first of its series: write it.
     Write(SeriesKey),
     /// It was counted, and is written later.
@@ -92,21 +92,21 @@ pub(crate) struct EventDedup {
 }
 
 impl EventDedup {
-    pub(crate) fn take(&mut self, event: &ObjectEvent, now: Instant) -> Decision {
+    pub(crate) fn take(&mut self, event: &ObjectEvent, now: Instant) -> EventDecision {
         self.entries
             .retain(|_, entry| now < entry.last + EVENT_SERIES_QUIET);
         let key = SeriesKey::of(event);
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.count = entry.count.saturating_add(1);
             entry.last = now;
-            return Decision::Counted;
+            return EventDecision::Counted;
         }
         let of_object = self
             .entries
             .keys()
             .filter(|key| key.is_of(&event.regarding));
         if of_object.count() >= EVENTS_OF_AN_OBJECT_MAX {
-            return Decision::Dropped;
+            return EventDecision::Dropped;
         }
         if self.entries.len() >= EVENT_SERIES_MAX {
             let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.last);
@@ -123,7 +123,7 @@ impl EventDedup {
             pause: EVENT_WRITE_PAUSE_MIN,
         };
         self.entries.insert(key.clone(), entry);
-        Decision::Write(key)
+        EventDecision::Write(key)
     }
 
     /// Notes the name of the first event of a series.
@@ -191,14 +191,14 @@ mod tests {
         let mut dedup = EventDedup::default();
         let start = Instant::now();
         let first = dedup.take(&event("x", "no"), start);
-        let Decision::Write(key) = first else {
+        let EventDecision::Write(key) = first else {
             panic!("{first:?}")
         };
         dedup.written(&key, "a", "x.1");
         let mut writes = Vec::new();
         for second in 1..=86_400 {
             let now = start + Duration::from_secs(second);
-            assert_eq!(dedup.take(&event("x", "no"), now), Decision::Counted);
+            assert_eq!(dedup.take(&event("x", "no"), now), EventDecision::Counted);
             writes.extend(dedup.due(now).into_iter().map(|due| due.count));
         }
         assert_eq!(writes[..4], [3, 7, 15, 31]);
@@ -212,12 +212,12 @@ mod tests {
         let start = Instant::now();
         assert!(matches!(
             dedup.take(&event("x", "no"), start),
-            Decision::Write(_)
+            EventDecision::Write(_)
         ));
         let later = start + EVENT_SERIES_QUIET;
         assert!(matches!(
             dedup.take(&event("x", "no"), later),
-            Decision::Write(_)
+            EventDecision::Write(_)
         ));
     }
 
@@ -228,11 +228,11 @@ mod tests {
         let notes: Vec<String> = (0..100).map(|n| n.to_string()).collect();
         let dropped = notes
             .iter()
-            .filter(|note| dedup.take(&event("x", note), now) == Decision::Dropped);
+            .filter(|note| dedup.take(&event("x", note), now) == EventDecision::Dropped);
         assert_eq!(dropped.count(), 100 - EVENTS_OF_AN_OBJECT_MAX);
         for n in 0..3000 {
             let decision = dedup.take(&event(&format!("y{n}"), "no"), now);
-            assert!(matches!(decision, Decision::Write(_)));
+            assert!(matches!(decision, EventDecision::Write(_)));
         }
         assert_eq!(dedup.entries.len(), EVENT_SERIES_MAX);
     }
@@ -241,13 +241,13 @@ mod tests {
     fn an_event_that_could_not_be_written_begins_a_new_series() {
         let mut dedup = EventDedup::default();
         let now = Instant::now();
-        let Decision::Write(key) = dedup.take(&event("x", "no"), now) else {
+        let EventDecision::Write(key) = dedup.take(&event("x", "no"), now) else {
             panic!("the first one is written")
         };
         dedup.forget(&key);
         assert!(matches!(
             dedup.take(&event("x", "no"), now),
-            Decision::Write(_)
+            EventDecision::Write(_)
         ));
     }
 }

@@ -15,17 +15,17 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 
 use crate::error::with_causes;
-use crate::event_dedup::{Decision, DueCount, EventDedup};
+use crate::event_dedup::{DueCount, EventDecision, EventDedup};
 use crate::limits::{
     EVENT_NAME_BYTES_MAX, EVENTS_FLUSH_TIME_MAX, EVENTS_QUEUE_MAX, NOTE_BYTES_MAX,
 };
-use crate::metrics::Metrics;
+use crate::metrics::MetricsRegistry;
 use crate::object_event::{ObjectEvent, Severity};
 use crate::{Cluster, Shutdown};
 
 /// A message to the writer.
 #[derive(Debug)]
-enum Message {
+enum RecorderMessage {
     Record(Box<ObjectEvent>),
     /// Write all events recorded before, counts too; then answer.
     Flush(oneshot::Sender<()>),
@@ -34,8 +34,8 @@ enum Message {
 /// Records events. Clones write through the same queue.
 #[derive(Clone, Debug)]
 pub struct EventRecorder {
-    queue: mpsc::Sender<Message>,
-    metrics: Metrics,
+    queue: mpsc::Sender<RecorderMessage>,
+    metrics: MetricsRegistry,
 }
 
 impl EventRecorder {
@@ -57,7 +57,7 @@ impl EventRecorder {
     pub fn record(&self, event: ObjectEvent) {
         if self
             .queue
-            .try_send(Message::Record(Box::new(event)))
+            .try_send(RecorderMessage::Record(Box::new(event)))
             .is_err()
         {
             self.metrics.own().events_dropped.inc();
@@ -69,7 +69,7 @@ impl EventRecorder {
     pub async fn flush(&self) {
         let (answer, answered) = oneshot::channel();
         let flushed = async {
-            self.queue.send(Message::Flush(answer)).await.ok()?;
+            self.queue.send(RecorderMessage::Flush(answer)).await.ok()?;
             answered.await.ok()
         };
         let flushed = tokio::time::timeout(EVENTS_FLUSH_TIME_MAX, flushed).await;
@@ -87,15 +87,15 @@ struct Writer {
 }
 
 impl Writer {
-    async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
+    async fn run(mut self, mut messages: mpsc::Receiver<RecorderMessage>) {
         let mut tick = tokio::time::interval(Duration::from_secs(1));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // bound: until the last recorder is dropped.
         loop {
             tokio::select! {
                 message = messages.recv() => match message {
-                    Some(Message::Record(event)) => self.take(*event).await,
-                    Some(Message::Flush(answer)) => {
+                    Some(RecorderMessage::Record(event)) => self.take(*event).await,
+                    Some(RecorderMessage::Flush(answer)) => {
                         for due in self.dedup.rest(Instant::now()) {
                             self.count(due).await;
                         }
@@ -115,11 +115,11 @@ impl Writer {
 
     async fn take(&mut self, event: ObjectEvent) {
         match self.dedup.take(&event, Instant::now()) {
-            Decision::Counted => {}
-            Decision::Dropped => {
+            EventDecision::Counted => {}
+            EventDecision::Dropped => {
                 self.cluster.control.metrics().own().events_dropped.inc();
             }
-            Decision::Write(key) => {
+            EventDecision::Write(key) => {
                 let event = self.event(event);
                 let namespace = event.metadata.namespace.clone().unwrap_or_default();
                 let name = event.metadata.name.clone().unwrap_or_default();

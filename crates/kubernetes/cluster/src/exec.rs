@@ -6,7 +6,7 @@ use kube_client::api::AttachParams;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::limits::{EXEC_BYTES_MAX, EXEC_TIME_MAX};
-use crate::{Cluster, ClusterError, Key};
+use crate::{Cluster, ClusterError, ObjectKey};
 
 /// The output of a program that ran in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Cluster {
     /// the program does not end in time.
     pub async fn exec(
         &self,
-        pod: &Key,
+        pod: &ObjectKey,
         container: &str,
         command: &[&str],
     ) -> Result<ExecOutput, ClusterError> {
@@ -43,7 +43,7 @@ impl Cluster {
 
     async fn run(
         &self,
-        pod: &Key,
+        pod: &ObjectKey,
         container: &str,
         command: &[&str],
     ) -> Result<ExecOutput, kube_client::Error> {

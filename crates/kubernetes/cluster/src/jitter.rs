@@ -14,7 +14,7 @@ pub(crate) fn with_jitter(pause: Duration) -> Duration {
     pause + pause * part / 2048
 }
 
-/// A random pause below `max`: for what many processes would otherwise do at the same moment.
+/// A random pause below `max`, so that many processes do not act at the same moment.
 pub fn jitter(max: Duration) -> Duration {
     let part = u32::try_from(bits() % 1024).unwrap_or_default();
     max * part / 1024

@@ -6,13 +6,13 @@ use kube_client::ResourceExt;
 
 /// Namespace and name of an object; the kind follows from the context.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key {
+pub struct ObjectKey {
     /// Empty for a cluster-scoped object.
     pub namespace: String,
     pub name: String,
 }
 
-impl Key {
+impl ObjectKey {
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         let (namespace, name) = (namespace.into(), name.into());
         Self { namespace, name }
@@ -23,7 +23,7 @@ impl Key {
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.namespace.as_str() {
             "" => f.write_str(&self.name),

@@ -57,7 +57,7 @@ impl Lease {
     pub fn start(cluster: &Cluster, options: LeaseOptions) -> Self {
         let (sender, is_held) = watch::channel(false);
         let stop = Arc::new(Notify::new());
-        let candidate = Candidate {
+        let candidate = LeaseCandidate {
             api: Api::namespaced(cluster.client.clone(), &options.namespace),
             cluster: cluster.clone(),
             options,
@@ -114,7 +114,7 @@ struct ObservedLease {
 }
 
 impl ObservedLease {
-    /// `before` is what was read before `now`.
+    /// `before` is the previous reading; `now` is the time of this one.
     fn new(lease: coordination::Lease, before: Option<&Self>, now: Instant) -> Self {
         let spec = lease.spec.clone().unwrap_or_default();
         let record = Record {
@@ -145,7 +145,7 @@ impl ObservedLease {
     }
 }
 
-struct Candidate {
+struct LeaseCandidate {
     api: Api<coordination::Lease>,
     cluster: Cluster,
     options: LeaseOptions,
@@ -154,7 +154,7 @@ struct Candidate {
     may_write_until: Option<Instant>,
 }
 
-impl Candidate {
+impl LeaseCandidate {
     async fn run(mut self, stop: Arc<Notify>) {
         // bound: until the program releases the lease; LEASE_POLL or a fraction of the lease's
         // duration between two turns.

@@ -2,7 +2,7 @@
 //! kinds.
 //!
 //! A program connects ([`Cluster`]), elects a leader among its copies ([`Lease`]), watches
-//! ([`Watch`]), works on keys ([`Queue`]) and reports ([`EventRecorder`], [`Metrics`],
+//! ([`Watch`]), works on keys ([`WorkQueue`]) and reports ([`EventRecorder`], [`MetricsRegistry`],
 //! [`ReadinessGates`]) until it is asked to stop ([`Shutdown`]). Every request passes one
 //! `middleware`, which counts it, keeps the client's rate limit, honors Retry-After and refuses
 //! writes of a program that does not hold its lease.
@@ -42,13 +42,13 @@ pub use events::EventRecorder;
 #[cfg(feature = "exec")]
 pub use exec::ExecOutput;
 pub use jitter::{jitter, unique};
-pub use key::Key;
+pub use key::ObjectKey;
 pub use lease::{Lease, LeaseOptions};
 #[cfg(feature = "listener")]
 pub use listener::serve;
-pub use metrics::Metrics;
+pub use metrics::MetricsRegistry;
 pub use object_event::{EventDraft, ObjectEvent, Severity};
-pub use queue::{Outcome, Queue};
+pub use queue::{WorkOutcome, WorkQueue};
 pub use readiness::{ReadinessGate, ReadinessGates};
 pub use shutdown::Shutdown;
 pub use store::Change;

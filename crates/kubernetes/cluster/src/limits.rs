@@ -17,7 +17,7 @@ pub(crate) const BUDGET_WAIT_MAX: Duration = Duration::from_secs(60);
 /// anything.
 pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
-/// What an answer 429 without Retry-After means.
+/// Pause after an answer 429 without Retry-After.
 pub(crate) const RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(1);
 
 /// Connecting takes a round trip or two. Shorter than the margin of a lease (a third of 15 s), so

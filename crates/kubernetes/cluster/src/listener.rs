@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use albacore_program::{ListenError, Pages, listen, serve_pages};
 
-use crate::{Metrics, ReadinessGates, Shutdown};
+use crate::{MetricsRegistry, ReadinessGates, Shutdown};
 
 /// Serves on `address`, the value of `--listen`, until the program stops; returns the bound address
 /// (which differs if the port was 0).
@@ -20,7 +20,7 @@ use crate::{Metrics, ReadinessGates, Shutdown};
 pub async fn serve(
     address: SocketAddr,
     gates: &ReadinessGates,
-    metrics: &Metrics,
+    metrics: &MetricsRegistry,
     shutdown: &Shutdown,
 ) -> Result<SocketAddr, ListenError> {
     let argument = "--listen";
@@ -40,7 +40,7 @@ pub async fn serve(
 
 struct StatusPages {
     gates: ReadinessGates,
-    metrics: Metrics,
+    metrics: MetricsRegistry,
 }
 
 impl Pages for StatusPages {

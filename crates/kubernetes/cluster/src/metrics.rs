@@ -45,19 +45,19 @@ pub(crate) struct ClusterMetrics {
 
 /// Clones share the metrics.
 #[derive(Clone, Debug)]
-pub struct Metrics {
+pub struct MetricsRegistry {
     registry: Arc<Mutex<Registry>>,
     own: ClusterMetrics,
 }
 
-impl Default for Metrics {
+impl Default for MetricsRegistry {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Metrics {
-    /// Metrics of this crate; a program adds its own with [`Metrics::register`].
+impl MetricsRegistry {
+    /// Metrics of this crate; a program adds its own with [`MetricsRegistry::register`].
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("albacore");
         let own = ClusterMetrics::default();

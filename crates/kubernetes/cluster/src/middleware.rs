@@ -19,7 +19,7 @@ use tower::{BoxError, Layer, Service};
 
 use crate::fenced_client::HttpClient;
 use crate::limits::{BUDGET_WAIT_MAX, REQUEST_TIME_MAX, RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX};
-use crate::metrics::{Metrics, RequestLabels};
+use crate::metrics::{MetricsRegistry, RequestLabels};
 use crate::rate_limit::RateLimit;
 use crate::request::RequestInfo;
 use crate::write_fence::WriteFence;
@@ -61,14 +61,14 @@ pub(crate) struct RequestControl {
     fence: Arc<WriteFence>,
     writes: AtomicU64,
     crash_after_writes: Option<NonZeroU64>,
-    metrics: Metrics,
+    metrics: MetricsRegistry,
 }
 
 impl RequestControl {
     pub(crate) fn new(
         fence: Arc<WriteFence>,
         crash_after_writes: Option<NonZeroU64>,
-        metrics: Metrics,
+        metrics: MetricsRegistry,
     ) -> Self {
         Self {
             started: Instant::now(),
@@ -88,7 +88,7 @@ impl RequestControl {
         &self.fence
     }
 
-    pub(crate) fn metrics(&self) -> &Metrics {
+    pub(crate) fn metrics(&self) -> &MetricsRegistry {
         &self.metrics
     }
 
@@ -282,7 +282,7 @@ mod tests {
     #[tokio::test]
     async fn only_a_write_that_outlives_the_lease_is_aborted() {
         let fence = Arc::new(WriteFence::new(Writes::WhileLeading));
-        let control = RequestControl::new(fence, None, Metrics::new());
+        let control = RequestControl::new(fence, None, MetricsRegistry::new());
         let write = request("apply", "deployments");
         assert_eq!(control.admit(&write).await, Err(Aborted::NotLeading));
         let soon = Instant::now() + Duration::from_millis(50);

@@ -16,7 +16,7 @@ pub struct ObjectEvent {
     pub severity: Severity,
     /// Why, as one word in CamelCase that never changes: alerts depend on it.
     pub reason: &'static str,
-    /// What was done or tried, as one word in CamelCase.
+    /// The action that was taken or tried, one word in CamelCase.
     pub action: &'static str,
     /// A sentence for people.
     pub note: String,

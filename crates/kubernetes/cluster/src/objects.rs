@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::limits::{PAGE_OBJECTS, REQUEST_TIME_MAX, RETRY_AFTER_DEFAULT};
 use crate::middleware::Aborted;
-use crate::{Cluster, ClusterError, Key};
+use crate::{Cluster, ClusterError, ObjectKey};
 
 /// Which part of an object is applied.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Cluster {
     pub async fn get(
         &self,
         kind: &ApiResource,
-        key: &Key,
+        key: &ObjectKey,
     ) -> Result<Option<DynamicObject>, ClusterError> {
         let found = self.api(kind, &key.namespace).get_opt(&key.name).await;
         found.map_err(|error| self.explain(&action("get", kind, key), error))
@@ -89,10 +89,10 @@ impl Cluster {
         Ok(list.items)
     }
 
-    /// Applies our fields of an object: creates it or changes what differs. Fields of other
-    /// managers stay; fields that we applied before and that `object` lacks now are removed. With
-    /// `metadata.uid` in `object`, only that very object is changed (else: Conflict), and none is
-    /// created.
+    /// Applies our fields of an object: creates it or changes the fields that differ. Fields of
+    /// other managers stay; fields that we applied before and that `object` lacks now are removed.
+    /// With `metadata.uid` in `object`, only that very object is changed (else: Conflict), and none
+    /// is created.
     ///
     /// # Errors
     /// The API server refuses it, or does not answer; see [`ClusterError::class`].
@@ -123,7 +123,7 @@ impl Cluster {
         part: Part,
     ) -> Result<DynamicObject, ClusterError> {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-        let key = Key::new(text("namespace"), text("name"));
+        let key = ObjectKey::new(text("namespace"), text("name"));
         let action = match part {
             Part::Object => action("apply", kind, &key),
             Part::Status => action("apply status of", kind, &key),
@@ -151,7 +151,7 @@ impl Cluster {
     pub async fn annotate(
         &self,
         kind: &ApiResource,
-        key: &Key,
+        key: &ObjectKey,
         name: &str,
         value: &str,
     ) -> Result<DynamicObject, ClusterError> {
@@ -168,7 +168,7 @@ impl Cluster {
     pub async fn merge_status(
         &self,
         kind: &ApiResource,
-        key: &Key,
+        key: &ObjectKey,
         status: &Value,
     ) -> Result<(), ClusterError> {
         let patch = Patch::Merge(json!({ "status": status }));
@@ -194,7 +194,7 @@ impl Cluster {
     pub async fn delete(
         &self,
         kind: &ApiResource,
-        key: &Key,
+        key: &ObjectKey,
         uid: &str,
     ) -> Result<bool, ClusterError> {
         let preconditions = Preconditions {
@@ -258,7 +258,7 @@ impl Cluster {
     }
 }
 
-fn action(verb: &str, kind: &ApiResource, key: &Key) -> String {
+fn action(verb: &str, kind: &ApiResource, key: &ObjectKey) -> String {
     format!("{verb} {} {key}", kind.plural)
 }
 

@@ -21,12 +21,12 @@ use crate::limits::{
     DRAIN_TIME_MAX, FORBIDDEN_PAUSE_MAX, FORBIDDEN_PAUSE_MIN, KIND_UNKNOWN_PAUSE_MAX,
     KIND_UNKNOWN_TRIES, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN,
 };
-use crate::metrics::{Metrics, NameLabel};
+use crate::metrics::{MetricsRegistry, NameLabel};
 use crate::{ErrorClass, Shutdown};
 
 /// The result of working on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum WorkOutcome {
     /// Nothing to do until the key is added again.
     Done,
     /// Run the key again after this time.
@@ -35,7 +35,7 @@ pub enum Outcome {
     Failed(ErrorClass),
 }
 
-impl Outcome {
+impl WorkOutcome {
     /// The pause until the key runs again; `failures` metrics those in a row, this one included.
     fn pause(self, failures: u32) -> Option<Duration> {
         let times = failures.saturating_sub(1);
@@ -63,7 +63,7 @@ impl Outcome {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct QueuedKey {
     /// When it is due, and its number among those due at that time; `None` while it runs and was
     /// not added again.
     due: Option<(Instant, u64)>,
@@ -73,19 +73,19 @@ struct Entry {
 }
 
 #[derive(Debug)]
-struct State<T> {
-    entries: HashMap<T, Entry>,
+struct WorkQueueState<T> {
+    entries: HashMap<T, QueuedKey>,
     /// Waiting keys in the order in which they are due.
     order: BTreeMap<(Instant, u64), T>,
     /// Keys added so far: of those due at one time, the first added runs first.
     number: u64,
 }
 
-impl<T: Clone + Eq + Hash> State<T> {
+impl<T: Clone + Eq + Hash> WorkQueueState<T> {
     fn add(&mut self, key: T, at: Instant) {
         self.number += 1;
         let due = (at, self.number);
-        let entry = self.entries.entry(key.clone()).or_insert(Entry {
+        let entry = self.entries.entry(key.clone()).or_insert(QueuedKey {
             due: None,
             is_running: false,
             failures: 0,
@@ -119,14 +119,14 @@ impl<T: Clone + Eq + Hash> State<T> {
     }
 
     /// Notes the result of a key; true if it is going to run again without being added.
-    fn finish(&mut self, key: T, outcome: Outcome, now: Instant) -> bool {
+    fn finish(&mut self, key: T, outcome: WorkOutcome, now: Instant) -> bool {
         let Some(entry) = self.entries.get_mut(&key) else {
             return false;
         };
         entry.is_running = false;
         entry.failures = match outcome {
-            Outcome::Failed(_) => entry.failures.saturating_add(1),
-            Outcome::Done | Outcome::After(_) => 0,
+            WorkOutcome::Failed(_) => entry.failures.saturating_add(1),
+            WorkOutcome::Done | WorkOutcome::After(_) => 0,
         };
         let pause = outcome.pause(entry.failures);
         match (entry.due, pause) {
@@ -149,14 +149,14 @@ impl<T: Clone + Eq + Hash> State<T> {
 
 /// A work queue. Clones share it.
 #[derive(Debug)]
-pub struct Queue<T> {
+pub struct WorkQueue<T> {
     name: &'static str,
-    state: Arc<Mutex<State<T>>>,
+    state: Arc<Mutex<WorkQueueState<T>>>,
     changed: Arc<Notify>,
-    metrics: Metrics,
+    metrics: MetricsRegistry,
 }
 
-impl<T> Clone for Queue<T> {
+impl<T> Clone for WorkQueue<T> {
     fn clone(&self) -> Self {
         Self {
             name: self.name,
@@ -167,10 +167,10 @@ impl<T> Clone for Queue<T> {
     }
 }
 
-impl<T: Clone + Display + Eq + Hash + Send + 'static> Queue<T> {
+impl<T: Clone + Display + Eq + Hash + Send + 'static> WorkQueue<T> {
     /// An empty queue with this name in metrics.
-    pub fn new(name: &'static str, metrics: &Metrics) -> Self {
-        let state = State {
+    pub fn new(name: &'static str, metrics: &MetricsRegistry) -> Self {
+        let state = WorkQueueState {
             entries: HashMap::new(),
             order: BTreeMap::new(),
             number: 0,
@@ -183,7 +183,7 @@ impl<T: Clone + Display + Eq + Hash + Send + 'static> Queue<T> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, WorkQueueState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -205,7 +205,7 @@ impl<T: Clone + Display + Eq + Hash + Send + 'static> Queue<T> {
     pub async fn run<W, F>(&self, workers: usize, shutdown: &Shutdown, work: W)
     where
         W: Fn(T) -> F,
-        F: Future<Output = Outcome> + Send + 'static,
+        F: Future<Output = WorkOutcome> + Send + 'static,
     {
         let mut running = JoinSet::new();
         // bound: until the program stops; each turn starts or ends work, or waits.
@@ -231,11 +231,11 @@ impl<T: Clone + Display + Eq + Hash + Send + 'static> Queue<T> {
     }
 
     /// Runs the work on one key and notes its result.
-    async fn run_one(&self, key: T, work: impl Future<Output = Outcome> + Send + 'static) {
+    async fn run_one(&self, key: T, work: impl Future<Output = WorkOutcome> + Send + 'static) {
         let outcome = tokio::spawn(work).await.unwrap_or_else(|error| {
             let (queue, key) = (self.name, key.to_string());
             tracing::error!(queue, key, %error, "work on a key panicked");
-            Outcome::Failed(ErrorClass::Bug)
+            WorkOutcome::Failed(ErrorClass::Bug)
         });
         let is_again = self.lock().finish(key, outcome, Instant::now());
         let (metrics, name) = (self.metrics.own(), NameLabel { name: self.name });

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a program waits for before it is ready. Clones share the gates.
+/// Conditions that must hold before a program is ready. Clones share the gates.
 #[derive(Clone, Debug, Default)]
 pub struct ReadinessGates {
-    /// What each gate waits for; `None` once it has passed.
+    /// The condition of each gate; `None` once it holds.
     gates: Arc<Mutex<BTreeMap<String, Option<String>>>>,
 }
 

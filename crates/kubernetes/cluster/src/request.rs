@@ -47,8 +47,8 @@ impl RequestInfo {
         self.is_write() && !self.is_lease()
     }
 
-    /// Leases decide who leads, so every copy reads and writes them, without waiting for the rate
-    /// limit.
+    /// Requests for leases do not wait for the rate limit: every replica sends them, to elect the
+    /// leader.
     pub(crate) fn is_lease(&self) -> bool {
         self.resource == "leases"
     }

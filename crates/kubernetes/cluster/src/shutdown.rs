@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
+enum ShutdownState {
     Running,
     /// Requested by a signal or by a caller.
     Requested,
@@ -20,7 +20,7 @@ enum State {
 /// A token that every task watches. Clones are the same token.
 #[derive(Clone, Debug)]
 pub struct Shutdown {
-    state: Arc<watch::Sender<State>>,
+    state: Arc<watch::Sender<ShutdownState>>,
 }
 
 impl Default for Shutdown {
@@ -32,7 +32,7 @@ impl Default for Shutdown {
 impl Shutdown {
     /// A token that only its holders trigger.
     pub fn new() -> Self {
-        let state = Arc::new(watch::Sender::new(State::Running));
+        let state = Arc::new(watch::Sender::new(ShutdownState::Running));
         Self { state }
     }
 
@@ -58,19 +58,19 @@ impl Shutdown {
 
     /// Requests that all tasks stop.
     pub fn trigger(&self) {
-        self.set(State::Requested);
+        self.set(ShutdownState::Requested);
     }
 
     /// Requests that all tasks stop because of `reason`. The first reason is kept.
     pub fn fail(&self, reason: impl Into<String>) {
         let reason = reason.into();
         tracing::error!(reason, "stopping: a part of the program cannot go on");
-        self.set(State::Failed(reason));
+        self.set(ShutdownState::Failed(reason));
     }
 
-    fn set(&self, next: State) {
+    fn set(&self, next: ShutdownState) {
         self.state.send_if_modified(|state| {
-            let is_first = *state == State::Running;
+            let is_first = *state == ShutdownState::Running;
             if is_first {
                 *state = next;
             }
@@ -80,14 +80,14 @@ impl Shutdown {
 
     /// Whether a stop was requested.
     pub fn is_triggered(&self) -> bool {
-        *self.state.borrow() != State::Running
+        *self.state.borrow() != ShutdownState::Running
     }
 
     /// Why the program cannot go on; `None` while it runs and after an orderly stop.
     pub fn failure(&self) -> Option<String> {
         match &*self.state.borrow() {
-            State::Failed(reason) => Some(reason.clone()),
-            State::Running | State::Requested => None,
+            ShutdownState::Failed(reason) => Some(reason.clone()),
+            ShutdownState::Running | ShutdownState::Requested => None,
         }
     }
 
@@ -95,7 +95,9 @@ impl Shutdown {
     pub async fn triggered(&self) {
         let mut state = self.state.subscribe();
         // The sender lives as long as `self`, so this cannot fail.
-        let _ = state.wait_for(|state| *state != State::Running).await;
+        let _ = state
+            .wait_for(|state| *state != ShutdownState::Running)
+            .await;
     }
 
     /// Runs `task` until it ends or a stop is requested. A task that panics stops the program:

@@ -1,4 +1,4 @@
-//! The cache of a watch: the objects of a kind, and what changed.
+//! The cache of a watch: the objects of a kind, and their changes.
 //!
 //! kube's own store does not report deletions that happened while a watch was down: a list after a
 //! pause replaces its content without notice, so the owner of a child that was deleted meanwhile
@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use kube_client::core::Resource;
 
-use crate::Key;
+use crate::ObjectKey;
 use crate::watch::Malformed;
 
 /// A difference between the cache and the API server.
@@ -34,9 +34,9 @@ pub(crate) struct Store<K> {
 
 #[derive(Debug)]
 struct CachedObjects<K> {
-    objects: HashMap<Key, Arc<K>>,
+    objects: HashMap<ObjectKey, Arc<K>>,
     /// Uid and resource version of objects that do not fit their type.
-    malformed: HashMap<Key, (String, String)>,
+    malformed: HashMap<ObjectKey, (String, String)>,
 }
 
 /// Uid and resource version: which object, in which version.
@@ -68,7 +68,7 @@ impl<K: Resource> Store<K> {
         write(&mut self.cache.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn get(&self, key: &Key) -> Option<Arc<K>> {
+    pub(crate) fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
         self.read(|cache| cache.objects.get(key).cloned())
     }
 
@@ -88,7 +88,7 @@ impl<K: Resource> Store<K> {
     }
 
     /// Caches an object that exists.
-    pub(crate) fn apply(&self, key: Key, object: K) -> Vec<Change<K>> {
+    pub(crate) fn apply(&self, key: ObjectKey, object: K) -> Vec<Change<K>> {
         self.write(|cache| {
             cache.malformed.remove(&key);
             let old = cache.objects.get(&key).cloned();
@@ -112,7 +112,11 @@ impl<K: Resource> Store<K> {
 
     /// Notes an object that exists and does not fit its type. The cached version is dropped: it is
     /// outdated.
-    pub(crate) fn apply_malformed(&self, key: Key, malformed: Malformed) -> Option<Change<K>> {
+    pub(crate) fn apply_malformed(
+        &self,
+        key: ObjectKey,
+        malformed: Malformed,
+    ) -> Option<Change<K>> {
         let version = (malformed.uid().to_owned(), malformed.version().to_owned());
         self.write(|cache| {
             cache.objects.remove(&key);
@@ -122,7 +126,7 @@ impl<K: Resource> Store<K> {
     }
 
     /// Drops an object that was deleted.
-    pub(crate) fn remove(&self, key: &Key) -> Option<Change<K>> {
+    pub(crate) fn remove(&self, key: &ObjectKey) -> Option<Change<K>> {
         self.write(|cache| {
             cache.malformed.remove(key);
             cache.objects.remove(key).map(Change::Deleted)
@@ -133,9 +137,9 @@ impl<K: Resource> Store<K> {
     pub(crate) fn retain_listed(
         &self,
         namespace: Option<&str>,
-        listed: &HashSet<Key>,
+        listed: &HashSet<ObjectKey>,
     ) -> Vec<Change<K>> {
-        let is_gone = |key: &Key| {
+        let is_gone = |key: &ObjectKey| {
             namespace.is_none_or(|namespace| key.namespace == namespace) && !listed.contains(key)
         };
         self.write(|cache| {
@@ -177,13 +181,13 @@ mod tests {
     #[test]
     fn only_differences_are_changes() {
         let store = Store::default();
-        let key = Key::new("a", "x");
+        let key = ObjectKey::new("a", "x");
         let apply = |uid, version| changes(&store.apply(key.clone(), map("x", uid, version)));
         assert_eq!(apply("u", "1"), ["none -> 1"]);
         assert_eq!(apply("u", "1"), [""; 0]);
         assert_eq!(apply("u", "2"), ["1 -> 2"]);
         assert_eq!(apply("v", "3"), ["2 gone", "none -> 3"]);
-        store.apply(Key::new("b", "y"), map("y", "w", "4"));
+        store.apply(ObjectKey::new("b", "y"), map("y", "w", "4"));
         assert_eq!(
             changes(&store.retain_listed(Some("b"), &HashSet::new())),
             ["4 gone"]
@@ -200,7 +204,7 @@ mod tests {
     #[test]
     fn a_malformed_object_is_reported_once_per_version_and_not_cached() {
         let store = Store::<ConfigMap>::default();
-        let key = Key::new("a", "x");
+        let key = ObjectKey::new("a", "x");
         store.apply(key.clone(), map("x", "u", "1"));
         let malformed = |version: &str| {
             let regarding = ObjectReference {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use kube_client::Config;
 use kube_client::config::{KubeConfigOptions, Kubeconfig};
 
-use crate::{Cluster, ClusterError, ConnectOptions, Metrics, Writes};
+use crate::{Cluster, ClusterError, ConnectOptions, MetricsRegistry, Writes};
 
 /// The options that kubectl has.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +52,6 @@ impl Cluster {
             writes: Writes::Always,
             ..ConnectOptions::default()
         };
-        Self::with(config, &connect, &Metrics::new())
+        Self::with(config, &connect, &MetricsRegistry::new())
     }
 }

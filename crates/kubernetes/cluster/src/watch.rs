@@ -24,7 +24,7 @@ use crate::limits::{PAGE_OBJECTS, WATCH_PAUSE_MAX, WATCH_PAUSE_MIN, WATCH_SECOND
 use crate::metrics::{ClusterMetrics, NameLabel};
 use crate::parsed_object::ParsedObject;
 use crate::store::{Change, Store};
-use crate::{Cluster, Key, ReadinessGate, ReadinessGates, Shutdown};
+use crate::{Cluster, ObjectKey, ReadinessGate, ReadinessGates, Shutdown};
 
 /// The annotation that kubectl writes into an object that it applies client-side.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -121,7 +121,7 @@ impl<K> Clone for Watch<K> {
 
 impl<K: Resource> Watch<K> {
     /// The object, if it exists and fits its type.
-    pub fn get(&self, key: &Key) -> Option<Arc<K>> {
+    pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
         self.store.get(key)
     }
 
@@ -148,7 +148,7 @@ impl<K: Resource> Watch<K> {
 
 impl Cluster {
     /// Watches a kind until the program stops. `on_change` is called for each change, one at a time
-    /// per namespace; it must be quick (it usually adds a key to a [`crate::Queue`]). A gate of
+    /// per namespace; it must be quick (it usually adds a key to a [`crate::WorkQueue`]). A gate of
     /// `gates` waits for the first list.
     pub fn watch<K>(
         &self,
@@ -263,7 +263,7 @@ where
     }
 
     /// Applies an event to the store; true if it ends a list.
-    fn take(&self, event: Event<ParsedObject<K>>, listing: &mut HashSet<Key>) -> bool {
+    fn take(&self, event: Event<ParsedObject<K>>, listing: &mut HashSet<ObjectKey>) -> bool {
         let is_end = matches!(event, Event::InitDone);
         let changes = match event {
             Event::Init => {
@@ -364,9 +364,9 @@ fn pause(failures: u32) -> Duration {
     backoff(WATCH_PAUSE_MIN, WATCH_PAUSE_MAX, failures.saturating_sub(1))
 }
 
-fn key_of(meta: &ObjectMeta) -> Key {
+fn key_of(meta: &ObjectMeta) -> ObjectKey {
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
-    Key::new(text(&meta.namespace), text(&meta.name))
+    ObjectKey::new(text(&meta.namespace), text(&meta.name))
 }
 
 /// Whether the resource version to resume from has expired. kube starts over by itself when the

@@ -7,8 +7,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use albacore_cluster::{
-    ApiResource, Cluster, ClusterError, ConnectOptions, ErrorClass, Key, Metrics, ObjectEvent,
-    Resource as _, ResourceExt as _, Severity, Shutdown,
+    ApiResource, Cluster, ClusterError, ConnectOptions, ErrorClass, MetricsRegistry, ObjectEvent,
+    ObjectKey, Resource as _, ResourceExt as _, Severity, Shutdown,
 };
 use albacore_testbed::{ControlPlane, Options};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -21,7 +21,7 @@ use tokio::net::TcpListener;
 static PLANE: LazyLock<ControlPlane> =
     LazyLock::new(|| ControlPlane::start(&Options::default()).unwrap());
 
-async fn connect_as(kubeconfig: &Path, metrics: &Metrics) -> Cluster {
+async fn connect_as(kubeconfig: &Path, metrics: &MetricsRegistry) -> Cluster {
     let options = ConnectOptions {
         kubeconfig: Some(kubeconfig.to_path_buf()),
         manager: "albacore-test",
@@ -31,7 +31,7 @@ async fn connect_as(kubeconfig: &Path, metrics: &Metrics) -> Cluster {
 }
 
 async fn connect() -> Cluster {
-    connect_as(PLANE.kubeconfig(), &Metrics::new()).await
+    connect_as(PLANE.kubeconfig(), &MetricsRegistry::new()).await
 }
 
 #[track_caller]
@@ -73,7 +73,7 @@ fn deployment(name: &str, more: Value) -> Value {
 async fn our_fields_are_ours_and_those_of_others_stay() {
     let cluster = connect().await;
     let kind = ApiResource::erase::<Deployment>(&());
-    let key = Key::new("default", "shared-fields");
+    let key = ObjectKey::new("default", "shared-fields");
     let ours = deployment(
         "shared-fields",
         json!({"replicas": 2, "minReadySeconds": 5}),
@@ -140,7 +140,7 @@ async fn refusals_have_their_class_and_name_the_field() {
     let error = cluster.apply(&map_kind(), &nameless).await.unwrap_err();
     assert_eq!(error.class(), ErrorClass::Bug, "{error}");
     let nobody = PLANE.kubeconfig_of("nobody", None).unwrap();
-    let stranger = connect_as(&nobody, &Metrics::new()).await;
+    let stranger = connect_as(&nobody, &MetricsRegistry::new()).await;
     let error = stranger
         .apply(&map_kind(), &map("x", json!({})))
         .await
@@ -150,7 +150,7 @@ async fn refusals_have_their_class_and_name_the_field() {
         kubeconfig: Some("/nowhere/config".into()),
         ..ConnectOptions::default()
     };
-    let error = Cluster::connect(&nowhere, &Metrics::new())
+    let error = Cluster::connect(&nowhere, &MetricsRegistry::new())
         .await
         .unwrap_err();
     assert!(error.to_string().contains("/nowhere/config"), "{error}");
@@ -160,7 +160,7 @@ async fn refusals_have_their_class_and_name_the_field() {
 async fn only_the_object_that_is_meant_is_changed_or_deleted() {
     let cluster = connect().await;
     let kind = map_kind();
-    let key = Key::new("default", "meant");
+    let key = ObjectKey::new("default", "meant");
     assert!(cluster.get(&kind, &key).await.unwrap().is_none());
     let mut meant = map("meant", json!({"a": "1"}));
     let uid = cluster.apply(&kind, &meant).await.unwrap().uid().unwrap();
@@ -239,13 +239,13 @@ async fn the_budget_of_requests_is_kept() {
     let config = PLANE
         .kubeconfig_of("spender", Some("system:masters"))
         .unwrap();
-    let metrics = Metrics::new();
+    let metrics = MetricsRegistry::new();
     let cluster = connect_as(&config, &metrics).await;
     let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let mut requests = tokio::task::JoinSet::new();
     for n in 0..250 {
         let cluster = cluster.clone();
-        let key = Key::new("default", format!("spent-{n}"));
+        let key = ObjectKey::new("default", format!("spent-{n}"));
         requests.spawn(async move { cluster.get(&map_kind(), &key).await.unwrap() });
     }
     requests.join_all().await;
@@ -301,9 +301,9 @@ async fn retry_after_is_honored_by_everybody() {
          contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\nusers: [{{name: u, user: {{}}}}]\n"
     );
     std::fs::write(&file, config).unwrap();
-    let cluster = connect_as(&file, &Metrics::new()).await;
+    let cluster = connect_as(&file, &MetricsRegistry::new()).await;
     std::fs::remove_file(&file).unwrap();
-    let key = Key::new("default", "x");
+    let key = ObjectKey::new("default", "x");
     let error = cluster.get(&map_kind(), &key).await.unwrap_err();
     let ErrorClass::Throttled(after) = error.class() else {
         panic!("{error}")
@@ -327,10 +327,10 @@ async fn no_answer_is_an_error_that_passes() {
         .unwrap();
     let file = std::env::temp_dir().join(format!("albacore-nobody-{}.yaml", std::process::id()));
     std::fs::write(&file, text.replace(server, &address.to_string())).unwrap();
-    let cluster = connect_as(&file, &Metrics::new()).await;
+    let cluster = connect_as(&file, &MetricsRegistry::new()).await;
     std::fs::remove_file(&file).unwrap();
     let error = cluster
-        .get(&map_kind(), &Key::new("default", "x"))
+        .get(&map_kind(), &ObjectKey::new("default", "x"))
         .await
         .unwrap_err();
     assert!(matches!(error, ClusterError::NoAnswer { .. }), "{error:?}");

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use albacore_cluster::{
-    ApiResource, Change, Cluster, ConnectOptions, Key, Metrics, ReadinessGates, ResourceExt as _,
-    Scope, Shutdown, Watch, WatchOptions, serve,
+    ApiResource, Change, Cluster, ConnectOptions, MetricsRegistry, ObjectKey, ReadinessGates,
+    ResourceExt as _, Scope, Shutdown, Watch, WatchOptions, serve,
 };
 use albacore_testbed::{ControlPlane, Options};
 use kube_client::core::{NotUsed, Object};
@@ -208,7 +208,7 @@ impl Bench {
     }
 }
 
-async fn connect(kubeconfig: &Path, metrics: &Metrics) -> Cluster {
+async fn connect(kubeconfig: &Path, metrics: &MetricsRegistry) -> Cluster {
     let options = ConnectOptions {
         kubeconfig: Some(kubeconfig.to_path_buf()),
         manager: "albacore-test",
@@ -279,7 +279,11 @@ async fn a_watch_survives_malformed_objects_lost_connections_and_restarts() {
     widgets.insert(7, widget("poison", json!("large")));
     bench.apply(&widgets);
     let way = Way::to(bench.plane.kubeconfig(), &bench.folder).await;
-    let (gates, metrics, shutdown) = (ReadinessGates::default(), Metrics::new(), Shutdown::new());
+    let (gates, metrics, shutdown) = (
+        ReadinessGates::default(),
+        MetricsRegistry::new(),
+        Shutdown::new(),
+    );
     let local = "127.0.0.1:0".parse().unwrap();
     let address = serve(local, &gates, &metrics, &shutdown).await.unwrap();
     let early = gates.add("early", "the test");
@@ -299,7 +303,7 @@ async fn a_watch_survives_malformed_objects_lost_connections_and_restarts() {
     let (status, body) = fetch(address, "/readyz").await;
     assert_eq!(status, "HTTP/1.1 200 OK");
     assert_eq!(body, "[+] early\n[+] watch widgets\n");
-    let kept = watch.get(&Key::new("default", "healthy-03")).unwrap();
+    let kept = watch.get(&ObjectKey::new("default", "healthy-03")).unwrap();
     assert!(kept.managed_fields().is_empty() && kept.annotations().is_empty());
 
     // Neighbors of a malformed object are watched; a valid one becomes malformed and is corrected;
@@ -308,7 +312,11 @@ async fn a_watch_survives_malformed_objects_lost_connections_and_restarts() {
     bench.resize("healthy-01", "-1");
     log.wait_for("healthy-00", &["1", "2"]).await;
     log.wait_for("healthy-01", &["1", "malformed"]).await;
-    assert!(watch.get(&Key::new("default", "healthy-01")).is_none());
+    assert!(
+        watch
+            .get(&ObjectKey::new("default", "healthy-01"))
+            .is_none()
+    );
     bench.resize("healthy-01", "3");
     bench.resize("poison", "4");
     log.wait_for("healthy-01", &["1", "malformed", "3"]).await;
@@ -347,7 +355,7 @@ async fn only_the_wanted_namespaces_are_watched() {
         bench.apply(&[widget]);
     }
     let (gates, shutdown) = (ReadinessGates::default(), Shutdown::new());
-    let cluster = connect(bench.plane.kubeconfig(), &Metrics::new()).await;
+    let cluster = connect(bench.plane.kubeconfig(), &MetricsRegistry::new()).await;
     let scope = Scope::Namespaces(vec!["a".to_owned(), "b".to_owned()]);
     let (watch, log) = start_watch(&cluster, scope, &gates, &shutdown);
     watch.synced().await;
@@ -359,7 +367,7 @@ async fn only_the_wanted_namespaces_are_watched() {
     assert!(log.of("in-c").is_empty());
     // The gate names the missing right to list.
     let stranger = bench.plane.kubeconfig_of("stranger", None).unwrap();
-    let stranger = connect(&stranger, &Metrics::new()).await;
+    let stranger = connect(&stranger, &MetricsRegistry::new()).await;
     let gates = ReadinessGates::default();
     let (watch, _) = start_watch(&stranger, Scope::All, &gates, &shutdown);
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -381,12 +389,16 @@ async fn a_compacted_version_makes_a_watch_list_again() {
     let bench = Bench::with(&["--watch-cache=false", "--etcd-compaction-interval=1s"]);
     bench.apply(&[widget("kept", json!(1)), widget("lost", json!(1))]);
     let way = Way::to(bench.plane.kubeconfig(), &bench.folder).await;
-    let (gates, metrics, shutdown) = (ReadinessGates::default(), Metrics::new(), Shutdown::new());
+    let (gates, metrics, shutdown) = (
+        ReadinessGates::default(),
+        MetricsRegistry::new(),
+        Shutdown::new(),
+    );
     let cluster = connect(&way.kubeconfig, &metrics).await;
     let (watch, log) = start_watch(&cluster, Scope::All, &gates, &shutdown);
     watch.synced().await;
     let lists = bench.lists();
-    assert!(watch.get(&Key::new("default", "kept")).is_some());
+    assert!(watch.get(&ObjectKey::new("default", "kept")).is_some());
 
     way.is_open.send_replace(false);
     bench.delete("lost");
@@ -436,7 +448,7 @@ async fn a_watch_that_is_forbidden_asks_less_and_less_often() {
         manager: "nobody",
         ..ConnectOptions::default()
     };
-    let metrics = Metrics::new();
+    let metrics = MetricsRegistry::new();
     let cluster = Cluster::connect(&options, &metrics).await.unwrap();
     let shutdown = Shutdown::new();
     let pods = ApiResource::erase::<k8s_openapi::api::core::v1::Pod>(&());

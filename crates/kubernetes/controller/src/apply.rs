@@ -8,11 +8,11 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use albacore_cluster::{Cluster, ClusterError, ErrorClass, Key};
+use albacore_cluster::{Cluster, ClusterError, ErrorClass, ObjectKey};
 use serde_json::Value;
 
 use crate::child_action::{ChildAction, LastApplied, Ownership, child_action, ownership};
-use crate::children::{Child, ChildKind};
+use crate::children::{ChildKind, ChildObject};
 use crate::dereference::live;
 use crate::observed::LiveObject;
 use crate::record::{DeploymentRecord, lock};
@@ -53,7 +53,10 @@ impl ChildApplier<'_> {
     ///
     /// # Errors
     /// The API server refuses a child, or does not answer; earlier writes stay.
-    pub(crate) async fn apply(&mut self, children: &[Child]) -> Result<ApplyOutcome, ClusterError> {
+    pub(crate) async fn apply(
+        &mut self,
+        children: &[ChildObject],
+    ) -> Result<ApplyOutcome, ClusterError> {
         let actions: Vec<ChildAction> = children.iter().map(|child| self.action(child)).collect();
         // Checked before any write: a deployment that cannot be completed is not begun.
         for (child, action) in children.iter().zip(&actions) {
@@ -83,7 +86,7 @@ impl ChildApplier<'_> {
         Ok(ApplyOutcome::Applied)
     }
 
-    fn action(&self, child: &Child) -> ChildAction {
+    fn action(&self, child: &ChildObject) -> ChildAction {
         let live = self.live.get(&child.kind);
         let record = lock(self.record);
         let before = record.applied(child.kind, live.is_some());
@@ -95,7 +98,7 @@ impl ChildApplier<'_> {
         }
     }
 
-    async fn create(&mut self, child: &Child) -> Result<ChildOutcome, ClusterError> {
+    async fn create(&mut self, child: &ChildObject) -> Result<ChildOutcome, ClusterError> {
         let was_taken = lock(self.record).taken == Some(child.kind);
         if was_taken && let Some(found) = self.get(child).await? {
             return self.adopt(child, found).await;
@@ -119,7 +122,7 @@ impl ChildApplier<'_> {
     /// Handles an existing object of the child's name that the watch has not reported.
     async fn adopt(
         &mut self,
-        child: &Child,
+        child: &ChildObject,
         found: LiveObject,
     ) -> Result<ChildOutcome, ClusterError> {
         match ownership(&found, &self.valid.uid, child.name()) {
@@ -135,7 +138,7 @@ impl ChildApplier<'_> {
         }
     }
 
-    async fn update(&mut self, child: &Child) -> Result<ChildOutcome, ClusterError> {
+    async fn update(&mut self, child: &ChildObject) -> Result<ChildOutcome, ClusterError> {
         let uid = self.live.get(&child.kind).map(|live| live.uid.clone());
         let body = with_metadata(child, "uid", &uid.unwrap_or_default());
         let answer = self.send(child, &body).await;
@@ -146,14 +149,14 @@ impl ChildApplier<'_> {
         Ok(outcome)
     }
 
-    async fn send(&self, child: &Child, body: &Value) -> Result<LiveObject, ClusterError> {
+    async fn send(&self, child: &ChildObject, body: &Value) -> Result<LiveObject, ClusterError> {
         let answer = self.cluster.apply(&child_kind(child.kind), body).await?;
         Ok(live(child.kind, &answer))
     }
 
     fn take_answer(
         &mut self,
-        child: &Child,
+        child: &ChildObject,
         answer: Result<LiveObject, ClusterError>,
     ) -> Result<ChildOutcome, ClusterError> {
         match answer {
@@ -173,7 +176,7 @@ impl ChildApplier<'_> {
         }
     }
 
-    async fn get(&self, child: &Child) -> Result<Option<LiveObject>, ClusterError> {
+    async fn get(&self, child: &ChildObject) -> Result<Option<LiveObject>, ClusterError> {
         let found = self
             .cluster
             .get(&child_kind(child.kind), &self.key())
@@ -181,7 +184,7 @@ impl ChildApplier<'_> {
         Ok(found.map(|object| live(child.kind, &object)))
     }
 
-    async fn delete_surplus(&mut self, children: &[Child]) -> Result<(), ClusterError> {
+    async fn delete_surplus(&mut self, children: &[ChildObject]) -> Result<(), ClusterError> {
         let is_wanted = |kind: &ChildKind| children.iter().any(|child| child.kind == *kind);
         let surplus = self.live.iter().filter(|(kind, live)| {
             let ownership = ownership(live, &self.valid.uid, &self.valid.name);
@@ -204,13 +207,13 @@ impl ChildApplier<'_> {
         Ok(())
     }
 
-    fn key(&self) -> Key {
-        Key::new(&self.valid.namespace, &self.valid.name)
+    fn key(&self) -> ObjectKey {
+        ObjectKey::new(&self.valid.namespace, &self.valid.name)
     }
 }
 
 /// The child's body with one more field in its metadata.
-fn with_metadata(child: &Child, field: &str, value: &str) -> Value {
+fn with_metadata(child: &ChildObject, field: &str, value: &str) -> Value {
     let mut body = child.body.clone();
     body["metadata"][field] = value.into();
     body

@@ -3,7 +3,7 @@
 //! A controller that renews its lease has listed every kind it watches, so two requests are enough:
 //! does the API server serve our kinds, and does a controller hold the lease?
 
-use albacore_cluster::{ApiResource, Cluster, DynamicObject, Key};
+use albacore_cluster::{ApiResource, Cluster, DynamicObject, ObjectKey};
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -43,7 +43,7 @@ async fn look(cluster: &Cluster, args: &Args) -> Result<String> {
         );
     }
     let namespace = args.lease_namespace.as_deref();
-    let key = Key::new(namespace.unwrap_or(cluster.namespace()), &args.lease_name);
+    let key = ObjectKey::new(namespace.unwrap_or(cluster.namespace()), &args.lease_name);
     let lease = ApiResource::erase::<Lease>(&());
     let found = cluster.get(&lease, &key).await?;
     let found = found.with_context(|| format!("no controller has taken the lease {key} yet"))?;

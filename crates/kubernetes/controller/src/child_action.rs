@@ -10,7 +10,7 @@
 use serde_json::{Map, Value};
 
 use crate::build::key_of;
-use crate::children::Child;
+use crate::children::ChildObject;
 use crate::digest::digest_of;
 use crate::observed::LiveObject;
 
@@ -28,7 +28,7 @@ pub(crate) struct LastApplied {
 
 impl LastApplied {
     /// `answer` is the API server's answer to an apply of `child`.
-    pub(crate) fn of(child: &Child, answer: &LiveObject) -> Self {
+    pub(crate) fn of(child: &ChildObject, answer: &LiveObject) -> Self {
         Self {
             digest: child.digest.clone(),
             uid: answer.uid.clone(),
@@ -58,7 +58,7 @@ pub(crate) enum ChildAction {
 
 /// What to do about `child` of the owner with `owner_uid`; `live` is the existing object.
 pub(crate) fn child_action(
-    child: &Child,
+    child: &ChildObject,
     live: Option<&LiveObject>,
     owner_uid: &str,
     before: Option<&LastApplied>,
@@ -127,7 +127,7 @@ pub(crate) fn is_not_newer(a: &str, b: &str) -> bool {
     }
 }
 
-fn stored(child: &Child, live: &LiveObject) -> String {
+fn stored(child: &ChildObject, live: &LiveObject) -> String {
     digest_of(&project(&live.body, &child.body, ""))
 }
 

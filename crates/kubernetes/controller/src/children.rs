@@ -68,7 +68,7 @@ impl ChildKind {
 
 /// A child as it is wanted.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Child {
+pub struct ChildObject {
     pub kind: ChildKind,
     /// Exactly the fields that the controller owns, with the annotation that carries `digest`.
     pub body: Value,
@@ -77,7 +77,7 @@ pub struct Child {
     pub digest: String,
 }
 
-impl Child {
+impl ChildObject {
     /// The name, which is that of the deployment.
     pub fn name(&self) -> &str {
         self.body["metadata"]["name"].as_str().unwrap_or_default()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use albacore_api::{InferenceDeployment, NodePlacement, PodPlacement, PodProblem};
-use albacore_cluster::{DynamicObject, Key, ResourceExt};
+use albacore_cluster::{DynamicObject, ObjectKey, ResourceExt};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ use crate::scrape::ServerStates;
 use crate::watches::{Watches, is_entry_of};
 
 /// Everything that exists of a deployment.
-pub(crate) struct Observation {
+pub(crate) struct ObservedDeployment {
     pub(crate) deployment: Arc<InferenceDeployment>,
     pub(crate) children: BTreeMap<ChildKind, LiveObject>,
     /// Ordered by name.
@@ -28,10 +28,10 @@ pub(crate) struct Observation {
 
 /// Everything that exists of the deployment `key`; `None` if the deployment does not exist.
 pub(crate) fn dereference(
-    key: &Key,
+    key: &ObjectKey,
     watches: &Watches,
     states: &ServerStates,
-) -> Option<Observation> {
+) -> Option<ObservedDeployment> {
     let deployment = watches.deployments.get(key)?;
     let children = ChildKind::ALL.into_iter().filter_map(|kind| {
         let child = watches.child(kind, key)?;
@@ -45,11 +45,11 @@ pub(crate) fn dereference(
     let seen = |pod: &Arc<Pod>| seen(pod, watches, states, was_silent);
     let mut pods: Vec<ObservedPod> = pods.iter().map(seen).collect();
     pods.sort_by(|a, b| a.name.cmp(&b.name));
-    Some(Observation {
+    Some(ObservedDeployment {
         deployment,
         children,
         pods,
-        namespace: watches.namespaces.get(&Key::new("", &key.namespace)),
+        namespace: watches.namespaces.get(&ObjectKey::new("", &key.namespace)),
     })
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn live(kind: ChildKind, object: &DynamicObject) -> LiveObject {
 
 /// Whether the pod's label names the deployment `key`. Called for every pod each time, so it copies
 /// nothing.
-fn is_of(pod: &Pod, key: &Key) -> bool {
+fn is_of(pod: &Pod, key: &ObjectKey) -> bool {
     let metadata = &pod.metadata;
     let name = metadata
         .labels
@@ -101,7 +101,7 @@ fn seen(pod: &Pod, watches: &Watches, states: &ServerStates, was_silent: bool) -
         Some("Succeeded" | "Failed")
     );
     let node = pod.spec.as_ref().and_then(|s| s.node_name.as_deref());
-    let report = node.and_then(|name| Some((name, watches.nodes.get(&Key::new("", name))?)));
+    let report = node.and_then(|name| Some((name, watches.nodes.get(&ObjectKey::new("", name))?)));
     let is_silent = |name: &str| match watches.renewals.freshness(name) {
         Freshness::Fresh => false,
         Freshness::Unconfirmed => was_silent,
@@ -119,7 +119,7 @@ fn seen(pod: &Pod, watches: &Watches, states: &ServerStates, was_silent: bool) -
         problem: PodProblem::of(pod),
         is_ready,
         is_ending: pod.metadata.deletion_timestamp.is_some() || has_ended,
-        state: states.of(&Key::of(pod)),
+        state: states.of(&ObjectKey::of(pod)),
         placement: match silent {
             Some(_) => None,
             None => report.as_ref().and_then(|(_, node)| entry_of(pod, node)),

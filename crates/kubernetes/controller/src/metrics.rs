@@ -1,6 +1,6 @@
 //! The controller's own metrics, beside those of the client.
 
-use albacore_cluster::Metrics;
+use albacore_cluster::MetricsRegistry;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -35,7 +35,7 @@ pub(crate) struct ControllerMetrics {
 }
 
 impl ControllerMetrics {
-    pub(crate) fn registered(metrics: &Metrics) -> Self {
+    pub(crate) fn registered(metrics: &MetricsRegistry) -> Self {
         let counts = Self::default();
         // Destructured, so that a metric cannot be counted without being registered (L9).
         let Self {

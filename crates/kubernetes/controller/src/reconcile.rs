@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use albacore_api::{InferenceDeployment, InferenceDeploymentStatus, Violation, server_image_of};
 use albacore_batching::Nanos;
 use albacore_cluster::{
-    Cluster, ClusterError, ErrorClass, EventDraft, EventRecorder, Key, Outcome, Queue,
-    Resource as _,
+    Cluster, ClusterError, ErrorClass, EventDraft, EventRecorder, ObjectKey, Resource as _,
+    WorkOutcome, WorkQueue,
 };
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -18,8 +18,8 @@ use crate::apply::{AppliedChanges, ChildApplier};
 use crate::autoscale::{Scaling, replicas};
 use crate::build::{BuildContext, BuiltInOptions, build, served};
 use crate::child_action::is_not_newer;
-use crate::children::{Child, ChildKind};
-use crate::dereference::{Observation, dereference};
+use crate::children::{ChildKind, ChildObject};
+use crate::dereference::{ObservedDeployment, dereference};
 use crate::digest::sha256_of;
 use crate::limits::{
     COLLECTING_PAUSE, CREATION_REPORTED_TIME_MAX, NAME_TAKEN_PAUSE, SCRAPE_PERIOD,
@@ -28,7 +28,7 @@ use crate::metrics::{ControllerMetrics, ReconcileLabel, ScaleLabel};
 use crate::observed::Workload;
 use crate::pod_events::PodEvents;
 use crate::record::{DeploymentRecord, DeploymentRecords, lock};
-use crate::refusal::{Refusal, with_remedy};
+use crate::refusal::{RefusedWrite, with_remedy};
 use crate::report::{Happened, WriteDecision, events, status_before, writing};
 use crate::rollout::{RolloutCase, RolloutDecision, Rollouts, image_of};
 use crate::scrape::ServerStates;
@@ -47,7 +47,7 @@ pub(crate) struct Controller {
     pub(crate) pod_events: PodEvents,
     pub(crate) built_in: BuiltInOptions,
     pub(crate) rollouts: Rollouts,
-    pub(crate) queue: Queue<Key>,
+    pub(crate) queue: WorkQueue<ObjectKey>,
     /// The zero of the autoscaler's clock.
     pub(crate) start: Instant,
 }
@@ -76,7 +76,7 @@ impl ApplyResult {
 
 impl Controller {
     /// Reconciles one deployment, and queues those whose roll-out may begin now.
-    pub(crate) async fn reconcile(&self, key: Key) -> Outcome {
+    pub(crate) async fn reconcile(&self, key: ObjectKey) -> WorkOutcome {
         let outcome = self.reconcile_once(key).await;
         for due in self.rollouts.due(now().0) {
             self.queue.add(due);
@@ -90,17 +90,17 @@ impl Controller {
             .rebuild(self.watches.pod_deployments(), now().0);
     }
 
-    async fn reconcile_once(&self, key: Key) -> Outcome {
+    async fn reconcile_once(&self, key: ObjectKey) -> WorkOutcome {
         let Some(mut observation) = dereference(&key, &self.watches, &self.states) else {
             self.records.forget_deployment(&key);
             self.rollouts.release(&key);
-            return self.count("gone", Outcome::Done);
+            return self.count("gone", WorkOutcome::Done);
         };
         let metadata = &observation.deployment.metadata;
         // Its children are garbage-collected by their owner references.
         if metadata.deletion_timestamp.is_some() {
             self.rollouts.release(&key);
-            return self.count("gone", Outcome::Done);
+            return self.count("gone", WorkOutcome::Done);
         }
         let record = self
             .records
@@ -116,7 +116,7 @@ impl Controller {
         }
     }
 
-    fn count(&self, result: &'static str, outcome: Outcome) -> Outcome {
+    fn count(&self, result: &'static str, outcome: WorkOutcome) -> WorkOutcome {
         let reconciles = &self.metrics.reconciles;
         reconciles.get_or_create(&ReconcileLabel { result }).inc();
         outcome
@@ -128,14 +128,14 @@ impl Controller {
         deployment: &InferenceDeployment,
         applied: &ApplyResult,
         after: Option<Duration>,
-    ) -> Outcome {
+    ) -> WorkOutcome {
         let (result, pause) = match &applied.outcome {
             ApplyOutcome::Applied => ("applied", after),
             ApplyOutcome::Invalid(_) => ("invalid", after),
             ApplyOutcome::Taken(_) => ("taken", Some(NAME_TAKEN_PAUSE)),
             ApplyOutcome::Collecting(_) => ("collecting", Some(COLLECTING_PAUSE)),
             ApplyOutcome::Refused(refusal) => {
-                return self.count("refused", Outcome::Failed(refusal.class));
+                return self.count("refused", WorkOutcome::Failed(refusal.class));
             }
         };
         // The autoscaler needs a reconcile each period, even if nothing changes: its five minutes
@@ -150,8 +150,8 @@ impl Controller {
             .and_then(|decision| decision.pause);
         let pauses = [pause, turn, creation, rollout];
         let outcome = match pauses.into_iter().flatten().min() {
-            Some(pause) => Outcome::After(pause),
-            None => Outcome::Done,
+            Some(pause) => WorkOutcome::After(pause),
+            None => WorkOutcome::Done,
         };
         self.count(result, outcome)
     }
@@ -160,10 +160,10 @@ impl Controller {
     /// children are outcomes, not errors.
     fn handle_error(
         &self,
-        key: &Key,
+        key: &ObjectKey,
         regarding: &InferenceDeployment,
         error: &ClusterError,
-    ) -> Outcome {
+    ) -> WorkOutcome {
         let class = error.class();
         let deployment = key.to_string();
         let may_have_happened = matches!(
@@ -195,16 +195,16 @@ impl Controller {
             ErrorClass::Invalid => ErrorClass::Forbidden,
             class => class,
         };
-        self.count("failed", Outcome::Failed(class))
+        self.count("failed", WorkOutcome::Failed(class))
     }
 
     /// Validates, builds and applies what the deployment asks for.
     async fn apply(
         &self,
-        observation: &mut Observation,
+        observation: &mut ObservedDeployment,
         record: &Mutex<DeploymentRecord>,
     ) -> Result<ApplyResult, ClusterError> {
-        let key = Key::of(&*observation.deployment);
+        let key = ObjectKey::of(&*observation.deployment);
         let (valid, built_in) = match self.validate(observation) {
             Ok(both) => both,
             Err(violations) => {
@@ -242,7 +242,7 @@ impl Controller {
     /// The valid deployment, and the options of its built-in server.
     fn validate(
         &self,
-        observation: &Observation,
+        observation: &ObservedDeployment,
     ) -> Result<(Valid, BuiltInOptions), Vec<Violation>> {
         let valid = validate(&observation.deployment)?;
         let built_in = self.built_in_of_namespace(observation.namespace.as_deref());
@@ -254,9 +254,9 @@ impl Controller {
         &self,
         valid: &Valid,
         built_in: BuiltInOptions,
-        observation: &Observation,
+        observation: &ObservedDeployment,
         record: &Mutex<DeploymentRecord>,
-    ) -> (Vec<Child>, Option<Scaling>) {
+    ) -> (Vec<ChildObject>, Option<Scaling>) {
         let live = observation.children.get(&ChildKind::Deployment);
         let workload = live.map(Workload::of);
         let (replicas, scaling) = replicas(
@@ -277,10 +277,10 @@ impl Controller {
     /// Decides whether the wanted Deployment may be applied now.
     fn decide_rollout(
         &self,
-        key: &Key,
+        key: &ObjectKey,
         valid: &Valid,
-        observation: &Observation,
-        children: &mut [Child],
+        observation: &ObservedDeployment,
+        children: &mut [ChildObject],
         record: &Mutex<DeploymentRecord>,
     ) -> RolloutDecision {
         let workload = workload(observation, &lock(record));
@@ -314,7 +314,7 @@ impl Controller {
     /// Records events, and writes the status if it is time; else returns when it will be.
     async fn report(
         &self,
-        observation: &mut Observation,
+        observation: &mut ObservedDeployment,
         applied: &ApplyResult,
         record: &Mutex<DeploymentRecord>,
     ) -> Result<Option<Duration>, ClusterError> {
@@ -350,7 +350,7 @@ impl Controller {
     fn status(
         &self,
         deployment: &InferenceDeployment,
-        observation: &Observation,
+        observation: &ObservedDeployment,
         applied: &ApplyResult,
         record: &Mutex<DeploymentRecord>,
     ) -> InferenceDeploymentStatus {
@@ -374,7 +374,7 @@ impl Controller {
         };
         for pod in facts.pods {
             let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
-            let key = Key::new(namespace, &pod.name);
+            let key = ObjectKey::new(namespace, &pod.name);
             self.states.set_pending(&key, facts.is_behind(pod));
         }
         status_of(&facts, &now())
@@ -422,7 +422,7 @@ impl Controller {
             scaling: applied.scaling.as_ref(),
             respawned: lock(record).respawns.event(Instant::now()),
         };
-        let key = Key::of(deployment).to_string();
+        let key = ObjectKey::of(deployment).to_string();
         for event in events(deployment, deployment.status.as_ref(), status, happened) {
             let (reason, note) = (event.reason, event.note.as_str());
             tracing::info!(deployment = key, reason, note, "events");
@@ -465,7 +465,7 @@ fn outcome(
     };
     record.failures = record.failures.saturating_add(1);
     let is_reported = error.class() != ErrorClass::Transient || record.failures > 1;
-    match Refusal::of(&error).filter(|_| is_reported) {
+    match RefusedWrite::of(&error).filter(|_| is_reported) {
         Some(refusal) => Ok(ApplyOutcome::Refused(refusal)),
         None => Err(error),
     }
@@ -473,7 +473,7 @@ fn outcome(
 
 /// The Deployment of the pods; counts as not observed by its controller until the watch has
 /// reported what was applied last.
-fn workload(observation: &Observation, record: &DeploymentRecord) -> Option<Workload> {
+fn workload(observation: &ObservedDeployment, record: &DeploymentRecord) -> Option<Workload> {
     let live = observation.children.get(&ChildKind::Deployment)?;
     let mut workload = Workload::of(live);
     if let Some(applied) = record.applied(ChildKind::Deployment, true) {

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use albacore_api::InferenceDeploymentStatus;
 use albacore_batching::Autoscaler;
-use albacore_cluster::Key;
+use albacore_cluster::ObjectKey;
 
 use crate::child_action::LastApplied;
 use crate::children::ChildKind;
@@ -56,17 +56,17 @@ impl DeploymentRecord {
 /// The records of all deployments. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeploymentRecords {
-    records: Arc<Mutex<HashMap<Key, Arc<Mutex<DeploymentRecord>>>>>,
+    records: Arc<Mutex<HashMap<ObjectKey, Arc<Mutex<DeploymentRecord>>>>>,
 }
 
 impl DeploymentRecords {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Mutex<DeploymentRecord>>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, Arc<Mutex<DeploymentRecord>>>> {
         // Each entry is consistent at every moment.
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The record of the deployment `key` with the uid `uid`: a new one for a new uid.
-    pub(crate) fn of(&self, key: &Key, uid: &str) -> Arc<Mutex<DeploymentRecord>> {
+    pub(crate) fn of(&self, key: &ObjectKey, uid: &str) -> Arc<Mutex<DeploymentRecord>> {
         let record = self.lock().entry(key.clone()).or_default().clone();
         let mut locked = lock(&record);
         if locked.uid != uid {
@@ -80,12 +80,12 @@ impl DeploymentRecords {
     }
 
     /// Forgets a deployment that was deleted.
-    pub(crate) fn forget_deployment(&self, key: &Key) {
+    pub(crate) fn forget_deployment(&self, key: &ObjectKey) {
         self.lock().remove(key);
     }
 
     /// Forgets a child that was deleted.
-    pub(crate) fn forget_child(&self, key: &Key, kind: ChildKind) {
+    pub(crate) fn forget_child(&self, key: &ObjectKey, kind: ChildKind) {
         let record = self.lock().get(key).cloned();
         if let Some(record) = record {
             lock(&record).forget(kind);

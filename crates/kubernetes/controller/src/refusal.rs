@@ -7,8 +7,8 @@ use crate::limits::MESSAGE_CHARS_MAX;
 
 /// A write or deletion of a child that the API server refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Refusal {
-    /// Reason of the condition and the event, one of [`Refusal::REASONS`].
+pub(crate) struct RefusedWrite {
+    /// Reason of the condition and the event, one of [`RefusedWrite::REASONS`].
     pub(crate) reason: &'static str,
     /// What was tried, and the API server's answer.
     pub(crate) message: String,
@@ -18,7 +18,7 @@ pub(crate) struct Refusal {
     pub(crate) class: ErrorClass,
 }
 
-impl Refusal {
+impl RefusedWrite {
     pub(crate) const REASONS: [&'static str; 7] = [
         "QuotaExceeded",
         "NamespaceTerminating",
@@ -153,13 +153,13 @@ mod tests {
         for (class, code, says, reason) in CASES {
             let found = reason_of(class, code, says);
             assert_eq!(found, reason, "{says}");
-            assert!(found.is_none_or(|reason| Refusal::REASONS.contains(&reason)));
+            assert!(found.is_none_or(|reason| RefusedWrite::REASONS.contains(&reason)));
         }
     }
 
     #[test]
     fn every_refusal_has_a_remedy_which_is_never_cut_off() {
-        for reason in Refusal::REASONS {
+        for reason in RefusedWrite::REASONS {
             let message = with_remedy(&"x".repeat(4096), reason);
             assert!(message.ends_with(remedy_of(reason).unwrap()), "{reason}");
             assert_eq!(message.chars().count(), MESSAGE_CHARS_MAX);

@@ -16,7 +16,7 @@ use crate::children::ChildKind;
 use crate::limits::MEASUREMENTS_PAUSE;
 use crate::names::AGENT_SILENT;
 use crate::record::DeploymentRecord;
-use crate::refusal::Refusal;
+use crate::refusal::RefusedWrite;
 use crate::rollout::{STUCK, UPGRADE_PENDING};
 
 /// The current status of `deployment`: the one written last, if the watch has not reported it yet.
@@ -189,7 +189,7 @@ fn of_conditions(
 /// to this program's own constants.
 fn apply_reason(reason: &str) -> Option<&'static str> {
     let own = ["InvalidSpec", "NameTaken", "ProgressDeadlineExceeded"];
-    let mut known = own.into_iter().chain(Refusal::REASONS);
+    let mut known = own.into_iter().chain(RefusedWrite::REASONS);
     known.find(|known| *known == reason)
 }
 

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use albacore_cluster::{
-    Cluster, ConnectOptions, Key, Lease, LeaseOptions, Metrics, Outcome, Queue, ReadinessGates,
-    Scope, Shutdown, Writes, serve, unique,
+    Cluster, ConnectOptions, Lease, LeaseOptions, MetricsRegistry, ObjectKey, ReadinessGates,
+    Scope, Shutdown, WorkOutcome, WorkQueue, Writes, serve, unique,
 };
 use albacore_program::{exit_code, parse_arguments};
 use anyhow::Context as _;
@@ -41,7 +41,7 @@ pub fn main() -> ExitCode {
 async fn run(args: Args) -> anyhow::Result<()> {
     args.logs.start()?;
     let shutdown = Shutdown::on_signals().context("signals cannot be caught")?;
-    let metrics = Metrics::new();
+    let metrics = MetricsRegistry::new();
     let options = ConnectOptions {
         kubeconfig: args.kubeconfig.clone(),
         manager: FIELD_MANAGER,
@@ -95,7 +95,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
             match is_synced && lease.is_held() {
                 true => controller.reconcile(key).await,
                 // All keys are queued when this process begins to lead.
-                false => Outcome::Done,
+                false => WorkOutcome::Done,
             }
         }
     });
@@ -109,7 +109,7 @@ fn context(
     cluster: &Cluster,
     gates: &ReadinessGates,
     shutdown: &Shutdown,
-    metrics: &Metrics,
+    metrics: &MetricsRegistry,
 ) -> ControllerContext {
     ControllerContext {
         cluster: cluster.clone(),
@@ -119,7 +119,7 @@ fn context(
         },
         gates: gates.clone(),
         shutdown: shutdown.clone(),
-        queue: Queue::new("deployments", metrics),
+        queue: WorkQueue::new("deployments", metrics),
         records: DeploymentRecords::default(),
         events: cluster.events(shutdown),
     }
@@ -182,7 +182,7 @@ async fn lead(
 
 fn add_all(context: &ControllerContext, watches: &Watches) {
     for deployment in watches.deployments.select(|_| true) {
-        context.queue.add(Key::of(&*deployment));
+        context.queue.add(ObjectKey::of(&*deployment));
     }
 }
 

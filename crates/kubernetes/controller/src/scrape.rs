@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use albacore_cluster::{Key, Queue};
+use albacore_cluster::{ObjectKey, WorkQueue};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::client::conn::http1;
@@ -70,17 +70,17 @@ impl ServerEntry {
 /// The last states of all servers. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServerStates {
-    entries: Arc<Mutex<HashMap<Key, ServerEntry>>>,
+    entries: Arc<Mutex<HashMap<ObjectKey, ServerEntry>>>,
 }
 
 impl ServerStates {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, ServerEntry>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, ServerEntry>> {
         // Each entry is consistent at every moment.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The last state of the pod's server, unless it is outdated.
-    pub(crate) fn of(&self, pod: &Key) -> Option<ServerState> {
+    pub(crate) fn of(&self, pod: &ObjectKey) -> Option<ServerState> {
         let entries = self.lock();
         let (state, _) = entries.get(pod)?.state.as_ref()?;
         Some(ServerState::clone(state))
@@ -88,7 +88,7 @@ impl ServerStates {
 
     /// Notes whether the pod's server does not have the newest settings yet: then it is scraped
     /// more often.
-    pub(crate) fn set_pending(&self, pod: &Key, is_pending: bool) {
+    pub(crate) fn set_pending(&self, pod: &ObjectKey, is_pending: bool) {
         if let Some(entries) = self.lock().get_mut(pod) {
             match is_pending {
                 true => _ = entries.pending.get_or_insert_with(Instant::now),
@@ -98,7 +98,7 @@ impl ServerStates {
     }
 
     /// Notes an answer, or that there was none; true if that changes the state.
-    fn note(&self, pod: &Key, state: Option<ServerState>) -> bool {
+    fn note(&self, pod: &ObjectKey, state: Option<ServerState>) -> bool {
         let mut entries = self.lock();
         // Deleted from the watch meanwhile.
         let Some(entries) = entries.get_mut(pod) else {
@@ -126,10 +126,16 @@ impl ServerStates {
     /// answered last time come first, then those that were asked longest ago: however many servers
     /// are silent or slow, they wait for each other and delay the rest by at most one
     /// [`SCRAPE_TIME_MAX`].
-    fn due(&self, servers: &[(Key, IpAddr)], room: usize, now: Instant) -> Vec<(Key, IpAddr)> {
+    fn due(
+        &self,
+        servers: &[(ObjectKey, IpAddr)],
+        room: usize,
+        now: Instant,
+    ) -> Vec<(ObjectKey, IpAddr)> {
         let mut entries = self.lock();
         if entries.len() > servers.len() {
-            let names: std::collections::HashSet<&Key> = servers.iter().map(|(k, _)| k).collect();
+            let names: std::collections::HashSet<&ObjectKey> =
+                servers.iter().map(|(k, _)| k).collect();
             entries.retain(|key, _| names.contains(key));
         }
         let mut due = Vec::new();
@@ -155,7 +161,7 @@ impl ServerStates {
 pub(crate) async fn scrape(
     watches: Watches,
     states: ServerStates,
-    queue: Queue<Key>,
+    queue: WorkQueue<ObjectKey>,
     counts: ControllerMetrics,
 ) {
     let mut running: JoinSet<()> = JoinSet::new();
@@ -190,12 +196,12 @@ pub(crate) async fn scrape(
 }
 
 /// The built-in servers with an address.
-fn servers(watches: &Watches) -> Vec<(Key, IpAddr)> {
+fn servers(watches: &Watches) -> Vec<(ObjectKey, IpAddr)> {
     let pods = watches.pods.select(|pod| address(pod).is_some());
     let servers = pods.iter().filter_map(|pod| {
         let deployment = watches.deployments.get(&owner(&**pod)?)?;
         let ip = address(pod).filter(|_| deployment.spec.is_built_in())?;
-        Some((Key::of(&**pod), ip))
+        Some((ObjectKey::of(&**pod), ip))
     });
     servers.collect()
 }

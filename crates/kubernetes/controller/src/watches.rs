@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use albacore_api::{InferenceDeployment, NodePlacement, PodPlacement, SERVER_IMAGE_ANNOTATION};
 use albacore_cluster::{
-    ApiResource, Change, Cluster, DynamicObject, EventDraft, EventRecorder, Key, Malformed, Queue,
-    ReadinessGates, Resource, ResourceExt, Scope, Shutdown, Watch, WatchOptions,
+    ApiResource, Change, Cluster, DynamicObject, EventDraft, EventRecorder, Malformed, ObjectKey,
+    ReadinessGates, Resource, ResourceExt, Scope, Shutdown, Watch, WatchOptions, WorkQueue,
 };
 use k8s_openapi::api::core::v1::{
     ContainerStatus, Namespace, Pod, PodCondition, PodSpec, PodStatus,
@@ -47,7 +47,7 @@ pub(crate) struct ControllerContext {
     pub(crate) scope: Scope,
     pub(crate) gates: ReadinessGates,
     pub(crate) shutdown: Shutdown,
-    pub(crate) queue: Queue<Key>,
+    pub(crate) queue: WorkQueue<ObjectKey>,
     pub(crate) records: DeploymentRecords,
     pub(crate) events: EventRecorder,
 }
@@ -105,12 +105,12 @@ impl Watches {
         children.get(&kind).cloned()
     }
 
-    pub(crate) fn child(&self, kind: ChildKind, key: &Key) -> Option<Arc<DynamicObject>> {
+    pub(crate) fn child(&self, kind: ChildKind, key: &ObjectKey) -> Option<Arc<DynamicObject>> {
         self.of(kind)?.get(key)
     }
 
     /// The pods' Deployment of every InferenceDeployment.
-    pub(crate) fn pod_deployments(&self) -> impl Iterator<Item = (Key, LiveObject)> {
+    pub(crate) fn pod_deployments(&self) -> impl Iterator<Item = (ObjectKey, LiveObject)> {
         let all = self.of(ChildKind::Deployment);
         let all = all.map(|watch| watch.select(|_| true)).unwrap_or_default();
         let all = all.into_iter();
@@ -141,7 +141,7 @@ fn watch_deployments(context: &ControllerContext) -> Watch<InferenceDeployment> 
     let (queue, events) = (context.queue.clone(), context.events.clone());
     watch(context, options, move |change| match change {
         Change::Applied { new: object, .. } | Change::Deleted(object) => {
-            queue.add(Key::of(&*object))
+            queue.add(ObjectKey::of(&*object))
         }
         Change::Malformed(malformed) => record_malformed(&events, malformed),
     })
@@ -181,7 +181,7 @@ fn watch_namespaces(
             return;
         }
         let affected = deployments.select(|d| d.metadata.namespace == new.metadata.name);
-        affected.iter().for_each(|d| queue.add(Key::of(&**d)));
+        affected.iter().for_each(|d| queue.add(ObjectKey::of(&**d)));
     })
 }
 
@@ -324,7 +324,7 @@ fn watch_nodes(
             let key = entry
                 .pod
                 .split_once('/')
-                .map(|(namespace, name)| Key::new(namespace, name));
+                .map(|(namespace, name)| ObjectKey::new(namespace, name));
             let pod = key.and_then(|key| pods.get(&key));
             // A name that was too long for the report is identified by its uid.
             let pod = pod.or_else(|| pods.select(|pod| is_entry_of(entry, pod)).pop());
@@ -336,7 +336,7 @@ fn watch_nodes(
 }
 
 /// Queues the deployments with pods on a node.
-fn add_pods_of_node(queue: &Queue<Key>, pods: &Watch<Pod>, node: &str) {
+fn add_pods_of_node(queue: &WorkQueue<ObjectKey>, pods: &Watch<Pod>, node: &str) {
     let is_on = |pod: &Pod| pod.spec.as_ref().and_then(|s| s.node_name.as_deref()) == Some(node);
     for key in pods.select(is_on).iter().filter_map(|pod| owner(&**pod)) {
         queue.add_after(key, GATHER);
@@ -345,7 +345,7 @@ fn add_pods_of_node(queue: &Queue<Key>, pods: &Watch<Pod>, node: &str) {
 
 /// Queues the deployments whose placement becomes unknown because an agent is silent: no watch
 /// reports what does not happen. Runs until the program stops.
-pub(crate) async fn watch_for_silence(watches: Watches, queue: Queue<Key>) {
+pub(crate) async fn watch_for_silence(watches: Watches, queue: WorkQueue<ObjectKey>) {
     // bound: one turn for each node that may become silent; one noted meanwhile cannot before the
     // turn ends.
     loop {
@@ -390,7 +390,7 @@ pub(crate) fn is_entry_of(entry: &PodPlacement, pod: &Pod) -> bool {
 }
 
 /// The deployment that an object's label names.
-pub(crate) fn owner(object: &impl ResourceExt) -> Option<Key> {
+pub(crate) fn owner(object: &impl ResourceExt) -> Option<ObjectKey> {
     let name = object.labels().get(DEPLOYMENT_LABEL)?;
-    Some(Key::new(object.namespace().unwrap_or_default(), name))
+    Some(ObjectKey::new(object.namespace().unwrap_or_default(), name))
 }

@@ -1,8 +1,8 @@
 //! Forwards the latency reports of pods to the agent, through a pipe.
 //!
 //! The agent creates the pipe, may start later than this program, and reads when it has time. A
-//! line is written whole or dropped: it fits into what a pipe takes atomically, and the pod's next
-//! report contains all of it again.
+//! line is written whole or dropped: it is at most PIPE_BUF bytes, which a pipe takes atomically,
+//! and the pod's next report contains its counts again.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,8 @@
 //!
 //! The agent creates the pipe, may start later than this program, and may restart. When its writer
 //! closes, the pipe reports that once, and is opened again before the old descriptor is closed, so
-//! that what the next writer wrote meanwhile is kept. A new pipe at the same path is opened, too.
+//! that lines which the next writer wrote meanwhile are kept. A new pipe at the same path is
+//! opened, too.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -104,7 +105,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((metadata.dev(), metadata.ino()))
 }
 
-/// Decodes a line, or notes why there is none.
+/// Publishes the snapshot of a line; counts a line that cannot be decoded.
 fn take_line(line: Result<&[u8], &str>, snapshots: &SnapshotStore, metrics: &ParamsMetrics) {
     let read = match line {
         Ok(line) => NodeSnapshot::decode(line).map_err(|error| error.to_string()),
@@ -123,7 +124,7 @@ fn take_line(line: Result<&[u8], &str>, snapshots: &SnapshotStore, metrics: &Par
     }
 }
 
-/// Takes a line, or why there is none.
+/// Takes a line, or the reason why there is none.
 type LineHandler<'a> = dyn FnMut(Result<&[u8], &str>) + 'a;
 
 /// Splits bytes into lines. Skips empty lines, and a line that is too long up to its end.

@@ -75,7 +75,7 @@ struct CurrentSnapshot {
     by_address: HashMap<Option<IpAddr>, Option<usize>>,
 }
 
-/// What the metrics show of the newest snapshot.
+/// Values of the metrics on the newest snapshot.
 pub(crate) struct SnapshotSummary {
     pub(crate) age: Duration,
     pub(crate) pods: usize,

@@ -107,7 +107,7 @@ pub enum IterationsError {
 impl Model {
     /// Drops the trees of all iterations but the chosen ones, for all kinds of predictions: values,
     /// margins, contributions with their bias, interactions and leaves (one column per remaining
-    /// tree). `self` is a model as it was parsed.
+    /// tree). `self` is the parsed model.
     ///
     /// # Errors
     /// The file does not hold the chosen iterations, or they are none.
@@ -117,7 +117,7 @@ impl Model {
         Ok(self)
     }
 
-    /// The iterations of a choice; `self` is a model as it was parsed.
+    /// The iterations of a choice; `self` is the parsed model.
     ///
     /// # Errors
     /// The file does not hold them, or they are none.

@@ -373,7 +373,7 @@ impl<'a> Predictor<'a> {
         Ok(())
     }
 
-    /// A call of all trees, without base margins of its own.
+    /// A call of all trees, with the model's base margins.
     pub(crate) fn whole_call(&self, count: usize) -> CheckedCall<'static> {
         CheckedCall {
             rows: Rows::F32(&[]),

@@ -204,8 +204,8 @@ impl TimedCalls<'_> {
         Some(shortest.iter().sum::<u64>() as f64)
     }
 
-    /// Calls have different rows while there are some: a cpu learns the branches of repeated rows,
-    /// which a real stream of rows does not have.
+    /// Each call takes rows that no call had before, while there are any: a cpu predicts the
+    /// branches of repeated rows, and real requests do not repeat.
     fn call(
         &mut self,
         predictor: &Predictor<'_>,

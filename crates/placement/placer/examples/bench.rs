@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use albacore_mapping::Mode;
 use albacore_os::{Pid, PidFd};
-use albacore_placer::{Config, Histogram, Placer, SubjectConfig};
-use albacore_plan::{Enforcement, MainThread, Placement, Policy, Source};
+use albacore_placer::{MicrosHistogram, Placer, PlacerConfig, SubjectConfig};
+use albacore_plan::{Enforcement, MainThread, PlacementMethod, ServerKind, SubjectPolicy};
 
 struct Server {
     child: Child,
@@ -48,29 +48,29 @@ impl Drop for Server {
 }
 
 fn placer(server: &Server, workers: u16, threads: u16) -> Placer {
-    let mut placer = Placer::new(Config::live()).unwrap();
+    let mut placer = Placer::new(PlacerConfig::live()).unwrap();
     let subject = subject(server, policy(workers, threads));
     placer.add_subject(&subject).unwrap();
     placer
 }
 
-fn policy(workers: u16, threads: u16) -> Policy {
-    Policy {
+fn policy(workers: u16, threads: u16) -> SubjectPolicy {
+    SubjectPolicy {
         workers,
         threads,
         mode: Mode::Scatter,
-        placement: Placement::Tuna,
+        placement: PlacementMethod::Tuna,
         enforcement: Enforcement::Enforce,
         main_thread: MainThread::Pinned,
         is_pool_size_known: true,
     }
 }
 
-fn subject(server: &Server, policy: Policy) -> SubjectConfig {
+fn subject(server: &Server, policy: SubjectPolicy) -> SubjectConfig {
     SubjectConfig {
         root: Pid(server.child.id() as i32),
         cgroup: None,
-        source: Source::Named,
+        server_kind: ServerKind::Named,
         policy,
     }
 }
@@ -100,7 +100,7 @@ fn run_until_verified(placer: &mut Placer) {
     }
 }
 
-fn tell(what: &str, micros: &Histogram) {
+fn tell(what: &str, micros: &MicrosHistogram) {
     let (p50, p99) = (
         micros.quantile_bound(0.5).unwrap_or(0),
         micros.quantile_bound(0.99).unwrap_or(0),
@@ -190,10 +190,10 @@ fn measure(placer: &mut Placer, seconds: u64, figure: &str, workers: u16, thread
 fn steady_pods(seconds: u64) {
     let (pods, workers, threads) = (50, 5, 20);
     let servers: Vec<Server> = (0..pods).map(|_| Server::start(workers, threads)).collect();
-    let mut placer = Placer::new(Config::live()).unwrap();
+    let mut placer = Placer::new(PlacerConfig::live()).unwrap();
     for server in &servers {
-        let policy = Policy {
-            placement: Placement::RoundRobin,
+        let policy = SubjectPolicy {
+            placement: PlacementMethod::RoundRobin,
             ..policy(workers, threads)
         };
         placer.add_subject(&subject(server, policy)).unwrap();

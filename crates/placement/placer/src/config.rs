@@ -1,7 +1,7 @@
 //! What a placer and its subjects are started with.
 
 use albacore_os::{Cgroup, HostRoot, Pid};
-use albacore_plan::{Policy, Source};
+use albacore_plan::{ServerKind, SubjectPolicy};
 use albacore_topology::CpuSet;
 
 /// Names a subject within one placer; never used twice.
@@ -10,7 +10,7 @@ pub struct SubjectId(pub u32);
 
 /// What a placer is started with.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Config {
+pub struct PlacerConfig {
     /// Where the kernel's trees are.
     pub host: HostRoot,
     /// Cpus outside this set are never used even if a cpuset holds them (`taskset ... albacore
@@ -18,7 +18,7 @@ pub struct Config {
     pub limit: Option<CpuSet>,
 }
 
-impl Config {
+impl PlacerConfig {
     /// The live machine, without a limit.
     pub fn live() -> Self {
         Self {
@@ -34,9 +34,9 @@ pub struct SubjectConfig {
     /// The process at the top.
     pub root: Pid,
     /// What kind of tree it is.
-    pub source: Source,
+    pub server_kind: ServerKind,
     /// What the user asked.
-    pub policy: Policy,
+    pub policy: SubjectPolicy,
     /// The cgroup of its container: no thread of a process that is not in it or below is ever
     /// touched. `None`: all descendants of the root, in whichever cgroups they are.
     pub cgroup: Option<Cgroup>,

@@ -6,7 +6,7 @@ use std::sync::mpsc::{
 use std::time::Duration;
 
 use albacore_os::Wake;
-use albacore_plan::Policy;
+use albacore_plan::SubjectPolicy;
 
 use crate::{
     Placer, PlacerCounters, PlacerError, Report, Restored, SlotRow, SubjectConfig, SubjectId,
@@ -15,7 +15,7 @@ use crate::{
 
 /// What the loop does for another thread between two passes. A reply never blocks the loop: a
 /// caller that no longer wants it drops its end.
-pub(crate) type Control = Box<dyn FnOnce(&mut Placer, &mut dyn FnMut(&Report)) + Send>;
+pub(crate) type ControlRequest = Box<dyn FnOnce(&mut Placer, &mut dyn FnMut(&Report)) + Send>;
 
 /// Why a control message was not delivered, or not answered.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
@@ -34,9 +34,9 @@ pub enum ControlError {
 /// The reply to a control message: comes within some milliseconds usually, and within a solver's
 /// budget and the writes of a plan at most.
 #[derive(Debug)]
-pub struct Pending<T>(Receiver<T>);
+pub struct ControlReply<T>(Receiver<T>);
 
-impl<T> Pending<T> {
+impl<T> ControlReply<T> {
     /// Waits for the answer, at most `timeout`. Blocks the calling thread.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl<T> Pending<T> {
 /// Sends control messages to one placer; clones send to the same.
 #[derive(Clone, Debug)]
 pub struct Handle {
-    pub(crate) sender: SyncSender<Control>,
+    pub(crate) sender: SyncSender<ControlRequest>,
     pub(crate) wake: Wake,
 }
 
@@ -88,10 +88,10 @@ impl Handle {
     fn request<T: Send + 'static>(
         &self,
         control: impl FnOnce(&mut Placer, &mut dyn FnMut(&Report)) -> T + Send + 'static,
-    ) -> Result<Pending<T>, ControlError> {
+    ) -> Result<ControlReply<T>, ControlError> {
         let (reply, answer) = sync_channel(1);
         self.send(move |placer, report| drop(reply.try_send(control(placer, report))))?;
-        Ok(Pending(answer))
+        Ok(ControlReply(answer))
     }
 
     /// Adds a process tree; the answer is its id, or why it cannot be placed.
@@ -101,7 +101,7 @@ impl Handle {
     pub fn add(
         &self,
         config: SubjectConfig,
-    ) -> Result<Pending<Result<SubjectId, PlacerError>>, ControlError> {
+    ) -> Result<ControlReply<Result<SubjectId, PlacerError>>, ControlError> {
         self.request(move |placer, _| placer.add_subject(&config))
     }
 
@@ -109,7 +109,11 @@ impl Handle {
     ///
     /// # Errors
     /// As [`Handle::add`].
-    pub fn set_policy(&self, subject: SubjectId, policy: Policy) -> Result<(), ControlError> {
+    pub fn set_policy(
+        &self,
+        subject: SubjectId,
+        policy: SubjectPolicy,
+    ) -> Result<(), ControlError> {
         self.send(move |placer, report| {
             // A subject that ended meanwhile has no policy to set; its end was reported.
             if placer.set_policy(subject, policy).is_ok() {
@@ -132,7 +136,7 @@ impl Handle {
     ///
     /// # Errors
     /// As [`Handle::add`].
-    pub fn remove(&self, subject: SubjectId) -> Result<Pending<Restored>, ControlError> {
+    pub fn remove(&self, subject: SubjectId) -> Result<ControlReply<Restored>, ControlError> {
         self.request(move |placer, report| placer.remove(subject, report))
     }
 
@@ -140,7 +144,7 @@ impl Handle {
     ///
     /// # Errors
     /// As [`Handle::add`].
-    pub fn table(&self) -> Result<Pending<Result<Vec<SlotRow>, PlacerError>>, ControlError> {
+    pub fn table(&self) -> Result<ControlReply<Result<Vec<SlotRow>, PlacerError>>, ControlError> {
         self.request(|placer, _| placer.table())
     }
 
@@ -148,7 +152,7 @@ impl Handle {
     ///
     /// # Errors
     /// As [`Handle::add`].
-    pub fn states(&self) -> Result<Pending<Vec<SubjectState>>, ControlError> {
+    pub fn states(&self) -> Result<ControlReply<Vec<SubjectState>>, ControlError> {
         self.request(|placer, _| placer.states())
     }
 
@@ -156,7 +160,7 @@ impl Handle {
     ///
     /// # Errors
     /// As [`Handle::add`].
-    pub fn figures(&self) -> Result<Pending<PlacerCounters>, ControlError> {
+    pub fn figures(&self) -> Result<ControlReply<PlacerCounters>, ControlError> {
         self.request(|placer, _| placer.figures().clone())
     }
 

@@ -4,11 +4,11 @@ use albacore_os::{CgroupSubtree, MaskError, OsError, read_mask, read_task_stat, 
 use albacore_plan::{Linted, Plan, PlanStep, StepKind};
 use albacore_topology::{CpuId, CpuSet};
 
-use crate::process::Reader;
+use crate::process::ProcessReader;
 
 /// How one step went.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum StepOutcome {
     /// The mask was read back as planned.
     Verified,
     /// The mask was written, and is another one all the same.
@@ -41,14 +41,14 @@ pub(crate) struct Guard<'a> {
 #[derive(Debug)]
 pub(crate) struct ExecutedStep {
     pub(crate) step: PlanStep,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: StepOutcome,
 }
 
 /// Executes a plan; `calls` counts the masks written. Where the cpuset is not limited, a mask is
 /// given back by asking for every cpu there is: the kernel trims that to the cpuset and lets it
 /// grow with the cpuset again, as if no narrower mask had ever been set.
 pub(crate) fn execute(
-    reader: &Reader,
+    reader: &ProcessReader,
     plan: &Plan<Linted>,
     guard: &Guard<'_>,
     calls: &mut u64,
@@ -69,49 +69,49 @@ pub(crate) fn execute(
 }
 
 fn execute_step(
-    reader: &Reader,
+    reader: &ProcessReader,
     step: &PlanStep,
     request: &CpuSet,
     guard: &Guard<'_>,
     calls: &mut u64,
-) -> Outcome {
+) -> StepOutcome {
     let tid = step.thread.tid;
     // Right before and after: the kernel knows tids only, and tids are used again.
     match is_same(reader, step) {
         Ok(true) => {}
-        Ok(false) => return Outcome::Gone,
-        Err(e) => return Outcome::Failed(e.to_string()),
+        Ok(false) => return StepOutcome::Gone,
+        Err(e) => return StepOutcome::Failed(e.to_string()),
     }
     match may_write(reader, step, guard) {
         Ok(true) => {}
-        Ok(false) => return Outcome::Outside,
-        Err(e) if e.is_gone() => return Outcome::Gone,
-        Err(e) => return Outcome::Failed(e.to_string()),
+        Ok(false) => return StepOutcome::Outside,
+        Err(e) if e.is_gone() => return StepOutcome::Gone,
+        Err(e) => return StepOutcome::Failed(e.to_string()),
     }
     *calls += 1;
     match write_mask(tid, request) {
         Ok(()) => {}
-        Err(MaskError::Gone { .. }) => return Outcome::Gone,
-        Err(MaskError::OutsideCpuset { .. }) => return Outcome::Stale,
-        Err(e @ MaskError::NotPermitted { .. }) => return Outcome::NotPermitted(e),
-        Err(e @ MaskError::Other { .. }) => return Outcome::Failed(e.to_string()),
+        Err(MaskError::Gone { .. }) => return StepOutcome::Gone,
+        Err(MaskError::OutsideCpuset { .. }) => return StepOutcome::Stale,
+        Err(e @ MaskError::NotPermitted { .. }) => return StepOutcome::NotPermitted(e),
+        Err(e @ MaskError::Other { .. }) => return StepOutcome::Failed(e.to_string()),
     }
     match read_mask(&reader.host, tid) {
         Ok(actual) if actual == step.mask => {}
-        Ok(actual) => return Outcome::Differs { actual },
-        Err(MaskError::Gone { .. }) => return Outcome::Gone,
-        Err(e) => return Outcome::Failed(e.to_string()),
+        Ok(actual) => return StepOutcome::Differs { actual },
+        Err(MaskError::Gone { .. }) => return StepOutcome::Gone,
+        Err(e) => return StepOutcome::Failed(e.to_string()),
     }
     match is_same(reader, step) {
-        Ok(true) => Outcome::Verified,
-        Ok(false) => Outcome::Gone,
-        Err(e) => Outcome::Failed(e.to_string()),
+        Ok(true) => StepOutcome::Verified,
+        Ok(false) => StepOutcome::Gone,
+        Err(e) => StepOutcome::Failed(e.to_string()),
     }
 }
 
 /// True if the thread is where it may be written: read again for every write, whatever was known
 /// before. Neither the init process nor the kernel's own threads ever are.
-fn may_write(reader: &Reader, step: &PlanStep, guard: &Guard<'_>) -> Result<bool, OsError> {
+fn may_write(reader: &ProcessReader, step: &PlanStep, guard: &Guard<'_>) -> Result<bool, OsError> {
     let (pid, tid) = (step.process.pid, step.thread.tid);
     if pid.0 <= 1 || tid.0 <= 1 {
         return Ok(false);
@@ -123,7 +123,7 @@ fn may_write(reader: &Reader, step: &PlanStep, guard: &Guard<'_>) -> Result<bool
 }
 
 /// True if the tid still means the thread of the step.
-fn is_same(reader: &Reader, step: &PlanStep) -> Result<bool, OsError> {
+fn is_same(reader: &ProcessReader, step: &PlanStep) -> Result<bool, OsError> {
     match read_task_stat(&reader.host, step.process.pid, step.thread.tid) {
         Ok(stat) => {
             Ok(stat.start_ticks == step.thread.start_ticks && !stat.is_dead() && !stat.is_kernel)

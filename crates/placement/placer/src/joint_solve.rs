@@ -18,7 +18,7 @@ use albacore_joint::{
 };
 use albacore_mapping::{Mapping, Problem, Solution};
 use albacore_os::Micros;
-use albacore_plan::{Enforcement, Placement};
+use albacore_plan::{Enforcement, PlacementMethod};
 use albacore_topology::{CpuId, CpuSet, Distances, Topology};
 
 use crate::limits::{JOINT_MOVE_COST, NUMA_MOVE_COST, SOLVE_BUDGET};
@@ -220,7 +220,7 @@ fn noisy_siblings(machine: &Topology, contained: &[&CpuSet], known: &CpuSet) -> 
 /// The cpus on which threads of a subject are known to sit. Those of a round robin are where they
 /// are planned to be, also while a worker is being replaced.
 fn fixed_cpus(subject: &Subject) -> Vec<CpuId> {
-    if subject.policy().placement == Placement::RoundRobin
+    if subject.policy().placement == PlacementMethod::RoundRobin
         && subject.policy().enforcement == Enforcement::Enforce
     {
         let solution = subject.solver.solution();

@@ -21,12 +21,12 @@ mod subject;
 mod subject_solver;
 mod table;
 
-pub use config::{Config, SubjectConfig, SubjectId};
-pub(crate) use control::Control;
-pub use control::{ControlError, Handle, Pending};
+pub use config::{PlacerConfig, SubjectConfig, SubjectId};
+pub(crate) use control::ControlRequest;
+pub use control::{ControlError, ControlReply, Handle};
 pub use error::PlacerError;
 /// Times in microseconds; a quantile is known to 25 %.
-pub type Histogram = albacore_values::LogHistogram<4>;
+pub type MicrosHistogram = albacore_values::LogHistogram<4>;
 pub use placer::{Placer, Progress};
 pub use priority::raise_thread_priority;
 pub use report::{PlacerCounters, Report, Restored, SpawnKind};

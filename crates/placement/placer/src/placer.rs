@@ -11,10 +11,10 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use albacore_os::{
-    CpusetWatch, Key, Micros, OsError, Pid, Poll, SchedExt, UeventSocket, Wake, read_online,
+    CpusetWatch, Micros, OsError, Pid, Poll, PollKey, SchedExt, UeventSocket, Wake, read_online,
     read_sched_ext, read_sysfs,
 };
-use albacore_plan::Policy;
+use albacore_plan::SubjectPolicy;
 use albacore_topology::{Topology, parse_sysfs};
 
 use crate::joint_solve::JointSolver;
@@ -22,24 +22,25 @@ use crate::limits::{
     COALESCING_TIME, CONTAINER_CHECK_PERIOD, CONTROLS_MAX, CPUSET_PERIOD, CPUSET_READS_PER_SEARCH,
     ERROR_PAUSE_MAX, ERROR_PAUSE_MIN, TREE_PAUSE_RATIO, TREE_PERIOD, TREE_PERIOD_MAX, WAIT_MAX,
 };
-use crate::process::Reader;
+use crate::process::ProcessReader;
 use crate::report::{PlacerCounters, Report, Restored};
 use crate::subject::{PassContext, Subject};
 use crate::{
-    Config, Control, Handle, PlacerError, SlotRow, SubjectConfig, SubjectId, SubjectState,
+    ControlRequest, Handle, PlacerConfig, PlacerError, SlotRow, SubjectConfig, SubjectId,
+    SubjectState,
 };
 use spawn_detection::SpawnDetector;
 use spawn_events::SpawnEvents;
 use sweep::{Budget, Sweep};
 
-const CONTROL_KEY: Key = Key(u64::MAX);
-const CPUSET_KEY: Key = Key(u64::MAX - 1);
-const UEVENT_KEY: Key = Key(u64::MAX - 2);
-const CONNECTOR_KEY: Key = Key(u64::MAX - 3);
+const CONTROL_KEY: PollKey = PollKey(u64::MAX);
+const CPUSET_KEY: PollKey = PollKey(u64::MAX - 1);
+const UEVENT_KEY: PollKey = PollKey(u64::MAX - 2);
+const CONNECTOR_KEY: PollKey = PollKey(u64::MAX - 3);
 
 /// The key of a process: its subject above, its pid below.
-fn process_key(subject: SubjectId, pid: Pid) -> Key {
-    Key(u64::from(subject.0) << 32 | u64::from(pid.0.unsigned_abs()))
+fn process_key(subject: SubjectId, pid: Pid) -> PollKey {
+    PollKey(u64::from(subject.0) << 32 | u64::from(pid.0.unsigned_abs()))
 }
 
 /// Whether the loop continues.
@@ -98,7 +99,7 @@ impl EventSources {
 /// The queue of control messages, and the handle that sends them.
 #[derive(Debug)]
 struct Controls {
-    receiver: Receiver<Control>,
+    receiver: Receiver<ControlRequest>,
     handle: Handle,
 }
 
@@ -116,8 +117,8 @@ impl Controls {
 /// from other threads.
 #[derive(Debug)]
 pub struct Placer {
-    config: Config,
-    reader: Reader,
+    config: PlacerConfig,
+    reader: ProcessReader,
     machine: Topology,
     scheduler: SchedExt,
     subjects: BTreeMap<SubjectId, Subject>,
@@ -140,8 +141,8 @@ impl Placer {
     ///
     /// # Errors
     /// The machine cannot be read or understood, or file descriptors run out.
-    pub fn new(config: Config) -> Result<Self, PlacerError> {
-        let reader = Reader::new(config.host.clone())?;
+    pub fn new(config: PlacerConfig) -> Result<Self, PlacerError> {
+        let reader = ProcessReader::new(config.host.clone())?;
         let events = EventSources::new()?;
         Ok(Self {
             machine: read_machine(&reader)?,
@@ -188,7 +189,7 @@ impl Placer {
     ///
     /// # Errors
     /// There is no such subject.
-    pub fn set_policy(&mut self, id: SubjectId, policy: Policy) -> Result<(), PlacerError> {
+    pub fn set_policy(&mut self, id: SubjectId, policy: SubjectPolicy) -> Result<(), PlacerError> {
         let subject = self
             .subjects
             .get_mut(&id)
@@ -286,7 +287,7 @@ impl Placer {
         let now = self.reader.clock.now()?;
         let wait = Duration::from_micros(self.next_due().0.saturating_sub(now.0)).min(timeout);
         let mut keys = self.events.poll.wait(wait)?;
-        let is_file_event = |key: &Key| [CPUSET_KEY, UEVENT_KEY].contains(key);
+        let is_file_event = |key: &PollKey| [CPUSET_KEY, UEVENT_KEY].contains(key);
         if keys.iter().any(is_file_event) {
             // Writers of cpusets write several files: the events of all are handled together.
             std::thread::sleep(COALESCING_TIME);
@@ -519,7 +520,7 @@ fn after(now: Micros, period: Duration) -> Micros {
     Micros(now.0 + period.as_micros() as u64)
 }
 
-fn read_machine(reader: &Reader) -> Result<Topology, PlacerError> {
+fn read_machine(reader: &ProcessReader) -> Result<Topology, PlacerError> {
     Ok(parse_sysfs(&read_sysfs(
         &reader.host.sys.join("devices/system"),
     )?)?)

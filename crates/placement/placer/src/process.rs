@@ -7,7 +7,7 @@ use albacore_os::{
     Clock, HostRoot, MaskError, Micros, OsError, Pid, PidFd, TaskDirectory, Tid, read_cmdline,
     read_descriptor_limit, read_mask, read_stat, read_task_comm, read_task_stat, read_tasks,
 };
-use albacore_plan::{Process, ProcessId, Thread, ThreadId, parse_thread_name};
+use albacore_plan::{ObservedThread, Process, ProcessId, ThreadId, parse_thread_name};
 use albacore_topology::CpuSet;
 
 use crate::limits::{DESCRIPTORS_SPARED, EXEC_TIME_MAX, NAMING_TIME_MAX, THREADS_MAX};
@@ -54,7 +54,7 @@ pub(crate) struct LiveProcess {
 
 /// What is needed to read.
 #[derive(Clone, Debug)]
-pub(crate) struct Reader {
+pub(crate) struct ProcessReader {
     pub(crate) host: HostRoot,
     pub(crate) clock: Clock,
     /// No descriptor with this number or above is kept: so many are left for reading and for
@@ -62,7 +62,7 @@ pub(crate) struct Reader {
     pub(crate) descriptors: i32,
 }
 
-impl Reader {
+impl ProcessReader {
     /// What reads below a root, with the descriptors that this process may have.
     pub(crate) fn new(host: HostRoot) -> Result<Self, OsError> {
         let limit = read_descriptor_limit()?;
@@ -92,7 +92,7 @@ impl LiveProcess {
     /// Reads a process for the first time; `None` if it has ended already. It did not start before
     /// `not_before`.
     pub(crate) fn read(
-        reader: &Reader,
+        reader: &ProcessReader,
         pid: Pid,
         not_before: Micros,
     ) -> Result<Option<Self>, OsError> {
@@ -137,7 +137,7 @@ impl LiveProcess {
     }
 
     /// Reads the command line again: an exec changes it.
-    pub(crate) fn read_cmdline(&mut self, reader: &Reader) -> Result<bool, OsError> {
+    pub(crate) fn read_cmdline(&mut self, reader: &ProcessReader) -> Result<bool, OsError> {
         let read = unless_gone(read_cmdline(&reader.host, self.pid()))?;
         let Some(cmdline) = read.filter(|cmdline| *cmdline != self.cmdline) else {
             return Ok(false);
@@ -162,7 +162,7 @@ impl LiveProcess {
     /// Lists the threads and reads what is new of them; false if the process has ended.
     pub(crate) fn read_threads(
         &mut self,
-        reader: &Reader,
+        reader: &ProcessReader,
         quiet: QuietPeriod,
     ) -> Result<bool, OsError> {
         let host = &reader.host;
@@ -194,7 +194,7 @@ impl LiveProcess {
     }
 
     /// Notes when a thread was spawned, which is known better now than from its start time.
-    pub(crate) fn note_spawn(&mut self, tid: Tid, at: Micros) {
+    pub(crate) fn record_spawn(&mut self, tid: Tid, at: Micros) {
         if tid.0 == self.id.pid.0 {
             self.not_before = self.not_before.max(at);
         }
@@ -210,7 +210,7 @@ impl LiveProcess {
     }
 
     /// Reads the masks of all threads again; true if one differs, or a thread has ended.
-    pub(crate) fn read_masks(&mut self, reader: &Reader) -> Result<bool, OsError> {
+    pub(crate) fn read_masks(&mut self, reader: &ProcessReader) -> Result<bool, OsError> {
         let now = reader.clock.now()?;
         let mut differs = false;
         let mut gone = Vec::new();
@@ -237,7 +237,7 @@ impl LiveProcess {
     }
 
     /// Reads the cpu times of all threads again, to tell compute threads from idle ones.
-    pub(crate) fn read_cpu_times(&mut self, reader: &Reader) {
+    pub(crate) fn read_cpu_times(&mut self, reader: &ProcessReader) {
         for (&tid, known) in &mut self.threads {
             // One that has ended keeps its last time until the next listing.
             if let Ok(stat) = read_task_stat(&reader.host, self.id.pid, tid) {
@@ -247,7 +247,7 @@ impl LiveProcess {
     }
 
     /// Reads the names of threads that do not tell a slot yet; true if one does now.
-    pub(crate) fn read_names(&mut self, reader: &Reader) -> bool {
+    pub(crate) fn read_names(&mut self, reader: &ProcessReader) -> bool {
         let mut is_named = false;
         for tid in self.unnamed(Micros(0)) {
             // One that has ended has no name; the next listing drops it.
@@ -286,7 +286,7 @@ impl LiveProcess {
 
     /// The process as a value.
     pub(crate) fn observed(&self) -> Process {
-        let thread = |known: &CachedThread| Thread {
+        let thread = |known: &CachedThread| ObservedThread {
             id: known.id,
             comm: known.comm.clone(),
             mask: known.mask.clone(),
@@ -312,7 +312,7 @@ pub(crate) fn unless_gone<T>(read: Result<T, OsError>) -> Result<Option<T>, OsEr
 }
 
 fn read_thread(
-    reader: &Reader,
+    reader: &ProcessReader,
     process: ProcessId,
     tid: Tid,
     horizon: Micros,

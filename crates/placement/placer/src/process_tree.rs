@@ -6,16 +6,18 @@ use std::ops::Bound;
 use albacore_os::{
     CgroupSubtree, Micros, OsError, Pid, SpawnEvent, ThreadOwner, Tid, read_children,
 };
-use albacore_plan::{Process, Source};
+use albacore_plan::{Process, ServerKind};
 
 use crate::limits::PROCESSES_MAX;
-use crate::process::{CachedThread, LiveProcess, QuietPeriod, Reader, is_young, unless_gone};
+use crate::process::{
+    CachedThread, LiveProcess, ProcessReader, QuietPeriod, is_young, unless_gone,
+};
 
 #[derive(Debug)]
 pub(crate) struct ProcessTree {
-    reader: Reader,
+    reader: ProcessReader,
     root: Pid,
-    source: Source,
+    server_kind: ServerKind,
     /// Processes outside are no part of the tree, even if their parents are.
     subtree: Option<CgroupSubtree>,
     /// The root first, parents before children.
@@ -38,15 +40,15 @@ pub(crate) struct ProcessTree {
 impl ProcessTree {
     /// A tree of which nothing is read yet.
     pub(crate) fn new(
-        reader: Reader,
+        reader: ProcessReader,
         root: Pid,
-        source: Source,
+        server_kind: ServerKind,
         subtree: Option<CgroupSubtree>,
     ) -> Self {
         Self {
             reader,
             root,
-            source,
+            server_kind,
             subtree,
             order: Vec::new(),
             processes: BTreeMap::new(),
@@ -242,7 +244,7 @@ impl ProcessTree {
             return Ok(false);
         };
         if let Some(process) = self.processes.get_mut(&process) {
-            process.note_spawn(thread, not_before);
+            process.record_spawn(thread, not_before);
         }
         Ok(changed)
     }
@@ -275,7 +277,7 @@ impl ProcessTree {
     }
 
     /// No spawn until `until`: what is found later was spawned later.
-    pub(crate) fn note_quiet(&mut self, quiet: QuietPeriod) {
+    pub(crate) fn record_quiet(&mut self, quiet: QuietPeriod) {
         self.quiet = quiet;
         if self.last_listed < quiet.since {
             return;
@@ -318,7 +320,7 @@ impl ProcessTree {
 
     /// Reads the names of young threads; true if one got a name that tells its slot.
     pub(crate) fn read_names(&mut self, now: Micros) -> bool {
-        if self.source != Source::Named || !self.may_rename {
+        if self.server_kind != ServerKind::Named || !self.may_rename {
             return false;
         }
         let mut named = false;
@@ -335,7 +337,7 @@ impl ProcessTree {
     /// True if young threads have no name yet although names decide; the root's own threads never
     /// get one.
     pub(crate) fn awaits_names(&mut self, now: Micros) -> bool {
-        if self.source != Source::Named || !self.may_rename {
+        if self.server_kind != ServerKind::Named || !self.may_rename {
             return false;
         }
         let root = self.root;
@@ -347,7 +349,7 @@ impl ProcessTree {
     /// Reads the cpu times of processes with more threads than `threads`, where they tell who
     /// computes.
     pub(crate) fn read_cpu_times(&mut self, threads: usize) {
-        if self.source == Source::PreFork {
+        if self.server_kind == ServerKind::PreFork {
             for process in self
                 .processes
                 .values_mut()

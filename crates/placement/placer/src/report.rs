@@ -2,10 +2,10 @@
 
 use albacore_mapping::{Mapping, Relaxation, Slot, WorkerIndex};
 use albacore_os::{Pid, Tid};
-use albacore_plan::{BackOff, Cause, Note};
+use albacore_plan::{BackOff, MaskDriftCause, PlacementWarning};
 use albacore_topology::CpuSet;
 
-use crate::{Histogram, SubjectId};
+use crate::{MicrosHistogram, SubjectId};
 
 /// Why a thread was new.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -76,7 +76,7 @@ pub enum Report {
         tid: Tid,
         mask: CpuSet,
         /// Why it had to be written.
-        cause: Cause,
+        cause: MaskDriftCause,
         /// At most this time went by from its spawn to the verified mask; `None` unless this is its
         /// first mask.
         spawn_to_verified_micros: Option<u64>,
@@ -93,7 +93,7 @@ pub enum Report {
         planned: CpuSet,
         /// The mask that was found.
         actual: CpuSet,
-        cause: Cause,
+        cause: MaskDriftCause,
     },
     /// A thread is left as it is for a while, because another program changed its mask too often.
     BackedOff {
@@ -112,8 +112,11 @@ pub enum Report {
     },
     /// Cpus of the machine came or went.
     MachineChanged { online: CpuSet },
-    /// Something odd that was not so in the plan before.
-    Note { subject: SubjectId, note: Note },
+    /// A warning that the plan before did not have.
+    Warning {
+        subject: SubjectId,
+        warning: PlacementWarning,
+    },
     /// A sched_ext scheduler runs: masks are observed and not written, because it may starve
     /// threads that have one.
     ForeignScheduler,
@@ -173,9 +176,9 @@ pub struct PlacerCounters {
     /// they cannot be read.
     pub sweeps: u64,
     /// Spawn to verified mask of threads of respawned workers.
-    pub respawn_micros: Histogram,
+    pub respawn_micros: MicrosHistogram,
     /// Spawn to verified mask of threads out of the blue.
-    pub new_thread_micros: Histogram,
+    pub new_thread_micros: MicrosHistogram,
     pub solves: u64,
     /// Verified threads that were found on the whole cpuset: a change of it, or a cpu that went,
     /// lost their masks.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use albacore_os::CpuQuota;
-use albacore_plan::{Cause, Note, Policy};
+use albacore_plan::{MaskDriftCause, PlacementWarning, SubjectPolicy};
 use albacore_topology::CpuSet;
 
 use crate::SubjectId;
@@ -15,13 +15,13 @@ pub struct SubjectState {
     /// The cpus it may use now; empty while it has none and waits.
     pub cpuset: CpuSet,
     /// The policy in force: as asked, but for `threads`, which a quota of cpu time may make fewer.
-    pub policy: Policy,
+    pub policy: SubjectPolicy,
     pub threads_asked: u16,
     pub workers_found: usize,
-    /// What is odd now; [`crate::Report::Note`] reports each when it is new.
-    pub notes: Vec<Note>,
+    /// Those that hold now; [`crate::Report::Warning`] reports each when it is new.
+    pub warnings: Vec<PlacementWarning>,
     /// Masks found not as planned since it was added, by cause.
-    pub drifts: BTreeMap<Cause, u64>,
+    pub drifts: BTreeMap<MaskDriftCause, u64>,
     /// Verified threads that were found on the whole cpuset although no policy asked for it:
     /// a change of the cpuset or a cpu that went lost their masks.
     pub widened: u64,

@@ -3,15 +3,16 @@
 use albacore_os::{CgroupSubtree, HostRoot, MaskError, Micros, Pid};
 use albacore_plan::limits::LONER_AGE_MICROS;
 use albacore_plan::{
-    Ledger, LintInput, Linted, Note, Observation, Placement, Plan, Policy, Source, lint, plan,
+    Ledger, LintInput, Linted, Observation, PlacementMethod, PlacementWarning, Plan, ServerKind,
+    SubjectPolicy, lint, plan,
 };
 use albacore_topology::{CpuSet, Topology};
 
 use crate::cpuset::CpusetView;
-use crate::execute::{ExecutedStep, Guard, Outcome, execute};
+use crate::execute::{ExecutedStep, Guard, StepOutcome, execute};
 use crate::limits::{CGROUPS_MAX, PASSES_MAX};
 use crate::move_hysteresis::is_warm;
-use crate::process::{Reader, unless_gone};
+use crate::process::{ProcessReader, unless_gone};
 use crate::process_tree::ProcessTree;
 use crate::report::{PlacerCounters, Report};
 use crate::subject_solver::{SolveOutcome, SubjectSolver};
@@ -34,7 +35,7 @@ use worker_history::WorkerHistory;
 
 /// What a pass needs of the loop that drives it.
 pub(crate) struct PassContext<'a> {
-    pub(crate) reader: &'a Reader,
+    pub(crate) reader: &'a ProcessReader,
     pub(crate) machine: &'a Topology,
     /// False while another scheduler runs: everything is done but writing.
     pub(crate) may_write: bool,
@@ -46,7 +47,7 @@ pub(crate) struct PassContext<'a> {
 #[derive(Debug)]
 pub(crate) struct Subject {
     id: SubjectId,
-    source: Source,
+    server_kind: ServerKind,
     /// The cgroup of its container: no thread outside is ever written.
     subtree: Option<CgroupSubtree>,
     added_at: Micros,
@@ -60,19 +61,23 @@ pub(crate) struct Subject {
     verification: Verification,
     workers: WorkerHistory,
     /// Notes of the last plan.
-    notes: Vec<Note>,
+    warnings: Vec<PlacementWarning>,
 }
 
 impl Subject {
     pub(crate) fn new(
         id: SubjectId,
         config: &SubjectConfig,
-        reader: &Reader,
+        reader: &ProcessReader,
         limit: Option<CpuSet>,
     ) -> Result<Self, PlacerError> {
         let subtree = find_subtree(config, reader)?;
-        let mut tree =
-            ProcessTree::new(reader.clone(), config.root, config.source, subtree.clone());
+        let mut tree = ProcessTree::new(
+            reader.clone(),
+            config.root,
+            config.server_kind,
+            subtree.clone(),
+        );
         tree.read_all()?;
         if !tree.has_root() {
             return Err(PlacerError::RootGone { pid: config.root.0 });
@@ -95,7 +100,7 @@ impl Subject {
         let added_at = reader.clock.now()?;
         Ok(Self {
             id,
-            source: config.source,
+            server_kind: config.server_kind,
             subtree,
             added_at,
             tree,
@@ -107,7 +112,7 @@ impl Subject {
             ledger: Ledger::default(),
             verification: Verification::default(),
             workers: WorkerHistory::default(),
-            notes: Vec::new(),
+            warnings: Vec::new(),
         })
     }
 
@@ -116,7 +121,7 @@ impl Subject {
     }
 
     /// The policy in force.
-    pub(crate) fn policy(&self) -> &Policy {
+    pub(crate) fn policy(&self) -> &SubjectPolicy {
         self.policy.in_force()
     }
 
@@ -125,7 +130,7 @@ impl Subject {
         self.subtree.is_some()
     }
 
-    pub(crate) fn set_policy(&mut self, policy: Policy) {
+    pub(crate) fn set_policy(&mut self, policy: SubjectPolicy) {
         self.policy.set(policy);
         let threads = self.threads_within_quota();
         self.policy.set_threads(threads);
@@ -143,10 +148,10 @@ impl Subject {
     /// True if every slot is filled.
     fn is_complete(&self) -> bool {
         let policy = self.policy();
-        let slots = match self.source {
-            Source::Named => usize::from(policy.threads),
+        let slots = match self.server_kind {
+            ServerKind::Named => usize::from(policy.threads),
             // The peers of other servers are spawned by the first request, whenever that comes.
-            Source::PreFork => 1,
+            ServerKind::PreFork => 1,
         };
         let workers = usize::from(policy.workers);
         self.workers.count() >= workers && self.ledger.slot_count() >= workers * slots
@@ -175,13 +180,17 @@ impl Subject {
         Ok(self.cpuset.find(host, &pids)?)
     }
 
-    fn observe(&self, reader: &Reader, machine: &Topology) -> Result<Observation, PlacerError> {
+    fn observe(
+        &self,
+        reader: &ProcessReader,
+        machine: &Topology,
+    ) -> Result<Observation, PlacerError> {
         Ok(Observation {
             at: reader.clock.now()?,
             machine: machine.clone(),
             cpuset: self.cpuset.cpus.clone(),
             cpuset_changes: self.cpuset.changes,
-            source: self.source,
+            server_kind: self.server_kind,
             processes: self.tree.observed(),
         })
     }
@@ -269,7 +278,7 @@ impl Subject {
 
     fn plan_and_lint(&self, observation: &Observation) -> Result<Plan<Linted>, PlacerError> {
         let policy = self.policy();
-        let is_placed = policy.placement != Placement::None;
+        let is_placed = policy.placement != PlacementMethod::None;
         let solved = self.solver.pair().filter(|_| is_placed);
         let mapping = solved.map(|(_, mapping)| mapping);
         let proposed = plan(policy, observation, mapping, &self.ledger);
@@ -298,7 +307,7 @@ impl Subject {
     fn finish_passes(&mut self, context: &PassContext<'_>) -> Result<(), PlacerError> {
         self.schedule.reset_back_off();
         let may_not_fork = self.policy().workers == 1 && self.workers.count() == 0;
-        if self.source == Source::PreFork && may_not_fork {
+        if self.server_kind == ServerKind::PreFork && may_not_fork {
             // A server that does not fork becomes its own worker by age alone.
             let pause = std::time::Duration::from_micros(LONER_AGE_MICROS / 6);
             self.schedule
@@ -324,7 +333,7 @@ impl Subject {
                     thread.read_at = now;
                 }
             }
-            if let Outcome::NotPermitted(MaskError::NotPermitted { tid }) = one.outcome {
+            if let StepOutcome::NotPermitted(MaskError::NotPermitted { tid }) = one.outcome {
                 refusal.get_or_insert(MaskError::NotPermitted { tid });
             }
         }
@@ -343,20 +352,20 @@ impl Subject {
         let ExecutedStep { step, outcome } = executed;
         let (pid, tid) = (step.process.pid, step.thread.tid);
         match outcome {
-            Outcome::Verified => {
+            StepOutcome::Verified => {
                 linted.confirm(step);
                 return Some(step.mask.clone());
             }
-            Outcome::Differs { actual } => {
-                if let Some(note) = linted.contradict(step) {
-                    self.report_note(&note, context);
+            StepOutcome::Differs { actual } => {
+                if let Some(warning) = linted.contradict(step) {
+                    self.report_warning(&warning, context);
                 }
                 return Some(actual.clone());
             }
-            Outcome::Gone => self.tree.forget_thread(pid, tid),
-            Outcome::Outside => drop(self.tree.remove(pid)),
-            Outcome::Stale | Outcome::NotPermitted(_) => {}
-            Outcome::Failed(reason) => (context.report)(&Report::StepFailed {
+            StepOutcome::Gone => self.tree.forget_thread(pid, tid),
+            StepOutcome::Outside => drop(self.tree.remove(pid)),
+            StepOutcome::Stale | StepOutcome::NotPermitted(_) => {}
+            StepOutcome::Failed(reason) => (context.report)(&Report::StepFailed {
                 subject: self.id,
                 tid,
                 reason: reason.clone(),
@@ -389,7 +398,7 @@ impl Subject {
 /// The subtree of a subject, if it has a cgroup. Its root must be a process that may be placed.
 fn find_subtree(
     config: &SubjectConfig,
-    reader: &Reader,
+    reader: &ProcessReader,
 ) -> Result<Option<CgroupSubtree>, PlacerError> {
     let (host, pid) = (&reader.host, config.root.0);
     let stat = unless_gone(albacore_os::read_stat(host, config.root))?;

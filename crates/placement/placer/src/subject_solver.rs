@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use albacore_mapping::{Mapping, Problem, ProblemError, Solution, round_robin, solve};
-use albacore_plan::{Observation, Placement, Policy, problem};
+use albacore_plan::{Observation, PlacementMethod, SubjectPolicy, problem};
 
 use crate::limits::{JOINT_PERIOD, SOLVE_BUDGET};
 use crate::move_hysteresis::{is_warm, keep_unless_worth_moving};
@@ -12,7 +12,7 @@ use crate::solve_rate::SolveRate;
 /// The mapping in force, and the problem that it answers.
 #[derive(Debug, Default)]
 pub(crate) struct SubjectSolver {
-    answer: Option<(Placement, Problem, Solution)>,
+    answer: Option<(PlacementMethod, Problem, Solution)>,
     /// Where threads were found before the first answer.
     found: Option<Mapping>,
     rate: SolveRate,
@@ -53,7 +53,7 @@ impl SubjectSolver {
     }
 
     /// The mapping to start from: that in force, or what was found before there was one.
-    pub(crate) fn current(&self, policy: &Policy) -> Option<Mapping> {
+    pub(crate) fn current(&self, policy: &SubjectPolicy) -> Option<Mapping> {
         let in_force = self
             .answer
             .as_ref()
@@ -70,12 +70,12 @@ impl SubjectSolver {
             .answer
             .as_ref()
             .is_some_and(|(placement, before, known)| {
-                *placement == Placement::Tuna
+                *placement == PlacementMethod::Tuna
                     && is_same(before, &problem)
                     && known.mapping == solution.mapping
             });
         self.is_stale = false;
-        self.answer = Some((Placement::Tuna, problem, solution));
+        self.answer = Some((PlacementMethod::Tuna, problem, solution));
         !is_known
     }
 
@@ -94,13 +94,13 @@ impl SubjectSolver {
     /// Brings the mapping up to date with what is asked.
     pub(crate) fn update(
         &mut self,
-        policy: &Policy,
+        policy: &SubjectPolicy,
         observation: &Observation,
     ) -> Result<SolveOutcome, ProblemError> {
         let current = self.current(policy);
         let Some(wanted) = problem(policy, observation, current.as_ref()) else {
             // An empty cpuset is a moment: the mapping is the start for the next one.
-            if policy.placement == Placement::None {
+            if policy.placement == PlacementMethod::None {
                 self.answer = None;
             }
             return Ok(SolveOutcome::NotNeeded);
@@ -121,8 +121,8 @@ impl SubjectSolver {
             return Ok(SolveOutcome::Deferred(wait));
         }
         let solution = match policy.placement {
-            Placement::RoundRobin => round_robin(&wanted)?,
-            Placement::Tuna | Placement::None => {
+            PlacementMethod::RoundRobin => round_robin(&wanted)?,
+            PlacementMethod::Tuna | PlacementMethod::None => {
                 let found = solve(&wanted, &mut || start.elapsed() >= SOLVE_BUDGET)?;
                 keep_unless_worth_moving(&wanted, found, is_server_warm(observation))
             }

@@ -7,8 +7,8 @@ mod prefork;
 use std::time::Duration;
 
 use albacore_os::{HostRoot, UserMasks, probe_user_masks};
-use albacore_placer::{Config, Placer, PlacerError, Report, SlotState, SubjectConfig};
-use albacore_plan::{Cause, Note, Source};
+use albacore_placer::{Placer, PlacerConfig, PlacerError, Report, SlotState, SubjectConfig};
+use albacore_plan::{MaskDriftCause, PlacementWarning, ServerKind};
 use prefork::group::{Group, two};
 use prefork::{PreforkServer, Run, cpus, mask_of, policy, threads_of};
 
@@ -17,7 +17,7 @@ fn a_cpuset_that_shrinks_and_grows_is_followed_and_masks_never_leave_it() {
     let (low, _, both) = two();
     let group = Group::new("moves", &both);
     let server = PreforkServer::start(2, 2, &["named"]);
-    let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
+    let mut run = Run::on(server.pid(), ServerKind::Named, policy(2, 2));
     run.until_placed();
     group.take(server.pid());
     for round in 0..10 {
@@ -48,7 +48,7 @@ fn a_cpuset_that_shrinks_and_grows_is_followed_and_masks_never_leave_it() {
     // A kernel that remembers masks may bring them where they are planned by itself: then nothing
     // drifts.
     assert!(
-        !is_reported(Cause::Foreign),
+        !is_reported(MaskDriftCause::Foreign),
         "a change of the cpuset is no foreign change"
     );
     let restored = run.restore();
@@ -64,7 +64,7 @@ fn masks_given_back_grow_with_the_cpuset_as_if_they_had_never_been_narrower() {
     let group = Group::new("grows", &low);
     let server = PreforkServer::start(1, 2, &["named"]);
     group.take(server.pid());
-    let mut run = Run::on(server.pid(), Source::Named, policy(1, 2));
+    let mut run = Run::on(server.pid(), ServerKind::Named, policy(1, 2));
     run.until("verified", |run| {
         run.rows().iter().all(|r| r.state == SlotState::Verified)
     });
@@ -81,11 +81,11 @@ fn masks_given_back_grow_with_the_cpuset_as_if_they_had_never_been_narrower() {
 fn a_limit_is_kept_inside_a_wider_cpuset() {
     let (_, high, _) = two();
     let server = PreforkServer::start(1, 2, &["named"]);
-    let config = Config {
+    let config = PlacerConfig {
         limit: Some(high.clone()),
-        ..Config::live()
+        ..PlacerConfig::live()
     };
-    let mut run = Run::with(config, server.pid(), Source::Named, policy(1, 2));
+    let mut run = Run::with(config, server.pid(), ServerKind::Named, policy(1, 2));
     run.until_placed();
     assert!(
         run.rows()
@@ -97,15 +97,15 @@ fn a_limit_is_kept_inside_a_wider_cpuset() {
 #[test]
 fn a_server_without_a_usable_cpu_is_refused_with_the_file_that_says_so() {
     let server = PreforkServer::start(1, 1, &["named"]);
-    let config = Config {
+    let config = PlacerConfig {
         limit: Some(cpus("8000")),
-        ..Config::live()
+        ..PlacerConfig::live()
     };
     let mut placer = Placer::new(config).unwrap();
     let subject = SubjectConfig {
         root: server.pid(),
         cgroup: None,
-        source: Source::Named,
+        server_kind: ServerKind::Named,
         policy: policy(1, 1),
     };
     let error = placer.add_subject(&subject).unwrap_err();
@@ -130,7 +130,7 @@ fn a_mask_that_is_lost_with_a_cpuset_is_counted_as_widened_and_repaired() {
     });
     let state = run.placer.states().remove(0);
     assert_eq!(state.widened, 1);
-    assert_eq!(state.drifts.get(&Cause::CpusetChange), Some(&1));
+    assert_eq!(state.drifts.get(&MaskDriftCause::CpusetChange), Some(&1));
 }
 
 #[test]
@@ -138,15 +138,15 @@ fn a_container_without_a_cpu_waits_until_it_has_one_and_the_loop_sleeps() {
     let (_, _, both) = two();
     let group = Group::new("empty", &both);
     let server = PreforkServer::start_in(&group, 1, 2);
-    let mut placer = Placer::new(Config {
+    let mut placer = Placer::new(PlacerConfig {
         limit: Some(cpus("8000")),
-        ..Config::live()
+        ..PlacerConfig::live()
     })
     .unwrap();
     let subject = SubjectConfig {
         root: server.pid(),
         cgroup: Some(group.cgroup()),
-        source: Source::Named,
+        server_kind: ServerKind::Named,
         policy: policy(1, 2),
     };
     placer.add_subject(&subject).unwrap();
@@ -159,7 +159,7 @@ fn a_container_without_a_cpu_waits_until_it_has_one_and_the_loop_sleeps() {
         turns += 1;
     }
     let state = placer.states().remove(0);
-    assert!(state.cpuset.is_empty() && state.notes.contains(&Note::EmptyCpuset));
+    assert!(state.cpuset.is_empty() && state.warnings.contains(&PlacementWarning::EmptyCpuset));
     assert_eq!(placer.figures().setaffinity_calls, 0);
     assert!(turns < 400, "{turns} turns in 600 ms");
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use albacore_os::{Pid, PidFd, Tid};
 use albacore_placer::{SlotState, SubjectConfig, raise_thread_priority};
-use albacore_plan::Source;
+use albacore_plan::ServerKind;
 use albacore_topology::CpuSet;
 use albacore_values::XorShift64;
 use prefork::group::{Group, two};
@@ -54,7 +54,7 @@ fn a_storm_of_forks_changes_no_mask_of_anybody_else() {
     let canaries = Canaries::start(200, &[low, high, both]);
     let before = canaries.masks();
     let server = PreforkServer::start(2, 2, &["named"]);
-    let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
+    let mut run = Run::on(server.pid(), ServerKind::Named, policy(2, 2));
     run.placer.listen_for_spawns().unwrap();
     run.until_placed();
     let forks = 10_000 * soak();
@@ -90,7 +90,7 @@ fn a_storm_of_forks_changes_no_mask_of_anybody_else() {
 fn births_that_the_kernel_announces_are_placed() {
     let mut server = PreforkServer::start(2, 2, &["named"]);
     let rounds = 20 * soak().min(5) as u16;
-    let mut run = Run::on(server.pid(), Source::Named, policy(2, 2 + rounds));
+    let mut run = Run::on(server.pid(), ServerKind::Named, policy(2, 2 + rounds));
     // As every thread that drives a placer: at the usual priority the figure is that of the
     // machine's load.
     raise_thread_priority(&mut |_| {});
@@ -126,9 +126,12 @@ fn masks(server: &PreforkServer) -> BTreeMap<Tid, CpuSet> {
 
 #[test]
 fn a_restart_moves_hardly_any_thread_whatever_happened_before() {
-    for (source, more) in [(Source::Named, &["named"][..]), (Source::PreFork, &[])] {
+    for (server_kind, more) in [
+        (ServerKind::Named, &["named"][..]),
+        (ServerKind::PreFork, &[]),
+    ] {
         let server = PreforkServer::start(4, 4, more);
-        let mut run = Run::on(server.pid(), source, policy(4, 4));
+        let mut run = Run::on(server.pid(), server_kind, policy(4, 4));
         run.until_placed();
         for round in 0..4 * soak() {
             // A worker in the middle is replaced: by age it is the last one then.
@@ -140,7 +143,7 @@ fn a_restart_moves_hardly_any_thread_whatever_happened_before() {
             });
             let before = masks(&server);
             // Killed, as it were: nothing is given back.
-            run = Run::on(server.pid(), source, policy(4, 4));
+            run = Run::on(server.pid(), server_kind, policy(4, 4));
             run.until_placed();
             let after = masks(&server);
             let moved = before
@@ -235,13 +238,13 @@ fn settled_many_threads_cost_little_and_nothing_is_written() {
     let servers: Vec<PreforkServer> = (0..(5 * soak()).min(50))
         .map(|_| PreforkServer::start(4, 25, &["named"]))
         .collect();
-    let mut run = Run::on(servers[0].pid(), Source::Named, policy(4, 25));
+    let mut run = Run::on(servers[0].pid(), ServerKind::Named, policy(4, 25));
     raise_thread_priority(&mut |_| {});
     for server in &servers[1..] {
         let config = SubjectConfig {
             root: server.pid(),
             cgroup: None,
-            source: Source::Named,
+            server_kind: ServerKind::Named,
             policy: policy(4, 25),
         };
         run.placer.add_subject(&config).unwrap();
@@ -317,7 +320,7 @@ fn no_mask_is_left_behind_whenever_a_placer_is_stopped_or_killed() {
         if is_killed || !end.success() {
             // Killed, or ended by the signal before its handler was there: a new life finds and
             // gives back.
-            let mut run = Run::on(server.pid(), Source::Named, policy(2, 3));
+            let mut run = Run::on(server.pid(), ServerKind::Named, policy(2, 3));
             run.until_placed();
             assert!(run.restore().errors.is_empty());
         }

@@ -11,8 +11,8 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use albacore_os::{Cgroup, CgroupVersion, HostRoot, Pid, Tid, read_stat};
-use albacore_placer::{Config, Placer, PlacerError, SlotState, SubjectConfig, SubjectState};
-use albacore_plan::{Note, Source};
+use albacore_placer::{Placer, PlacerConfig, PlacerError, SlotState, SubjectConfig, SubjectState};
+use albacore_plan::{PlacementWarning, ServerKind};
 use albacore_values::XorShift64;
 use prefork::group::{Group, two};
 use prefork::{PreforkServer, Run, mask_of, policy, tasks_of, taskset, threads_of};
@@ -99,7 +99,7 @@ fn of_ten_thousand_wrong_targets_none_is_accepted_and_no_mask_is_touched() {
         .filter(|pid| !own_tree.contains(pid))
         .collect();
 
-    let mut placer = Placer::new(Config::live()).unwrap();
+    let mut placer = Placer::new(PlacerConfig::live()).unwrap();
     let mut random = XorShift64::new(0x5eed);
     let right = own.cgroup();
     let at = |directory: PathBuf, mount: PathBuf| Cgroup {
@@ -119,11 +119,11 @@ fn of_ten_thousand_wrong_targets_none_is_accepted_and_no_mask_is_touched() {
             6 => (Pid(-(random.below(9) as i32)), None),
             _ => (server.pid(), Some(other.cgroup())),
         };
-        let (source, policy) = (Source::Named, policy(1, 1));
+        let (server_kind, policy) = (ServerKind::Named, policy(1, 1));
         let error = placer
             .add_subject(&SubjectConfig {
                 root,
-                source,
+                server_kind,
                 policy,
                 cgroup,
             })
@@ -152,7 +152,11 @@ fn a_process_that_enters_a_container_is_counted_and_not_placed() {
     let mut run = Run::inside(&own, server.pid(), policy(1, 2));
     run.until_placed();
     run.until("counted", |run| state(run).entered == 1);
-    assert!(state(&run).notes.contains(&Note::Entered { count: 1 }));
+    assert!(
+        state(&run)
+            .warnings
+            .contains(&PlacementWarning::Entered { count: 1 })
+    );
     assert_eq!(mask_of(Tid(stranger.pid().0)), Some(both));
 }
 
@@ -199,12 +203,12 @@ fn a_quota_below_the_threads_asked_places_as_many_as_may_run_at_once() {
         (state.threads_asked, state.quota.millicpus),
         (2, Some(1300))
     );
-    let note = Note::Quota {
+    let warning = PlacementWarning::Quota {
         millicpus: 1300,
         threads: 1,
         asked: 2,
     };
-    assert!(state.notes.contains(&note), "{:?}", state.notes);
+    assert!(state.warnings.contains(&warning), "{:?}", state.warnings);
     // All threads of the worker together are on the cpus of what is placed: one.
     run.until("all on one cpu", |run| {
         let worker = run.rows()[0].pid.unwrap();

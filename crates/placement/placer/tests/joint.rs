@@ -7,15 +7,15 @@ mod prefork;
 use std::collections::{BTreeMap, BTreeSet};
 
 use albacore_placer::{Report, SubjectConfig, SubjectId};
-use albacore_plan::{Enforcement, Placement, Policy, Source};
+use albacore_plan::{Enforcement, PlacementMethod, ServerKind, SubjectPolicy};
 use albacore_topology::{CpuId, CpuSet};
 use prefork::{PreforkServer, Run, own_cpus, policy, threads_of};
 
-fn add(run: &mut Run, server: &PreforkServer, policy: Policy) -> SubjectId {
+fn add(run: &mut Run, server: &PreforkServer, policy: SubjectPolicy) -> SubjectId {
     let config = SubjectConfig {
         root: server.pid(),
         cgroup: None,
-        source: Source::Named,
+        server_kind: ServerKind::Named,
         policy,
     };
     run.placer.add_subject(&config).unwrap()
@@ -52,7 +52,7 @@ fn two_servers_share_the_cpus_evenly() {
         PreforkServer::start(1, 1, &["named"]),
         PreforkServer::start(1, 2, &["named"]),
     );
-    let mut run = Run::on(one.pid(), Source::Named, policy(1, 1));
+    let mut run = Run::on(one.pid(), ServerKind::Named, policy(1, 1));
     let second = add(&mut run, &two, policy(1, 2));
     run.until_placed();
     assert_eq!(run.rows().len(), 3);
@@ -63,7 +63,7 @@ fn two_servers_share_the_cpus_evenly() {
 #[test]
 fn a_newcomer_takes_free_cpus_and_moves_no_thread() {
     let one = PreforkServer::start(1, 1, &["named"]);
-    let mut run = Run::on(one.pid(), Source::Named, policy(1, 1));
+    let mut run = Run::on(one.pid(), ServerKind::Named, policy(1, 1));
     run.until_placed();
     let before = planned(&run, run.subject);
     let two = PreforkServer::start(1, 1, &["named"]);
@@ -94,7 +94,7 @@ fn when_one_leaves_the_others_spread_over_what_it_leaves() {
         PreforkServer::start(1, 1, &["named"]),
     );
     let three = PreforkServer::start(1, 1, &["named"]);
-    let mut run = Run::on(one.pid(), Source::Named, policy(1, 2));
+    let mut run = Run::on(one.pid(), ServerKind::Named, policy(1, 2));
     let second = add(&mut run, &two, policy(1, 1));
     let third = add(&mut run, &three, policy(1, 1));
     run.until_placed();
@@ -113,11 +113,11 @@ fn threads_of_a_round_robin_are_obstacles() {
         PreforkServer::start(1, 1, &["named"]),
         PreforkServer::start(1, 1, &["named"]),
     );
-    let round_robin = Policy {
-        placement: Placement::RoundRobin,
+    let round_robin = SubjectPolicy {
+        placement: PlacementMethod::RoundRobin,
         ..policy(1, 1)
     };
-    let mut run = Run::on(one.pid(), Source::Named, round_robin);
+    let mut run = Run::on(one.pid(), ServerKind::Named, round_robin);
     run.until_placed();
     let taken = planned(&run, run.subject);
     add(&mut run, &two, policy(1, 1));
@@ -138,12 +138,12 @@ fn threads_that_pinned_themselves_are_obstacles() {
         PreforkServer::start(1, 1, &["named"]),
         PreforkServer::start(1, 1, &["named"]),
     );
-    let unplaced = Policy {
-        placement: Placement::None,
+    let unplaced = SubjectPolicy {
+        placement: PlacementMethod::None,
         ..policy(1, 1)
     };
     let lowest: CpuSet = own_cpus().iter().take(1).collect();
-    let mut run = Run::on(one.pid(), Source::Named, unplaced);
+    let mut run = Run::on(one.pid(), ServerKind::Named, unplaced);
     run.until("worker there", |_| !threads_of(one.pid()).is_empty());
     for tid in threads_of(one.pid()) {
         prefork::taskset(tid, &lowest);
@@ -166,10 +166,10 @@ fn one_that_is_only_observed_does_not_disturb() {
         PreforkServer::start(1, 2, &["named"]),
         PreforkServer::start(1, 2, &["named"]),
     );
-    let mut run = Run::on(one.pid(), Source::Named, policy(1, 2));
+    let mut run = Run::on(one.pid(), ServerKind::Named, policy(1, 2));
     run.until_placed();
     let before = planned(&run, run.subject);
-    let observed = Policy {
+    let observed = SubjectPolicy {
         enforcement: Enforcement::Observe,
         ..policy(1, 2)
     };

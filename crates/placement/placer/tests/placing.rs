@@ -9,7 +9,9 @@ use std::time::Duration;
 use albacore_os::Tid;
 use albacore_placer::{Report, SlotState, SpawnKind};
 use albacore_plan::limits::{BACK_OFF_MICROS_MIN, REPAIRS_MAX};
-use albacore_plan::{BackOff, Cause, Enforcement, MainThread, Placement, Source};
+use albacore_plan::{
+    BackOff, Enforcement, MainThread, MaskDriftCause, PlacementMethod, ServerKind,
+};
 use albacore_topology::CpuSet;
 use prefork::{
     PreforkServer, Run, cpus, mask_of, own_cpus, policy, tasks_of, taskset, threads_of, tree_of,
@@ -25,7 +27,7 @@ fn kill(pid: albacore_os::Pid) {
 #[test]
 fn every_thread_of_a_named_server_is_placed_and_the_front_keeps_the_cpuset() {
     let server = PreforkServer::start(2, 3, &["named"]);
-    let mut run = Run::on(server.pid(), Source::Named, policy(2, 3));
+    let mut run = Run::on(server.pid(), ServerKind::Named, policy(2, 3));
     run.until_placed();
     for row in run.rows() {
         let comm = std::fs::read_to_string(format!("/proc/{}/comm", row.tid.unwrap().0)).unwrap();
@@ -47,7 +49,7 @@ fn every_thread_of_a_named_server_is_placed_and_the_front_keeps_the_cpuset() {
 #[test]
 fn workers_of_any_prefork_server_are_found_by_the_shape_of_the_tree() {
     let server = PreforkServer::start(2, 2, &[]);
-    let mut run = Run::on(server.pid(), Source::PreFork, policy(2, 2));
+    let mut run = Run::on(server.pid(), ServerKind::PreFork, policy(2, 2));
     run.until_placed();
     for row in run.rows().iter().filter(|row| row.slot.rank.0 == 0) {
         assert_eq!(
@@ -60,9 +62,12 @@ fn workers_of_any_prefork_server_are_found_by_the_shape_of_the_tree() {
 
 #[test]
 fn a_killed_worker_is_placed_again_in_its_own_slots_and_no_other_worker_moves() {
-    for (named, source) in [(&["named"][..], Source::Named), (&[][..], Source::PreFork)] {
+    for (named, server_kind) in [
+        (&["named"][..], ServerKind::Named),
+        (&[][..], ServerKind::PreFork),
+    ] {
         let server = PreforkServer::start(2, 2, named);
-        let mut run = Run::on(server.pid(), source, policy(2, 2));
+        let mut run = Run::on(server.pid(), server_kind, policy(2, 2));
         run.until_placed();
         for round in 1..=25u32 {
             let before = run.rows();
@@ -81,7 +86,7 @@ fn a_killed_worker_is_placed_again_in_its_own_slots_and_no_other_worker_moves() 
         assert_eq!(figures.respawns, 25);
         assert!(figures.respawn_micros.count() >= 25);
         println!(
-            "{source:?}: respawn birth to verified p50 {:?} p99 {:?} max {} us",
+            "{server_kind:?}: respawn birth to verified p50 {:?} p99 {:?} max {} us",
             figures.respawn_micros.quantile_bound(0.5),
             figures.respawn_micros.quantile_bound(0.99),
             figures.respawn_micros.max()
@@ -92,7 +97,7 @@ fn a_killed_worker_is_placed_again_in_its_own_slots_and_no_other_worker_moves() 
 #[test]
 fn nothing_is_written_while_nothing_changes() {
     let server = PreforkServer::start(2, 2, &["named"]);
-    let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
+    let mut run = Run::on(server.pid(), ServerKind::Named, policy(2, 2));
     run.until_placed();
     run.for_a_while(Duration::from_millis(200));
     let calls = run.calls();
@@ -103,7 +108,7 @@ fn nothing_is_written_while_nothing_changes() {
 #[test]
 fn a_foreign_taskset_is_undone_and_has_its_cause() {
     let server = PreforkServer::start(2, 2, &["named"]);
-    let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
+    let mut run = Run::on(server.pid(), ServerKind::Named, policy(2, 2));
     run.until_placed();
     let tid = run.rows()[1].tid.unwrap();
     taskset(tid, &own_cpus());
@@ -113,7 +118,7 @@ fn a_foreign_taskset_is_undone_and_has_its_cause() {
                 matches!(
                     r,
                     Report::Drift {
-                        cause: Cause::Foreign,
+                        cause: MaskDriftCause::Foreign,
                         ..
                     }
                 )
@@ -125,7 +130,7 @@ fn a_foreign_taskset_is_undone_and_has_its_cause() {
 fn a_thread_out_of_the_blue_gets_the_cpus_of_its_worker() {
     let mut server = PreforkServer::start(2, 1, &[]);
     // Two threads are asked, one is there: the second comes later.
-    let mut run = Run::on(server.pid(), Source::PreFork, policy(2, 2));
+    let mut run = Run::on(server.pid(), ServerKind::PreFork, policy(2, 2));
     run.until("mains placed", |run| {
         run.rows()
             .iter()
@@ -175,7 +180,7 @@ fn a_thread_out_of_the_blue_gets_the_cpus_of_its_worker() {
 #[test]
 fn children_of_workers_do_not_keep_an_inherited_pin() {
     let mut server = PreforkServer::start(2, 2, &["named"]);
-    let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
+    let mut run = Run::on(server.pid(), ServerKind::Named, policy(2, 2));
     run.until_placed();
     server.order("helper 1");
     let root = server.pid();
@@ -190,7 +195,7 @@ fn children_of_workers_do_not_keep_an_inherited_pin() {
 #[test]
 fn a_server_that_pins_itself_is_left_alone_after_three_reversals() {
     let server = PreforkServer::start(1, 2, &["named", "pin=5"]);
-    let mut run = Run::on(server.pid(), Source::Named, policy(1, 2));
+    let mut run = Run::on(server.pid(), ServerKind::Named, policy(1, 2));
     // The peer insists on the highest cpu; whether that is the planned one is the solver's affair,
     // so both cpus of the worker are tried by moving the plan: a policy for one more thread swaps
     // nothing, round robin might.
@@ -243,7 +248,7 @@ fn insist(run: &mut Run, tid: albacore_os::Tid) -> BackOff {
 #[test]
 fn a_mask_that_is_changed_again_and_again_is_left_until_the_back_off_ends() {
     let server = PreforkServer::start(2, 2, &["named"]);
-    let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
+    let mut run = Run::on(server.pid(), ServerKind::Named, policy(2, 2));
     run.until_placed();
     let tid = run.rows()[3].tid.unwrap();
     let left = insist(&mut run, tid);
@@ -258,16 +263,19 @@ fn a_mask_that_is_changed_again_and_again_is_left_until_the_back_off_ends() {
             .count()
     };
     assert_eq!(verified(&run), 3);
-    let causes: Vec<Cause> = run
+    let causes: Vec<MaskDriftCause> = run
         .reports
         .iter()
         .filter_map(|report| match report {
             Report::Drift { tid: of, cause, .. } if *of == tid => Some(*cause),
             _ => None,
         })
-        .filter(|cause| !matches!(cause, Cause::NewThread | Cause::Inherited))
+        .filter(|cause| !matches!(cause, MaskDriftCause::NewThread | MaskDriftCause::Inherited))
         .collect();
-    assert!(causes.iter().all(|c| *c == Cause::Foreign), "{causes:?}");
+    assert!(
+        causes.iter().all(|c| *c == MaskDriftCause::Foreign),
+        "{causes:?}"
+    );
     // An edit: at once, and from the beginning.
     run.placer.retry_now(run.subject);
     run.until("repaired", |run| {
@@ -290,7 +298,7 @@ fn a_mask_that_is_changed_again_and_again_is_left_until_the_back_off_ends() {
 #[test]
 fn every_mask_is_given_back_at_the_end() {
     let mut server = PreforkServer::start(2, 2, &["named"]);
-    let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
+    let mut run = Run::on(server.pid(), ServerKind::Named, policy(2, 2));
     run.until_placed();
     server.order("thread 0");
     server.order("helper 1");
@@ -307,11 +315,11 @@ fn every_mask_is_given_back_at_the_end() {
 #[test]
 fn observe_plans_and_reports_but_writes_nothing() {
     let server = PreforkServer::start(2, 2, &["named"]);
-    let observe = albacore_plan::Policy {
+    let observe = albacore_plan::SubjectPolicy {
         enforcement: Enforcement::Observe,
         ..policy(2, 2)
     };
-    let mut run = Run::on(server.pid(), Source::Named, observe);
+    let mut run = Run::on(server.pid(), ServerKind::Named, observe);
     run.until("reported", |run| {
         run.reports
             .iter()
@@ -335,11 +343,11 @@ fn observe_plans_and_reports_but_writes_nothing() {
 #[test]
 fn the_main_thread_may_have_all_cpus_of_its_worker() {
     let server = PreforkServer::start(1, 2, &["named"]);
-    let wide = albacore_plan::Policy {
+    let wide = albacore_plan::SubjectPolicy {
         main_thread: MainThread::WorkerSet,
         ..policy(1, 2)
     };
-    let mut run = Run::on(server.pid(), Source::Named, wide);
+    let mut run = Run::on(server.pid(), ServerKind::Named, wide);
     run.until_placed();
     let rows = run.rows();
     assert!(
@@ -358,23 +366,23 @@ fn the_main_thread_may_have_all_cpus_of_its_worker() {
 #[test]
 fn a_live_change_to_none_gives_masks_back_and_tuna_places_again() {
     let server = PreforkServer::start(2, 2, &["named"]);
-    let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
+    let mut run = Run::on(server.pid(), ServerKind::Named, policy(2, 2));
     run.until_placed();
     let handle = run.placer.handle();
     for placement in [
-        Placement::None,
-        Placement::RoundRobin,
-        Placement::None,
-        Placement::Tuna,
+        PlacementMethod::None,
+        PlacementMethod::RoundRobin,
+        PlacementMethod::None,
+        PlacementMethod::Tuna,
     ] {
-        let next = albacore_plan::Policy {
+        let next = albacore_plan::SubjectPolicy {
             placement,
             ..policy(2, 2)
         };
         handle.set_policy(run.subject, next).unwrap();
         let root = server.pid();
         run.until("followed", |run| match placement {
-            Placement::None => threads_of(root)
+            PlacementMethod::None => threads_of(root)
                 .iter()
                 .all(|&t| mask_of(t) == Some(own_cpus())),
             _ => run.is_placed(),
@@ -383,7 +391,7 @@ fn a_live_change_to_none_gives_masks_back_and_tuna_places_again() {
     assert!(run.reports.iter().all(|r| !matches!(
         r,
         Report::Drift {
-            cause: Cause::Foreign,
+            cause: MaskDriftCause::Foreign,
             ..
         }
     )));
@@ -392,10 +400,10 @@ fn a_live_change_to_none_gives_masks_back_and_tuna_places_again() {
 #[test]
 fn a_live_change_to_observe_gives_masks_back_once_and_then_writes_nothing() {
     let server = PreforkServer::start(2, 2, &["named"]);
-    let mut run = Run::on(server.pid(), Source::Named, policy(2, 2));
+    let mut run = Run::on(server.pid(), ServerKind::Named, policy(2, 2));
     run.until_placed();
     let handle = run.placer.handle();
-    let with = |enforcement| albacore_plan::Policy {
+    let with = |enforcement| albacore_plan::SubjectPolicy {
         enforcement,
         ..policy(2, 2)
     };
@@ -428,7 +436,7 @@ fn a_live_change_to_observe_gives_masks_back_once_and_then_writes_nothing() {
         let now = run.rows()[2].pid;
         now.is_some() && now != Some(killed)
     });
-    let compact = albacore_plan::Policy {
+    let compact = albacore_plan::SubjectPolicy {
         mode: albacore_mapping::Mode::Compact,
         ..with(Enforcement::Observe)
     };
@@ -445,7 +453,7 @@ fn a_live_change_to_observe_gives_masks_back_once_and_then_writes_nothing() {
 #[test]
 fn a_server_that_ends_is_reported_and_forgotten() {
     let server = PreforkServer::start(1, 1, &["named"]);
-    let mut run = Run::on(server.pid(), Source::Named, policy(1, 1));
+    let mut run = Run::on(server.pid(), ServerKind::Named, policy(1, 1));
     run.until_placed();
     drop(server);
     run.until("reported", |run| {

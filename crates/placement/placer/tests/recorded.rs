@@ -8,8 +8,8 @@ use std::fs;
 use std::path::Path;
 
 use albacore_os::{HostRoot, Pid};
-use albacore_placer::{Config, Report};
-use albacore_plan::{Cause, Source};
+use albacore_placer::{PlacerConfig, Report};
+use albacore_plan::{MaskDriftCause, ServerKind};
 use prefork::{Run, cpus, policy};
 
 /// Writes a host of four cores with a server of two workers of two threads below `root`.
@@ -86,11 +86,11 @@ fn obey(host: &HostRoot, run: &Run) {
 fn a_cpu_that_goes_offline_is_planned_around_and_used_again_when_it_is_back() {
     let root = tempfile::tempdir().unwrap();
     let host = record(root.path());
-    let config = Config {
+    let config = PlacerConfig {
         host: host.clone(),
         limit: None,
     };
-    let mut run = Run::with(config, Pid(100), Source::Named, policy(2, 2));
+    let mut run = Run::with(config, Pid(100), ServerKind::Named, policy(2, 2));
     run.until("planned", |run| {
         run.rows()
             .iter()
@@ -122,7 +122,7 @@ fn a_cpu_that_goes_offline_is_planned_around_and_used_again_when_it_is_back() {
             matches!(
                 r,
                 Report::Drift {
-                    cause: Cause::Hotplug,
+                    cause: MaskDriftCause::Hotplug,
                     ..
                 }
             )
@@ -144,11 +144,11 @@ fn a_foreign_scheduler_is_reported() {
     let root = tempfile::tempdir().unwrap();
     let host = record(root.path());
     put(&host.sys, "kernel/sched_ext/state", "disabled\n");
-    let config = Config {
+    let config = PlacerConfig {
         host: host.clone(),
         limit: None,
     };
-    let mut run = Run::with(config, Pid(100), Source::Named, policy(2, 2));
+    let mut run = Run::with(config, Pid(100), ServerKind::Named, policy(2, 2));
     run.step();
     assert!(!run.reports.contains(&Report::ForeignScheduler));
     put(&host.sys, "kernel/sched_ext/state", "enabled\n");
@@ -167,8 +167,8 @@ fn a_name_that_imitates_the_rest_of_a_stat_file_moves_nothing() {
         &[(103, ") R 1 (albw1.0"), (104, "albw1.1\nalbw0.0")],
         &[],
     );
-    let config = Config { host, limit: None };
-    let mut run = Run::with(config, Pid(100), Source::Named, policy(2, 2));
+    let config = PlacerConfig { host, limit: None };
+    let mut run = Run::with(config, Pid(100), ServerKind::Named, policy(2, 2));
     run.step();
     let tids: Vec<_> = run
         .rows()

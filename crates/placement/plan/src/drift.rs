@@ -5,11 +5,11 @@ use albacore_mapping::Slot;
 use albacore_topology::CpuSet;
 
 use crate::ledger::{Environment, Ledger};
-use crate::{Micros, ProcessId, Thread, ThreadId};
+use crate::{Micros, ObservedThread, ProcessId, ThreadId};
 
 /// Why a mask drifted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Cause {
+pub enum MaskDriftCause {
     /// The cpuset changed since the mask was verified or seconds before (on a node usually the
     /// kubelet's doing).
     CpusetChange,
@@ -28,7 +28,7 @@ pub enum Cause {
     Unknown,
 }
 
-impl Cause {
+impl MaskDriftCause {
     /// The cause in snake_case, as in JSON and metrics.
     pub fn name(self) -> &'static str {
         match self {
@@ -52,42 +52,42 @@ pub struct MaskDrift {
     pub slot: Option<Slot>,
     pub planned: CpuSet,
     pub actual: CpuSet,
-    pub cause: Cause,
+    pub cause: MaskDriftCause,
 }
 
 /// Why the mask of `thread` is not the planned one.
 pub(crate) fn cause_of(
-    thread: &Thread,
+    thread: &ObservedThread,
     environment: &Environment,
     now: Micros,
     ledger: &Ledger,
-) -> Cause {
+) -> MaskDriftCause {
     let Some(verified) = ledger.verified.get(&thread.id) else {
         return if ledger.is_unrepaired(thread.id) {
-            Cause::Foreign
+            MaskDriftCause::Foreign
         } else if thread.mask.is_empty() {
-            Cause::Hotplug
+            MaskDriftCause::Hotplug
         } else if thread.mask == environment.cpuset || ledger.given_back.contains_key(&thread.id) {
-            Cause::NewThread
+            MaskDriftCause::NewThread
         } else if thread.mask.is_subset(&environment.cpuset) {
-            Cause::Inherited
+            MaskDriftCause::Inherited
         } else {
-            Cause::Unknown
+            MaskDriftCause::Unknown
         };
     };
     if verified.environment.machine != environment.machine || thread.mask.is_empty() {
-        Cause::Hotplug
+        MaskDriftCause::Hotplug
     } else if verified.environment.cpuset != environment.cpuset
         || verified.environment.cpuset_changes != environment.cpuset_changes
     {
-        Cause::CpusetChange
+        MaskDriftCause::CpusetChange
     } else if thread.mask == verified.mask {
-        Cause::Policy
+        MaskDriftCause::Policy
     } else if !thread.mask.is_subset(&environment.cpuset) {
-        Cause::Unknown
+        MaskDriftCause::Unknown
     } else if thread.mask == environment.cpuset && ledger.is_settling(now) {
-        Cause::CpusetChange
+        MaskDriftCause::CpusetChange
     } else {
-        Cause::Foreign
+        MaskDriftCause::Foreign
     }
 }

@@ -198,7 +198,7 @@ impl Ledger {
     /// Notes the setting of a plan. Where it is another one than before, what was taken for
     /// a foreign change a moment ago was the kernel's: masks may be seen before the change that
     /// wiped them is.
-    pub(crate) fn note_environment(&mut self, environment: &Environment, now: Micros) {
+    pub(crate) fn record_environment(&mut self, environment: &Environment, now: Micros) {
         if self.environment == *environment {
             return;
         }
@@ -225,7 +225,7 @@ impl Ledger {
     }
 
     /// Notes that the thread's mask is the planned one.
-    pub(crate) fn note_repaired(&mut self, thread: ThreadId) {
+    pub(crate) fn record_repaired(&mut self, thread: ThreadId) {
         if let Some(changes) = self.changes.get_mut(&thread) {
             changes.is_unrepaired = false;
         }
@@ -233,7 +233,7 @@ impl Ledger {
 
     /// Notes that another program changed a mask that we wrote; how the thread is left alone from
     /// now on, if it is.
-    pub(crate) fn note_change(&mut self, thread: ThreadId, at: Micros) -> Option<BackOff> {
+    pub(crate) fn record_change(&mut self, thread: ThreadId, at: Micros) -> Option<BackOff> {
         let back_off = self.changes.entry(thread).or_default().note(at)?;
         self.verified.remove(&thread);
         Some(back_off)

@@ -20,12 +20,14 @@ mod targets;
 
 pub use albacore_values::{Micros, Pid, Tid};
 
-pub use drift::{Cause, MaskDrift};
+pub use drift::{MaskDrift, MaskDriftCause};
 pub use fingerprint::plan_hash;
 pub use ledger::{BackOff, Ledger};
 pub use lint::{LintError, LintInput, lint};
 pub use name::{parse_thread_name, thread_name};
-pub use observation::{Observation, Process, ProcessId, Source, Thread, ThreadId};
-pub use plan::{Linted, Note, Plan, PlanStep, Proposed, StepKind, Target, plan, problem};
-pub use policy::{Enforcement, MainThread, Placement, Policy};
+pub use observation::{Observation, ObservedThread, Process, ProcessId, ServerKind, ThreadId};
+pub use plan::{
+    Linted, PlacementWarning, Plan, PlanStep, Proposed, StepKind, Target, plan, problem,
+};
+pub use policy::{Enforcement, MainThread, PlacementMethod, SubjectPolicy};
 pub use roles::{Role, Roles, find_roles};

@@ -8,8 +8,8 @@ use albacore_mapping::{Mapping, Problem, Slot, Violation, WorkerIndex, check};
 use albacore_topology::CpuSet;
 
 use crate::{
-    Ledger, Linted, Observation, Pid, Plan, PlanStep, Policy, Process, ProcessId, Proposed,
-    StepKind, Thread, ThreadId, Tid, parse_thread_name,
+    Ledger, Linted, Observation, ObservedThread, Pid, Plan, PlanStep, Process, ProcessId, Proposed,
+    StepKind, SubjectPolicy, ThreadId, Tid, parse_thread_name,
 };
 
 mod workers;
@@ -56,7 +56,7 @@ fn first(violations: &[Violation]) -> String {
 /// What a plan is checked against.
 #[derive(Clone, Copy, Debug)]
 pub struct LintInput<'a> {
-    pub policy: &'a Policy,
+    pub policy: &'a SubjectPolicy,
     pub observation: &'a Observation,
     /// The ledger as it was before the plan: what the planner added is not believed.
     pub ledger: &'a Ledger,
@@ -154,10 +154,10 @@ fn check_slot(
     step: &PlanStep,
     slot: Slot,
     process: &Process,
-    policy: &Policy,
+    policy: &SubjectPolicy,
 ) -> Result<(), LintError> {
     let is_within = |slot: Slot| slot.worker.0 < policy.workers && slot.rank.0 < policy.threads;
-    let name = |thread: &Thread| parse_thread_name(&thread.comm);
+    let name = |thread: &ObservedThread| parse_thread_name(&thread.comm);
     let mut own_names = process.threads.iter().filter_map(name);
     let is_right = if own_names.any(|name| name.worker == slot.worker && is_within(name)) {
         let mut threads = process.threads.iter();

@@ -21,7 +21,7 @@ pub struct ProcessId {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Thread {
+pub struct ObservedThread {
     pub id: ThreadId,
     pub comm: String,
     /// The cpus it may use now; may be empty (its cpu went offline).
@@ -39,21 +39,21 @@ pub struct Process {
     pub parent: Pid,
     /// Its command line; a fork without exec has its parent's.
     pub cmdline: String,
-    pub threads: Vec<Thread>,
+    pub threads: Vec<ObservedThread>,
 }
 
 impl Process {
     /// The thread the process began with, while it lives.
-    pub fn main(&self) -> Option<&Thread> {
+    pub fn main(&self) -> Option<&ObservedThread> {
         self.threads
             .iter()
             .find(|thread| thread.id.tid.0 == self.id.pid.0)
     }
 }
 
-/// What kind of process tree is placed.
+/// The kind of server that is placed, which decides how its workers are recognized.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Source {
+pub enum ServerKind {
     /// The built-in server: workers are the descendants of the root that have threads named
     /// `albw<worker>.<rank>`.
     Named,
@@ -73,8 +73,7 @@ pub struct Observation {
     /// How many times the cpuset was seen to change or was announced to: two equal cpusets with
     /// different counts may have had another in between, which on old kernels wipes masks.
     pub cpuset_changes: u64,
-    /// What kind of tree this is.
-    pub source: Source,
+    pub server_kind: ServerKind,
     /// The live processes of the tree: the root first, parents before children.
     pub processes: Vec<Process>,
 }

@@ -1,5 +1,5 @@
 //! The plan: a mapping joined to live threads, as ordered steps. Cannot fail: what is odd becomes a
-//! [`Note`].
+//! [`PlacementWarning`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
@@ -13,8 +13,8 @@ use crate::ranks::{index_workers, rank_threads};
 pub use crate::targets::Target;
 use crate::targets::TargetBuilder;
 use crate::{
-    BackOff, Cause, Enforcement, Ledger, MaskDrift, Micros, Observation, Pid, Placement, Policy,
-    Process, ProcessId, Role, Roles, Thread, ThreadId, find_roles,
+    BackOff, Enforcement, Ledger, MaskDrift, MaskDriftCause, Micros, Observation, ObservedThread,
+    Pid, PlacementMethod, Process, ProcessId, Role, Roles, SubjectPolicy, ThreadId, find_roles,
 };
 
 /// A plan as [`plan`] made it: it must not be executed.
@@ -47,13 +47,13 @@ pub struct PlanStep {
     /// The mask it should have afterwards.
     pub mask: CpuSet,
     /// Why it does not have it.
-    pub cause: Cause,
+    pub cause: MaskDriftCause,
 }
 
-/// Something that a reader of the plan should know.
+/// A condition that makes placement differ from what the policy asks, or that may slow the server.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
-pub enum Note {
+pub enum PlacementWarning {
     /// There are fewer or more workers than asked.
     FoundWorkers {
         /// How many there are.
@@ -122,8 +122,8 @@ pub struct Plan<Stage> {
     pub steps: Vec<PlanStep>,
     /// Masks that were not as planned.
     pub drifts: Vec<MaskDrift>,
-    /// What is odd, without repetition.
-    pub notes: Vec<Note>,
+    /// Sorted, each once.
+    pub warnings: Vec<PlacementWarning>,
     pub(crate) environment: Environment,
     pub(crate) ledger: Ledger,
     stage: PhantomData<Stage>,
@@ -148,7 +148,7 @@ impl<Stage> Plan<Stage> {
             targets,
             steps,
             drifts,
-            notes,
+            warnings,
             environment,
             ledger,
             stage: _,
@@ -160,7 +160,7 @@ impl<Stage> Plan<Stage> {
             targets,
             steps,
             drifts,
-            notes,
+            warnings,
             environment,
             ledger,
             stage: PhantomData,
@@ -174,7 +174,7 @@ impl Plan<Linted> {
         match step.kind {
             StepKind::Pin => {
                 self.ledger.given_back.remove(&step.thread);
-                self.ledger.note_repaired(step.thread);
+                self.ledger.record_repaired(step.thread);
                 let mask = step.mask.clone();
                 let environment = self.environment.clone();
                 let verified = Verified {
@@ -194,12 +194,12 @@ impl Plan<Linted> {
 
     /// Remembers that a step was done and another mask read back: another program changed it in
     /// between. How the thread is left alone from now on, if that was too often.
-    pub fn contradict(&mut self, step: &PlanStep) -> Option<Note> {
+    pub fn contradict(&mut self, step: &PlanStep) -> Option<PlacementWarning> {
         if step.kind == StepKind::GiveBack {
             return None;
         }
-        let back_off = self.ledger.note_change(step.thread, self.at)?;
-        Some(Note::BackedOff {
+        let back_off = self.ledger.record_change(step.thread, self.at)?;
+        Some(PlacementWarning::BackedOff {
             thread: step.thread,
             slot: step.slot,
             back_off,
@@ -210,11 +210,11 @@ impl Plan<Linted> {
 /// The problem that a policy poses on what is observed; `None` if nothing is to be solved: the
 /// kernel places, or the cpuset has no cpu of the machine.
 pub fn problem(
-    policy: &Policy,
+    policy: &SubjectPolicy,
     observation: &Observation,
     current: Option<&Mapping>,
 ) -> Option<Problem> {
-    if policy.placement == Placement::None {
+    if policy.placement == PlacementMethod::None {
         return None;
     }
     Some(Problem {
@@ -230,7 +230,7 @@ pub fn problem(
 /// Joins a mapping to the live threads. Without a mapping (the kernel places, or everything ends)
 /// every mask that is ours is given back.
 pub fn plan(
-    policy: &Policy,
+    policy: &SubjectPolicy,
     observation: &Observation,
     mapping: Option<&Mapping>,
     ledger: &Ledger,
@@ -241,7 +241,7 @@ pub fn plan(
 
 /// [`plan`] with roles that were found before.
 pub(crate) fn plan_with_roles(
-    policy: &Policy,
+    policy: &SubjectPolicy,
     observation: &Observation,
     mapping: Option<&Mapping>,
     ledger: &Ledger,
@@ -249,7 +249,7 @@ pub(crate) fn plan_with_roles(
 ) -> Plan<Proposed> {
     let mut draft = PlanBuilder::new(policy, observation, ledger);
     if observation.cpuset.is_empty() {
-        draft.plan.notes.push(Note::EmptyCpuset);
+        draft.plan.warnings.push(PlacementWarning::EmptyCpuset);
         return draft.finish();
     }
     draft.plan.ledger.arbiter = roles.arbiter;
@@ -264,33 +264,33 @@ pub(crate) fn plan_with_roles(
         .filter(|p| roles.of(p) == Role::Worker)
         .collect();
     if workers.len() != usize::from(policy.workers) {
-        draft.plan.notes.push(Note::FoundWorkers {
+        draft.plan.warnings.push(PlacementWarning::FoundWorkers {
             found: workers.len(),
             asked: policy.workers,
         });
     }
     draft.place(workers, mapping);
-    draft.note_inherited_mask();
+    draft.warn_of_inherited_mask();
     draft.give_back(roles);
     draft.finish()
 }
 
 /// A plan in the making.
 struct PlanBuilder<'a> {
-    policy: &'a Policy,
+    policy: &'a SubjectPolicy,
     observation: &'a Observation,
     before: &'a Ledger,
     plan: Plan<Proposed>,
 }
 
 impl<'a> PlanBuilder<'a> {
-    fn new(policy: &'a Policy, observation: &'a Observation, before: &'a Ledger) -> Self {
+    fn new(policy: &'a SubjectPolicy, observation: &'a Observation, before: &'a Ledger) -> Self {
         let mut ledger = before.clone();
         ledger.generation += 1;
         ledger.forget_exited(observation);
         ledger.forget_old_changes(observation.at);
         let environment = Environment::of(observation);
-        ledger.note_environment(&environment, observation.at);
+        ledger.record_environment(&environment, observation.at);
         Self {
             policy,
             observation,
@@ -302,7 +302,7 @@ impl<'a> PlanBuilder<'a> {
                 targets: BTreeMap::new(),
                 steps: Vec::new(),
                 drifts: Vec::new(),
-                notes: Vec::new(),
+                warnings: Vec::new(),
                 environment,
                 ledger,
                 stage: PhantomData,
@@ -313,11 +313,11 @@ impl<'a> PlanBuilder<'a> {
     /// Slots for all threads of all workers; with a mapping also targets, and steps where masks
     /// differ.
     fn place(&mut self, workers: Vec<&'a Process>, mapping: Option<&Mapping>) {
-        let indexed = index_workers(workers, self.policy, self.before, &mut self.plan.notes);
+        let indexed = index_workers(workers, self.policy, self.before, &mut self.plan.warnings);
         self.plan.ledger.workers = indexed.workers.iter().map(|(&w, p)| (w, p.id)).collect();
         let builder = TargetBuilder {
             policy: self.policy,
-            source: self.observation.source,
+            server_kind: self.observation.server_kind,
             mapping,
             cpuset: &self.observation.cpuset,
         };
@@ -325,7 +325,7 @@ impl<'a> PlanBuilder<'a> {
         for (&worker, process) in &indexed.workers {
             let ranked = rank_threads(worker, process, self.policy.threads, self.before);
             slots.extend(ranked.slots.iter().map(|(&slot, &thread)| (slot, thread)));
-            let targets = builder.at(worker, process, ranked, &mut self.plan.notes);
+            let targets = builder.at(worker, process, ranked, &mut self.plan.warnings);
             let drifted = self.compare(process, &targets);
             self.repair(drifted);
             self.plan.targets.extend(targets);
@@ -360,7 +360,7 @@ impl<'a> PlanBuilder<'a> {
                 };
                 self.plan.ledger.given_back.remove(&thread.id);
                 self.plan.ledger.verified.insert(thread.id, verified);
-                self.plan.ledger.note_repaired(thread.id);
+                self.plan.ledger.record_repaired(thread.id);
                 continue;
             }
             let cause = cause_of(
@@ -385,12 +385,12 @@ impl<'a> PlanBuilder<'a> {
     fn repair(&mut self, drifted: std::ops::Range<usize>) {
         for drift in &self.plan.drifts[drifted] {
             let (thread, slot) = (drift.thread, drift.slot);
-            let is_change = drift.cause == Cause::Foreign
+            let is_change = drift.cause == MaskDriftCause::Foreign
                 && self.policy.enforcement == Enforcement::Enforce
                 && !self.plan.ledger.is_unrepaired(thread);
             let at = self.observation.at;
-            if is_change && let Some(back_off) = self.plan.ledger.note_change(thread, at) {
-                self.plan.notes.push(Note::BackedOff {
+            if is_change && let Some(back_off) = self.plan.ledger.record_change(thread, at) {
+                self.plan.warnings.push(PlacementWarning::BackedOff {
                     thread,
                     slot,
                     back_off,
@@ -417,7 +417,7 @@ impl<'a> PlanBuilder<'a> {
 
     /// Notes a first process that was spawned with a narrow mask. Workers may be the first process
     /// themselves: theirs is ours once they are placed.
-    fn note_inherited_mask(&mut self) {
+    fn warn_of_inherited_mask(&mut self) {
         let Some(root) = self.observation.processes.first() else {
             return;
         };
@@ -425,10 +425,12 @@ impl<'a> PlanBuilder<'a> {
         let Some(main) = root.main() else { return };
         let is_narrow = main.mask != *cpuset && main.mask.is_subset(cpuset);
         if is_narrow && !main.mask.is_empty() && !self.plan.ledger.has_pinned(root.id) {
-            self.plan.notes.push(Note::InheritedAffinity {
-                pid: root.id.pid,
-                mask: main.mask.clone(),
-            });
+            self.plan
+                .warnings
+                .push(PlacementWarning::InheritedAffinity {
+                    pid: root.id.pid,
+                    mask: main.mask.clone(),
+                });
         }
     }
 
@@ -464,7 +466,7 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Why a thread without a target has to be given its mask back, if it has.
-    fn give_back_cause(&self, thread: &Thread, is_touched: bool) -> Option<Cause> {
+    fn give_back_cause(&self, thread: &ObservedThread, is_touched: bool) -> Option<MaskDriftCause> {
         let cpuset = &self.observation.cpuset;
         if let Some(verified) = self.plan.ledger.verified.get(&thread.id) {
             // A kernel that remembers masks would bring ours back later, so it is overwritten even
@@ -473,11 +475,11 @@ impl<'a> PlanBuilder<'a> {
             let is_ours = [&verified.mask, cpuset, &verified.mask.intersection(cpuset)]
                 .contains(&&thread.mask)
                 || thread.mask.is_empty();
-            return (verified.is_ours && is_ours).then_some(Cause::Policy);
+            return (verified.is_ours && is_ours).then_some(MaskDriftCause::Policy);
         }
         let is_narrow = thread.mask != *cpuset && thread.mask.is_subset(cpuset);
         let was_returned = self.plan.ledger.given_back.contains_key(&thread.id);
-        (is_touched && is_narrow && !was_returned).then_some(Cause::Inherited)
+        (is_touched && is_narrow && !was_returned).then_some(MaskDriftCause::Inherited)
     }
 
     fn finish(self) -> Plan<Proposed> {
@@ -487,8 +489,8 @@ impl<'a> PlanBuilder<'a> {
             let rank = step.slot.map(|slot| slot.rank);
             (rank.is_none(), rank)
         });
-        plan.notes.sort();
-        plan.notes.dedup();
+        plan.warnings.sort();
+        plan.warnings.dedup();
         plan
     }
 }

@@ -2,9 +2,9 @@
 
 use albacore_mapping::Mode;
 
-/// Who decides where threads run.
+/// How the cpus of threads are decided.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Placement {
+pub enum PlacementMethod {
     /// The solver: mains apart, peers by mode, volume balanced.
     Tuna,
     /// The article's baseline: threads assigned to cpus in order.
@@ -34,13 +34,13 @@ pub enum MainThread {
 
 /// A placement policy for one subject.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Policy {
+pub struct SubjectPolicy {
     /// W, at least 1.
     pub workers: u16,
     /// T per worker, at least 1.
     pub threads: u16,
     pub mode: Mode,
-    pub placement: Placement,
+    pub placement: PlacementMethod,
     /// Whether masks are written.
     pub enforcement: Enforcement,
     /// What main threads get.

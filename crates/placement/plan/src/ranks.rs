@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use albacore_mapping::{Rank, Slot, WorkerIndex};
 
 use crate::limits::{BUSY_RATIO, BUSY_TICKS};
-use crate::{Ledger, Note, Policy, Process, ThreadId, parse_thread_name};
+use crate::{Ledger, PlacementWarning, Process, SubjectPolicy, ThreadId, parse_thread_name};
 
 /// Workers by index, and surplus worker processes.
 pub(crate) struct IndexedWorkers<'a> {
@@ -22,9 +22,9 @@ pub(crate) struct IndexedWorkers<'a> {
 /// Gives each worker process its index.
 pub(crate) fn index_workers<'a>(
     mut processes: Vec<&'a Process>,
-    policy: &Policy,
+    policy: &SubjectPolicy,
     ledger: &Ledger,
-    notes: &mut Vec<Note>,
+    warnings: &mut Vec<PlacementWarning>,
 ) -> IndexedWorkers<'a> {
     processes.sort_by_key(|process| process.id);
     let mut indexed = IndexedWorkers {
@@ -43,7 +43,7 @@ pub(crate) fn index_workers<'a>(
             }
             // Two processes of one name: while a worker is replaced both may live for a moment.
             Some(worker) if named.is_some() => {
-                notes.push(Note::NameTwice {
+                warnings.push(PlacementWarning::NameTwice {
                     worker,
                     pid: process.id.pid,
                 });

@@ -20,12 +20,12 @@
 //! parent, not like the workers.)
 //!
 //! Limits: a server whose workers have nothing in common in their command lines is not recognized;
-//! the note "found 1 of W workers" says so.
+//! the warning "found 1 of W workers" says so.
 
 use std::collections::BTreeMap;
 
 use crate::limits::{GROUP_AGE_MICROS, LONER_AGE_MICROS, WRAPPERS_MAX};
-use crate::{Ledger, Micros, Observation, Pid, Process, ProcessId, Source, parse_thread_name};
+use crate::{Ledger, Micros, Observation, Pid, Process, ProcessId, ServerKind, parse_thread_name};
 
 /// What a process is to the placement.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -68,9 +68,9 @@ impl Roles {
 /// Finds the roles where the policy asks for `asked` workers; the ledger holds what was found
 /// before.
 pub fn find_roles(observation: &Observation, asked: u16, before: &Ledger) -> Roles {
-    match observation.source {
-        Source::Named => find_named(observation),
-        Source::PreFork => find_forked(observation, asked, before),
+    match observation.server_kind {
+        ServerKind::Named => find_named(observation),
+        ServerKind::PreFork => find_forked(observation, asked, before),
     }
 }
 
@@ -94,7 +94,7 @@ fn find_named(observation: &Observation) -> Roles {
 }
 
 fn find_forked(observation: &Observation, asked: u16, before: &Ledger) -> Roles {
-    let tree = Tree::new(observation);
+    let tree = ProcessTree::new(observation);
     let mut found = Roles::default();
     let Some(mut here) = observation.processes.first() else {
         return found;
@@ -159,12 +159,12 @@ fn command_shape(process: &Process) -> String {
         .collect()
 }
 
-struct Tree<'a> {
+struct ProcessTree<'a> {
     at: Micros,
     children: BTreeMap<Pid, Vec<&'a Process>>,
 }
 
-impl<'a> Tree<'a> {
+impl<'a> ProcessTree<'a> {
     fn new(observation: &'a Observation) -> Self {
         let mut children: BTreeMap<Pid, Vec<&'a Process>> = BTreeMap::new();
         for process in observation.processes.iter().skip(1) {

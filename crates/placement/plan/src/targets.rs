@@ -11,7 +11,9 @@ use albacore_mapping::{Mapping, Rank, Slot, WorkerIndex};
 use albacore_topology::CpuSet;
 
 use crate::ranks::RankedThreads;
-use crate::{MainThread, Note, Policy, Process, ProcessId, Source, ThreadId};
+use crate::{
+    MainThread, PlacementWarning, Process, ProcessId, ServerKind, SubjectPolicy, ThreadId,
+};
 
 /// What one thread should have.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,8 +27,8 @@ pub struct Target {
 
 /// Computes the targets of a worker's threads.
 pub(crate) struct TargetBuilder<'a> {
-    pub(crate) policy: &'a Policy,
-    pub(crate) source: Source,
+    pub(crate) policy: &'a SubjectPolicy,
+    pub(crate) server_kind: ServerKind,
     /// `None` if the kernel places: there are no targets then.
     pub(crate) mapping: Option<&'a Mapping>,
     pub(crate) cpuset: &'a CpuSet,
@@ -48,7 +50,7 @@ impl TargetBuilder<'_> {
         worker: WorkerIndex,
         process: &Process,
         ranked: RankedThreads,
-        notes: &mut Vec<Note>,
+        warnings: &mut Vec<PlacementWarning>,
     ) -> BTreeMap<ThreadId, Target> {
         let policy = self.policy;
         let own = self.worker_set(worker);
@@ -61,16 +63,17 @@ impl TargetBuilder<'_> {
         let found = ranked.slots.len();
         let (asked, is_short) = (policy.threads, found < usize::from(policy.threads));
         if is_short {
-            notes.push(Note::MissingThreads {
+            warnings.push(PlacementWarning::MissingThreads {
                 worker,
                 found,
                 asked,
             });
         }
         let pins_main = policy.main_thread == MainThread::Pinned;
-        let waits = is_short && self.source == Source::PreFork && !policy.is_pool_size_known;
+        let waits =
+            is_short && self.server_kind == ServerKind::PreFork && !policy.is_pool_size_known;
         if waits && pins_main && self.mapping.is_some() {
-            notes.push(Note::PoolSizeUnsafe { worker });
+            warnings.push(PlacementWarning::PoolSizeUnsafe { worker });
         }
         let mut targets = BTreeMap::new();
         for (slot, thread) in ranked.slots {
@@ -87,7 +90,7 @@ impl TargetBuilder<'_> {
             targets.insert(thread, target(Some(slot), mask));
         }
         if !ranked.extra.is_empty() {
-            notes.push(Note::ExtraThreads {
+            warnings.push(PlacementWarning::ExtraThreads {
                 worker,
                 count: ranked.extra.len(),
             });

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use std::os::fd::AsFd as _;
 
 use albacore_batching::Nanos;
-use albacore_os::{Channel, Child, HostRoot, Key, OsError, Pid, Poll, ThreadTimes};
+use albacore_os::{Channel, Child, HostRoot, OsError, Pid, Poll, PollKey, ThreadTimes};
 
 use super::cpus::Cpus;
 use super::event::EngineEvent;
@@ -24,7 +24,7 @@ use crate::ring::Ring;
 use crate::worker;
 
 /// The key of the engine's own wakes; workers have their index.
-const WAKE_KEY: Key = Key(u64::MAX);
+const WAKE_KEY: PollKey = PollKey(u64::MAX);
 
 /// A worker process between two passes of the supervisor.
 enum ProcessState {
@@ -218,7 +218,7 @@ impl Supervisor {
         let arguments = worker::arguments(index, shared.parallelism.threads, fds);
         // The worker may be ready before the state knows it: its ring is checked below.
         let child = Child::start(&self.program, &arguments, &fds)?;
-        self.poll.add(&child, Key(index as u64))?;
+        self.poll.add(&child, PollKey(index as u64))?;
         (shared.observer.0)(EngineEvent::WorkerStarted {
             worker: index,
             pid: child.pid().0,

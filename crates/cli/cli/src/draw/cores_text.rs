@@ -1,4 +1,4 @@
-//! The machine core by core with what runs on every cpu, as text.
+//! The machine as text: a line for each core, with the threads of each cpu.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

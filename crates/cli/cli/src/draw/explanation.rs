@@ -1,5 +1,6 @@
-//! An explanation in sentences: how threads are shared out, how mains and workers lie and what each
-//! of them could have alone, which rule binds, the runner-up, the proof.
+//! The explanation of a plan in sentences: threads in each domain, distances of main threads and
+//! workers beside the best that each could have alone, the binding rule, the next best plan, the
+//! proof.
 
 use albacore_api::counted;
 use albacore_explain::{Alternative, Explanation, Group, PairCounts, Share};
@@ -14,7 +15,7 @@ use crate::planning::SinglePlan;
 /// Where the sentences begin.
 const INDENT: usize = 11;
 
-/// Why the plan is as it is.
+/// The reasons for a plan, as text.
 pub(super) fn explanation_text(plan: &SinglePlan, why: &Explanation) -> String {
     let mut text = "\nwhy this plan\n".to_owned();
     for (label, sentences) in [

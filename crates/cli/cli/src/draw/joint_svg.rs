@@ -1,5 +1,5 @@
 //! The plan of several deployments as a picture: a family of colors for each deployment, a shade
-//! for each of its workers; gray discs are what others run.
+//! for each of its workers; gray discs are threads of other processes.
 
 use super::joint_text::obstacles;
 use super::picture::{Heading, LegendKey, Picture, ThreadMark, verdict};

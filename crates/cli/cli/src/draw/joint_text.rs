@@ -48,7 +48,7 @@ pub(crate) fn joint_text(plan: &JointPlan) -> String {
     text + &plan.alone.as_ref().map_or_else(String::new, why_text)
 }
 
-/// What others run, by cpu.
+/// Threads of other processes, by cpu.
 pub(super) fn obstacles(plan: &JointPlan) -> BTreeMap<CpuId, u64> {
     let mut weights = BTreeMap::new();
     for obstacle in &plan.problem.obstacles {

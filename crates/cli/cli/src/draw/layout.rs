@@ -15,9 +15,9 @@ pub(super) struct Flow {
     pub(super) size: Size,
 }
 
-/// What an arrangement with a ragged last row costs against one that is off the wanted shape: as
-/// much as one that is four times too wide, so that eight boxes make two full rows rather than rows
-/// of three.
+/// Cost of a last row that is not full, as the logarithm of a deviation from the aspect: as much
+/// as a picture that is four times too wide, so that eight boxes make two rows of four rather than
+/// three rows of three.
 const RAGGED_COST: f64 = 1.4;
 
 /// Lays `children` out in rows `gap` apart, in order, so that width / height comes closest to

@@ -48,7 +48,7 @@ pub(super) fn why_text(plan: &SinglePlan) -> String {
     }
 }
 
-/// What is on each cpu, by name.
+/// Names of the threads on each cpu.
 pub(super) fn names(on_cpus: &OnCpus) -> BTreeMap<CpuId, String> {
     let names = on_cpus.iter().map(|(&cpu, threads)| {
         let names: Vec<String> = threads.iter().map(|thread| thread.name()).collect();

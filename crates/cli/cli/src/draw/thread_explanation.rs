@@ -1,5 +1,5 @@
-//! Why one thread is where it is, in sentences: what it would cost to sit elsewhere, cpus of which
-//! the same is true on one line.
+//! The explanation of one thread's cpu in sentences: the cost of every other cpu, with cpus of
+//! equal cost on one line.
 
 use albacore_api::counted;
 use albacore_explain::{Nearness, Place, ThreadExplanation};
@@ -86,7 +86,7 @@ fn kinds(why: &ThreadExplanation, nearness: Nearness) -> Vec<Vec<&Place>> {
     kinds.into_values().collect()
 }
 
-/// Who would come in return.
+/// The thread that it would change places with.
 fn partner_kind(slot: Slot, other: Slot) -> &'static str {
     match (other.worker == slot.worker, other.rank.0 == 0) {
         (true, true) => "its own main",
@@ -143,7 +143,7 @@ fn sentence(slot: Slot, places: &[&Place], named_rules: &mut Vec<&'static str>) 
     )
 }
 
-/// What a gain from `least` to `most` means.
+/// A sentence on a gain from `least` to `most` cycles.
 fn worth(least: i64, most: i64) -> String {
     let span = |low: i64, high: i64| match low == high {
         true => format!("{low} cycles"),

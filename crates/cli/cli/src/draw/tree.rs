@@ -15,9 +15,9 @@ pub(super) enum Part<'a> {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Domain<'a> {
-    /// What it is called, such as `package 0 · L3 0`.
+    /// Its label, such as `package 0 · L3 0`.
     pub(super) label: String,
-    /// What is in it, in order of the lowest cpu.
+    /// The domains or cores inside it, in order of the lowest cpu.
     pub(super) parts: Vec<Part<'a>>,
 }
 
@@ -44,7 +44,7 @@ pub(super) fn nest(machine: &Topology) -> Vec<Part<'_>> {
     divide(&cpus, &levels)
 }
 
-/// True if each inner domain lies in one outer domain.
+/// True if each inner domain is inside one outer domain.
 fn is_inside(cpus: &[&Cpu], inner: fn(&Cpu) -> u32, outer: fn(&Cpu) -> u32) -> bool {
     let mut outer_of = BTreeMap::new();
     cpus.iter()

@@ -10,7 +10,7 @@ use albacore_joint::{
     Deployment, JointError, JointProblem, JointSolution, Obstacle, check_joint, solve_joint,
 };
 use albacore_mapping::{Mapping, Problem, Solution};
-use albacore_plan::Placement;
+use albacore_plan::PlacementMethod;
 use albacore_topology::{CpuSet, Distances, Topology};
 
 use super::single::{SinglePlan, explained_plan};
@@ -119,9 +119,9 @@ fn deployment(
     let read = read_deployment(&text, &path).map_err(|e| Failure::Usage(sentence(&e)))?;
     let policy = policy_of(&read.spec);
     let other = match policy.placement {
-        Placement::Tuna => None,
-        Placement::RoundRobin => Some("RoundRobin"),
-        Placement::None => Some("None"),
+        PlacementMethod::Tuna => None,
+        PlacementMethod::RoundRobin => Some("RoundRobin"),
+        PlacementMethod::None => Some("None"),
     };
     if let Some(other) = other {
         return Err(Failure::Usage(format!(

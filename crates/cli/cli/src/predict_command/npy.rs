@@ -2,7 +2,7 @@
 //!
 //! npyz parses every Python literal by recursion, allocates what the length of a header says and
 //! multiplies axes without a check. The header is therefore read and bounded here first; memory
-//! for the elements grows with what the file holds, not with what its header promises.
+//! for the elements grows with the bytes of the file, not with the sizes in its header.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write as _};

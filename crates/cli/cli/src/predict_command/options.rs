@@ -1,4 +1,4 @@
-//! What XGBoost's users may ask of a prediction beside its kind, by the names that they know.
+//! Options of a prediction beside its kind, with XGBoost's names.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ impl PredictOptions {
         }
     }
 
-    /// Reads what is in files; for a model, and a number of rows.
+    /// Reads the options that are files, for this model and number of rows.
     pub(super) fn read(
         &self,
         predictor: &Predictor<'_>,

@@ -1,5 +1,5 @@
-//! `albacore explain`: what keeps a deployment from being ready, placed and in time, and what to do
-//! about each.
+//! `albacore explain`: the reasons why a deployment is not ready, not placed or not in time, and a
+//! remedy for each.
 //!
 //! Problems come from conditions and reports of the cluster, remedies from here. Causes come before
 //! consequences: the spec, then pods, models, placement, and the objective.

@@ -11,7 +11,7 @@ mod threads;
 use std::fmt::Write as _;
 
 use albacore_api::{InferenceDeployment, NodePlacement};
-use albacore_cluster::{ApiResource, ErrorClass, Key};
+use albacore_cluster::{ApiResource, ErrorClass, ObjectKey};
 use albacore_command::{Failure, Output, print, print_json, sentence};
 use albacore_topology::CpuSet;
 use k8s_openapi::api::core::v1::Pod;
@@ -121,7 +121,7 @@ fn strip(deployment: usize, namespace: &str, pod: &PodReport) -> PodStrip {
     }
 }
 
-/// What the command line asks for.
+/// The command line's selection of deployments.
 #[derive(Clone, Copy)]
 struct Request<'a> {
     /// One deployment; `None`: all.
@@ -148,7 +148,7 @@ async fn fetch_report(args: &ClusterArgs, request: Request<'_>) -> Result<Report
     let kind = ApiResource::erase::<InferenceDeployment>(&());
     let found = match name {
         None => cluster.list(&kind, namespace, "").await,
-        Some(name) => match cluster.get(&kind, &Key::new(own, name)).await {
+        Some(name) => match cluster.get(&kind, &ObjectKey::new(own, name)).await {
             Ok(Some(found)) => Ok(vec![found]),
             Ok(None) => {
                 return Err(Failure::Failed(format!(

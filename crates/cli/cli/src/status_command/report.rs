@@ -24,7 +24,7 @@ pub(super) struct ClusterObjects {
     pub(super) nodes: Vec<NodePlacement>,
     /// The time of the read, by the clock of this machine.
     pub(super) now: Timestamp,
-    /// What could not be read, one sentence each.
+    /// Objects that could not be read, one sentence each.
     pub(super) unread: Vec<String>,
 }
 

@@ -4,7 +4,7 @@
 //! Agents have no listener, so `albacore-agent dump` is executed in their pods, like `kubectl exec`
 //! and with the rights of the user of the command.
 
-use albacore_cluster::{ApiResource, Cluster, ErrorClass, ExecOutput, Key};
+use albacore_cluster::{ApiResource, Cluster, ErrorClass, ExecOutput, ObjectKey};
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 
@@ -62,7 +62,7 @@ async fn ask(
     let node = pod.node.as_deref().ok_or("it has no node yet")?;
     let agent = agents.iter().find(|agent| runs_on(agent, node));
     let agent = agent.ok_or_else(|| format!("no agent runs on its node {node}"))?;
-    let agent = Key::of(agent);
+    let agent = ObjectKey::of(agent);
     let command = [PROGRAM, "dump", "--pod", key];
     match cluster.exec(&agent, CONTAINER, &command).await {
         Ok(said) => threads_of(said, key),

@@ -1,7 +1,7 @@
 //! Edits of the deployment's file while it runs.
 
 use albacore_api::Server;
-use albacore_plan::Policy;
+use albacore_plan::SubjectPolicy;
 
 use super::restart::PlacementState;
 use super::{Run, read};
@@ -42,10 +42,10 @@ impl Run {
         }
     }
 
-    /// Applies an edited policy, but for workers and threads, which need a restart.
-    fn apply_policy(&mut self, policy: Policy) {
+    /// Applies an edited policy, except workers and threads, which need a restart.
+    fn apply_policy(&mut self, policy: SubjectPolicy) {
         let before = &self.deployment.policy;
-        let policy = Policy {
+        let policy = SubjectPolicy {
             workers: before.workers,
             threads: before.threads,
             ..policy

@@ -6,8 +6,8 @@ use std::time::Instant;
 use albacore_api::Server;
 use albacore_command::{Failure, sentence};
 use albacore_os::Pid;
-use albacore_placer::{ControlError, Pending, PlacerError, SlotRow, SubjectConfig, SubjectId};
-use albacore_plan::{Policy, Source};
+use albacore_placer::{ControlError, ControlReply, PlacerError, SlotRow, SubjectConfig, SubjectId};
+use albacore_plan::{ServerKind, SubjectPolicy};
 use serde_json::Value;
 
 use super::{Run, RunEnd};
@@ -21,19 +21,19 @@ pub(super) enum PlacementState {
     /// The placer manages this subject.
     Active(SubjectId),
     /// The request, with this policy, has no answer yet.
-    Requested(Pending<Result<SubjectId, PlacerError>>, Policy),
+    Requested(ControlReply<Result<SubjectId, PlacerError>>, SubjectPolicy),
     /// No server process runs, or it cannot be placed.
     Inactive,
 }
 
-/// The server's process as what is to be placed.
-pub(super) fn subject(server: &Server, root: Pid, policy: Policy) -> SubjectConfig {
+/// The server's process as a subject of the placer.
+pub(super) fn subject(server: &Server, root: Pid, policy: SubjectPolicy) -> SubjectConfig {
     SubjectConfig {
         root,
         cgroup: None,
-        source: match server {
-            Server::BuiltIn(_) => Source::Named,
-            Server::Own(_) => Source::PreFork,
+        server_kind: match server {
+            Server::BuiltIn(_) => ServerKind::Named,
+            Server::Own(_) => ServerKind::PreFork,
         },
         policy,
     }

@@ -1,7 +1,7 @@
 //! Which pods are placed, and why others are not.
 
-use albacore_cluster::Key;
-use albacore_plan::{Enforcement, Placement, Source};
+use albacore_cluster::ObjectKey;
+use albacore_plan::{Enforcement, PlacementMethod, ServerKind};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use super::*;
 
 fn pod(name: &str) -> LabeledPod {
     LabeledPod {
-        key: Key::new("shop", name),
+        key: ObjectKey::new("shop", name),
         uid: format!("uid-of-{name}"),
         deployment: "fraud".to_owned(),
         addresses: vec!["10.0.0.1".to_owned()],
@@ -57,7 +57,7 @@ fn a_running_pod_is_placed_by_the_policy_of_its_deployment() {
     let fraud = deployment(&json!({"mode": "Compact"}));
     let PodAction::Place {
         container,
-        source,
+        server_kind,
         policy,
         generation,
         trial,
@@ -66,19 +66,19 @@ fn a_running_pod_is_placed_by_the_policy_of_its_deployment() {
         panic!("not placed");
     };
     assert_eq!(
-        (container.as_str(), source, generation),
-        ("c1", Source::Named, 3)
+        (container.as_str(), server_kind, generation),
+        ("c1", ServerKind::Named, 3)
     );
     assert_eq!((policy.workers, policy.threads), (2, 2));
     assert_eq!(trial, None);
-    assert_eq!(policy.placement, Placement::Tuna);
+    assert_eq!(policy.placement, PlacementMethod::Tuna);
     let own = deployment(&json!({"models": [],
         "template": {"spec": {"containers": [{"name": "server", "image": "x"}]}}}));
     let action = action_for(pod("a"), Some(&own), UNRESTRICTED);
     assert!(matches!(
         action,
         PodAction::Place {
-            source: Source::PreFork,
+            server_kind: ServerKind::PreFork,
             ..
         }
     ));

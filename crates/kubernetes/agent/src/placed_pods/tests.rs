@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use albacore_os::CgroupVersion;
-use albacore_plan::Source;
+use albacore_plan::ServerKind;
 use proptest::prelude::*;
 
 use super::*;
@@ -33,7 +33,7 @@ fn desired_pod(uid: &str, action: PodAction) -> DesiredPod {
 fn place(container: &str, workers: u16, generation: i64) -> PodAction {
     PodAction::Place {
         container: container.to_owned(),
-        source: Source::Named,
+        server_kind: ServerKind::Named,
         policy: policy(workers, 1),
         generation,
         trial: None,

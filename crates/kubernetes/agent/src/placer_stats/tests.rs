@@ -4,7 +4,7 @@ use albacore_os::{Pid, Tid};
 
 use super::*;
 
-fn drift(subject: u32, cause: Cause) -> Report {
+fn drift(subject: u32, cause: MaskDriftCause) -> Report {
     Report::Drift {
         subject: SubjectId(subject),
         slot: None,
@@ -24,14 +24,14 @@ fn only_verified_masks_that_were_lost_count_as_drift() {
     let cpuset = "0-3".parse().unwrap();
     stats.take(&Report::CpusetChanged { subject, cpuset }, now);
     for cause in [
-        Cause::NewThread,
-        Cause::Inherited,
-        Cause::Policy,
-        Cause::Foreign,
+        MaskDriftCause::NewThread,
+        MaskDriftCause::Inherited,
+        MaskDriftCause::Policy,
+        MaskDriftCause::Foreign,
     ] {
         stats.take(&drift(7, cause), now);
     }
-    stats.take(&drift(7, Cause::CpusetChange), now);
+    stats.take(&drift(7, MaskDriftCause::CpusetChange), now);
     let of_subject = &stats.subjects[&subject];
     assert_eq!((of_subject.drifts, of_subject.foreign), (2, 1));
     assert_eq!(of_subject.cause, Some(DriftCause::CpusetChange));
@@ -76,13 +76,13 @@ fn the_back_off_of_a_subject_ends_with_that_of_its_first_thread() {
 #[test]
 fn the_causes_that_the_api_documents_are_those_that_occur() {
     let causes = [
-        Cause::CpusetChange,
-        Cause::Hotplug,
-        Cause::Foreign,
-        Cause::NewThread,
-        Cause::Inherited,
-        Cause::Policy,
-        Cause::Unknown,
+        MaskDriftCause::CpusetChange,
+        MaskDriftCause::Hotplug,
+        MaskDriftCause::Foreign,
+        MaskDriftCause::NewThread,
+        MaskDriftCause::Inherited,
+        MaskDriftCause::Policy,
+        MaskDriftCause::Unknown,
     ];
     let documented: Vec<DriftCause> = causes.into_iter().filter_map(drift_cause).collect();
     assert_eq!(documented, DriftCause::ALL);

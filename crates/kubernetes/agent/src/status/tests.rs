@@ -1,10 +1,10 @@
 //! The size of a status, its times, its counts and its conditions.
 
 use albacore_api::DriftCause;
-use albacore_cluster::Key;
+use albacore_cluster::ObjectKey;
 use albacore_mapping::Rank;
 use albacore_placer::{SlotState, SubjectId};
-use albacore_plan::Policy;
+use albacore_plan::SubjectPolicy;
 use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ fn pod(name: &str, states: [SlotState; 2]) -> PodFacts {
     let rows = [(0, 0), (0, 1), (1, 0), (1, 1)]
         .map(|(worker, rank)| row(worker, rank, worker * 2 + rank, state(worker)));
     let mut pod = pod_facts(labeled_pod(name, name), policy(2, 2), rows.to_vec());
-    pod.desired.pod.key = Key::new("shop", name);
+    pod.desired.pod.key = ObjectKey::new("shop", name);
     pod.desired.pod.deployment = "fraud".to_owned();
     pod.stats.cpuset = Some("0-3".parse().unwrap());
     pod
@@ -38,10 +38,10 @@ fn state(threads: u16) -> albacore_placer::SubjectState {
     albacore_placer::SubjectState {
         subject: SubjectId(0),
         cpuset: Default::default(),
-        policy: Policy { threads, ..policy },
+        policy: SubjectPolicy { threads, ..policy },
         threads_asked: 2,
         workers_found: 2,
-        notes: Vec::new(),
+        warnings: Vec::new(),
         drifts: Default::default(),
         widened: 0,
         respawns: 0,

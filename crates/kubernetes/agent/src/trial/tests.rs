@@ -22,7 +22,7 @@ fn window(has_plan: bool, p99: f64, cpu: f64) -> Window {
 /// verdict and the number of windows.
 fn run(serve: impl Fn(usize, bool) -> f64) -> (TrialState, usize) {
     let mut now = Instant::now();
-    let mut trial = Trial::new(SPEC, now);
+    let mut trial = TrialRun::new(SPEC, now);
     let (mut fast, mut slow, mut cpu, mut windows) = (0, 0, 0, 0);
     while let TrialState::Window { has_plan } = trial.state() {
         let sample = |fast, slow, cpu| Sample {
@@ -31,7 +31,7 @@ fn run(serve: impl Fn(usize, bool) -> f64) -> (TrialState, usize) {
                 (0.004, fast + slow),
                 (f64::INFINITY, fast + slow),
             ],
-            usage: Usage {
+            usage: PodUsage {
                 cpu_micros: cpu,
                 migrations: Some(cpu / 10),
                 processes: vec![1],
@@ -102,17 +102,17 @@ fn less_cpu_time_is_a_gain_unless_latency_gets_worse() {
 fn sample(count: u64, pid: i32) -> Option<Sample> {
     Some(Sample {
         latency: vec![(f64::INFINITY, count)],
-        usage: Usage {
+        usage: PodUsage {
             processes: vec![pid],
-            ..Usage::default()
+            ..PodUsage::default()
         },
     })
 }
 
 #[test]
 fn a_window_that_cannot_be_measured_is_repeated_with_its_pair() {
-    let mut trial = Trial::new(SPEC, Instant::now());
-    let step = |trial: &mut Trial, sample| {
+    let mut trial = TrialRun::new(SPEC, Instant::now());
+    let step = |trial: &mut TrialRun, sample| {
         let now = trial.due().unwrap();
         trial.add_sample(sample, now);
     };
@@ -146,7 +146,7 @@ fn a_window_that_cannot_be_measured_is_repeated_with_its_pair() {
 #[test]
 fn a_server_that_stops_reporting_keeps_its_plan() {
     let mut now = Instant::now();
-    let mut trial = Trial::new(SPEC, now);
+    let mut trial = TrialRun::new(SPEC, now);
     for windows in 0..16 {
         for window in 0..windows {
             for count in [0, 1000] {
@@ -177,9 +177,9 @@ proptest! {
             2..40,
         ),
     ) {
-        let mut trial = Trial::new(TrialSpec { pairs: 1, ..SPEC }, Instant::now());
+        let mut trial = TrialRun::new(TrialSpec { pairs: 1, ..SPEC }, Instant::now());
         for (latency, cpu_micros) in figures {
-            let usage = Usage { cpu_micros, ..Usage::default() };
+            let usage = PodUsage { cpu_micros, ..PodUsage::default() };
             let Some(now) = trial.due() else { break };
             trial.add_sample(Some(Sample { latency, usage }), now);
         }

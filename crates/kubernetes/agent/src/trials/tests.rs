@@ -48,15 +48,15 @@ impl Node {
         let PodAction::Place { policy, .. } = &desired[0].action else {
             panic!("{desired:?}")
         };
-        policy.placement != Placement::None
+        policy.placement != PlacementMethod::None
     }
 
     fn advance(&mut self, latency: Option<LatencyHistogram>) -> bool {
         let latest = latency.map(|latency| ("u".to_owned(), latency));
         let latest: LatestLatency = latest.into_iter().collect();
-        let usage = Usage {
+        let usage = PodUsage {
             processes: vec![1],
-            ..Usage::default()
+            ..PodUsage::default()
         };
         let usage = |_: &DesiredPod| Some(usage.clone());
         self.trials.advance(&self.desired, &latest, usage, self.now)

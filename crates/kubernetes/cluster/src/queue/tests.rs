@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
-fn queue() -> Queue<&'static str> {
-    Queue::new("test", &Metrics::new())
+fn queue() -> WorkQueue<&'static str> {
+    WorkQueue::new("test", &MetricsRegistry::new())
 }
 
-fn take(queue: &Queue<&'static str>, now: Instant) -> Option<&'static str> {
+fn take(queue: &WorkQueue<&'static str>, now: Instant) -> Option<&'static str> {
     queue.lock().take(now).ok()
 }
 
@@ -37,9 +37,9 @@ async fn a_key_that_is_added_while_it_is_worked_on_is_worked_on_again() {
     assert_eq!(take(&queue, now), Some("a"));
     queue.add("a");
     assert_eq!(take(&queue, Instant::now()), None);
-    queue.lock().finish("a", Outcome::Done, Instant::now());
+    queue.lock().finish("a", WorkOutcome::Done, Instant::now());
     assert_eq!(take(&queue, Instant::now()), Some("a"));
-    queue.lock().finish("a", Outcome::Done, Instant::now());
+    queue.lock().finish("a", WorkOutcome::Done, Instant::now());
     assert_eq!(take(&queue, Instant::now()), None);
     assert!(queue.lock().entries.is_empty(), "nothing is kept for later");
 }
@@ -54,7 +54,7 @@ async fn the_class_of_a_failure_decides_its_pause() {
             queue.add("a");
             let now = Instant::now() + hour;
             assert_eq!(take(&queue, now), Some("a"));
-            queue.lock().finish("a", Outcome::Failed(class), now);
+            queue.lock().finish("a", WorkOutcome::Failed(class), now);
             pause = queue
                 .lock()
                 .order
@@ -63,7 +63,7 @@ async fn the_class_of_a_failure_decides_its_pause() {
         }
         queue.add("a");
         assert_eq!(take(&queue, Instant::now() + hour), Some("a"));
-        queue.lock().finish("a", Outcome::Done, Instant::now());
+        queue.lock().finish("a", WorkOutcome::Done, Instant::now());
         pause
     };
     assert_eq!(pause_after(ErrorClass::Invalid, 3), None);
@@ -99,7 +99,7 @@ async fn a_change_is_worked_on_at_once_even_after_failures() {
     assert_eq!(take(&queue, now), Some("a"));
     queue
         .lock()
-        .finish("a", Outcome::Failed(ErrorClass::Forbidden), now);
+        .finish("a", WorkOutcome::Failed(ErrorClass::Forbidden), now);
     assert_eq!(take(&queue, Instant::now()), None);
     queue.add("a");
     assert_eq!(take(&queue, Instant::now()), Some("a"));
@@ -107,7 +107,7 @@ async fn a_change_is_worked_on_at_once_even_after_failures() {
 
 #[tokio::test]
 async fn work_is_bounded_never_twice_at_a_time_and_survives_panics() {
-    let queue = Queue::new("test", &Metrics::new());
+    let queue = WorkQueue::new("test", &MetricsRegistry::new());
     let shutdown = Shutdown::new();
     let running: Arc<Mutex<HashSet<usize>>> = Arc::default();
     let (most, calls) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -134,7 +134,7 @@ async fn work_is_bounded_never_twice_at_a_time_and_survives_panics() {
                 200 => stop.trigger(),
                 _ => {}
             }
-            Outcome::After(Duration::from_millis(5))
+            WorkOutcome::After(Duration::from_millis(5))
         }
     };
     queue.run(4, &shutdown, work).await;

@@ -11,8 +11,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use albacore_cluster::{
-    ApiResource, Cluster, ClusterError, ConnectOptions, Lease, LeaseOptions, Metrics, Shutdown,
-    Writes, unique,
+    ApiResource, Cluster, ClusterError, ConnectOptions, Lease, LeaseOptions, MetricsRegistry,
+    Shutdown, Writes, unique,
 };
 use albacore_program::{LogFormat, start_logs};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -47,7 +47,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
         crash_after_writes: crash.map(|n| n.parse()).transpose()?,
     };
     let shutdown = Shutdown::on_signals()?;
-    let cluster = Cluster::connect(&options, &Metrics::new()).await?;
+    let cluster = Cluster::connect(&options, &MetricsRegistry::new()).await?;
     let mut lease = LeaseOptions::new("default", "contest", unique(&name));
     lease.time = Duration::from_secs(seconds);
     let lease = Lease::start(&cluster, lease);

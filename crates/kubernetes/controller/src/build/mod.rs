@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::children::{Child, ChildKind};
+use crate::children::{ChildKind, ChildObject};
 use crate::names::{
     DEPLOYMENT_LABEL, INSTANCE_LABEL, MANAGED_BY, MANAGED_BY_LABEL, NAME, NAME_LABEL,
 };
@@ -40,13 +40,13 @@ pub struct BuildContext {
 }
 
 /// The children of `valid` in the order to apply them: what a pod needs comes before the pods.
-pub fn build(valid: &Valid, build_context: &BuildContext) -> Vec<Child> {
+pub fn build(valid: &Valid, build_context: &BuildContext) -> Vec<ChildObject> {
     let pod = pod::template(valid, &build_context.built_in);
     let ports = network::ports(valid, &pod);
     let mut children = Vec::new();
     let mut push = |kind: ChildKind, body: Option<Value>| {
         if let Some(body) = body {
-            children.push(Child::new(kind, metadata(valid), body));
+            children.push(ChildObject::new(kind, metadata(valid), body));
         }
     };
     push(ChildKind::ServiceAccount, workload::service_account(valid));

@@ -18,7 +18,7 @@ fn deployment(spec: &Value) -> InferenceDeployment {
     read_deployment(&object.to_string(), "f.yaml").unwrap()
 }
 
-fn built(spec: &Value) -> Vec<Child> {
+fn built(spec: &Value) -> Vec<ChildObject> {
     let build_context = BuildContext {
         built_in: BuiltInOptions {
             image: "server:1".to_owned(),

@@ -6,10 +6,10 @@ use serde_json::json;
 use super::*;
 use crate::children::ChildKind;
 
-fn child(cpu: &str) -> Child {
+fn child(cpu: &str) -> ChildObject {
     let metadata = json!({"name": "fraud", "labels": {"a": "b"}});
     let containers = json!([{"name": "server", "cpu": cpu, "env": [{"name": "A", "value": "1"}]}]);
-    Child::new(
+    ChildObject::new(
         ChildKind::Deployment,
         metadata,
         json!({"spec": {"containers": containers}}),
@@ -17,7 +17,7 @@ fn child(cpu: &str) -> Child {
 }
 
 /// `child` as stored by the API server, with fields of other managers.
-fn live(child: &Child, version: &str) -> LiveObject {
+fn live(child: &ChildObject, version: &str) -> LiveObject {
     let mut body = child.body.clone();
     body["metadata"]["labels"]["theirs"] = "x".into();
     body["spec"]["paused"] = true.into();
@@ -87,7 +87,7 @@ fn a_changed_body_and_a_changed_field_are_recognized() {
 fn lists_without_the_usual_key_are_compared_one_by_one() {
     let ports = json!([{"name": "http", "port": 80}, {"name": "grpc", "port": 81}]);
     let metadata = json!({"name": "fraud"});
-    let wanted = Child::new(
+    let wanted = ChildObject::new(
         ChildKind::Service,
         metadata,
         json!({"spec": {"ports": ports}}),

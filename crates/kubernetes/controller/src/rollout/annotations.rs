@@ -4,7 +4,7 @@
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::children::Child;
+use crate::children::ChildObject;
 use crate::digest::digest_of;
 use crate::names::{POD_FIELDS_ANNOTATION, POD_TEMPLATE_ANNOTATION, ROLLED_ANNOTATION};
 use crate::observed::LiveObject;
@@ -33,7 +33,7 @@ impl RolloutAnnotations {
     }
 
     /// Those of the wanted Deployment `child`, without a time.
-    pub(crate) fn of_wanted(valid: &Valid, child: &Child) -> Self {
+    pub(crate) fn of_wanted(valid: &Valid, child: &ChildObject) -> Self {
         Self {
             fields: Some(digest_of(&pod_fields(valid))),
             template: Some(digest_of(&child.body["spec"]["template"])),
@@ -42,7 +42,7 @@ impl RolloutAnnotations {
     }
 
     /// Sets them on `child`.
-    pub(crate) fn write(&self, child: &mut Child) {
+    pub(crate) fn write(&self, child: &mut ChildObject) {
         let rolled = self.rolled.map(|time| time.to_string());
         for (name, value) in [
             (POD_FIELDS_ANNOTATION, &self.fields),

@@ -15,12 +15,12 @@ use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use albacore_cluster::Key;
+use albacore_cluster::ObjectKey;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use crate::child_action::{Ownership, ownership};
-use crate::children::{Child, ChildKind};
+use crate::children::{ChildKind, ChildObject};
 use crate::limits::{ROLLOUT_PAUSE, ROLLOUT_STUCK_AFTER};
 use crate::observed::{LiveObject, Workload};
 use crate::validate::Valid;
@@ -35,7 +35,7 @@ pub(crate) enum RolloutState {
     /// The pods have the wanted template, or are getting it.
     Current,
     /// The wanted template waits for these roll-outs.
-    Waiting(Vec<Key>),
+    Waiting(Vec<ObjectKey>),
     /// The wanted template was applied, and there has been no progress since that time for
     /// [`ROLLOUT_STUCK_AFTER`].
     Stuck(Timestamp),
@@ -101,7 +101,7 @@ pub(crate) fn image_of(deployment: &Value) -> Option<&str> {
 
 /// The inputs of a decision.
 pub(crate) struct RolloutCase<'a> {
-    pub(crate) key: &'a Key,
+    pub(crate) key: &'a ObjectKey,
     pub(crate) valid: &'a Valid,
     /// Its Deployment; `None` before there is one.
     pub(crate) live: Option<(&'a LiveObject, &'a Workload)>,
@@ -130,7 +130,11 @@ impl Rollouts {
     }
 
     /// Drops all slots and takes over the roll-outs that are under way in the cluster.
-    pub(crate) fn rebuild(&self, live: impl Iterator<Item = (Key, LiveObject)>, now: Timestamp) {
+    pub(crate) fn rebuild(
+        &self,
+        live: impl Iterator<Item = (ObjectKey, LiveObject)>,
+        now: Timestamp,
+    ) {
         let mut slots = self.slots();
         slots.clear();
         for (key, live) in live {
@@ -142,12 +146,12 @@ impl Rollouts {
 
     /// Frees the slot of a deployment without a roll-out: deleted, invalid, or its Deployment was
     /// refused.
-    pub(crate) fn release(&self, key: &Key) {
+    pub(crate) fn release(&self, key: &ObjectKey) {
         self.slots().release(key);
     }
 
     /// Deployments that wait and may get a slot now.
-    pub(crate) fn due(&self, now: Timestamp) -> Vec<Key> {
+    pub(crate) fn due(&self, now: Timestamp) -> Vec<ObjectKey> {
         self.slots().due(now)
     }
 
@@ -156,7 +160,7 @@ impl Rollouts {
     pub(crate) fn decide(
         &self,
         case: &RolloutCase<'_>,
-        children: &mut [Child],
+        children: &mut [ChildObject],
         now: Timestamp,
     ) -> RolloutDecision {
         let wanted = children
@@ -227,7 +231,7 @@ impl Rollouts {
     /// Handles a wanted template that equals the one applied last.
     fn continue_rollout(
         &self,
-        key: &Key,
+        key: &ObjectKey,
         progress: RolloutProgress,
         image: Option<String>,
         now: Timestamp,
@@ -263,7 +267,7 @@ impl RolloutDecision {
 /// Replaces `wanted` by the live Deployment with the wanted number of pods; returns whether they
 /// are equal. The live template holds defaults and fields of other managers, too: we own them until
 /// the next template is applied, and they keep their values then.
-fn hold(wanted: &mut Child, live: &LiveObject, annotations: &RolloutAnnotations) -> bool {
+fn hold(wanted: &mut ChildObject, live: &LiveObject, annotations: &RolloutAnnotations) -> bool {
     let replicas = wanted.body["spec"]["replicas"].clone();
     let is_held = replicas.is_null() || replicas == live.body["spec"]["replicas"];
     let mut metadata = wanted.body["metadata"].take();
@@ -272,7 +276,7 @@ fn hold(wanted: &mut Child, live: &LiveObject, annotations: &RolloutAnnotations)
     }
     let mut spec = wanted.body["spec"].take();
     spec["template"] = live.body["spec"]["template"].clone();
-    *wanted = Child::new(wanted.kind, metadata, serde_json::json!({ "spec": spec }));
+    *wanted = ChildObject::new(wanted.kind, metadata, serde_json::json!({ "spec": spec }));
     annotations.write(wanted);
     // Refuses the write if another writer changed the template meanwhile.
     wanted.body["metadata"]["resourceVersion"] = live.resource_version.as_str().into();
@@ -280,7 +284,7 @@ fn hold(wanted: &mut Child, live: &LiveObject, annotations: &RolloutAnnotations)
 }
 
 /// The names of the deployments, each once.
-pub(crate) fn names(keys: &[Key]) -> BTreeSet<String> {
+pub(crate) fn names(keys: &[ObjectKey]) -> BTreeSet<String> {
     keys.iter().map(ToString::to_string).collect()
 }
 

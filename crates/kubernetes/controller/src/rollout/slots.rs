@@ -8,16 +8,16 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use albacore_cluster::Key;
+use albacore_cluster::ObjectKey;
 use k8s_openapi::jiff::Timestamp;
 
 /// The roll-outs under way, and the deployments that wait.
 #[derive(Debug)]
 pub(crate) struct RolloutSlots {
     max: usize,
-    rolling: BTreeMap<Key, Rolling>,
+    rolling: BTreeMap<ObjectKey, Rolling>,
     /// In the order of their requests.
-    waiting: Vec<Key>,
+    waiting: Vec<ObjectKey>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ impl RolloutSlots {
 
     /// Begins the roll-out of `key` at `now`, which counts as under way until `until`, whatever
     /// else rolls.
-    pub(crate) fn begin(&mut self, key: &Key, now: Timestamp, until: Timestamp) {
+    pub(crate) fn begin(&mut self, key: &ObjectKey, now: Timestamp, until: Timestamp) {
         let begun = Some(now);
         self.waiting.retain(|waiting| waiting != key);
         self.rolling.insert(key.clone(), Rolling { until, begun });
@@ -57,10 +57,10 @@ impl RolloutSlots {
     /// the waiting ones once that has passed.
     pub(crate) fn request(
         &mut self,
-        key: &Key,
+        key: &ObjectKey,
         now: Timestamp,
         until: Timestamp,
-    ) -> Result<(), Vec<Key>> {
+    ) -> Result<(), Vec<ObjectKey>> {
         let own = self.rolling.remove(key);
         self.rolling.retain(|_, rolling| rolling.until > now);
         let has_failed = match own {
@@ -88,14 +88,14 @@ impl RolloutSlots {
 
     /// Notes that the cluster shows the roll-out of `key` under way, until `until` unless it makes
     /// progress.
-    pub(crate) fn keep(&mut self, key: &Key, until: Timestamp) {
+    pub(crate) fn keep(&mut self, key: &ObjectKey, until: Timestamp) {
         let begun = None;
         self.rolling.insert(key.clone(), Rolling { until, begun });
     }
 
     /// Notes that the cluster shows the roll-out of `key` that began at `rolled` as ended; `key`
     /// may still wait.
-    pub(crate) fn end(&mut self, key: &Key, rolled: Option<Timestamp>) {
+    pub(crate) fn end(&mut self, key: &ObjectKey, rolled: Option<Timestamp>) {
         let is_over = |rolling: &Rolling| rolling.begun.is_none_or(|begun| rolled >= Some(begun));
         if self.rolling.get(key).is_some_and(is_over) {
             self.rolling.remove(key);
@@ -103,14 +103,14 @@ impl RolloutSlots {
     }
 
     /// Forgets `key`: its roll-out is complete or stuck, or it is invalid or deleted.
-    pub(crate) fn release(&mut self, key: &Key) {
+    pub(crate) fn release(&mut self, key: &ObjectKey) {
         self.rolling.remove(key);
         self.waiting.retain(|waiting| waiting != key);
     }
 
     /// The waiting deployments that find a free slot at `now`, at most as many as there are free
     /// slots.
-    pub(crate) fn due(&self, now: Timestamp) -> Vec<Key> {
+    pub(crate) fn due(&self, now: Timestamp) -> Vec<ObjectKey> {
         let rolling = self.rolling.values().filter(|rolling| rolling.until > now);
         let free = self.max.saturating_sub(rolling.count());
         self.waiting.iter().take(free).cloned().collect()

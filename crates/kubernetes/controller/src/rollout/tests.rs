@@ -15,8 +15,8 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 
-fn key(name: &str) -> Key {
-    Key::new("default", name)
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::new("default", name)
 }
 
 fn one() -> Rollouts {
@@ -41,7 +41,7 @@ fn valid(name: &str, more: &Value, pin: Option<&str>) -> Valid {
     validate(&deployment).unwrap()
 }
 
-fn children(valid: &Valid, image: &str) -> Vec<Child> {
+fn children(valid: &Valid, image: &str) -> Vec<ChildObject> {
     let build_context = BuildContext {
         built_in: BuiltInOptions {
             image: image.to_owned(),
@@ -53,14 +53,14 @@ fn children(valid: &Valid, image: &str) -> Vec<Child> {
     build(valid, &build_context)
 }
 
-fn deployment(children: &[Child]) -> &Child {
+fn deployment(children: &[ChildObject]) -> &ChildObject {
     let mut found = children.iter().filter(|c| c.kind == ChildKind::Deployment);
     found.next().unwrap()
 }
 
 /// The Deployment that an API server makes of `child`, with all its pods available or none of the
 /// new template; its controller saw progress at `progressed`.
-fn live(child: &Child, is_done: bool, progressed: Timestamp) -> LiveObject {
+fn live(child: &ChildObject, is_done: bool, progressed: Timestamp) -> LiveObject {
     let mut body = child.body.clone();
     body["metadata"]["generation"] = 1.into();
     let wanted = body["spec"]["replicas"].as_i64().unwrap();
@@ -94,7 +94,7 @@ fn decision(
     image: &str,
     live: Option<&LiveObject>,
     now: Timestamp,
-) -> (RolloutDecision, Child) {
+) -> (RolloutDecision, ChildObject) {
     let mut children = children(valid, image);
     let workload = live.map(Workload::of);
     let key = key(&valid.name);

@@ -67,11 +67,11 @@ async fn an_answer_without_end_takes_its_time_and_no_more_and_its_connection_is_
 #[test]
 fn servers_that_answer_come_before_those_that_do_not() {
     let states = ServerStates::default();
-    let key = |index: usize| Key::new("x", format!("pod-{index:03}"));
+    let key = |index: usize| ObjectKey::new("x", format!("pod-{index:03}"));
     let ip = IpAddr::from([127, 0, 0, 1]);
     // The one that answers is the last by name; more than SCRAPES_MAX before it are silent.
-    let all: Vec<(Key, IpAddr)> = (0..200).map(|index| (key(index), ip)).collect();
-    let mut asked = std::collections::BTreeMap::<Key, Vec<u32>>::new();
+    let all: Vec<(ObjectKey, IpAddr)> = (0..200).map(|index| (key(index), ip)).collect();
+    let mut asked = std::collections::BTreeMap::<ObjectKey, Vec<u32>>::new();
     let start = Instant::now();
     for turn in 0..20 {
         let due = states.due(&all, SCRAPES_MAX, start + SCRAPE_PERIOD * turn);

@@ -13,7 +13,7 @@ use super::stuck::stuck;
 use super::{ApplyOutcome, DeploymentFacts, live_workers, measurements, models, placed};
 use crate::limits::{MESSAGE_CHARS_MAX, RESPAWN_WINDOW, RESPAWNS_FREQUENT};
 use crate::observed::{ObservedCondition, ObservedPod};
-use crate::refusal::{Refusal, with_remedy};
+use crate::refusal::{RefusedWrite, with_remedy};
 use crate::rollout::{UPGRADE_PENDING, upgrade_pending};
 
 pub(super) const RECONCILING: &str = "Reconciling";
@@ -175,7 +175,7 @@ fn ready(facts: &DeploymentFacts<'_>, stalled: Option<&ConditionState>) -> Optio
     }
     let Some(workload) = facts.workload else {
         return match facts.outcome {
-            ApplyOutcome::Refused(Refusal {
+            ApplyOutcome::Refused(RefusedWrite {
                 reason, message, ..
             }) => no(reason, with_remedy(message, reason)),
             _ => no("Creating", "there is no Deployment yet".to_owned()),

@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::children::ChildKind;
 use crate::names::{DEPLOYMENT_LABEL, GRPC_PORT, HTTP_PORT};
 use crate::observed::{ObservedPod, Workload};
-use crate::refusal::Refusal;
+use crate::refusal::RefusedWrite;
 use crate::respawns::RecentRespawns;
 use crate::rollout::RolloutDecision;
 
@@ -31,7 +31,7 @@ pub(crate) enum ApplyOutcome {
     /// Children of a former deployment of this name are being garbage-collected.
     Collecting(ChildKind),
     /// The API server refused a child.
-    Refused(Refusal),
+    Refused(RefusedWrite),
 }
 
 /// The inputs of a status.

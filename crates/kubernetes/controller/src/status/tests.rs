@@ -474,8 +474,8 @@ fn workers_that_keep_ending_are_reported() {
     assert_eq!(workers(&case).respawns, 8);
 }
 
-fn refusal(reason: &'static str, is_lasting: bool) -> Refusal {
-    Refusal {
+fn refusal(reason: &'static str, is_lasting: bool) -> RefusedWrite {
+    RefusedWrite {
         reason,
         message: "spec.x: no".to_owned(),
         is_lasting,

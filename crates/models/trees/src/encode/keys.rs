@@ -87,7 +87,7 @@ pub(crate) fn fill_keys(
     }
 }
 
-/// An `f32` that lies between the same cuts as the number does.
+/// An `f32` between the same two cuts as the number.
 fn single_of(x: f64, cuts: &[f64]) -> f32 {
     let near = x as f32;
     if f64::from(near) == x || x.is_nan() {

@@ -42,7 +42,8 @@ impl Kernel {
         }
     }
 
-    /// The kernel as it runs on this cpu, if the cpu and the model allow it.
+    /// The kernel, compiled for this cpu's instructions; `None` if the cpu or the model does not
+    /// allow it.
     pub(crate) fn engine(self, view: &EnsembleView<'_>) -> Option<KernelEngine> {
         let blocks = |simd| view.has_blocks().then_some(KernelEngine::Blocks(simd));
         match self {

@@ -1,11 +1,11 @@
 //! Tree bundles: the form of a model in which one row is explained, eight trees at a time.
 //!
 //! **Problem.** A vector register holds eight doubles, but one row gives an explanation only a few
-//! quadrature points to fill it with. Trees are many, but each has a shape of its own.
+//! quadrature points to fill it with. There are many trees, but their shapes differ.
 //!
 //! **Approach.** Eight trees of similar size form a *bundle*, one tree in each *lane* of a vector.
 //! The children of every split are ordered by size, larger first, so that the shapes of the trees
-//! look alike, and the trees are laid over each other: a *bundle node* is a position at which at
+//! are similar, and their nodes are merged: a *bundle node* is a position at which at
 //! least one of the trees has a split. An engine visits the bundle as it would visit one tree, in
 //! pre-order; the constants of each tree's split at a node are in the lane of that tree. Where one
 //! tree has a leaf and others have further splits, the engine blends the leaf's value in on its way

@@ -25,7 +25,7 @@ use crate::rows::ZERO_MAX;
 
 pub(crate) use albacore_formats::flag;
 
-/// Marks the absence of an earlier edge in `previous`, and of a tree in a lane of a bundle.
+/// Index that means none: no earlier edge in `previous`, no tree in a lane of a bundle.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// What a tree's leaves add to.

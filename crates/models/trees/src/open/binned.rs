@@ -9,7 +9,7 @@ use crate::layout::binned::{
 };
 use crate::layout::ensemble::{EnsembleView, LeafTarget};
 
-/// Checks the form of a model whose other arrays have been checked; an empty one is right.
+/// Checks the binned form of a model whose other arrays have been checked; an empty form is valid.
 pub(super) fn check(view: &EnsembleView<'_>, library: Library) -> Checked<()> {
     let form = &view.binned;
     if form.splits.is_empty() && form.leaf_nodes.is_empty() {

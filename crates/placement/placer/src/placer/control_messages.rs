@@ -3,19 +3,19 @@
 use super::{CONTROL_KEY, Placer};
 use crate::limits::CONTROLS_MAX;
 use crate::report::{Report, Restored};
-use crate::{Control, SubjectId};
+use crate::{ControlRequest, SubjectId};
 
-use albacore_os::Key;
+use albacore_os::PollKey;
 
 impl Placer {
-    pub(super) fn handle_controls(&mut self, keys: &[Key], report: &mut dyn FnMut(&Report)) {
+    pub(super) fn handle_controls(&mut self, keys: &[PollKey], report: &mut dyn FnMut(&Report)) {
         if !keys.contains(&CONTROL_KEY) {
             return;
         }
         self.controls.handle.wake.clear();
         let controls = self.controls.receiver.try_iter();
         // bound: the queue holds CONTROLS_MAX
-        for control in controls.take(CONTROLS_MAX).collect::<Vec<Control>>() {
+        for control in controls.take(CONTROLS_MAX).collect::<Vec<ControlRequest>>() {
             control(self, report);
         }
     }

@@ -22,7 +22,7 @@ use crate::process::QuietPeriod;
 use crate::subject::Subject;
 
 /// A spawned process or thread, and a time before which it was not spawned.
-struct Spawn {
+struct DetectedSpawn {
     owner: ThreadOwner,
     thread: Tid,
     not_before: Micros,
@@ -31,7 +31,7 @@ struct Spawn {
 /// What was spawned on the machine since the last check.
 enum Spawns {
     None,
-    Found(Vec<Spawn>),
+    Found(Vec<DetectedSpawn>),
     /// Too many to look up, or the counter was reset.
     Unknown,
 }
@@ -105,7 +105,7 @@ impl SpawnDetector {
         let mut spawns = Vec::new();
         for (at, (thread, not_before)) in ids.into_iter().enumerate() {
             match read_thread_owner(host, thread) {
-                Ok(Some(owner)) => spawns.push(Spawn {
+                Ok(Some(owner)) => spawns.push(DetectedSpawn {
                     owner,
                     thread,
                     not_before,
@@ -128,7 +128,7 @@ fn read_spawns(subject: &mut Subject, spawns: &Spawns, quiet: QuietPeriod) -> Re
     match spawns {
         Spawns::None => {}
         Spawns::Found(spawns) => {
-            subject.tree.note_quiet(quiet);
+            subject.tree.record_quiet(quiet);
             for spawn in spawns {
                 let (owner, thread) = (spawn.owner, spawn.thread);
                 let changed = subject.tree.handle_spawn(owner, thread, spawn.not_before)?;
@@ -136,7 +136,7 @@ fn read_spawns(subject: &mut Subject, spawns: &Spawns, quiet: QuietPeriod) -> Re
             }
         }
         Spawns::Unknown => {
-            subject.tree.note_quiet(quiet);
+            subject.tree.record_quiet(quiet);
             subject.schedule.set_unlisted_children(true);
             let changed = subject.tree.read_new_threads()?;
             subject.schedule.request_if(changed);

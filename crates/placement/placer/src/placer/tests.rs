@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 
 use albacore_mapping::Mode;
-use albacore_plan::{Enforcement, MainThread, Placement, Source};
+use albacore_plan::{Enforcement, MainThread, PlacementMethod, ServerKind};
 
 use super::*;
 use crate::SlotState;
@@ -42,12 +42,12 @@ fn config(arbiter: &Arbiter) -> SubjectConfig {
     SubjectConfig {
         root: Pid(arbiter.0.id() as i32),
         cgroup: None,
-        source: Source::PreFork,
-        policy: Policy {
+        server_kind: ServerKind::PreFork,
+        policy: SubjectPolicy {
             workers: 2,
             threads: 1,
             mode: Mode::Scatter,
-            placement: Placement::Tuna,
+            placement: PlacementMethod::Tuna,
             enforcement: Enforcement::Observe,
             main_thread: MainThread::Pinned,
             is_pool_size_known: true,
@@ -76,7 +76,7 @@ fn has_two_workers(placer: &Placer) -> bool {
 #[test]
 fn a_child_that_execs_after_it_was_first_read_has_its_new_command_line() {
     let mut arbiter = Arbiter::start();
-    let mut placer = Placer::new(Config::live()).unwrap();
+    let mut placer = Placer::new(PlacerConfig::live()).unwrap();
     let id = placer.add_subject(&config(&arbiter)).unwrap();
     step_until(&mut placer, "two children", |placer| {
         placer.subjects[&id].tree.iter().count() == 3
@@ -97,7 +97,7 @@ fn a_child_that_execs_after_it_was_first_read_has_its_new_command_line() {
 fn the_exit_of_a_worker_starts_fast_polling_for_its_replacement() {
     let mut arbiter = Arbiter::start();
     arbiter.let_workers_exec();
-    let mut placer = Placer::new(Config::live()).unwrap();
+    let mut placer = Placer::new(PlacerConfig::live()).unwrap();
     let id = placer.add_subject(&config(&arbiter)).unwrap();
     step_until(&mut placer, "two workers", has_two_workers);
     let worker = placer.table().unwrap()[0].pid.unwrap();

@@ -1,12 +1,12 @@
 //! Handles announced events: exits of processes, writes of cpusets, cpus that come and go.
 
-use albacore_os::{Key, Micros, OsError, Pid};
+use albacore_os::{Micros, OsError, Pid, PollKey};
 
 use super::{CONNECTOR_KEY, CPUSET_KEY, Placer, UEVENT_KEY, process_key};
 use crate::limits::FAST_TIME_MAX;
 
 impl Placer {
-    pub(super) fn handle_file_events(&mut self, keys: &[Key]) -> Result<(), OsError> {
+    pub(super) fn handle_file_events(&mut self, keys: &[PollKey]) -> Result<(), OsError> {
         if keys.contains(&CPUSET_KEY) {
             self.handle_cpuset_events()?;
         }
@@ -33,7 +33,7 @@ impl Placer {
     }
 
     /// Handles exits: a replacement is expected after each.
-    pub(super) fn handle_exits(&mut self, keys: &[Key]) -> Result<(), OsError> {
+    pub(super) fn handle_exits(&mut self, keys: &[PollKey]) -> Result<(), OsError> {
         let now = self.reader.clock.now()?;
         for subject in self.subjects.values_mut() {
             for &key in keys.iter().filter(|key| key.0 < CONNECTOR_KEY.0) {

@@ -2,26 +2,26 @@
 //! read from the masks, so that the next one starts from it and moves a thread only for a gain.
 
 use albacore_mapping::{Mapping, Slot};
-use albacore_plan::{Policy, plan};
+use albacore_plan::{SubjectPolicy, plan};
 use albacore_topology::{CpuId, Topology};
 
 use super::Subject;
 use crate::PlacerError;
-use crate::process::Reader;
+use crate::process::ProcessReader;
 
 impl Subject {
     /// Reads the mapping from the masks, where at least half of the slots have a thread on one cpu;
     /// the others get a cpu of their mask, or any.
     pub(crate) fn adopt_masks(
         &mut self,
-        reader: &Reader,
+        reader: &ProcessReader,
         machine: &Topology,
     ) -> Result<(), PlacerError> {
         if self.solver.solution().is_some() {
             return Ok(());
         }
         let observation = &self.observe(reader, machine)?;
-        let Policy {
+        let SubjectPolicy {
             workers, threads, ..
         } = *self.policy();
         // Only the assignment of slots is taken from this plan; none of its steps is executed.

@@ -2,11 +2,11 @@
 //! else is in its cgroup, and a mask that it was spawned with.
 
 use albacore_os::{CpuQuota, Pid, read_cpu_quota};
-use albacore_plan::{Note, Policy};
+use albacore_plan::{PlacementWarning, SubjectPolicy};
 
 use super::Subject;
 use crate::PlacerError;
-use crate::process::Reader;
+use crate::process::ProcessReader;
 
 /// What was found in the last check.
 #[derive(Debug, Default)]
@@ -20,11 +20,11 @@ pub(crate) struct ContainerState {
 
 impl Subject {
     /// Checks the container again; true if something is to be reported or planned because of it.
-    pub(crate) fn check_container(&mut self, reader: &Reader) -> Result<bool, PlacerError> {
+    pub(crate) fn check_container(&mut self, reader: &ProcessReader) -> Result<bool, PlacerError> {
         let Some(subtree) = self.subtree.as_ref() else {
             return Ok(false);
         };
-        let before = self.container_notes();
+        let before = self.container_warnings();
         let host = &reader.host;
         let quota = read_cpu_quota(host, subtree.cgroup())?;
         let stopped = quota.throttled_periods > self.container.quota.throttled_periods;
@@ -37,14 +37,14 @@ impl Subject {
         self.container.entered = members.iter().filter(is_stranger).count();
         let threads = self.threads_within_quota();
         let is_other = self.policy.set_threads(threads);
-        Ok(is_other || before != self.container_notes())
+        Ok(is_other || before != self.container_warnings())
     }
 
     /// T, or as many threads per worker as the quota lets run at once. Threads beyond that share
     /// their worker's cpus: so all of them never use more than the quota, and are not stopped
     /// together in the middle of a batch.
     pub(crate) fn threads_within_quota(&self) -> u16 {
-        let Policy {
+        let SubjectPolicy {
             workers, threads, ..
         } = *self.policy.asked();
         let Some(millicpus) = self.container.quota.millicpus else {
@@ -56,24 +56,24 @@ impl Subject {
     }
 
     /// Notes that no plan can make.
-    pub(crate) fn container_notes(&self) -> Vec<Note> {
-        let mut notes = Vec::new();
+    pub(crate) fn container_warnings(&self) -> Vec<PlacementWarning> {
+        let mut warnings = Vec::new();
         if let Some(millicpus) = self.container.quota.millicpus
             && self.policy().threads < self.policy.asked().threads
         {
-            notes.push(Note::Quota {
+            warnings.push(PlacementWarning::Quota {
                 millicpus,
                 threads: self.policy().threads,
                 asked: self.policy.asked().threads,
             });
         }
         if self.container.is_throttled {
-            notes.push(Note::Throttled);
+            warnings.push(PlacementWarning::Throttled);
         }
         if self.container.entered > 0 {
             let count = self.container.entered;
-            notes.push(Note::Entered { count });
+            warnings.push(PlacementWarning::Entered { count });
         }
-        notes
+        warnings
     }
 }

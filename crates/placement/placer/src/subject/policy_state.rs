@@ -1,12 +1,12 @@
 //! The policy of a subject: as the user asked for it, and as it is in force.
 
-use albacore_plan::{Enforcement, Placement, Policy};
+use albacore_plan::{Enforcement, PlacementMethod, SubjectPolicy};
 
 #[derive(Debug)]
 pub(crate) struct PolicyState {
-    asked: Policy,
+    asked: SubjectPolicy,
     /// As asked, but for the threads, which a cpu quota may make fewer.
-    in_force: Policy,
+    in_force: SubjectPolicy,
     /// The kernel forbade a write: no more are tried until the policy is set again.
     is_refused: bool,
     /// Masks are to be given back once: enforcement changed from Enforce to Observe.
@@ -14,7 +14,7 @@ pub(crate) struct PolicyState {
 }
 
 impl PolicyState {
-    pub(crate) fn new(policy: Policy) -> Self {
+    pub(crate) fn new(policy: SubjectPolicy) -> Self {
         Self {
             asked: policy.clone(),
             in_force: policy,
@@ -23,15 +23,15 @@ impl PolicyState {
         }
     }
 
-    pub(crate) fn asked(&self) -> &Policy {
+    pub(crate) fn asked(&self) -> &SubjectPolicy {
         &self.asked
     }
 
-    pub(crate) fn in_force(&self) -> &Policy {
+    pub(crate) fn in_force(&self) -> &SubjectPolicy {
         &self.in_force
     }
 
-    pub(crate) fn set(&mut self, policy: Policy) {
+    pub(crate) fn set(&mut self, policy: SubjectPolicy) {
         let was_enforced = self.in_force.enforcement == Enforcement::Enforce || self.is_releasing;
         self.is_releasing = was_enforced && policy.enforcement == Enforcement::Observe;
         self.asked = policy.clone();
@@ -59,7 +59,7 @@ impl PolicyState {
 
     /// Whether threads go where the solver says.
     pub(crate) fn is_solved(&self) -> bool {
-        self.in_force.placement == Placement::Tuna && self.may_write()
+        self.in_force.placement == PlacementMethod::Tuna && self.may_write()
     }
 
     /// Whether masks are to be given back now; false from then on.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use albacore_mapping::Slot;
 use albacore_os::Micros;
-use albacore_plan::{Linted, Note, Placement, Plan, StepKind, Target, plan_hash};
+use albacore_plan::{Linted, PlacementMethod, PlacementWarning, Plan, StepKind, Target, plan_hash};
 
-use crate::execute::{ExecutedStep, Outcome};
+use crate::execute::{ExecutedStep, StepOutcome};
 use crate::report::{Report, SpawnKind};
 use crate::state::SubjectState;
 use crate::table::{SlotRow, SlotState};
@@ -35,7 +35,7 @@ impl Subject {
         });
     }
 
-    /// Reports workers, drifts and notes that are new with this plan.
+    /// Reports workers, drifts and warnings that are new with this plan.
     pub(super) fn report_found(&mut self, plan: &Plan<Linted>, context: &mut PassContext<'_>) {
         self.report_workers(plan, context);
         for drift in &plan.drifts {
@@ -54,17 +54,20 @@ impl Subject {
                 cause: drift.cause,
             });
         }
-        let mut notes = plan.notes.clone();
-        notes.extend(self.container_notes());
-        for note in notes.iter().filter(|note| !self.notes.contains(note)) {
-            self.report_note(note, context);
+        let mut warnings = plan.warnings.clone();
+        warnings.extend(self.container_warnings());
+        for warning in warnings
+            .iter()
+            .filter(|warning| !self.warnings.contains(warning))
+        {
+            self.report_warning(warning, context);
         }
-        self.notes = notes;
+        self.warnings = warnings;
     }
 
-    pub(super) fn report_note(&self, note: &Note, context: &mut PassContext<'_>) {
-        let report = match note {
-            Note::BackedOff {
+    pub(super) fn report_warning(&self, warning: &PlacementWarning, context: &mut PassContext<'_>) {
+        let report = match warning {
+            PlacementWarning::BackedOff {
                 thread,
                 slot,
                 back_off,
@@ -74,9 +77,9 @@ impl Subject {
                 tid: thread.tid,
                 back_off: *back_off,
             },
-            note => Report::Note {
+            warning => Report::Warning {
                 subject: self.id,
-                note: note.clone(),
+                warning: warning.clone(),
             },
         };
         (context.report)(&report);
@@ -143,7 +146,7 @@ impl Subject {
                 |one: &&ExecutedStep| one.step.thread == thread && one.step.kind == StepKind::Pin;
             if let Some(ExecutedStep {
                 step,
-                outcome: Outcome::Verified,
+                outcome: StepOutcome::Verified,
             }) = executed.iter().find(is_pin)
             {
                 (context.report)(&Report::Pinned {
@@ -197,7 +200,7 @@ impl Subject {
             policy: self.policy().clone(),
             threads_asked: self.policy.asked().threads,
             workers_found: self.workers.count(),
-            notes: self.notes.clone(),
+            warnings: self.warnings.clone(),
             drifts: self.verification.drifts().clone(),
             widened: self.verification.widened(),
             respawns: self.workers.total_respawns(),
@@ -231,7 +234,7 @@ impl Subject {
         let verified = thread.and_then(|thread| self.verification.verified_at(thread));
         let actual = known.map(|known| known.mask.clone());
         let state = match (thread, &actual) {
-            _ if self.policy().placement == Placement::None => SlotState::Unplaced,
+            _ if self.policy().placement == PlacementMethod::None => SlotState::Unplaced,
             (_, None) | (None, _) => SlotState::Missing,
             (_, actual) if *actual == planned => SlotState::Verified,
             (Some(thread), _) if self.ledger.back_off(thread, now).is_some() => {
@@ -244,7 +247,7 @@ impl Subject {
             slot,
             pid,
             tid: known.map(|known| known.id.tid),
-            planned: planned.filter(|_| self.policy().placement != Placement::None),
+            planned: planned.filter(|_| self.policy().placement != PlacementMethod::None),
             actual,
             verified_micros_ago: verified.map(|at| now.0.saturating_sub(at.0)),
             respawns: self.workers.respawns(slot.worker),

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use albacore_plan::{LintInput, Linted, Placement, Plan, Policy, lint, plan};
+use albacore_plan::{LintInput, Linted, PlacementMethod, Plan, SubjectPolicy, lint, plan};
 
 use super::{PassContext, Subject};
 use crate::PlacerError;
-use crate::execute::{ExecutedStep, Outcome, execute};
+use crate::execute::{ExecutedStep, StepOutcome, execute};
 use crate::limits::{RESTORE_ERRORS_MAX, RESTORE_PASSES_MAX};
 use crate::report::Restored;
 
@@ -16,8 +16,8 @@ impl Subject {
     pub(crate) fn restore(&mut self, context: &mut PassContext<'_>) -> Restored {
         let mut restored = Restored::default();
         let mut given = BTreeSet::new();
-        let policy = Policy {
-            placement: Placement::None,
+        let policy = SubjectPolicy {
+            placement: PlacementMethod::None,
             ..self.policy().clone()
         };
         for _ in 0..RESTORE_PASSES_MAX {
@@ -45,20 +45,20 @@ impl Subject {
             let done = execute(context.reader, &linted, &self.guard(), calls);
             for ExecutedStep { step, outcome } in &done {
                 match outcome {
-                    Outcome::Verified => {
+                    StepOutcome::Verified => {
                         linted.confirm(step);
                         given.insert(step.thread);
                     }
-                    Outcome::Gone | Outcome::Outside => {}
-                    Outcome::Differs { actual } => fail(format!(
+                    StepOutcome::Gone | StepOutcome::Outside => {}
+                    StepOutcome::Differs { actual } => fail(format!(
                         "thread {} has {actual} instead of {}",
                         step.thread.tid.0, step.mask
                     )),
-                    Outcome::Stale => {
+                    StepOutcome::Stale => {
                         fail(format!("thread {}: the cpuset changed", step.thread.tid.0))
                     }
-                    Outcome::NotPermitted(e) => fail(e.to_string()),
-                    Outcome::Failed(reason) => fail(reason.clone()),
+                    StepOutcome::NotPermitted(e) => fail(e.to_string()),
+                    StepOutcome::Failed(reason) => fail(reason.clone()),
                 }
             }
             self.ledger = linted.into_ledger();
@@ -83,7 +83,7 @@ impl Subject {
 
     fn plan_restore(
         &self,
-        policy: &Policy,
+        policy: &SubjectPolicy,
         context: &PassContext<'_>,
     ) -> Result<Plan<Linted>, PlacerError> {
         let observation = self.observe(context.reader, context.machine)?;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use albacore_os::Micros;
-use albacore_plan::{Cause, MaskDrift, Target, ThreadId};
+use albacore_plan::{MaskDrift, MaskDriftCause, Target, ThreadId};
 use albacore_topology::CpuSet;
 
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub(crate) struct Verification {
     placed: BTreeSet<ThreadId>,
     /// Drifts that were reported and are not repaired: planned and actual mask.
     reported: BTreeMap<ThreadId, (CpuSet, CpuSet)>,
-    drifts: BTreeMap<Cause, u64>,
+    drifts: BTreeMap<MaskDriftCause, u64>,
     widened: u64,
 }
 
@@ -38,7 +38,7 @@ impl Verification {
     }
 
     /// Drifts since the subject was added.
-    pub(crate) fn drifts(&self) -> &BTreeMap<Cause, u64> {
+    pub(crate) fn drifts(&self) -> &BTreeMap<MaskDriftCause, u64> {
         &self.drifts
     }
 
@@ -55,7 +55,10 @@ impl Verification {
             return None;
         }
         *self.drifts.entry(drift.cause).or_insert(0) += 1;
-        let is_lost = matches!(drift.cause, Cause::CpusetChange | Cause::Hotplug);
+        let is_lost = matches!(
+            drift.cause,
+            MaskDriftCause::CpusetChange | MaskDriftCause::Hotplug
+        );
         let is_widened = is_lost && drift.actual == *cpuset;
         self.widened += u64::from(is_widened);
         self.verified_at.remove(&drift.thread);

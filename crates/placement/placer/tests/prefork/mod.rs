@@ -11,19 +11,19 @@ use std::time::{Duration, Instant};
 
 use albacore_mapping::Mode;
 use albacore_os::{Pid, Tid, write_mask};
-use albacore_placer::{Config, Placer, Report, SlotRow, SubjectConfig, SubjectId};
-use albacore_plan::{Enforcement, MainThread, Placement, Policy, Source};
+use albacore_placer::{Placer, PlacerConfig, Report, SlotRow, SubjectConfig, SubjectId};
+use albacore_plan::{Enforcement, MainThread, PlacementMethod, ServerKind, SubjectPolicy};
 use albacore_topology::CpuSet;
 
 /// Only for liveness: how long anything may take on a machine that is busy with other tests.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
-pub(crate) fn policy(workers: u16, threads: u16) -> Policy {
-    Policy {
+pub(crate) fn policy(workers: u16, threads: u16) -> SubjectPolicy {
+    SubjectPolicy {
         workers,
         threads,
         mode: Mode::Scatter,
-        placement: Placement::Tuna,
+        placement: PlacementMethod::Tuna,
         enforcement: Enforcement::Enforce,
         main_thread: MainThread::Pinned,
         is_pool_size_known: true,
@@ -103,32 +103,37 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) fn on(root: Pid, source: Source, policy: Policy) -> Self {
-        Self::with(Config::live(), root, source, policy)
+    pub(crate) fn on(root: Pid, server_kind: ServerKind, policy: SubjectPolicy) -> Self {
+        Self::with(PlacerConfig::live(), root, server_kind, policy)
     }
 
-    pub(crate) fn with(config: Config, root: Pid, source: Source, policy: Policy) -> Self {
+    pub(crate) fn with(
+        config: PlacerConfig,
+        root: Pid,
+        server_kind: ServerKind,
+        policy: SubjectPolicy,
+    ) -> Self {
         let cgroup = None;
         let subject = SubjectConfig {
             root,
             cgroup,
-            source,
+            server_kind,
             policy,
         };
         Self::of(config, &subject)
     }
 
-    pub(crate) fn inside(group: &group::Group, root: Pid, policy: Policy) -> Self {
+    pub(crate) fn inside(group: &group::Group, root: Pid, policy: SubjectPolicy) -> Self {
         let subject = SubjectConfig {
             root,
             cgroup: Some(group.cgroup()),
-            source: Source::Named,
+            server_kind: ServerKind::Named,
             policy,
         };
-        Self::of(Config::live(), &subject)
+        Self::of(PlacerConfig::live(), &subject)
     }
 
-    fn of(config: Config, subject: &SubjectConfig) -> Self {
+    fn of(config: PlacerConfig, subject: &SubjectConfig) -> Self {
         let mut placer = Placer::new(config).unwrap();
         let subject = placer.add_subject(subject).unwrap();
         Self {

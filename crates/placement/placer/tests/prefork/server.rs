@@ -19,9 +19,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use albacore_mapping::Mode;
-use albacore_os::{HostRoot, Key, Pid, Poll, Signals, Tid, read_mask, write_mask};
-use albacore_placer::{Config, Placer, SubjectConfig};
-use albacore_plan::{Enforcement, MainThread, Placement, Policy, Source};
+use albacore_os::{HostRoot, Pid, Poll, PollKey, Signals, Tid, read_mask, write_mask};
+use albacore_placer::{Placer, PlacerConfig, SubjectConfig};
+use albacore_plan::{Enforcement, MainThread, PlacementMethod, ServerKind, SubjectPolicy};
 
 type Stdins = Arc<Mutex<Vec<Option<std::process::ChildStdin>>>>;
 
@@ -82,21 +82,21 @@ fn supervise(worker: usize, arguments: &[String], stdins: &Stdins) -> io::Result
 fn place(arguments: &[String]) -> io::Result<()> {
     let root = Pid(number(arguments, 0)? as i32);
     let (workers, threads) = (number(arguments, 1)? as u16, number(arguments, 2)? as u16);
-    let policy = Policy {
+    let policy = SubjectPolicy {
         workers,
         threads,
         mode: Mode::Scatter,
-        placement: Placement::Tuna,
+        placement: PlacementMethod::Tuna,
         enforcement: Enforcement::Enforce,
         main_thread: MainThread::Pinned,
         is_pool_size_known: true,
     };
     let signals = Signals::install().map_err(io::Error::other)?;
-    let mut placer = Placer::new(Config::live()).map_err(io::Error::other)?;
+    let mut placer = Placer::new(PlacerConfig::live()).map_err(io::Error::other)?;
     let handle = placer.handle();
     std::thread::spawn(move || {
         let Ok(poll) = Poll::new() else { return };
-        if poll.add(&signals, Key(0)).is_ok() {
+        if poll.add(&signals, PollKey(0)).is_ok() {
             // bound: ends with a signal
             while poll
                 .wait(Duration::from_secs(60))
@@ -105,10 +105,10 @@ fn place(arguments: &[String]) -> io::Result<()> {
         }
         let _ = handle.stop();
     });
-    let source = Source::Named;
+    let server_kind = ServerKind::Named;
     let subject = SubjectConfig {
         root,
-        source,
+        server_kind,
         policy,
         cgroup: None,
     };

@@ -9,7 +9,7 @@ use proptest::sample::Index;
 use super::*;
 use crate::plan::plan_with_roles;
 use crate::{
-    Enforcement, MainThread, Micros, Placement, Role, Roles, Source, find_roles, problem,
+    Enforcement, MainThread, Micros, PlacementMethod, Role, Roles, ServerKind, find_roles, problem,
     thread_name,
 };
 
@@ -67,12 +67,12 @@ fn random_process() -> impl Strategy<Value = SmallProcess> {
 }
 
 /// An observation of these processes, parents before children.
-fn tree(source: Source, processes: &[SmallProcess]) -> Observation {
+fn tree(server_kind: ServerKind, processes: &[SmallProcess]) -> Observation {
     let machine = parse_synthetic("pack:1 l3:1 core:8 pu:1").unwrap();
     let cpuset = machine.cpuset();
     let pid = |index: usize| Pid(100 + index as i32);
     let process = |(index, small): (usize, &SmallProcess)| {
-        let thread = Thread {
+        let thread = ObservedThread {
             id: ThreadId {
                 start_ticks: small.start_ticks,
                 tid: pid(index).first_thread(),
@@ -99,7 +99,7 @@ fn tree(source: Source, processes: &[SmallProcess]) -> Observation {
         at: AT,
         cpuset: cpuset.clone(),
         cpuset_changes: 0,
-        source,
+        server_kind,
         processes: processes.iter().enumerate().map(process).collect(),
         machine,
     }
@@ -115,30 +115,30 @@ fn ledger(observation: &Observation, arbiter: Option<Index>, command: &str) -> L
     }
 }
 
-fn policy(workers: u16) -> Policy {
-    Policy {
+fn policy(workers: u16) -> SubjectPolicy {
+    SubjectPolicy {
         workers,
         threads: 1,
         mode: Mode::Scatter,
-        placement: Placement::Tuna,
+        placement: PlacementMethod::Tuna,
         enforcement: Enforcement::Enforce,
         main_thread: MainThread::Pinned,
         is_pool_size_known: true,
     }
 }
 
-fn source(is_named: bool) -> Source {
+fn server_kind(is_named: bool) -> ServerKind {
     if is_named {
-        Source::Named
+        ServerKind::Named
     } else {
-        Source::PreFork
+        ServerKind::PreFork
     }
 }
 
 /// Plans with these roles.
 fn plan_by(
     observation: &Observation,
-    policy: &Policy,
+    policy: &SubjectPolicy,
     ledger: &Ledger,
     roles: &Roles,
 ) -> Plan<Proposed> {
@@ -150,7 +150,7 @@ fn plan_by(
 
 fn input<'a>(
     observation: &'a Observation,
-    policy: &'a Policy,
+    policy: &'a SubjectPolicy,
     ledger: &'a Ledger,
 ) -> LintInput<'a> {
     LintInput {
@@ -174,7 +174,7 @@ proptest! {
         arbiter in prop::option::of(any::<Index>()),
         command in prop::sample::select(&COMMANDS[..]),
     ) {
-        let observation = tree(source(is_named), &processes);
+        let observation = tree(server_kind(is_named), &processes);
         let (policy, ledger) = (policy(asked), ledger(&observation, arbiter, command));
         let roles = find_roles(&observation, asked, &ledger);
         let planned: BTreeSet<ProcessId> = observation
@@ -195,7 +195,7 @@ proptest! {
         is_named in any::<bool>(),
         wrong in any::<Index>(),
     ) {
-        let observation = tree(source(is_named), &processes);
+        let observation = tree(server_kind(is_named), &processes);
         let (policy, ledger) = (policy(10), Ledger::default());
         let mut roles = find_roles(&observation, policy.workers, &ledger);
         let process = wrong.get(&observation.processes);
@@ -224,7 +224,7 @@ fn a_pinned_arbiter_is_refused() {
         SmallProcess::new("gunicorn 1", 0),
         SmallProcess::new("gunicorn 2", 0),
     ];
-    let observation = tree(Source::PreFork, &processes);
+    let observation = tree(ServerKind::PreFork, &processes);
     let (policy, ledger) = (policy(2), Ledger::default());
     let mut roles = find_roles(&observation, 2, &ledger);
     let arbiter = &observation.processes[0];
@@ -238,7 +238,7 @@ fn a_pinned_arbiter_is_refused() {
 
 #[test]
 fn a_first_thread_in_another_rank_and_a_slot_beyond_the_policy_are_refused() {
-    let observation = tree(Source::PreFork, &[SmallProcess::new("server", 0)]);
+    let observation = tree(ServerKind::PreFork, &[SmallProcess::new("server", 0)]);
     let (policy, ledger) = (policy(1), Ledger::default());
     let roles = find_roles(&observation, 1, &ledger);
     let proposed = plan_by(&observation, &policy, &ledger, &roles);

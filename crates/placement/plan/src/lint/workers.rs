@@ -9,26 +9,26 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::limits::{GROUP_AGE_MICROS, LONER_AGE_MICROS, WRAPPERS_MAX};
-use crate::{Ledger, Observation, Pid, Process, ProcessId, Source, parse_thread_name};
+use crate::{Ledger, Observation, Pid, Process, ProcessId, ServerKind, parse_thread_name};
 
 /// The worker processes of an observation, where the policy asks for `asked` workers and `ledger`
 /// is what was known before.
 pub(super) fn find(observation: &Observation, asked: u16, ledger: &Ledger) -> BTreeSet<ProcessId> {
-    let tree = Tree::of(observation);
-    let workers = match observation.source {
-        Source::Named => tree.named_workers(),
-        Source::PreFork => tree.forked_workers(asked, ledger),
+    let tree = ProcessTree::of(observation);
+    let workers = match observation.server_kind {
+        ServerKind::Named => tree.named_workers(),
+        ServerKind::PreFork => tree.forked_workers(asked, ledger),
     };
     workers.into_iter().map(|process| process.id).collect()
 }
 
 /// The observed processes, and each by its pid.
-struct Tree<'a> {
+struct ProcessTree<'a> {
     observation: &'a Observation,
     by_pid: BTreeMap<Pid, &'a Process>,
 }
 
-impl<'a> Tree<'a> {
+impl<'a> ProcessTree<'a> {
     fn of(observation: &'a Observation) -> Self {
         let processes = observation.processes.iter();
         Self {

@@ -6,12 +6,12 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::limits::{LONER_AGE_MICROS, SETTLING_MICROS};
-use crate::{LintError, LintInput, MainThread, Source, Tid, lint, thread_name};
+use crate::{LintError, LintInput, MainThread, ServerKind, Tid, lint, thread_name};
 
 /// A server of named workers, as a value that tests change; masks are what the last plan wrote.
 #[derive(Clone, Debug)]
 struct World {
-    policy: Policy,
+    policy: SubjectPolicy,
     observation: Observation,
     ledger: Ledger,
     next_id: i32,
@@ -22,13 +22,13 @@ fn set(list: &str) -> CpuSet {
 }
 
 impl World {
-    fn new(workers: u16, threads: u16, source: Source, machine: &str) -> Self {
+    fn new(workers: u16, threads: u16, server_kind: ServerKind, machine: &str) -> Self {
         let machine: Topology = parse_synthetic(machine).unwrap();
-        let policy = Policy {
+        let policy = SubjectPolicy {
             workers,
             threads,
             mode: Mode::Scatter,
-            placement: Placement::Tuna,
+            placement: PlacementMethod::Tuna,
             enforcement: Enforcement::Enforce,
             main_thread: MainThread::Pinned,
             is_pool_size_known: true,
@@ -40,7 +40,7 @@ impl World {
             machine,
             cpuset,
             cpuset_changes: 0,
-            source,
+            server_kind,
             processes: Vec::new(),
         };
         let mut world = Self {
@@ -61,7 +61,7 @@ impl World {
         self.next_id
     }
 
-    /// A process with `threads` threads, named if the source asks for it; its pid.
+    /// A process with `threads` threads, named if servers of this kind name them; its pid.
     fn born(&mut self, worker: Option<u16>, threads: u16, cmdline: &str) -> Pid {
         let pid = self.id();
         let root = self.observation.processes.first().map_or(0, |p| p.id.pid.0);
@@ -98,9 +98,9 @@ impl World {
                 rank: Rank(r),
             })
         };
-        let comm = match self.observation.source {
-            Source::Named => slot.map_or("server".into(), name),
-            Source::PreFork => "server".into(),
+        let comm = match self.observation.server_kind {
+            ServerKind::Named => slot.map_or("server".into(), name),
+            ServerKind::PreFork => "server".into(),
         };
         let mask = self.observation.cpuset.clone();
         let process = self
@@ -109,7 +109,7 @@ impl World {
             .iter_mut()
             .find(|p| p.id.pid == pid)
             .unwrap();
-        process.threads.push(Thread {
+        process.threads.push(ObservedThread {
             id,
             comm,
             mask,
@@ -127,7 +127,7 @@ impl World {
         self.observation.processes.retain(|p| p.id.pid != pid);
     }
 
-    fn thread_mut(&mut self, id: ThreadId) -> &mut Thread {
+    fn thread_mut(&mut self, id: ThreadId) -> &mut ObservedThread {
         let mut all = self
             .observation
             .processes
@@ -177,7 +177,12 @@ impl World {
 }
 
 fn named(workers: u16, threads: u16) -> World {
-    World::new(workers, threads, Source::Named, "pack:1 l3:1 core:4 pu:2")
+    World::new(
+        workers,
+        threads,
+        ServerKind::Named,
+        "pack:1 l3:1 core:4 pu:2",
+    )
 }
 
 #[test]
@@ -186,7 +191,7 @@ fn a_second_plan_of_the_same_world_has_no_steps_and_no_drifts() {
     assert_eq!(world.run().steps.len(), 8);
     let again = world.run();
     assert_eq!(
-        (again.steps.len(), again.drifts.len(), again.notes.len()),
+        (again.steps.len(), again.drifts.len(), again.warnings.len()),
         (0, 0, 0)
     );
 }
@@ -199,22 +204,22 @@ fn each_way_to_drift_has_its_cause() {
     let planned = world.mask(thread);
     let causes = |plan: &Plan<Linted>| plan.drifts.iter().map(|d| d.cause).collect::<Vec<_>>();
     world.thread_mut(thread).mask = set("0-7");
-    assert_eq!(causes(&world.run()), [Cause::Foreign]);
+    assert_eq!(causes(&world.run()), [MaskDriftCause::Foreign]);
     world.thread_mut(thread).mask = set("0-7");
     assert_eq!(
         causes(&world.run()),
-        [Cause::Foreign],
+        [MaskDriftCause::Foreign],
         "the second time within a minute"
     );
     world.thread_mut(thread).mask = set("0-7");
     world.observation.cpuset_changes += 1;
     assert_eq!(
         causes(&world.run()),
-        [Cause::CpusetChange],
+        [MaskDriftCause::CpusetChange],
         "changed and changed back"
     );
     world.thread_mut(thread).mask = CpuSet::new();
-    assert_eq!(causes(&world.run()), [Cause::Hotplug]);
+    assert_eq!(causes(&world.run()), [MaskDriftCause::Hotplug]);
     assert_eq!(world.mask(thread), planned);
     world.observation.at.0 += SETTLING_MICROS;
     // Two threads of one worker at once: whether the worker or `taskset --all-tasks` did it, nobody
@@ -223,15 +228,18 @@ fn each_way_to_drift_has_its_cause() {
         let thread = world.in_slot(0, rank);
         world.thread_mut(thread).mask = set("0-7");
     }
-    assert_eq!(causes(&world.run()), [Cause::Foreign, Cause::Foreign]);
+    assert_eq!(
+        causes(&world.run()),
+        [MaskDriftCause::Foreign, MaskDriftCause::Foreign]
+    );
     let pid = world.worker(0);
     let tid = world.id();
     let extra = world.thread(pid, tid, None);
-    assert_eq!(causes(&world.run()), [Cause::NewThread]);
+    assert_eq!(causes(&world.run()), [MaskDriftCause::NewThread]);
     let tid = world.id();
     let inheriting = world.thread(pid, tid, None);
     world.thread_mut(inheriting).mask = planned;
-    assert_eq!(causes(&world.run()), [Cause::Inherited]);
+    assert_eq!(causes(&world.run()), [MaskDriftCause::Inherited]);
     assert_eq!(
         world.mask(extra),
         world.mask(inheriting),
@@ -245,7 +253,7 @@ fn what_the_kernel_forgets_before_and_after_a_change_is_seen_is_nobodys_doing() 
     world.run();
     let threads = [world.in_slot(0, 0), world.in_slot(0, 1)];
     let whole = world.observation.cpuset.clone();
-    let wiped = |world: &mut World, at: u64| -> Vec<Cause> {
+    let wiped = |world: &mut World, at: u64| -> Vec<MaskDriftCause> {
         world.observation.at.0 += at;
         for thread in threads {
             world.thread_mut(thread).mask = whole.clone();
@@ -255,17 +263,17 @@ fn what_the_kernel_forgets_before_and_after_a_change_is_seen_is_nobodys_doing() 
     // Ten changes, each overwriting what was pinned for it, too.
     for _ in 0..10 {
         world.observation.cpuset_changes += 1;
-        assert_eq!(wiped(&mut world, 1000), [Cause::CpusetChange; 2]);
-        assert_eq!(wiped(&mut world, 1000), [Cause::CpusetChange; 2]);
+        assert_eq!(wiped(&mut world, 1000), [MaskDriftCause::CpusetChange; 2]);
+        assert_eq!(wiped(&mut world, 1000), [MaskDriftCause::CpusetChange; 2]);
     }
     // A narrow mask that this program did not write is a foreign change.
     world.thread_mut(threads[0]).mask = set("6");
     let causes = |plan: &Plan<Linted>| plan.drifts.iter().map(|d| d.cause).collect::<Vec<_>>();
-    assert_eq!(causes(&world.run()), [Cause::Foreign]);
+    assert_eq!(causes(&world.run()), [MaskDriftCause::Foreign]);
     // Wiped masks that are seen before their change do not count against the server.
     world.observation.at.0 += SETTLING_MICROS;
     for _ in 0..10 {
-        assert_eq!(wiped(&mut world, 1000), [Cause::Foreign; 2]);
+        assert_eq!(wiped(&mut world, 1000), [MaskDriftCause::Foreign; 2]);
         world.observation.cpuset_changes += 1;
         world.run();
         world.observation.at.0 += SETTLING_MICROS;
@@ -297,13 +305,13 @@ fn after_the_fourth_change_within_a_minute_a_thread_is_left_alone_for_a_minute()
         last: at(103),
         retry_at: at(163),
     };
-    let note = Note::BackedOff {
+    let warning = PlacementWarning::BackedOff {
         thread,
         slot: last.drifts[0].slot,
         back_off,
     };
-    assert!(last.steps.is_empty() && last.notes == [note]);
-    assert_eq!(last.drifts[0].cause, Cause::Foreign);
+    assert!(last.steps.is_empty() && last.warnings == [warning]);
+    assert_eq!(last.drifts[0].cause, MaskDriftCause::Foreign);
     let ledger = last.ledger();
     assert_eq!(ledger.back_off(thread, last.at), Some(back_off));
     assert_eq!(ledger.next_retry(last.at), Some(at(163)));
@@ -311,7 +319,7 @@ fn after_the_fourth_change_within_a_minute_a_thread_is_left_alone_for_a_minute()
     assert!(other.drifts.is_empty(), "left alone");
     world.observation.at = at(163);
     let retry = world.run();
-    assert_eq!(retry.drifts[0].cause, Cause::Foreign);
+    assert_eq!(retry.drifts[0].cause, MaskDriftCause::Foreign);
     assert_eq!(retry.steps.len(), 1);
     assert_eq!(retry.ledger().back_off(thread, retry.at), None);
     // Changed before the pause has passed again: the next one is twice as long.
@@ -384,7 +392,7 @@ fn a_mask_that_is_changed_before_it_is_read_back_counts_as_changed() {
         assert_eq!(noted.is_some(), count == 4);
         world.ledger = linted.into_ledger();
     }
-    assert!(matches!(noted, Some(Note::BackedOff { .. })));
+    assert!(matches!(noted, Some(PlacementWarning::BackedOff { .. })));
     assert_eq!(world.look().steps.len(), 1, "the other thread");
     // An edit of the deployment starts over.
     world.ledger.forget_changes();
@@ -405,7 +413,7 @@ fn without_a_placement_every_mask_of_ours_is_given_back_and_nothing_else_is_touc
     let chosen = world.in_slot(0, 1);
     let moved = world.in_slot(1, 1);
     world.thread_mut(chosen).mask = set("2-3");
-    world.policy.placement = Placement::None;
+    world.policy.placement = PlacementMethod::None;
     let pid = world.worker(1);
     let tid = world.id();
     let inheriting = world.thread(pid, tid, None);
@@ -427,7 +435,7 @@ fn without_a_placement_every_mask_of_ours_is_given_back_and_nothing_else_is_touc
         "somebody chose that after us"
     );
     assert!(world.run().steps.is_empty());
-    world.policy.placement = Placement::Tuna;
+    world.policy.placement = PlacementMethod::Tuna;
     assert!(world.run().steps.iter().all(|s| s.kind == StepKind::Pin));
 }
 
@@ -459,7 +467,7 @@ fn children_of_workers_get_an_inherited_pin_undone_once() {
 
 #[test]
 fn ranks_follow_age_until_it_is_clear_who_computes() {
-    let mut world = World::new(1, 2, Source::PreFork, "pack:1 core:4 pu:1");
+    let mut world = World::new(1, 2, ServerKind::PreFork, "pack:1 core:4 pu:1");
     world.run();
     let idle = world.in_slot(0, 1);
     let pid = world.worker(0);
@@ -481,11 +489,11 @@ fn ranks_follow_age_until_it_is_clear_who_computes() {
 
 #[test]
 fn the_main_thread_waits_for_a_pool_whose_size_is_not_known() {
-    let mut world = World::new(1, 2, Source::PreFork, "pack:1 core:4 pu:1");
+    let mut world = World::new(1, 2, ServerKind::PreFork, "pack:1 core:4 pu:1");
     world.policy.is_pool_size_known = false;
     let peer = world.observation.processes[1].threads.pop().unwrap();
     let plan = world.run();
-    assert!(plan.notes.contains(&Note::PoolSizeUnsafe {
+    assert!(plan.warnings.contains(&PlacementWarning::PoolSizeUnsafe {
         worker: WorkerIndex(0)
     }));
     let main = world.in_slot(0, 0);
@@ -501,33 +509,37 @@ fn an_empty_cpuset_is_reported_and_no_mask_is_written() {
     world.run();
     world.observation.cpuset = CpuSet::new();
     let plan = world.run();
-    assert_eq!((plan.steps.len(), plan.notes), (0, vec![Note::EmptyCpuset]));
+    assert_eq!(
+        (plan.steps.len(), plan.warnings),
+        (0, vec![PlacementWarning::EmptyCpuset])
+    );
 }
 
 #[test]
-fn a_first_process_that_was_born_narrow_is_noted_and_left_alone() {
+fn a_first_process_with_an_inherited_narrow_mask_is_reported_and_left_alone() {
     let mut world = named(2, 2);
     let root = world.observation.processes[0].threads[0].id;
     let narrow = set("1");
     world.thread_mut(root).mask = narrow.clone();
     let plan = world.run();
     let inherited = |plan: &Plan<Linted>| {
-        let found = plan.notes.iter();
+        let found = plan.warnings.iter();
         found
-            .filter(|note| matches!(note, Note::InheritedAffinity { mask, .. } if *mask == narrow))
+            .filter(|warning| matches!(warning, PlacementWarning::InheritedAffinity { mask, .. } if *mask == narrow))
             .count()
     };
     assert_eq!(inherited(&plan), 1);
     assert!(plan.steps.iter().all(|step| step.thread != root));
     // A server that is its own worker has a mask of ours, also for a placer that was just started.
-    let mut world = World::new(0, 1, Source::PreFork, "pack:1 l3:1 core:2 pu:2");
+    let mut world = World::new(0, 1, ServerKind::PreFork, "pack:1 l3:1 core:2 pu:2");
     world.policy.workers = 1;
     let plan = world.run();
     assert_eq!((plan.steps.len(), inherited(&plan)), (1, 0));
     world.ledger = Ledger::default();
     let plan = world.run();
-    let is_noted = |note: &Note| matches!(note, Note::InheritedAffinity { .. });
-    assert!(plan.steps.is_empty() && !plan.notes.iter().any(is_noted));
+    let is_reported =
+        |warning: &PlacementWarning| matches!(warning, PlacementWarning::InheritedAffinity { .. });
+    assert!(plan.steps.is_empty() && !plan.warnings.iter().any(is_reported));
 }
 
 fn input<'a>(world: &'a World, solved: Option<(&'a Problem, &'a Mapping)>) -> LintInput<'a> {
@@ -664,8 +676,8 @@ proptest! {
         is_named in any::<bool>(),
         edits in proptest::collection::vec(edit(), 1..20),
     ) {
-        let source = if is_named { Source::Named } else { Source::PreFork };
-        let mut world = World::new(workers, threads, source, "pack:1 l3:2 core:2 pu:2");
+        let server_kind = if is_named { ServerKind::Named } else { ServerKind::PreFork };
+        let mut world = World::new(workers, threads, server_kind, "pack:1 l3:2 core:2 pu:2");
         world.run();
         for edit in &edits {
             apply(&mut world, edit);
@@ -692,8 +704,8 @@ proptest! {
         is_named in any::<bool>(),
         victims in proptest::collection::vec(0..4u16, 1..6),
     ) {
-        let source = if is_named { Source::Named } else { Source::PreFork };
-        let mut world = World::new(workers, threads, source, "pack:1 l3:2 core:2 pu:2");
+        let server_kind = if is_named { ServerKind::Named } else { ServerKind::PreFork };
+        let mut world = World::new(workers, threads, server_kind, "pack:1 l3:2 core:2 pu:2");
         world.run();
         for victim in victims {
             let victim = victim % workers;

@@ -1,12 +1,12 @@
 //! Trees of servers as they are found in the wild.
 
 use super::*;
-use crate::{Thread, ThreadId, Tid};
+use crate::{ObservedThread, ThreadId, Tid};
 use albacore_topology::CpuSet;
 
 /// A process of one thread: pid, parent, command line.
 fn process(pid: i32, parent: i32, cmdline: &str) -> Process {
-    let thread = Thread {
+    let thread = ObservedThread {
         id: ThreadId {
             start_ticks: 0,
             tid: Tid(pid),
@@ -27,7 +27,7 @@ fn process(pid: i32, parent: i32, cmdline: &str) -> Process {
     }
 }
 
-fn observation(source: Source, processes: Vec<Process>) -> Observation {
+fn observation(server_kind: ServerKind, processes: Vec<Process>) -> Observation {
     let machine = albacore_topology::parse_synthetic("pack:1 core:2 pu:1").unwrap();
     let cpuset = machine.cpuset();
     let at = Micros(10_000_000);
@@ -36,7 +36,7 @@ fn observation(source: Source, processes: Vec<Process>) -> Observation {
         machine,
         cpuset,
         cpuset_changes: 0,
-        source,
+        server_kind,
         processes,
     }
 }
@@ -53,7 +53,10 @@ fn workers(observation: &Observation, before: &Ledger) -> Vec<i32> {
 }
 
 fn fresh(processes: Vec<Process>) -> Vec<i32> {
-    workers(&observation(Source::PreFork, processes), &Ledger::default())
+    workers(
+        &observation(ServerKind::PreFork, processes),
+        &Ledger::default(),
+    )
 }
 
 const GUNICORN: &str = "python /usr/bin/gunicorn app:app -w 2";
@@ -77,7 +80,7 @@ fn wrappers_are_skipped_and_trackers_and_helpers_are_no_workers() {
     ];
     assert_eq!(fresh(tree.clone()), [5, 6]);
     let roles = find_roles(
-        &observation(Source::PreFork, tree.clone()),
+        &observation(ServerKind::PreFork, tree.clone()),
         2,
         &Ledger::default(),
     );
@@ -119,7 +122,7 @@ fn one_worker_of_a_forking_server_is_found_and_a_server_without_forks_is_its_own
 
 #[test]
 fn a_master_that_imports_for_long_is_no_worker_where_several_are_asked_for() {
-    let alone = observation(Source::PreFork, vec![process(1, 0, GUNICORN)]);
+    let alone = observation(ServerKind::PreFork, vec![process(1, 0, GUNICORN)]);
     let is_worker = |asked| {
         let roles = find_roles(&alone, asked, &Ledger::default());
         roles.of(&alone.processes[0]) == Role::Worker
@@ -136,13 +139,17 @@ fn a_process_that_may_yet_fork_is_no_worker() {
     assert_eq!(fresh(vec![young.clone()]), [0; 0]);
     // Nor is a master all of whose workers are gone at this moment.
     let whole = vec![process(1, 0, GUNICORN), process(2, 1, GUNICORN)];
-    let roles = find_roles(&observation(Source::PreFork, whole), 1, &Ledger::default());
+    let roles = find_roles(
+        &observation(ServerKind::PreFork, whole),
+        1,
+        &Ledger::default(),
+    );
     let ledger = Ledger {
         arbiter: roles.arbiter,
         command_shape: roles.command_shape,
         ..Ledger::default()
     };
-    let alone = observation(Source::PreFork, vec![process(1, 0, GUNICORN)]);
+    let alone = observation(ServerKind::PreFork, vec![process(1, 0, GUNICORN)]);
     assert_eq!(workers(&alone, &ledger), [0; 0]);
     let roles = find_roles(&alone, 1, &ledger);
     assert_eq!(roles.arbiter, ledger.arbiter);
@@ -152,7 +159,7 @@ fn a_process_that_may_yet_fork_is_no_worker() {
 fn the_last_live_worker_stays_worker_beside_children_that_have_not_execed_yet() {
     let exec = |pid, worker| process(pid, 1, &format!("server worker {worker}"));
     let whole = observation(
-        Source::PreFork,
+        ServerKind::PreFork,
         vec![
             process(1, 0, "server 3"),
             exec(2, 0),
@@ -171,7 +178,7 @@ fn the_last_live_worker_stays_worker_beside_children_that_have_not_execed_yet() 
         ..process(pid, 1, "server 3")
     };
     let respawning = observation(
-        Source::PreFork,
+        ServerKind::PreFork,
         vec![
             process(1, 0, "server 3"),
             exec(4, 2),
@@ -182,7 +189,7 @@ fn the_last_live_worker_stays_worker_beside_children_that_have_not_execed_yet() 
     assert_eq!(workers(&respawning, &ledger), [4]);
     // A larger group that lasts takes over: the first guess was wrong.
     let lasting = observation(
-        Source::PreFork,
+        ServerKind::PreFork,
         vec![
             process(1, 0, "x"),
             exec(4, 2),
@@ -205,6 +212,6 @@ fn workers_of_the_built_in_server_are_known_by_the_names_of_their_threads() {
         helper,
         process(5, 2, "unnamed"),
     ];
-    let observation = observation(Source::Named, tree);
+    let observation = observation(ServerKind::Named, tree);
     assert_eq!(workers(&observation, &Ledger::default()), [3]);
 }
