@@ -80,7 +80,7 @@ fn the_worker_loads_checks_and_measures_and_every_kernel_gives_the_same() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_answered_with_the_reason() {
+fn impossible_measurements_are_refused_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let rows = data(folder.path());
     let got = answers(

@@ -47,7 +47,7 @@ fn count(run: &Value, name: &str) -> u64 {
 }
 
 #[test]
-fn a_live_server_is_put_beside_the_simulator() {
+fn a_live_server_is_compared_with_the_simulator() {
     let folder = Folder::new("bench-serve-against");
     let file = patient(&folder);
     let addresses = ["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"];

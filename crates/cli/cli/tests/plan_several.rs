@@ -184,7 +184,7 @@ fn obstacles_push_threads_away_even_from_a_sibling_outside_the_cpuset() {
 }
 
 #[test]
-fn a_newcomer_moves_nobody_and_the_plan_is_a_plan_in_force_again() {
+fn a_new_deployment_moves_no_thread_and_its_plan_is_accepted_as_the_current_one() {
     let folder = Folder::new();
     let a = folder.deployment("fraud", (4, 2, "Scatter"));
     let b = folder.deployment("ranking", (2, 2, "Compact"));

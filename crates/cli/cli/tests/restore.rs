@@ -96,7 +96,7 @@ fn pinned_threads_get_all_cpus_of_their_cgroup_again() {
 }
 
 #[test]
-fn what_cannot_be_restored_is_said() {
+fn masks_that_cannot_be_restored_are_reported() {
     assert_refused(
         &albacore(&["restore", "999999999"]),
         1,

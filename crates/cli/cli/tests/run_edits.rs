@@ -74,7 +74,7 @@ fn private_folder(run: &Running) -> PathBuf {
 }
 
 #[test]
-fn an_edit_of_batching_reaches_the_running_server_and_params_may_die() {
+fn an_edit_of_batching_reaches_the_running_server_even_after_params_is_killed() {
     let folder = Folder::new("batching");
     let (mut run, http) = start(&folder.fraud(""));
     until(&http, "the first parameters are in force", |state| {
@@ -140,7 +140,7 @@ fn an_edit_of_batching_reaches_the_running_server_and_params_may_die() {
 }
 
 #[test]
-fn what_a_killed_run_leaves_ends_and_is_removed_by_the_next() {
+fn leftovers_of_a_killed_run_are_removed_by_the_next_run() {
     let folder = Folder::new("killed");
     let (run, _) = start(&folder.fraud(""));
     let private = private_folder(&run);

@@ -139,7 +139,7 @@ fn an_edit_that_is_wrong_or_needs_a_restart_is_reported_and_changes_nothing() {
 }
 
 #[test]
-fn an_observer_plans_and_tells_and_writes_nothing() {
+fn observe_mode_plans_and_reports_and_writes_nothing() {
     let folder = Folder::new("observe");
     let file = placement(&folder, "enforcement: Observe");
     let mut run = Running::start(&file, &json_args());

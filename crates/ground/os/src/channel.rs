@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_sleeps_is_not_waited_for() {
+    fn sending_does_not_wait_for_a_slow_reader() {
         let (front, _worker) = Channel::pair().unwrap();
         let sent = (0..10_000).take_while(|_| front.send(&[7; MESSAGE_BYTES_MAX], None).is_ok());
         assert!((1..10_000).contains(&sent.count()));

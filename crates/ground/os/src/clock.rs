@@ -64,7 +64,7 @@ mod tests {
     use crate::{HostRoot, Pid, read_stat};
 
     #[test]
-    fn a_start_time_lies_in_the_past_and_within_a_tick_of_the_birth() {
+    fn a_start_time_is_within_a_tick_of_the_real_one() {
         let clock = Clock::new().unwrap();
         let before = clock.now().unwrap();
         let mut child = std::process::Command::new("sleep")

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_arrive_whole_and_the_newest_wins_while_the_reader_sleeps() {
+    fn lines_arrive_whole_and_a_slow_reader_gets_the_newest() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("feed");
         let mut fifo = LineFifo::new(&path).unwrap();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_torn_line_of_a_writer_that_died_takes_no_line_with_it() {
+    fn a_partial_line_of_an_ended_writer_loses_no_other_line() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("feed");
         let mut fifo = LineFifo::new(&path).unwrap();

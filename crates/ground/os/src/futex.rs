@@ -71,7 +71,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     #[test]
-    fn a_sleeper_is_woken_through_another_mapping() {
+    fn a_waiter_is_woken_through_another_mapping() {
         let memory = crate::SharedMemory::create("test", crate::FUTEX_BYTES).unwrap();
         let ours = memory.map_words().unwrap();
         let sleeper = std::thread::spawn({

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quota_is_named_with_its_file() {
+    fn a_malformed_quota_is_reported_with_its_file() {
         let (_keep, host) = host(&[("cpu.max", "much 100000\n")]);
         let own = cgroup(&host, CgroupVersion::V2, "", "");
         let error = read_cpu_quota(&host, &own).unwrap_err().to_string();

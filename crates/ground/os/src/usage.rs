@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_computes_and_one_that_sleeps_differ_in_state() {
+    fn a_computing_and_a_waiting_thread_differ_in_state() {
         let host = HostRoot::live();
         let me = Pid(std::process::id() as i32);
         let mut child = std::process::Command::new("sleep")

@@ -60,7 +60,7 @@ fn a_settled_agent_writes_one_small_renewal_in_30_s_and_nothing_while_frozen() {
 }
 
 #[test]
-fn without_an_api_server_it_goes_on_placing_and_settled_it_writes_nothing_new() {
+fn without_an_api_server_the_agent_places_and_writes_nothing_once_settled() {
     let mut rig = Rig::start();
     rig.deploy("fraud", 2, 2, &json!({}));
     let pod = rig.pod("fraud-1", "fraud", &["2", "2", "named"]);

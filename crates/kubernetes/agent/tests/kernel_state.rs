@@ -56,7 +56,7 @@ fn hidden_processes_are_reported_and_nothing_is_touched() {
 }
 
 #[test]
-fn with_read_only_cgroups_it_places_and_reports_what_was_not_probed() {
+fn with_read_only_cgroups_the_agent_places_and_reports_the_skipped_probes() {
     let rig = Rig::start();
     let pod = one_pod(&rig);
     let (folder, tree) = (rig.cgroup_root(), rig.cgroup().to_owned());

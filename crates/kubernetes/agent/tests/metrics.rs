@@ -45,7 +45,7 @@ fn resident_kib(pid: i32) -> u64 {
 }
 
 #[test]
-fn settled_it_costs_little_and_writes_nothing() {
+fn a_settled_agent_costs_little_and_writes_nothing() {
     let rig = Rig::start();
     let (workers, threads) = (4, 25);
     let pods = if soak() > 1 { (5 * soak()).min(50) } else { 2 };

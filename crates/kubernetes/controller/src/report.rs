@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_alone_wait_and_everything_else_does_not() {
+    fn changes_of_figures_are_delayed_and_other_changes_are_not() {
         let start = Instant::now();
         let written = status("10/s", "1/2");
         let mut record = DeploymentRecord::default();

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn work_of_this_process_is_seen_and_a_stranger_is_named() {
+    fn work_of_this_process_is_seen_and_other_processes_are_named() {
         let me = std::process::id();
         let before = time_of(&[me]).unwrap();
         let start = std::time::Instant::now();

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_asks_before_the_answer() {
+    fn no_client_sends_before_its_previous_answer() {
         let mut clients = Clients::new(3, 0, &[0.25, 0.75], 1);
         let mut second = 0;
         for round in 1..1000 {

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_or_of_another_size_is_no_choice() {
+    fn ended_subjects_and_other_sizes_are_not_considered() {
         let mut gone = problem(&[0, 1]);
         gone.current.as_mut().unwrap().cpus[0] = CpuId(99);
         assert!(answer(&gone, true).mapping.cpus.iter().all(|cpu| cpu.0 < 8));

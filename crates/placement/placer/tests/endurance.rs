@@ -191,7 +191,7 @@ fn a_rewritten_cpuset_is_repaired() {
 }
 
 #[test]
-fn with_few_file_descriptors_everything_is_placed_all_the_same() {
+fn with_few_file_descriptors_every_thread_is_placed() {
     let server = PreforkServer::start(16, 2, &["named"]);
     let place = "ulimit -n 40 && exec \"$@\"";
     let mut command = Command::new("sh");
@@ -234,7 +234,7 @@ fn with_few_file_descriptors_everything_is_placed_all_the_same() {
 /// 50 servers of 100 threads each with `ALBACORE_SOAK=10`: settled, the loop reads and writes
 /// nothing anew.
 #[test]
-fn settled_many_threads_cost_little_and_nothing_is_written() {
+fn once_settled_many_threads_cost_little_and_no_mask_is_written() {
     let servers: Vec<PreforkServer> = (0..(5 * soak()).min(50))
         .map(|_| PreforkServer::start(4, 25, &["named"]))
         .collect();

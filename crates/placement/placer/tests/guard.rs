@@ -189,7 +189,7 @@ impl Drop for Quota {
 }
 
 #[test]
-fn a_quota_below_the_threads_asked_places_as_many_as_may_run_at_once() {
+fn a_quota_below_the_requested_threads_places_as_many_as_may_run_at_once() {
     let (_, _, both) = two();
     let own = Group::new("quota", &both);
     let _quota = Quota::of(&own, 130_000);

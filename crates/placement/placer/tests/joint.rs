@@ -88,7 +88,7 @@ fn a_newcomer_takes_free_cpus_and_moves_no_thread() {
 }
 
 #[test]
-fn when_one_leaves_the_others_spread_over_what_it_leaves() {
+fn when_a_deployment_ends_the_others_spread_over_its_cpus() {
     let (one, two) = (
         PreforkServer::start(1, 2, &["named"]),
         PreforkServer::start(1, 1, &["named"]),

@@ -127,7 +127,7 @@ fn a_foreign_taskset_is_undone_and_has_its_cause() {
 }
 
 #[test]
-fn a_thread_out_of_the_blue_gets_the_cpus_of_its_worker() {
+fn a_thread_that_starts_late_gets_the_cpus_of_its_worker() {
     let mut server = PreforkServer::start(2, 1, &[]);
     // Two threads are asked, one is there: the second comes later.
     let mut run = Run::on(server.pid(), ServerKind::PreFork, policy(2, 2));

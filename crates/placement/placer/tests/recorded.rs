@@ -158,7 +158,7 @@ fn a_foreign_scheduler_is_reported() {
 }
 
 #[test]
-fn a_name_that_imitates_the_rest_of_a_stat_file_moves_nothing() {
+fn a_name_that_imitates_the_rest_of_a_stat_file_changes_no_mask() {
     let root = tempfile::tempdir().unwrap();
     let host = record(root.path());
     process(

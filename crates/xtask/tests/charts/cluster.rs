@@ -199,7 +199,7 @@ fn the_installation_is_checked(name: &str) {
 }
 
 #[test]
-fn helm_installs_upgrades_and_removes_it_and_keeps_what_users_made() {
+fn helm_installs_upgrades_and_removes_the_operator_and_keeps_objects_of_users() {
     serve_prometheus_kinds();
     let labeled = format!(
         "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {RELEASE_NAMESPACE}\n  \

@@ -198,7 +198,7 @@ fn comments_are_at_most_100_columns_wide() {
 }
 
 #[test]
-fn no_file_or_folder_is_named_after_nothing() {
+fn names_of_files_and_folders_describe_their_content() {
     let names = [
         "util",
         "utils",

@@ -466,7 +466,7 @@ fn panics_are_infallible() {
 }
 
 #[test]
-fn nothing_is_left_for_later() {
+fn no_work_is_left_for_later() {
     hold(
         "Nothing is left undone, no test is skipped (L13).",
         nothing_is_left_undone_or_skipped,

@@ -24,7 +24,7 @@ const WORKERS: usize = 2;
 const THREADS: usize = 2;
 
 #[test]
-fn a_release_lives_on_a_node() {
+fn a_release_runs_on_a_node() {
     let mut rig = Rig::start();
     rig.step("images", Rig::import_images);
     rig.step("helm install", |rig| rig.helm("install", &[]));

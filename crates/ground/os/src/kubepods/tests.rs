@@ -206,7 +206,7 @@ fn the_highest_kubelet_wins_and_two_claims_on_one_height_are_refused() {
 }
 
 #[test]
-fn the_level_of_isolation_is_what_the_cpusets_of_the_others_leave() {
+fn isolation_depends_on_the_cpusets_of_other_containers() {
     let node = Node::new(Some("cpuset"));
     let path = |n: usize| {
         format!(

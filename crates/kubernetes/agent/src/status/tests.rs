@@ -55,7 +55,7 @@ fn state(threads: u16) -> albacore_placer::SubjectState {
 }
 
 #[test]
-fn a_quota_below_the_threads_asked_is_reported_as_a_number() {
+fn a_quota_below_the_requested_threads_is_reported_as_a_number() {
     let mut facts = facts(vec![pod("a", [VERIFIED; 2])]);
     facts.pods[0].state = Some(state(1));
     facts.pods[0].rows.retain(|row| row.slot.rank == Rank(0));

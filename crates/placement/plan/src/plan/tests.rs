@@ -248,7 +248,7 @@ fn each_way_to_drift_has_its_cause() {
 }
 
 #[test]
-fn what_the_kernel_forgets_before_and_after_a_change_is_seen_is_nobodys_doing() {
+fn masks_that_the_kernel_resets_around_a_cpuset_change_are_no_foreign_writes() {
     let mut world = named(1, 2);
     world.run();
     let threads = [world.in_slot(0, 0), world.in_slot(0, 1)];
@@ -368,7 +368,7 @@ fn writes_of_hours(insist: impl Fn(u64) -> bool) -> [usize; 4] {
 }
 
 #[test]
-fn whoever_insists_gets_nine_writes_in_the_first_hour_and_then_one_an_hour() {
+fn repeated_foreign_writes_are_answered_nine_times_in_the_first_hour_and_then_hourly() {
     assert_eq!(writes_of_hours(|_| true), [9, 1, 1, 1]);
     // Whoever waits for the moment gets no more than a slow hand: three in a minute.
     for pause in [2, 15, 19, 21, 59, 60, 61, 119, 121] {
@@ -400,7 +400,7 @@ fn a_mask_that_is_changed_before_it_is_read_back_counts_as_changed() {
 }
 
 #[test]
-fn without_a_placement_every_mask_of_ours_is_given_back_and_nothing_else_is_touched() {
+fn without_placement_only_masks_that_were_written_are_given_back() {
     let mut world = named(2, 2);
     let stranger = world.born(None, 1, "cron");
     world
@@ -466,7 +466,7 @@ fn children_of_workers_get_an_inherited_pin_undone_once() {
 }
 
 #[test]
-fn ranks_follow_age_until_it_is_clear_who_computes() {
+fn ranks_follow_thread_age_until_compute_threads_are_known() {
     let mut world = World::new(1, 2, ServerKind::PreFork, "pack:1 core:4 pu:1");
     world.run();
     let idle = world.in_slot(0, 1);

@@ -121,7 +121,7 @@ fn one_worker_of_a_forking_server_is_found_and_a_server_without_forks_is_its_own
 }
 
 #[test]
-fn a_master_that_imports_for_long_is_no_worker_where_several_are_asked_for() {
+fn a_slowly_importing_arbiter_is_no_worker_where_several_are_requested() {
     let alone = observation(ServerKind::PreFork, vec![process(1, 0, GUNICORN)]);
     let is_worker = |asked| {
         let roles = find_roles(&alone, asked, &Ledger::default());
@@ -156,7 +156,7 @@ fn a_process_that_may_yet_fork_is_no_worker() {
 }
 
 #[test]
-fn the_last_live_worker_stays_worker_beside_children_that_have_not_execed_yet() {
+fn the_last_running_worker_stays_a_worker_beside_children_before_exec() {
     let exec = |pid, worker| process(pid, 1, &format!("server worker {worker}"));
     let whole = observation(
         ServerKind::PreFork,
