@@ -6,7 +6,7 @@
 //! idle they need N - N f = N (1-f).
 //!
 //! Approach: the shares are taken over all pods together, because an average of factors grows too
-//! much (1/(1-r) is convex). r counts at most as 0.9; above [`ALERT`] of what the objective's
+//! much (1/(1-r) is convex). Of several models the worst decides (`worst_model`). r counts at most as 0.9; above [`ALERT`] of what the objective's
 //! percentile allows it counts as at least one step beyond the dead band, so that pods are on their
 //! way before the objective is missed. Then damping: a factor within the dead band changes nothing;
 //! after a growth the next one waits until the window, or its newest part where that says enough,
@@ -20,7 +20,11 @@
 //! have come, and a load that doubles in less time than a pod takes to start is answered late. Pods
 //! are taken as equal.
 
+mod worst_model;
+
 use std::collections::VecDeque;
+
+pub use worst_model::{DeploymentLoad, EVIDENCE_MIN, ModelLoad, RequestCounts};
 
 use crate::Nanos;
 
@@ -92,7 +96,8 @@ impl ReplicaBounds {
     }
 }
 
-/// What the pods reported of the last window, together.
+/// What the pods reported of the last window, together: of all requests, or of those of one model
+/// or kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     pub pods: u32,

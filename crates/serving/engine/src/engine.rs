@@ -290,11 +290,17 @@ impl Engine {
         };
         let (workers, now) = (self.shared.parallelism.workers, self.shared.now());
         let mut state = self.shared.state();
-        let load = state.counters.load(workers, now);
+        let mut windows = state.counters.windows(now);
+        let load = state.counters.load(workers, &windows, now);
         let declared = state.catalog.declared();
         Stats {
             models: declared
-                .filter_map(|(slot, _)| state.model_stats(slot))
+                .filter_map(|(slot, _)| {
+                    let mut stats = state.model_stats(slot)?;
+                    let window = windows.get_mut(slot).map(std::mem::take);
+                    (stats.window, stats.bad_rate_allowed) = window.unwrap_or_default();
+                    Some(stats)
+                })
                 .collect(),
             queue_rows: state.scheduler.queued_rows(),
             queue_rows_max: self.shared.queue_rows_max(),

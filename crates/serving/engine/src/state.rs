@@ -190,7 +190,7 @@ impl State {
         }
         self.dispatcher.actions = actions;
         let idle = self.scheduler.idle_workers();
-        self.counters.window.idle(idle, now);
+        self.counters.idle.idle(idle, now);
         self.idle_time.set(idle > 0, now);
     }
 
