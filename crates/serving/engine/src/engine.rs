@@ -234,6 +234,22 @@ impl Engine {
         })
     }
 
+    /// Sets how many threads of a worker may compute one batch of each declared model; `None` for
+    /// all of them. Applies to batches that are dispatched from now on.
+    pub fn set_batch_threads(&self, models: &[(&str, Option<usize>)]) {
+        self.shared.update(|state, _, _| {
+            for &(name, threads) in models {
+                state.set_batch_threads(name, threads);
+            }
+        });
+    }
+
+    /// Compute threads of each worker.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.shared.parallelism.threads
+    }
+
     /// Rolls a declared model out to every worker, then serves it in place of its current edition,
     /// which still computes the requests accepted before.
     ///

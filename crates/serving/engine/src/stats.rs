@@ -37,6 +37,8 @@ pub struct ModelStats {
     /// The learned costs of batches of the current edition: of predictions (values, margins and
     /// leaves, here as values), contributions, and interactions, where there were any.
     pub latency: Vec<(Kind, CostEstimate)>,
+    /// Most threads of a worker that compute one of its batches; `None`: all of them.
+    pub threads: Option<usize>,
     /// The last minute, by kind of output.
     pub window: Vec<KindLoad>,
     /// The share of bad requests that the objective allows; `None` without an objective.

@@ -102,6 +102,8 @@ struct ModelState {
     #[serde(skip_serializing_if = "Option::is_none")]
     loaded_at_unix_ms: Option<u64>,
     latency: Vec<BatchCost>,
+    /// Most threads of a worker that compute one of its batches; null: all of them.
+    threads: Option<usize>,
     /// The last minute of its requests.
     #[serde(flatten)]
     requests: ModelRequests,
@@ -293,6 +295,7 @@ fn model_state(status: ModelStatus, stats: &Stats, kernels: Vec<KernelState>) ->
         error: status.error,
         loaded_at_unix_ms: status.serving.map(|(_, at)| at),
         latency: latency.collect(),
+        threads: counted.and_then(|model| model.threads),
         requests: counted
             .map(|model| model_requests(model, &stats.load))
             .unwrap_or_default(),

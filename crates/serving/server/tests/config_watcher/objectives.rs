@@ -1,4 +1,5 @@
-//! Several models in one server: which of them miss their objective, in its state and in `/metrics`.
+//! Several models in one server: which of them miss their objective, in its state and in
+//! `/metrics`, and how many threads each may use.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use albacore_settings::{Model, Policy, Slo};
 use serde_json::{Value, json};
 
 use super::running::Running;
-use super::{FILES, Volume, call, infer, model, settings, start, state, until_in_force};
+use super::{FILES, Volume, call, infer, model, settings, start, state, until, until_in_force};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -151,5 +152,41 @@ fn a_model_and_a_kind_that_miss_their_objective_are_named_beside_those_that_meet
 
     check_state(&state(&server));
     check_metrics(&String::from_utf8(server.get("/metrics").body).unwrap());
+    assert_eq!(server.stop("-TERM"), Some(0));
+}
+
+#[test]
+fn threads_of_a_model_change_without_a_restart_and_more_than_a_worker_has_are_refused() {
+    let with = |threads| {
+        let model = Model {
+            threads,
+            ..model(FILES[0])
+        };
+        settings(vec![model], Policy::Eager, 1024)
+    };
+    let volume = Volume::new(&with(None));
+    let mut server = start(&volume, &[]);
+    server.wait_until_ready();
+    let before = until_in_force(&server, &volume);
+    assert_eq!(of(&before, "m")["threads"], Value::Null);
+    volume.update(&with(Some(1)));
+    let after = until_in_force(&server, &volume);
+    assert_eq!(of(&after, "m")["threads"], 1);
+    let loaded = |state: &Value| of(state, "m")["loaded_at_unix_ms"].clone();
+    assert_eq!(loaded(&before), loaded(&after), "nothing was loaded");
+    assert_eq!(infer(&server, "m", &call(4)).status, 200);
+    volume.update(&with(Some(3)));
+    let refused = until(&server, "three are refused", |state| {
+        state["settings_error"].is_string()
+    });
+    let error = refused["settings_error"].as_str().unwrap();
+    assert!(
+        error.ends_with(
+            "models[0].threads: 3 is above the 2 of a worker of this server: write auto or at most \
+             2, or start it with more --threads"
+        ),
+        "{error}"
+    );
+    assert_eq!(of(&refused, "m")["threads"], 1, "the former ones stay");
     assert_eq!(server.stop("-TERM"), Some(0));
 }
