@@ -114,8 +114,8 @@ impl DeploymentLoad {
         load_factor(&self.worst_of(|load| *load))
     }
 
-    /// What [`super::Autoscaler::advise`] goes by: the load that asks for most, where it says enough
-    /// by the newest part of the window.
+    /// What [`super::Autoscaler::advise`] goes by: the load that asks for most, by the newest part
+    /// of the window where that says enough.
     #[must_use]
     pub fn worst(&self) -> Load {
         self.worst_of(Load::newest)
