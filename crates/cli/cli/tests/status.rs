@@ -61,6 +61,7 @@ fn deployment() -> Value {
                     &format!("no; {}", remedy_of("QuotaExceeded").unwrap())),
             ],
             "models": [{"name": "fraud", "loaded": "1/2", "error": "fraud-b: checksum differs",
+                "goodput": "310/s", "p99": "31ms", "badRate": "4%", "sloMet": false,
                 "latency": [{"kind": "value", "perRow": "1.8us", "perBatch": "45us"}]}],
         },
     })
@@ -132,6 +133,7 @@ fn a_deployment_is_shown_with_its_pods_workers_threads_cpus_and_drift() {
         "default/fraud  in progress  pods 1/2  4 x 4 scatter  threads pinned 15/16",
         "http://fraud.default.svc:8080",
         "1.8us per row + 45us per batch",
+        "goodput 310/s  p99 31ms  bad 4%  slo missed",
         "├─ fraud-a  Running (ready)  node-1",
         "workers 3/4  threads 15/16 verified  cpus 0-3,8-11  isolation none",
         "drifts 3 (last: ForeignWrite)",

@@ -1,37 +1,38 @@
 //! A histogram of times on a logarithmic scale, in fixed memory.
 
 /// Counts values in `STEPS` equal buckets for each power of two, so that a quantile is known to one
-/// part in `STEPS`. `STEPS` is a power of two; values below it are counted exactly.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// part in `STEPS`. `STEPS` is a power of two; values below it are counted exactly. Memory is that
+/// of the buckets up to the largest value, at most 64 times `STEPS`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogHistogram<const STEPS: u64> {
     counts: Vec<u64>,
     total: u64,
     max: u64,
 }
 
-impl<const STEPS: u64> Default for LogHistogram<STEPS> {
-    fn default() -> Self {
-        Self {
-            counts: vec![0; (STEPS * 64) as usize],
-            total: 0,
-            max: 0,
-        }
-    }
-}
-
 impl<const STEPS: u64> LogHistogram<STEPS> {
     pub fn record(&mut self, value: u64) {
-        self.counts[Self::bucket(value)] += 1;
+        let bucket = Self::bucket(value);
+        self.grow_to(bucket + 1);
+        self.counts[bucket] += 1;
         self.total += 1;
         self.max = self.max.max(value);
     }
 
     /// Adds the values that `other` counted.
     pub fn merge(&mut self, other: &Self) {
+        self.grow_to(other.counts.len());
         let counts = self.counts.iter_mut().zip(&other.counts);
         counts.for_each(|(sum, count)| *sum += count);
         self.total += other.total;
         self.max = self.max.max(other.max);
+    }
+
+    /// The upper ends and the counts of the buckets that hold values.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
+        let counts = self.counts.iter().copied().enumerate();
+        let filled = counts.filter(|&(_, count)| count > 0);
+        filled.map(|(bucket, count)| (self.upper_end(bucket), count))
     }
 
     /// How many values were counted.
@@ -56,8 +57,19 @@ impl<const STEPS: u64> LogHistogram<STEPS> {
     /// below the true quantile. `None` if nothing was counted.
     #[must_use]
     pub fn quantile_bound(&self, share: f64) -> Option<u64> {
-        let bucket = self.quantile_bucket(share)?;
-        Some((Self::lower_end(bucket + 1) - 1).min(self.max))
+        self.quantile_bucket(share)
+            .map(|bucket| self.upper_end(bucket))
+    }
+
+    /// The largest value that a bucket may hold, but at most the largest value.
+    fn upper_end(&self, bucket: usize) -> u64 {
+        (Self::lower_end(bucket + 1) - 1).min(self.max)
+    }
+
+    fn grow_to(&mut self, buckets: usize) {
+        if self.counts.len() < buckets {
+            self.counts.resize(buckets, 0);
+        }
     }
 
     fn quantile_bucket(&self, share: f64) -> Option<usize> {
@@ -111,6 +123,20 @@ mod tests {
         (1..=1000).for_each(|n| times.record(n * 1000));
         assert!((times.quantile(0.5) as f64 / 500e3 - 1.0).abs() < 0.02);
         assert!((times.quantile(0.99) as f64 / 990e3 - 1.0).abs() < 0.02);
+    }
+
+    #[test]
+    fn buckets_are_those_that_hold_values_and_merge_to_the_same() {
+        let mut times = Coarse::default();
+        assert_eq!(times.buckets().count(), 0);
+        [3, 3, 100, 1000]
+            .into_iter()
+            .for_each(|value| times.record(value));
+        let buckets: Vec<_> = times.buckets().collect();
+        assert_eq!(buckets, [(3, 2), (111, 1), (1000, 1)]);
+        let mut sum = Coarse::default();
+        sum.merge(&times);
+        assert_eq!(sum, times);
     }
 
     #[test]

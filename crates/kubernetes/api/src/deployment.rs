@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::iterations::{self, Iterations};
 use crate::limits;
+use crate::model_threads::{self, ModelThreads};
 use crate::status::InferenceDeploymentStatus;
 use crate::timespan::Timespan;
 use crate::uri::ModelUri;
@@ -301,6 +302,16 @@ pub struct Model {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = limits::OUTPUTS_MAX), extend("x-kubernetes-list-type" = "set"))]
     pub outputs: Vec<Output>,
+    /// Most threads of a worker that compute one batch of this model: `auto`, or a number from 1 to
+    /// `spec.threads`. Left out, auto.
+    ///
+    /// auto: all threads of the worker, as far as busy workers leave cpus for them.
+    ///
+    /// A number: at most so many of these. For a model whose batches are too short to gain from
+    /// more, or that should leave cpus to others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "model_threads::schema")]
+    pub threads: Option<ModelThreads>,
 }
 
 /// An output of a model, by the name of its tensor.

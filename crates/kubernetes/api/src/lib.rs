@@ -8,6 +8,7 @@ mod counted;
 mod deployment;
 mod iterations;
 pub mod limits;
+mod model_threads;
 mod node_placement;
 mod notices;
 mod one_machine;
@@ -34,6 +35,7 @@ pub use deployment::{
     Slo, Trial,
 };
 pub use iterations::{IterationRange, Iterations, NamedIterations};
+pub use model_threads::{ModelThreads, NamedThreads};
 pub use node_placement::{
     Drift, DriftCause, Isolation, NodePlacement, NodePlacementStatus, PodPlacement, SpawnBucket,
 };

@@ -34,7 +34,7 @@ pub(crate) struct Rule {
     check: Option<fn(&InferenceDeployment) -> Option<Violation>>,
 }
 
-pub(crate) const RULES: [Rule; 16] = [
+pub(crate) const RULES: [Rule; 17] = [
     Rule {
         at: "",
         cel: Some(
@@ -102,6 +102,17 @@ pub(crate) const RULES: [Rule; 16] = [
         message: "",
         field: None,
         check: Some(iterations_are_some),
+    },
+    Rule {
+        at: "spec",
+        cel: Some(
+            "!has(self.models) || self.models.all(m, !has(m.threads) || \
+             type(m.threads) == string || int(m.threads) <= self.threads)",
+        ),
+        message: "models[].threads is auto or at most spec.threads: the threads of one worker \
+                  compute a batch",
+        field: Some(".models"),
+        check: Some(threads_of_models_are_there),
     },
     Rule {
         at: "spec.batching",
@@ -316,6 +327,21 @@ fn iterations_are_some(deployment: &InferenceDeployment) -> Option<Violation> {
             Some(Violation::new(field, problem))
         }
         _ => None,
+    })
+}
+
+fn threads_of_models_are_there(deployment: &InferenceDeployment) -> Option<Violation> {
+    let of_worker = deployment.spec.threads;
+    let mut models = deployment.spec.models.iter().enumerate();
+    models.find_map(|(index, model)| {
+        let threads = model.threads?.most()?;
+        (!(1..=of_worker).contains(&threads)).then(|| {
+            let problem = format!(
+                "is {threads}; the threads of one worker compute a batch: write auto, or from 1 to \
+                 spec.threads, {of_worker}"
+            );
+            Violation::new(format!("spec.models[{index}].threads"), problem)
+        })
     })
 }
 

@@ -6,6 +6,7 @@ use albacore_settings::{BatchingParams, Policy, Settings, Source};
 
 use crate::deployment::{BatchingPolicy, InferenceDeploymentSpec, Model, Output, Slo};
 use crate::iterations::{IterationRange, Iterations, NamedIterations};
+use crate::model_threads::ModelThreads;
 use crate::uri::ModelPlace;
 use crate::violation::Violation;
 
@@ -52,6 +53,7 @@ fn model_of(
         iterations: model.iterations.map(Into::into),
         slo: model.slo.map(Into::into),
         outputs: model.outputs.iter().copied().map(Into::into).collect(),
+        threads: model.threads.and_then(ModelThreads::most),
     })
 }
 

@@ -106,6 +106,20 @@ pub struct ModelStatus {
     /// Why a pod could not load it, and which.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Its replies within the objective, per second. This and the following are of the last minute,
+    /// over all pods; absent while no server reports them by model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goodput: Option<String>,
+    /// 99th percentile of the time from arrival to reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99: Option<String>,
+    /// Late, shed and failed requests, of all its requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bad_rate: Option<String>,
+    /// Whether no more requests were bad than the objective allows, of all and of each kind of
+    /// output. Absent without an objective.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slo_met: Option<bool>,
     /// What a batch costs, learned from batches served; the median over pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["kind"]))]

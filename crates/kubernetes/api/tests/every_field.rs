@@ -26,7 +26,7 @@ fn sample() -> Value {
                 {"policy": "RoundRobin", "enforcement": "Observe", "mainThread": "WorkerSet",
                 "trial": {"window": "20s", "windows": 9}},
             "models": [{"name": "fraud", "uri": "file:///models/fraud.ubj",
-                "iterations": {"begin": 1, "end": 20}, "outputs": ["margin"],
+                "iterations": {"begin": 1, "end": 20}, "outputs": ["margin"], "threads": 1,
                 "slo": {"latency": "25ms", "percentile": 95,
                     "contribs": "80ms", "interactions": "2s"}}],
             "batching": {"policy": "Timeout", "maxRows": 512, "maxDelay": "2ms"},

@@ -94,7 +94,31 @@ fn server_examples() -> Vec<Example> {
 }
 
 fn batching_examples() -> Vec<Example> {
+    let threads = |of: Value| {
+        let mut model = model();
+        model["threads"] = of;
+        json!({"threads": 4, "models": [model]})
+    };
     vec![
+        (
+            "models[].threads is auto or at most spec.threads: the threads of one worker compute a \
+             batch",
+            threads(json!(4)),
+            threads(json!(5)),
+            "spec.models[0].threads",
+        ),
+        (
+            "should be greater than or equal to 1",
+            threads(json!("auto")),
+            threads(json!(0)),
+            "spec.models[0].threads",
+        ),
+        (
+            "should match '^auto$'",
+            threads(json!(1)),
+            threads(json!("all")),
+            "spec.models[0].threads",
+        ),
         (
             "maxDelay goes with policy Timeout: needed there, refused with any other",
             models(json!({"batching": {"policy": "Timeout", "maxDelay": "2ms"}})),

@@ -3,9 +3,9 @@
 use albacore_api::InferenceDeploymentSpec;
 use albacore_batching::{Advice, Nanos, ReplicaBounds};
 
+use crate::model_outcomes::load_of;
 use crate::observed::{ObservedPod, Workload};
 use crate::record::DeploymentRecord;
-use crate::status::load_of;
 
 /// A number of replicas that the autoscaler changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +43,7 @@ pub(crate) fn replicas(
     let load = load_of(spec, pods);
     let advice = record
         .autoscaler
-        .advise(now, &bounds, count(current), &load);
+        .advise(now, &bounds, count(current), &load.worst());
     let wanted = i32::try_from(advice.replicas).unwrap_or(i32::MAX);
     record.replicas = Some(wanted);
     let change = (wanted != current && workload.is_some()).then_some(Scaling {

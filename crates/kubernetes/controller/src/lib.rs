@@ -17,6 +17,7 @@ mod dereference;
 mod digest;
 mod limits;
 mod metrics;
+mod model_outcomes;
 mod names;
 mod observed;
 mod pod_events;

@@ -74,8 +74,9 @@ pub(crate) const SCRAPE_TIME_MAX: Duration = Duration::from_secs(3);
 /// Servers scraped at once: with 64 connections 1,000 silent pods take a minute.
 pub(crate) const SCRAPES_MAX: usize = 64;
 
-/// Bytes of a state: 32 models with five latency models and an error each are 32 KiB.
-pub(crate) const STATE_BYTES_MAX: usize = 256 << 10;
+/// Bytes of a state: 32 models with five latency models and an error each are 32 KiB; the latencies
+/// of a model's replies take 1 KiB for each kind of output, 4 KiB if they are spread widely.
+pub(crate) const STATE_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes of an answer's head, and of one read: a server's head has 200.
 pub(crate) const HEAD_BYTES_MAX: usize = 16 << 10;

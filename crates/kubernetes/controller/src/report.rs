@@ -82,6 +82,9 @@ fn without_measurements(status: &InferenceDeploymentStatus) -> InferenceDeployme
     };
     for model in &mut status.models {
         model.latency.clear();
+        (model.goodput, model.p99, model.bad_rate) = (None, None, None);
+        // Its condition says at once that an objective is missed or met again.
+        model.slo_met = None;
     }
     if let Some(workers) = &mut status.workers {
         workers.respawns = 0;
@@ -231,6 +234,33 @@ mod tests {
         assert_eq!(at(&status("20/s", "1/2"), 10), WriteDecision::After(left));
         assert_eq!(at(&status("20/s", "1/2"), 30), WriteDecision::Now);
         assert_eq!(writing(None, &written, &record, start), WriteDecision::Now);
+    }
+
+    #[test]
+    fn figures_of_models_wait_like_all_others() {
+        let with = |goodput: &str, is_met| {
+            let mut status = status("10/s", "1/2");
+            status.models = vec![albacore_api::ModelStatus {
+                name: "m".to_owned(),
+                goodput: Some(goodput.to_owned()),
+                p99: Some(format!("{goodput} ms")),
+                bad_rate: Some(format!("{goodput}%")),
+                slo_met: Some(is_met),
+                ..albacore_api::ModelStatus::default()
+            }];
+            status
+        };
+        let (start, written) = (Instant::now(), with("10/s", true));
+        let mut record = DeploymentRecord::default();
+        record.status = Some((written.clone(), "7".to_owned(), start));
+        let of =
+            |status: &InferenceDeploymentStatus| writing(Some(&written), status, &record, start);
+        assert_eq!(of(&written), WriteDecision::Never);
+        let after = WriteDecision::After(MEASUREMENTS_PAUSE);
+        assert_eq!(of(&with("11/s", false)), after);
+        let mut loaded = with("10/s", true);
+        loaded.models[0].loaded = "1/2".to_owned();
+        assert_eq!(of(&loaded), WriteDecision::Now);
     }
 
     #[test]

@@ -91,7 +91,26 @@ pub(crate) struct ModelState {
     pub(crate) error: Option<String>,
     /// The learned cost of a batch, by kind of output.
     pub(crate) latency: Vec<LatencyFit>,
+    /// Its requests of the window by kind of output; `None` from servers that do not report them.
+    pub(crate) outcomes: Option<Vec<KindOutcomes>>,
 }
+
+/// Requests of a model whose costliest output is of this kind.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Deserialize)]
+#[serde(default)]
+pub(crate) struct KindOutcomes {
+    /// [`UNREAD`] for requests that were refused before their body was read.
+    pub(crate) kind: String,
+    #[serde(flatten)]
+    pub(crate) requests: RequestCounts,
+    /// Those of the last 15 to 20 s.
+    pub(crate) newest: RequestCounts,
+    /// Upper bounds of latencies in microseconds, and how many replies are in each bucket.
+    pub(crate) latency_us: Vec<(u64, u64)>,
+}
+
+/// The kind of requests of which no kind is known.
+pub(crate) const UNREAD: &str = "unread";
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -118,7 +137,7 @@ pub(crate) struct LatencyFit {
 
 #[cfg(test)]
 mod tests {
-    use super::{LoadState, ModelState};
+    use super::{KindOutcomes, LoadState, ModelState, RequestCounts};
 
     #[test]
     fn every_load_state_that_a_server_reports_is_read() {
@@ -131,5 +150,29 @@ mod tests {
             let model: ModelState = serde_json::from_value(model).unwrap();
             assert_eq!(model.state, state);
         }
+    }
+
+    #[test]
+    fn outcomes_by_model_are_read_and_an_older_server_has_none() {
+        let read =
+            |model: serde_json::Value| -> ModelState { serde_json::from_value(model).unwrap() };
+        assert_eq!(read(serde_json::json!({"name": "a"})).outcomes, None);
+        let model = read(
+            serde_json::json!({"name": "a", "slo_met": false, "outcomes": [
+            {"kind": "contribs", "good": 3, "late": 1, "shed": 0, "failed": 0, "later": "more",
+             "newest": {"good": 1}, "latency_us": [[1023, 4]]}]}),
+        );
+        let count = |good, late| RequestCounts {
+            good,
+            late,
+            ..RequestCounts::default()
+        };
+        let wanted = KindOutcomes {
+            kind: "contribs".to_owned(),
+            requests: count(3, 1),
+            newest: count(1, 0),
+            latency_us: vec![(1023, 4)],
+        };
+        assert_eq!(model.outcomes, Some(vec![wanted]));
     }
 }

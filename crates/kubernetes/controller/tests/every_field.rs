@@ -25,7 +25,7 @@ fn sample() -> Value {
         "placement": {"policy": "Tuna", "enforcement": "Enforce", "mainThread": "Pinned",
             "trial": {"window": "10s", "windows": 8}},
         "models": [{"name": "m", "uri": "pvc://models/m.ubj",
-            "iterations": {"begin": 1, "end": 20}, "outputs": ["margin"],
+            "iterations": {"begin": 1, "end": 20}, "outputs": ["margin"], "threads": 1,
             "slo": {"latency": "25ms", "percentile": 99.0,
                 "contribs": "80ms", "interactions": "1s"}}],
         "batching": {"policy": "Timeout", "maxRows": 512, "maxDelay": "2ms"},

@@ -95,15 +95,19 @@ impl Pod {
         killed.unwrap().success()
     }
 
-    /// Sends the example's request; the status line of the answer.
+    /// Sends the example's request to the model `m`; the status line of the answer.
     fn ask(&self) -> String {
+        self.ask_model("m")
+    }
+
+    fn ask_model(&self, model: &str) -> String {
         let body = std::fs::read_to_string(root().join("examples/fraud_request.json")).unwrap();
         let Ok(mut stream) = TcpStream::connect((self.address, 8080)) else {
             return String::new();
         };
         let _ = write!(
             stream,
-            "POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\
+            "POST /v2/models/{model}/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\
              Connection: close\r\n\r\n{body}",
             body.len()
         );
@@ -227,6 +231,58 @@ fn the_status_reports_what_real_servers_do() {
         metrics.contains("albacore_state_scrapes_total{result=\"answered\"}"),
         "{metrics}"
     );
+}
+
+#[test]
+fn a_small_model_that_misses_its_objective_is_named_and_decides_the_number_of_pods() {
+    let binary = albacore_testbed::product("albacore-server").unwrap();
+    let rig = Rig::start(true);
+    let _controller = rig.controller(&[]);
+    let uri = format!("file://{}", root().join("examples/fraud.ubj").display());
+    let models = ["m", "small"].map(|name| {
+        // No reply takes less than a microsecond.
+        let latency = if name == "m" { "10s" } else { "1us" };
+        json!({"name": name, "uri": uri, "slo": {"latency": latency}})
+    });
+    let spec = json!({"replicas": 1, "threads": 1, "models": models,
+        "autoscaling": {"minReplicas": 1, "maxReplicas": 3}});
+    rig.apply(&[deployment("two", &spec)]);
+    wait("there is a pod", || {
+        rig.list("pods", "albacore.dev/deployment=two").len() == 1
+    });
+    let pod = Pod::start(&binary, "127.77.5.4", &settings(&rig, "two"));
+    wait("it serves", || pod.ask().contains(" 200 "));
+    rig.play_kubelet("two", &["127.77.5.4"]);
+    rig.wait_for("two", "SLOMet", "True/Met");
+    // Of all requests 0.25 % are late: less than half of what both objectives allow.
+    for _ in 0..2000 {
+        assert!(pod.ask().contains(" 200 "));
+    }
+    for _ in 0..5 {
+        assert!(pod.ask_model("small").contains(" 200 "));
+    }
+    rig.wait_for("two", "SLOMet", "False/Missed");
+    let status = rig.get("infd", "two").unwrap()["status"].clone();
+    let conditions = status["conditions"].as_array().unwrap();
+    let slo_met = conditions.iter().find(|c| c["type"] == "SLOMet").unwrap();
+    let message = slo_met["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("model small, value: 100% of "),
+        "{message}"
+    );
+    let [m, small] = [0, 1].map(|index| &status["models"][index]);
+    assert_eq!((&m["sloMet"], &m["badRate"]), (&json!(true), &json!("0%")));
+    assert_eq!(
+        (&small["sloMet"], &small["badRate"], &small["goodput"]),
+        (&json!(false), &json!("100%"), &json!("0/s"))
+    );
+    for model in [m, small] {
+        let p99 = model["p99"].as_str().unwrap_or_default();
+        assert!(p99.ends_with("us") || p99.ends_with("ms"), "{status:#}");
+    }
+    wait("the worst model asks for all pods", || {
+        rig.get("deployment", "two").unwrap()["spec"]["replicas"] == 3
+    });
 }
 
 /// `albacore-params`; killed when its owner is dropped.

@@ -18,9 +18,9 @@ pub use albacore_values::{Nanos, WorkerIndex};
 pub use limits::BLAME_MAX;
 pub use policy::{BatchingParams, Policy, Profile, Slo};
 pub use scaling::{
-    ALERT, ALERT_BUSY, Advice, Autoscaler, BAD_RATE_MAX, Cause, DEAD_BAND, FACTOR_MISSED,
-    GROWTH_PAUSE, GROWTH_PODS_FREE, Load, RECENT_BAD_MIN, RECENT_PAUSE, RECENT_REQUESTS_MIN,
-    ReplicaBounds, SHRINK_DELAY, load_factor,
+    ALERT, ALERT_BUSY, Advice, Autoscaler, BAD_RATE_MAX, Cause, DEAD_BAND, DeploymentLoad,
+    EVIDENCE_MIN, FACTOR_MISSED, GROWTH_PAUSE, GROWTH_PODS_FREE, Load, ModelLoad, RECENT_BAD_MIN,
+    RECENT_PAUSE, RECENT_REQUESTS_MIN, ReplicaBounds, RequestCounts, SHRINK_DELAY, load_factor,
 };
 pub use scheduler::{Ahead, Arrival, Config, Event, Position, QueueFull, Scheduler};
 pub use units::{QueueIndex, RequestKey};

@@ -2,9 +2,10 @@
 
 use albacore_batching::{Nanos, Slo};
 
-use super::queues::{latency_of, percentile_of};
+use super::model_window::{KindLoad, ModelWindow};
+use super::queues::latency_of;
 use super::timing::Timing;
-use super::window::{Load, OutcomeWindow, Outcomes, ServerWindow};
+use super::window::{IdleWindow, Load, Outcomes};
 use super::{DispatchReason, Kind, ModelStats, Sharing, WorkerStats};
 
 /// A request that was answered with results.
@@ -26,13 +27,13 @@ pub(super) struct Answered {
 struct SlotCounters {
     stats: ModelStats,
     objective: Option<Slo>,
-    window: OutcomeWindow,
+    window: ModelWindow,
 }
 
 #[derive(Debug)]
 pub(super) struct Counters {
     slots: Vec<SlotCounters>,
-    pub(super) window: ServerWindow,
+    pub(super) idle: IdleWindow,
     /// By worker index; workers that have done nothing may be missing.
     pub(super) workers: Vec<WorkerStats>,
     pub(super) worker_restarts_total: u64,
@@ -48,7 +49,7 @@ impl Counters {
     pub(super) fn new() -> Self {
         Self {
             slots: Vec::new(),
-            window: ServerWindow::new(),
+            idle: IdleWindow::new(),
             workers: Vec::new(),
             worker_restarts_total: 0,
             worker_last_end: None,
@@ -66,7 +67,7 @@ impl Counters {
                 ..ModelStats::default()
             },
             objective: None,
-            window: OutcomeWindow::new(),
+            window: ModelWindow::default(),
         };
         match self.slots.get_mut(slot) {
             Some(old) => *old = counters,
@@ -84,16 +85,24 @@ impl Counters {
         self.slots.get(slot).map(|counters| &counters.stats)
     }
 
-    /// Load of the last minute.
-    pub(super) fn load(&mut self, workers: usize, now: Nanos) -> Load {
-        let models = self.slots.iter().map(|slot| {
-            let percentile = percentile_of(slot.objective);
-            (slot.window.sum(now), 1.0 - percentile / 100.0)
+    /// The last minute by slot, with the share of bad requests that the objective allows.
+    pub(super) fn windows(&self, now: Nanos) -> Vec<(Vec<KindLoad>, Option<f64>)> {
+        let slots = self.slots.iter();
+        let windows = slots.map(|slot| {
+            let allowed = slot.objective.map(|slo| 1.0 - slo.percentile / 100.0);
+            (slot.window.kinds(now), allowed)
         });
-        let mut load = self.window.load(workers, models, now);
-        let newest = self.slots.iter().map(|slot| slot.window.newest(now));
-        newest.for_each(|outcomes| load.newest.add(&outcomes));
-        load
+        windows.collect()
+    }
+
+    /// Load of the last minute, from [`Counters::windows`].
+    pub(super) fn load(
+        &mut self,
+        workers: usize,
+        windows: &[(Vec<KindLoad>, Option<f64>)],
+        now: Nanos,
+    ) -> Load {
+        self.idle.load(workers, windows, now)
     }
 
     /// Updates the counters of one model; an unknown slot is ignored.
@@ -103,9 +112,19 @@ impl Counters {
         }
     }
 
-    fn outcome(&mut self, slot: usize, now: Nanos, count: impl FnOnce(&mut Outcomes)) {
+    /// Counts an outcome of a request; `kind` is `None` if its body was not read.
+    fn outcome(
+        &mut self,
+        slot: usize,
+        kind: Option<Kind>,
+        now: Nanos,
+        count: impl Fn(&mut Outcomes),
+    ) {
         if let Some(counters) = self.slots.get_mut(slot) {
-            count(counters.window.now(now));
+            count(counters.window.outcomes(kind, now));
+            if let Some(kind) = kind {
+                count(&mut counters.stats.of(kind).outcomes);
+            }
         }
     }
 
@@ -116,25 +135,31 @@ impl Counters {
         });
     }
 
-    pub(super) fn shed(&mut self, model: usize, now: Nanos) {
+    pub(super) fn shed(&mut self, model: usize, kind: Option<Kind>, now: Nanos) {
         self.count(model, |stats| stats.shed_total += 1);
-        self.outcome(model, now, |outcomes| outcomes.shed += 1);
+        self.outcome(model, kind, now, |outcomes| outcomes.shed += 1);
     }
 
     /// The client went away; at or after its own deadline that counts as late.
-    pub(super) fn abandoned(&mut self, model: usize, is_late: bool, now: Nanos) {
+    pub(super) fn abandoned(
+        &mut self,
+        model: usize,
+        kind: Option<Kind>,
+        is_late: bool,
+        now: Nanos,
+    ) {
         self.count(model, |stats| {
             stats.abandoned_total += 1;
             stats.late_total += u64::from(is_late);
         });
         if is_late {
-            self.outcome(model, now, |outcomes| outcomes.late += 1);
+            self.outcome(model, kind, now, |outcomes| outcomes.late += 1);
         }
     }
 
-    pub(super) fn failed(&mut self, model: usize, now: Nanos) {
+    pub(super) fn failed(&mut self, model: usize, kind: Option<Kind>, now: Nanos) {
         self.count(model, |stats| stats.failed_total += 1);
-        self.outcome(model, now, |outcomes| outcomes.failed += 1);
+        self.outcome(model, kind, now, |outcomes| outcomes.failed += 1);
     }
 
     pub(super) fn answered(&mut self, answered: &Answered, now: Nanos) {
@@ -145,24 +170,29 @@ impl Counters {
             total_nanos,
             is_after_deadline,
         } = *answered;
-        let objective = self.slots.get(model).and_then(|slot| slot.objective);
+        let Some(SlotCounters {
+            stats,
+            objective,
+            window,
+        }) = self.slots.get_mut(model)
+        else {
+            return;
+        };
         let is_after_objective =
             objective.is_some_and(|slo| Nanos(total_nanos) > latency_of(&slo, kind).into());
         let is_late = is_after_objective || is_after_deadline;
-        self.count(model, |stats| {
-            stats.answered_total += 1;
-            stats.late_total += u64::from(is_late);
-            let of = stats.of(kind);
-            of.queue_nanos.record(Nanos::from(timing.queue).0);
-            of.defer_nanos.record(Nanos::from(timing.deferred).0);
-            of.compute_nanos.record(Nanos::from(timing.compute).0);
-            of.total_nanos.record(total_nanos);
-        });
-        self.outcome(model, now, |outcomes| match is_late {
-            true => outcomes.late += 1,
-            false => outcomes.good += 1,
-        });
-        self.window.answered(total_nanos, now);
+        stats.answered_total += 1;
+        stats.late_total += u64::from(is_late);
+        let of = stats.of(kind);
+        of.queue_nanos.record(Nanos::from(timing.queue).0);
+        of.defer_nanos.record(Nanos::from(timing.deferred).0);
+        of.compute_nanos.record(Nanos::from(timing.compute).0);
+        of.total_nanos.record(total_nanos);
+        match is_late {
+            true => of.outcomes.late += 1,
+            false => of.outcomes.good += 1,
+        }
+        window.answered(kind, is_late, total_nanos, now);
     }
 
     pub(super) fn dispatched(

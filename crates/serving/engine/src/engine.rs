@@ -234,6 +234,22 @@ impl Engine {
         })
     }
 
+    /// Sets how many threads of a worker may compute one batch of each declared model; `None` for
+    /// all of them. Applies to batches that are dispatched from now on.
+    pub fn set_batch_threads(&self, models: &[(&str, Option<usize>)]) {
+        self.shared.update(|state, _, _| {
+            for &(name, threads) in models {
+                state.set_batch_threads(name, threads);
+            }
+        });
+    }
+
+    /// Compute threads of each worker.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.shared.parallelism.threads
+    }
+
     /// Rolls a declared model out to every worker, then serves it in place of its current edition,
     /// which still computes the requests accepted before.
     ///
@@ -290,11 +306,17 @@ impl Engine {
         };
         let (workers, now) = (self.shared.parallelism.workers, self.shared.now());
         let mut state = self.shared.state();
-        let load = state.counters.load(workers, now);
+        let mut windows = state.counters.windows(now);
+        let load = state.counters.load(workers, &windows, now);
         let declared = state.catalog.declared();
         Stats {
             models: declared
-                .filter_map(|(slot, _)| state.model_stats(slot))
+                .filter_map(|(slot, _)| {
+                    let mut stats = state.model_stats(slot)?;
+                    let window = windows.get_mut(slot).map(std::mem::take);
+                    (stats.window, stats.bad_rate_allowed) = window.unwrap_or_default();
+                    Some(stats)
+                })
                 .collect(),
             queue_rows: state.scheduler.queued_rows(),
             queue_rows_max: self.shared.queue_rows_max(),

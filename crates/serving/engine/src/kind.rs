@@ -14,6 +14,12 @@ pub const fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
+/// The same for requests that may have been refused before their body was read.
+#[must_use]
+pub fn kind_or_unread(kind: Option<Kind>) -> &'static str {
+    kind.map_or("unread", kind_name)
+}
+
 /// Which requests run first. None starves: a high one overtakes only requests that arrived shortly
 /// before it, and a low one that has waited for a second gets its turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -128,6 +128,7 @@ impl ModelHandle {
     fn allocate(
         &self,
         rows: usize,
+        kinds: KindSet,
         sizes: &RequestSizes,
         retry_after: Duration,
     ) -> Result<(Extent, Extent), Refusal> {
@@ -137,7 +138,8 @@ impl ModelHandle {
         extents.ok_or_else(|| {
             self.shared.update(|state, now, _| {
                 state.scheduler.unreserve(rows);
-                state.counters.shed(self.edition.slot, now);
+                let kind = kinds.costliest();
+                state.counters.shed(self.edition.slot, kind, now);
             });
             Refusal::MemoryFull { retry_after, rows }
         })
@@ -178,7 +180,7 @@ impl Reservation {
             model.shared.flush();
         }
         let retry_after = model.admit(rows, kinds)?;
-        let extents = model.allocate(rows, &sizes, retry_after)?;
+        let extents = model.allocate(rows, kinds, &sizes, retry_after)?;
         Ok(Self {
             model,
             kinds,

@@ -92,6 +92,8 @@ pub(super) struct State {
     coalescer: Coalescer,
     admission: Admission,
     idle_time: IdleTime,
+    /// Most threads of a batch, by slot; `None`: all of a worker.
+    batch_threads: Vec<Option<usize>>,
     pub(super) counters: Counters,
 }
 
@@ -113,6 +115,7 @@ impl State {
             coalescer: Coalescer::default(),
             admission: Admission::default(),
             idle_time: IdleTime::default(),
+            batch_threads: Vec::new(),
             counters: Counters::new(),
             scheduler: Scheduler::new(config),
         }
@@ -123,7 +126,11 @@ impl State {
         let Declared { slot, is_new } = self.catalog.declare(name)?;
         let slots = self.catalog.slots();
         self.queue_costs.grow_to(slots, &mut self.scheduler);
+        if self.batch_threads.len() < slots {
+            self.batch_threads.resize(slots, None);
+        }
         if is_new {
+            self.batch_threads[slot] = None;
             self.admission.start_slot(slot);
             self.counters.start_slot(slot, name);
             self.forget_costs(slot);
@@ -134,11 +141,26 @@ impl State {
         Ok(slot)
     }
 
+    /// Sets how many threads may compute one batch of a model. What its batches cost has to be
+    /// learned again then.
+    pub(super) fn set_batch_threads(&mut self, name: &str, threads: Option<usize>) {
+        let Some(slot) = self.catalog.slot_of(name) else {
+            return;
+        };
+        if std::mem::replace(&mut self.batch_threads[slot], threads) != threads {
+            self.forget_costs(slot);
+        }
+    }
+
     /// A snapshot of one model.
     pub(super) fn model_stats(&self, slot: usize) -> Option<ModelStats> {
         let latency = self.queue_costs.learned(slot);
         let counted = self.counters.model(slot)?.clone();
-        Some(ModelStats { latency, ..counted })
+        Some(ModelStats {
+            latency,
+            threads: self.batch_threads.get(slot).copied().flatten(),
+            ..counted
+        })
     }
 
     /// Forgets what batches of a model cost: a new edition may cost something else.
@@ -190,7 +212,7 @@ impl State {
         }
         self.dispatcher.actions = actions;
         let idle = self.scheduler.idle_workers();
-        self.counters.window.idle(idle, now);
+        self.counters.idle.idle(idle, now);
         self.idle_time.set(idle > 0, now);
     }
 

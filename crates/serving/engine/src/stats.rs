@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use albacore_batching::ModelLoad;
 use albacore_batching::deadlines::CostEstimate;
 
-use super::window::Load;
+use super::model_window::{KindLoad, model_load};
+use super::window::{Load, Outcomes};
 use super::{Histogram, Kind, Sharing};
 
 /// Counts of one model's requests since the start.
@@ -35,6 +37,12 @@ pub struct ModelStats {
     /// The learned costs of batches of the current edition: of predictions (values, margins and
     /// leaves, here as values), contributions, and interactions, where there were any.
     pub latency: Vec<(Kind, CostEstimate)>,
+    /// Most threads of a worker that compute one of its batches; `None`: all of them.
+    pub threads: Option<usize>,
+    /// The last minute, by kind of output.
+    pub window: Vec<KindLoad>,
+    /// The share of bad requests that the objective allows; `None` without an objective.
+    pub bad_rate_allowed: Option<f64>,
 }
 
 /// Finished batches of one size.
@@ -64,6 +72,8 @@ pub struct WorkerStats {
 pub struct KindStats {
     /// The costliest kind that was asked for.
     pub kind: Kind,
+    /// Requests by how they ended.
+    pub outcomes: Outcomes,
     /// Rows of each batch.
     pub batch_rows: Histogram,
     /// Submit to dispatch, nanoseconds.
@@ -152,6 +162,12 @@ pub struct Stats {
 }
 
 impl ModelStats {
+    /// What the scaling rule goes by.
+    #[must_use]
+    pub fn load(&self) -> ModelLoad {
+        model_load(&self.window, self.bad_rate_allowed)
+    }
+
     /// A batch is done.
     pub(super) fn batch_done(&mut self, rows: usize, compute_nanos: u64) {
         let sizes = &mut self.batch_sizes;
@@ -181,6 +197,7 @@ impl KindStats {
     fn new(kind: Kind) -> Self {
         Self {
             kind,
+            outcomes: Outcomes::default(),
             batch_rows: Histogram::rows(),
             queue_nanos: Histogram::durations(),
             defer_nanos: Histogram::durations(),

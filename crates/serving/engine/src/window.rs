@@ -1,31 +1,30 @@
-//! Statistics of the last minute: outcomes of requests, latencies, and idle time of workers.
+//! Statistics of the last minute: outcomes of requests, idle time of workers, and the load that
+//! follows. What is counted by model is in `model_window`.
 //!
 //! Time is divided into [`SPANS`] spans; the oldest is dropped as a whole when a new one begins, so
 //! the window is between 55 and 60 seconds long, or as long as the server runs.
 
-use albacore_batching::Nanos;
-use albacore_values::LogHistogram;
+use albacore_batching::{DeploymentLoad, ModelLoad, Nanos, RequestCounts};
+
+use super::model_window::{KindLoad, Latencies, model_load};
 
 /// Spans of the window.
 const SPANS: usize = 12;
 
 /// Spans of the newest part of the window, besides the current one.
-const NEWEST: usize = 3;
+pub(super) const NEWEST: usize = 3;
 
 /// Nanoseconds of a span.
 const SPAN_NANOS: u64 = 5_000_000_000;
 
-/// Quantiles of latencies are at most one part in 16 too high.
-type Latencies = LogHistogram<16>;
-
 /// A ring of values by span, with the number of the span of each value.
 #[derive(Clone, Debug)]
-struct Spans<T> {
+pub(super) struct Spans<T> {
     numbers: [u64; SPANS],
     values: [T; SPANS],
 }
 
-fn number(now: Nanos) -> u64 {
+pub(super) fn number(now: Nanos) -> u64 {
     now.0 / SPAN_NANOS
 }
 
@@ -34,7 +33,7 @@ fn place(number: u64) -> usize {
 }
 
 impl<T: Default> Spans<T> {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             numbers: [0; SPANS],
             values: std::array::from_fn(|_| T::default()),
@@ -42,7 +41,7 @@ impl<T: Default> Spans<T> {
     }
 
     /// The value of span `number`, started anew if the place held an older span.
-    fn of(&mut self, number: u64) -> &mut T {
+    pub(super) fn of(&mut self, number: u64) -> &mut T {
         let at = place(number);
         if self.numbers[at] < number {
             self.numbers[at] = number;
@@ -52,12 +51,12 @@ impl<T: Default> Spans<T> {
     }
 
     /// The values of the window that ends now.
-    fn recent(&self, now: Nanos) -> impl Iterator<Item = &T> {
+    pub(super) fn recent(&self, now: Nanos) -> impl Iterator<Item = &T> {
         self.last(SPANS, now)
     }
 
     /// The values of the last `count` spans.
-    fn last(&self, count: usize, now: Nanos) -> impl Iterator<Item = &T> {
+    pub(super) fn last(&self, count: usize, now: Nanos) -> impl Iterator<Item = &T> {
         let now = number(now);
         let spans = self.numbers.iter().zip(&self.values);
         spans
@@ -92,6 +91,11 @@ impl Outcomes {
         self.late + self.shed + self.failed
     }
 
+    #[must_use]
+    pub fn all(&self) -> u64 {
+        self.good + self.bad()
+    }
+
     /// [`Outcomes::bad`] as a share of all; 0 of none.
     #[must_use]
     pub fn bad_rate(&self) -> f64 {
@@ -100,38 +104,9 @@ impl Outcomes {
     }
 }
 
-#[derive(Clone, Debug)]
-pub(super) struct OutcomeWindow(Spans<Outcomes>);
-
-impl OutcomeWindow {
-    pub(super) fn new() -> Self {
-        Self(Spans::new())
-    }
-
-    /// The current span, to count in.
-    pub(super) fn now(&mut self, now: Nanos) -> &mut Outcomes {
-        self.0.of(number(now))
-    }
-
-    pub(super) fn sum(&self, now: Nanos) -> Outcomes {
-        let mut sum = Outcomes::default();
-        self.0.recent(now).for_each(|outcomes| sum.add(outcomes));
-        sum
-    }
-
-    /// Those of the newest part of the window.
-    pub(super) fn newest(&self, now: Nanos) -> Outcomes {
-        let mut sum = Outcomes::default();
-        let newest = self.0.last(NEWEST + 1, now);
-        newest.for_each(|outcomes| sum.add(outcomes));
-        sum
-    }
-}
-
-/// Latencies and idle time over all models.
+/// Idle time of the workers.
 #[derive(Debug)]
-pub(super) struct ServerWindow {
-    latencies: Spans<Latencies>,
+pub(super) struct IdleWindow {
     /// Worker nanoseconds without a batch.
     idle: Spans<u64>,
     /// Idle workers, since `since`.
@@ -139,19 +114,13 @@ pub(super) struct ServerWindow {
     since: Nanos,
 }
 
-impl ServerWindow {
+impl IdleWindow {
     pub(super) fn new() -> Self {
         Self {
-            latencies: Spans::new(),
             idle: Spans::new(),
             idle_workers: 0,
             since: Nanos(0),
         }
-    }
-
-    /// A request was answered after `latency` nanoseconds.
-    pub(super) fn answered(&mut self, latency: u64, now: Nanos) {
-        self.latencies.of(number(now)).record(latency);
     }
 
     /// So many workers are idle from now on.
@@ -175,57 +144,52 @@ impl ServerWindow {
         self.since = self.since.max(now);
     }
 
-    /// The load, from each model's outcomes and the share of bad requests that its objective
-    /// allows.
+    /// The load, from what each model's window holds and the share of bad requests that its
+    /// objective allows.
     pub(super) fn load(
         &mut self,
         workers: usize,
-        models: impl Iterator<Item = (Outcomes, f64)>,
+        models: &[(Vec<KindLoad>, Option<f64>)],
         now: Nanos,
     ) -> Load {
         self.settle(now);
-        let mut outcomes = Outcomes::default();
-        let mut is_overloaded = false;
-        for (model, allowed) in models {
-            outcomes.add(&model);
-            is_overloaded |= model.bad_rate() > allowed * albacore_batching::ALERT;
-        }
         let start = (number(now) + 1).saturating_sub(SPANS as u64) * SPAN_NANOS;
         let nanos = (now.0 - start).max(1);
         let idle: u64 = self.idle.recent(now).sum();
         let idle_share = idle as f64 / (nanos as f64 * workers.max(1) as f64);
         let idle_share = idle_share.min(1.0);
         let window_seconds = nanos as f64 / 1e9;
+        let (mut outcomes, mut newest) = (Outcomes::default(), Outcomes::default());
         let mut latencies = Latencies::default();
-        let recent = self.latencies.recent(now);
-        recent.for_each(|span| latencies.merge(span));
+        for kind in models.iter().flat_map(|(kinds, _)| kinds) {
+            outcomes.add(&kind.outcomes);
+            newest.add(&kind.newest);
+            latencies.merge(&kind.latencies);
+        }
+        let nanos_of = |share| latencies.quantile_bound(share).map(|micros| micros * 1000);
         Load {
             window_seconds,
             outcomes,
-            newest: Outcomes::default(),
+            newest,
             goodput_per_second: outcomes.good as f64 / window_seconds.max(1.0),
             bad_rate: outcomes.bad_rate(),
             idle_share,
-            factor: factor(&outcomes, is_overloaded, idle_share),
-            latency_p50_nanos: latencies.quantile_bound(0.5),
-            latency_p99_nanos: latencies.quantile_bound(0.99),
+            factor: factor(models, idle_share),
+            latency_p50_nanos: nanos_of(0.5),
+            latency_p99_nanos: nanos_of(0.99),
         }
     }
 }
 
 /// The factor by which the number of pods should be multiplied.
-fn factor(outcomes: &Outcomes, is_overloaded: bool, idle_share: f64) -> f64 {
-    let bad = outcomes.bad();
-    albacore_batching::load_factor(&albacore_batching::Load {
-        pods: 1,
-        requests: outcomes.good + bad,
-        bad,
-        recent_requests: 0,
-        recent_bad: 0,
-        idle_share,
-        // The allowed shares were compared model by model.
-        bad_rate_allowed: if is_overloaded { 0.0 } else { 1.0 },
-    })
+fn factor(models: &[(Vec<KindLoad>, Option<f64>)], idle_share: f64) -> f64 {
+    let models = models.iter();
+    let models: Vec<ModelLoad> = models
+        .map(|(kinds, allowed)| model_load(kinds, *allowed))
+        .collect();
+    let mut all = RequestCounts::default();
+    models.iter().for_each(|model| all.add(&model.all));
+    DeploymentLoad::new(1, idle_share, all, &models).factor()
 }
 
 /// Load of the server in the window.
@@ -243,8 +207,8 @@ pub struct Load {
     pub bad_rate: f64,
     /// Idle time of workers as a share of the time of all workers.
     pub idle_share: f64,
-    /// The factor by which the number of pods should be multiplied: 1/(1-r) with r = `bad_rate` if
-    /// that is above 0, else 1-f with f = `idle_share`.
+    /// The factor by which the number of pods should be multiplied: 1/(1-r) with r the bad share of
+    /// the worst model or kind if that is above 0, else 1-f with f = `idle_share`.
     pub factor: f64,
     /// Median time from submission to reply, nanoseconds, at most one part in 16 too high; `None`
     /// without a reply.
@@ -255,6 +219,8 @@ pub struct Load {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Kind;
+    use super::super::model_window::ModelWindow;
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
@@ -268,60 +234,32 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_are_forgotten_after_a_minute() {
-        let mut window = OutcomeWindow::new();
-        window.now(at(1)).good += 3;
-        window.now(at(30)).late += 1;
-        assert_eq!(
-            window.sum(at(59)),
-            Outcomes {
-                good: 3,
-                late: 1,
-                ..Outcomes::default()
-            }
-        );
-        assert_eq!(
-            window.sum(at(60)),
-            Outcomes {
-                late: 1,
-                ..Outcomes::default()
-            }
-        );
-        assert_eq!(window.newest(at(45)).late, 1);
-        assert_eq!(window.newest(at(50)), Outcomes::default());
-        assert_eq!(window.sum(at(500)), Outcomes::default());
-        window.now(at(500)).shed += 1;
-        assert_eq!(window.sum(at(500)).shed, 1);
-        assert!(is_near(window.sum(at(500)).bad_rate(), 1.0));
-    }
-
-    #[test]
     fn idle_time_is_counted_over_spans_and_forgotten_with_them() {
-        let mut window = ServerWindow::new();
-        let none = || std::iter::empty();
-        assert!(is_near(window.load(2, none(), at(0)).idle_share, 0.0));
+        let mut window = IdleWindow::new();
+        assert!(is_near(window.load(2, &[], at(0)).idle_share, 0.0));
         window.idle(2, at(10));
-        assert!(is_near(window.load(2, none(), at(20)).idle_share, 0.5));
+        assert!(is_near(window.load(2, &[], at(20)).idle_share, 0.5));
         window.idle(1, at(20));
-        let load = window.load(2, none(), at(40));
+        let load = window.load(2, &[], at(40));
         assert!(is_near(load.idle_share, 0.5) && is_near(load.window_seconds, 40.0));
         assert!(is_near(load.factor, 0.5));
-        let load = window.load(2, none(), at(1000));
+        let load = window.load(2, &[], at(1000));
         assert!(is_near(load.idle_share, 0.5) && is_near(load.window_seconds, 55.0));
         window.idle(0, at(1000));
-        assert!(is_near(window.load(2, none(), at(2000)).factor, 1.0));
+        assert!(is_near(window.load(2, &[], at(2000)).factor, 1.0));
         window.idle(2, at(2000));
-        assert!(is_near(window.load(2, none(), at(9000)).factor, 0.0));
+        assert!(is_near(window.load(2, &[], at(9000)).factor, 0.0));
     }
 
     #[test]
     fn latencies_of_the_last_minute_are_at_most_a_sixteenth_too_high() {
-        let mut window = ServerWindow::new();
+        let mut model = ModelWindow::default();
         let mut quantiles = |latencies: &[u64], now| {
-            latencies
-                .iter()
-                .for_each(|&latency| window.answered(latency, now));
-            let load = window.load(1, std::iter::empty(), now);
+            for (at, &latency) in latencies.iter().enumerate() {
+                let kind = [Kind::Value, Kind::Contribs][at % 2];
+                model.answered(kind, false, latency, now);
+            }
+            let load = IdleWindow::new().load(1, &[(model.kinds(now), None)], now);
             (load.latency_p50_nanos, load.latency_p99_nanos)
         };
         let latencies: Vec<u64> = (1..=1000).map(|micros| micros * 1000).collect();
@@ -331,25 +269,29 @@ mod tests {
         assert_eq!(quantiles(&[], at(100)), (None, None));
     }
 
+    fn factor_of(models: &[(u64, u64)]) -> f64 {
+        let windows = models.iter().map(|&(good, late)| {
+            let mut model = ModelWindow::default();
+            let outcomes = model.outcomes(Some(Kind::Value), at(10));
+            (outcomes.good, outcomes.late) = (good, late);
+            (model.kinds(at(10)), Some(0.01))
+        });
+        let windows: Vec<_> = windows.collect();
+        IdleWindow::new().load(1, &windows, at(10)).factor
+    }
+
     #[test]
     fn the_factor_is_that_of_the_rule_with_its_floor_and_its_cap() {
-        let load = |good, late, allowed| {
-            let outcomes = Outcomes {
-                good,
-                late,
-                ..Outcomes::default()
-            };
-            ServerWindow::new()
-                .load(1, std::iter::once((outcomes, allowed)), at(10))
-                .factor
-        };
-        assert!(is_near(load(50, 50, 0.01), 2.0));
-        assert!(is_near(load(98, 2, 0.01), 1.11), "the floor");
-        assert!(
-            is_near(load(996, 4, 0.01), 1.0 / 0.996),
-            "the objective is kept"
-        );
-        assert!(is_near(load(0, 50, 0.01), 10.0), "the cap");
-        assert!(is_near(load(50, 0, 0.01), 1.0));
+        assert!(is_near(factor_of(&[(50, 50)]), 2.0));
+        assert!(is_near(factor_of(&[(98, 2)]), 1.11), "the floor");
+        let kept = factor_of(&[(996, 4)]);
+        assert!(is_near(kept, 1.0 / 0.996), "the objective is kept");
+        assert!(is_near(factor_of(&[(0, 50)]), 10.0), "the cap");
+        assert!(is_near(factor_of(&[(50, 0)]), 1.0));
+    }
+
+    #[test]
+    fn the_factor_is_that_of_the_worst_model() {
+        assert!(is_near(factor_of(&[(100_000, 0), (50, 50)]), 2.0));
     }
 }

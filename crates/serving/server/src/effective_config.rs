@@ -9,8 +9,8 @@ use albacore_proto::params::LatencyReport;
 use albacore_settings::agent_stream::Parameters;
 use tokio::sync::Notify;
 
-/// Models and their objectives.
-pub(crate) type Objectives = Vec<(String, Option<Slo>)>;
+/// Models with their objectives and the most threads of one of their batches.
+pub(crate) type ModelParams = Vec<(String, Option<Slo>, Option<usize>)>;
 
 /// The only owner of the engine's batching and objectives: nothing else sets them.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct EffectiveConfig {
 #[derive(Debug)]
 struct Sources {
     settings_batching: BatchingParams,
-    settings_objectives: Objectives,
+    settings_models: ModelParams,
     /// Override the settings; kept for a while after the stream is lost.
     stream: Option<Parameters>,
     /// `None` without `--params`.
@@ -57,7 +57,7 @@ impl EffectiveConfig {
     pub(crate) fn new(engine: Arc<Engine>, batching: BatchingParams, has_stream: bool) -> Self {
         let sources = Sources {
             settings_batching: batching,
-            settings_objectives: Vec::new(),
+            settings_models: Vec::new(),
             stream: None,
             status: has_stream.then(StreamStatus::default),
             lost_at: None,
@@ -76,11 +76,11 @@ impl EffectiveConfig {
     pub(crate) fn set_settings(
         &self,
         batching: BatchingParams,
-        objectives: Objectives,
+        models: ModelParams,
     ) -> Result<(), NoSlot> {
         let mut sources = self.lock();
         sources.settings_batching = batching;
-        sources.settings_objectives = objectives;
+        sources.settings_models = models;
         if sources.lost_at.is_some() {
             sources.discard_stream();
         }
@@ -182,11 +182,16 @@ impl EffectiveConfig {
 
     /// Passes the batching and objectives in force to the engine.
     fn apply(&self, sources: &Sources) -> Result<(), NoSlot> {
-        let objectives = sources.settings_objectives.iter();
+        let objectives = sources.settings_models.iter();
         let objectives: Vec<(&str, Option<Slo>)> = objectives
-            .map(|(model, own)| (model.as_str(), sources.objective(model, *own)))
+            .map(|(model, own, _)| (model.as_str(), sources.objective(model, *own)))
             .collect();
         self.engine.declare(&objectives)?;
+        let threads = sources.settings_models.iter();
+        let threads: Vec<_> = threads
+            .map(|(model, _, threads)| (model.as_str(), *threads))
+            .collect();
+        self.engine.set_batch_threads(&threads);
         self.engine.set_batching(&sources.batching());
         Ok(())
     }

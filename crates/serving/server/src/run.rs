@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use crate::args::{Args, ModelSource, ServerConfig};
 use crate::cli_models::CliModel;
 use crate::config_watcher::{self, ConfigWatcher, LoadedSettings};
-use crate::effective_config::{EffectiveConfig, Objectives};
+use crate::effective_config::{EffectiveConfig, ModelParams};
 use crate::events::{ServerEvent, emit};
 use crate::limits::FRONT_THREADS;
 use crate::model_status::{ConfigStatus, ModelStatus, StatusStore};
@@ -72,7 +72,7 @@ enum StartModels {
     Arguments(
         Vec<LoadedModel>,
         Vec<ModelStatus>,
-        (BatchingParams, Objectives),
+        (BatchingParams, ModelParams),
     ),
     /// The settings file and its content; its models are loaded later.
     SettingsFile(PathBuf, Box<LoadedSettings>),
@@ -92,8 +92,9 @@ fn load_arguments(
         statuses.push(status);
         loaded.push(compiled);
     }
-    let objectives = models.iter().map(|m| (m.name.clone(), m.objective()));
-    let parameters = (batching, objectives.collect());
+    let params = models.iter();
+    let params = params.map(|model| (model.name.clone(), model.objective(), None));
+    let parameters = (batching, params.collect());
     Ok(StartModels::Arguments(loaded, statuses, parameters))
 }
 
@@ -135,7 +136,7 @@ fn start_engine(
     let observer = Observer(Box::new(|event| emit(&event.into())));
     let has_stream = config.params.is_some();
     match models {
-        StartModels::Arguments(models, statuses, (batching, objectives)) => {
+        StartModels::Arguments(models, statuses, (batching, params)) => {
             let status = StatusStore::new(ConfigStatus {
                 models: statuses,
                 ..ConfigStatus::default()
@@ -143,7 +144,7 @@ fn start_engine(
             let engine = Engine::start(&config.engine(batching), models, observer)?;
             let engine = Arc::new(engine);
             let effective = EffectiveConfig::new(Arc::clone(&engine), batching, has_stream);
-            effective.set_settings(batching, objectives)?;
+            effective.set_settings(batching, params)?;
             Ok(Started {
                 engine,
                 status: Arc::new(status),

@@ -19,6 +19,7 @@
 //!   iterations: best                      # optional: all, best or {begin: 0, end: 100}
 //!   slo: {latency: "25ms", percentile: 99}
 //!   outputs: ["output", "margin"]          # advertised in metadata; without: the value alone
+//!   threads: 2                            # most threads of a batch; without: all of a worker
 //! batching: {policy: timeout, max_rows: 1024, max_delay: "2ms"}
 //! queue: {max_rows: 65536}
 //! ```

@@ -33,6 +33,12 @@ pub(crate) enum StringOrObject {
     Object(ObjectReader),
 }
 
+/// A value that is a string or a number.
+pub(crate) enum StringOrNumber {
+    String(String),
+    Number(u64),
+}
+
 impl ObjectReader {
     /// The root object; error messages call it `name`.
     pub(crate) fn root(
@@ -189,6 +195,18 @@ impl ObjectReader {
                 let problem = format!("{shown} is neither a string nor an object: {remedy}");
                 Err(ValidationError::field(path, problem))
             }
+        }
+    }
+
+    /// A string or a whole number.
+    pub(crate) fn string_or_number(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Option<StringOrNumber>, ValidationError> {
+        match self.take(name) {
+            None => Ok(None),
+            Some((_, Value::String(text))) => Ok(Some(StringOrNumber::String(text))),
+            Some((path, value)) => Ok(Some(StringOrNumber::Number(whole_number(path, &value)?))),
         }
     }
 

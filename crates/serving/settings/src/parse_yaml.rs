@@ -6,9 +6,10 @@ use albacore_batching::{BatchingParams, Policy, Slo};
 use serde_json::Value;
 
 use crate::limits::{DEPTH_MAX, FILE_BYTES_MAX, PERCENTILE_DEFAULT};
-use crate::object_reader::{ObjectReader, StringOrObject, UnknownFields};
+use crate::object_reader::{ObjectReader, StringOrNumber, StringOrObject, UnknownFields};
 use crate::settings::{Iterations, Model, Output, Settings, Source};
 use crate::timespan::parse_timespan;
+use crate::validate::THREADS_REMEDY;
 use crate::validation_error::{ValidationError, quoted};
 
 impl Settings {
@@ -65,6 +66,7 @@ fn model(mut object: ObjectReader) -> Result<Model, ValidationError> {
         iterations: iterations(&mut object)?,
         slo: object.object("slo")?.map(slo).transpose()?,
         outputs: outputs(&mut object)?,
+        threads: threads(&mut object)?,
     };
     object.finish()?;
     Ok(model)
@@ -106,6 +108,22 @@ fn outputs(model: &mut ObjectReader) -> Result<Vec<Output>, ValidationError> {
         })
     };
     names.iter().enumerate().map(output).collect()
+}
+
+fn threads(model: &mut ObjectReader) -> Result<Option<u16>, ValidationError> {
+    let path = model.path_of("threads");
+    let problem = |shown: String| {
+        let problem = format!("{shown} is not a number of threads: {THREADS_REMEDY}");
+        ValidationError::field(path.as_str(), problem)
+    };
+    match model.string_or_number("threads")? {
+        None => Ok(None),
+        Some(StringOrNumber::String(text)) if text == "auto" => Ok(None),
+        Some(StringOrNumber::String(text)) => Err(problem(quoted(&text))),
+        Some(StringOrNumber::Number(number)) => u16::try_from(number)
+            .map(Some)
+            .map_err(|_| problem(number.to_string())),
+    }
 }
 
 pub(crate) fn slo(mut object: ObjectReader) -> Result<Slo, ValidationError> {

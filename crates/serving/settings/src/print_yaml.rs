@@ -58,6 +58,9 @@ fn print_model(model: &Model, out: &mut String) -> fmt::Result {
         let names = names.collect::<Vec<_>>().join(", ");
         writeln!(out, "  outputs: [{names}]")?;
     }
+    if let Some(threads) = model.threads {
+        writeln!(out, "  threads: {threads}")?;
+    }
     if let Some(slo) = &model.slo {
         writeln!(out, "  slo:")?;
         writeln!(out, "    latency: \"{}\"", print_timespan(slo.latency))?;

@@ -28,6 +28,8 @@ pub struct Model {
     pub slo: Option<Slo>,
     /// The outputs that its metadata advertises, each once; empty for the value alone.
     pub outputs: Vec<Output>,
+    /// Most threads of a worker that compute one batch; `None` (auto): all that busy workers leave.
+    pub threads: Option<u16>,
 }
 
 /// An output of a model.

@@ -13,7 +13,30 @@ use crate::settings::{Iterations, Model, Settings, Source, output_latencies};
 use crate::timespan::{is_in_bounds, print_timespan};
 use crate::validation_error::{ValidationError, quoted};
 
+/// What to write as `threads` of a model.
+pub(crate) const THREADS_REMEDY: &str = "write auto, or from 1 to the threads of a worker";
+
 impl Settings {
+    /// Checks the settings against the `threads` that a worker of this server has.
+    ///
+    /// # Errors
+    /// The first model that asks for more.
+    pub fn check_threads(&self, threads: usize) -> Result<(), ValidationError> {
+        let mut models = self.models.iter().enumerate();
+        let is_above = |model: &Model| model.threads.filter(|&own| usize::from(own) > threads);
+        let found = models.find_map(|(index, model)| Some((index, is_above(model)?)));
+        found.map_or(Ok(()), |(index, own)| {
+            let problem = format!(
+                "{own} is above the {threads} of a worker of this server: write auto or at most \
+                 {threads}, or start it with more --threads"
+            );
+            Err(ValidationError::field(
+                format!("models[{index}].threads"),
+                problem,
+            ))
+        })
+    }
+
     /// Checks settings that were built in memory; [`Settings::read`] returns checked ones.
     ///
     /// # Errors
@@ -78,6 +101,7 @@ fn check_model(path: &str, model: &Model) -> Result<(), ValidationError> {
         iterations,
         slo,
         outputs,
+        threads,
     } = model;
     check_model_name(&format!("{path}.name"), name)?;
     check_source(path, source)?;
@@ -98,6 +122,10 @@ fn check_model(path: &str, model: &Model) -> Result<(), ValidationError> {
                 problem,
             ));
         }
+    }
+    if *threads == Some(0) {
+        let problem = format!("0 is not a number of threads: {THREADS_REMEDY}");
+        return Err(ValidationError::field(format!("{path}.threads"), problem));
     }
     slo.as_ref()
         .map_or(Ok(()), |slo| check_slo(&format!("{path}.slo"), slo))

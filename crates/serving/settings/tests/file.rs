@@ -19,6 +19,7 @@ const WHOLE: &str = r#"models:
 - name: "spam"
   url: "https://models.example/spam.txt?v=2"
   iterations: best
+  threads: 3
 batching:
   policy: timeout
   max_rows: 512
@@ -77,11 +78,27 @@ fn a_complete_file_is_parsed_and_printed_unchanged() {
     let range = Iterations::Range { begin: 2, end: 30 };
     assert_eq!(settings.models[0].iterations, Some(range));
     assert_eq!(settings.models[1].iterations, Some(Iterations::Best));
+    assert_eq!(settings.models[0].threads, None);
+    assert_eq!(settings.models[1].threads, Some(3));
     let url = Source::Url("https://models.example/spam.txt?v=2".to_owned());
     assert_eq!(settings.models[1].source, url);
     let delay = Duration::from_millis(2);
     assert_eq!(settings.batching.policy, Policy::Timeout { delay });
     assert_eq!(settings.to_yaml(), WHOLE);
+}
+
+#[test]
+fn a_model_has_no_more_threads_than_a_worker_and_auto_fits_any() {
+    let of = |threads: &str| {
+        let text = format!("models: [{{name: a, path: /a, threads: {threads}}}]");
+        Settings::read(&text).unwrap().check_threads(4)
+    };
+    assert_eq!((of("4"), of("auto")), (Ok(()), Ok(())));
+    assert_eq!(
+        of("5").unwrap_err().to_string(),
+        "models[0].threads: 5 is above the 4 of a worker of this server: write auto or at most 4, \
+         or start it with more --threads"
+    );
 }
 
 #[test]
@@ -104,7 +121,7 @@ const FILES: [(&str, &str); 7] = [
 ];
 
 /// Fields of a second model beside one with the name a.
-const MODELS: [(&str, &str); 28] = [
+const MODELS: [(&str, &str); 32] = [
     ("path: /b", "models[1].name: is missing"),
     ("name: b", "models[1].path: is missing: write path or url"),
     (
@@ -171,6 +188,22 @@ const MODELS: [(&str, &str); 28] = [
     (
         "name: b, path: /b, iterations: {begin: 0, end: 3, step: 1}",
         "models[1].iterations.\"step\": is not a known field",
+    ),
+    (
+        "name: b, path: /b, threads: 0",
+        "models[1].threads: 0 is not a number of threads: write auto, or from 1 to",
+    ),
+    (
+        "name: b, path: /b, threads: all",
+        "models[1].threads: \"all\" is not a number of threads: write auto",
+    ),
+    (
+        "name: b, path: /b, threads: 70000",
+        "models[1].threads: 70000 is not a number of threads",
+    ),
+    (
+        "name: b, path: /b, threads: 1.5",
+        "models[1].threads: 1.5 is not a whole number",
     ),
     (
         "name: b, path: /b, sha256: abc",
@@ -304,15 +337,19 @@ fn any_settings() -> impl Strategy<Value = Settings> {
         proptest::option::of(iterations),
         proptest::option::of(slo),
         proptest::sample::subsequence(OUTPUTS.to_vec(), 0..=OUTPUTS.len()),
+        proptest::option::of(1_u16..300),
     );
-    let model = model.prop_map(|(name, source, sha256, iterations, slo, outputs)| Model {
-        name,
-        source,
-        sha256,
-        iterations,
-        slo,
-        outputs,
-    });
+    let model = model.prop_map(
+        |(name, source, sha256, iterations, slo, outputs, threads)| Model {
+            name,
+            source,
+            sha256,
+            iterations,
+            slo,
+            outputs,
+            threads,
+        },
+    );
     let models = proptest::collection::vec(model, 1..5).prop_map(|mut models| {
         models.sort_by(|a, b| a.name.cmp(&b.name));
         models.dedup_by(|a, b| a.name == b.name);

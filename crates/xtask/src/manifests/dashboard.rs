@@ -67,6 +67,19 @@ const SERVICE: Row = Row {
             ],
         },
         Panel {
+            title: "Bad share by model and kind",
+            about: "Late, shed and failed requests of all of a model, by the costliest output that they ask for. \
+                    Unread: refused before the body was read.",
+            unit: "percentunit",
+            queries: &[(
+                "sum by (service, model, kind) \
+                 (rate(albacore_outcomes_total{SERVERS, outcome!=\"good\"}[$__rate_interval])) / \
+                 ignoring (kind) group_left sum by (service, model) \
+                 (rate(albacore_outcomes_total{SERVERS}[$__rate_interval]))",
+                "{{service}} {{model}} {{kind}}",
+            )],
+        },
+        Panel {
             title: "Latency",
             about: "From a request's arrival to its reply, in the server.",
             unit: "s",

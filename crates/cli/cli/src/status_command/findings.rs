@@ -67,6 +67,11 @@ pub(super) fn findings(of: &DeploymentReport) -> Vec<Finding> {
         }
     }
     let is_said = !found.is_empty();
+    for model in of.models.iter().filter(|model| model.is_slo_missed()) {
+        let objective = model.slo.as_deref().unwrap_or("its latency");
+        let says = format!("misses its objective of {objective}: {}", model.figures());
+        found.push(finding(&format!("model {}", model.name), says, ""));
+    }
     for condition in &of.conditions {
         let is_wrong = condition.status != "True" && !is_problem_condition(&condition.kind);
         if is_wrong && !(is_said && is_consequence(condition)) {

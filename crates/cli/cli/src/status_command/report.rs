@@ -83,6 +83,10 @@ pub(super) struct ModelReport {
     pub(super) slo: Option<String>,
     pub(super) loaded: Option<String>,
     pub(super) error: Option<String>,
+    pub(super) goodput: Option<String>,
+    pub(super) p99: Option<String>,
+    pub(super) bad_rate: Option<String>,
+    pub(super) slo_met: Option<bool>,
     pub(super) latency: Vec<LatencyReport>,
 }
 
@@ -184,6 +188,10 @@ impl DeploymentReport {
                 slo: model.slo.map(|slo| slo.latency.to_string()),
                 loaded: reported.map(|m| m.loaded.clone()),
                 error: reported.and_then(|m| m.error.clone()),
+                goodput: reported.and_then(|m| m.goodput.clone()),
+                p99: reported.and_then(|m| m.p99.clone()),
+                bad_rate: reported.and_then(|m| m.bad_rate.clone()),
+                slo_met: reported.and_then(|m| m.slo_met),
                 latency: latency.map(LatencyReport::of).collect(),
             }
         });
@@ -230,6 +238,26 @@ impl DeploymentReport {
     /// The condition of this type.
     pub(super) fn condition(&self, kind: &str) -> Option<&ConditionReport> {
         self.conditions.iter().find(|c| c.kind == kind)
+    }
+}
+
+impl ModelReport {
+    /// What its pods measured, as in `goodput 10/s  p99 2ms  bad 0%`; empty without a report.
+    pub(super) fn figures(&self) -> String {
+        let figures = [
+            ("goodput", &self.goodput),
+            ("p99", &self.p99),
+            ("bad", &self.bad_rate),
+        ];
+        let known = figures.iter().filter_map(|(label, value)| {
+            let value = value.as_ref()?;
+            Some(format!("{label} {value}"))
+        });
+        known.collect::<Vec<_>>().join("  ")
+    }
+
+    pub(super) fn is_slo_missed(&self) -> bool {
+        self.slo_met == Some(false)
     }
 }
 

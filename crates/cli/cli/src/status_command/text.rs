@@ -2,7 +2,9 @@
 
 use albacore_api::counted;
 
-use super::report::{DeploymentReport, PlacementReport, PodReport, Report, State, ThreadReport};
+use super::report::{
+    DeploymentReport, ModelReport, PlacementReport, PodReport, Report, State, ThreadReport,
+};
 
 /// The report as text; `is_single` where one deployment was named, and so shown in full.
 pub(super) fn text(report: &Report, is_single: bool) -> String {
@@ -72,7 +74,8 @@ fn put_deployment(lines: &mut Vec<String>, of: &DeploymentReport, is_full: bool)
             ));
         }
     }
-    for model in of.models.iter().filter(|m| is_full || m.error.is_some()) {
+    let is_wrong = |model: &&ModelReport| model.error.is_some() || model.is_slo_missed();
+    for model in of.models.iter().filter(|m| is_full || is_wrong(m)) {
         put_model(lines, model);
     }
     for (index, pod) in of.pods.iter().enumerate() {
@@ -90,7 +93,7 @@ pub(super) fn is_problem_condition(kind: &str) -> bool {
     matches!(kind, "Stalled" | "Reconciling" | "WorkersRespawning")
 }
 
-fn put_model(lines: &mut Vec<String>, model: &super::report::ModelReport) {
+fn put_model(lines: &mut Vec<String>, model: &ModelReport) {
     let slo = model
         .slo
         .as_ref()
@@ -100,6 +103,15 @@ fn put_model(lines: &mut Vec<String>, model: &super::report::ModelReport) {
         "│  model {} {}  loaded {loaded}{slo}",
         model.name, model.uri
     ));
+    let missed = if model.is_slo_missed() {
+        "  slo missed"
+    } else {
+        ""
+    };
+    let figures = model.figures();
+    if !figures.is_empty() {
+        lines.push(format!("│    {figures}{missed}"));
+    }
     for latency in &model.latency {
         lines.push(format!(
             "│    {:<12} {} per row + {} per batch",

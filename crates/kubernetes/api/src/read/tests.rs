@@ -72,6 +72,25 @@ fn the_shortest_file_takes_every_default() {
 }
 
 #[test]
+fn threads_of_a_model_are_auto_or_a_number() {
+    use crate::{ModelThreads, NamedThreads};
+    for (text, wanted) in [
+        ("auto", ModelThreads::Named(NamedThreads::Auto)),
+        ("1", ModelThreads::Most(1)),
+        ("2", ModelThreads::Most(2)),
+    ] {
+        let line = "    uri: file:///models/fraud.ubj";
+        let text = with(line, &format!("{line}\n    threads: {text}"));
+        let read = read_deployment(&text, "fraud.yaml").unwrap();
+        assert_eq!(read.spec.models[0].threads, Some(wanted));
+        // What is written to the API server is read back unchanged.
+        let json = serde_json::to_value(&read).unwrap();
+        let again: InferenceDeployment = serde_json::from_value(json).unwrap();
+        assert_eq!(again.spec.models[0].threads, Some(wanted));
+    }
+}
+
+#[test]
 fn iterations_have_a_name_or_two_numbers() {
     use crate::{IterationRange, Iterations, NamedIterations};
     for (text, wanted) in [
@@ -174,6 +193,31 @@ const REFUSALS: &[(&str, &str, &str)] = &[
         "    uri: file:///m\n    iterations: {begin: 7, end: 7}",
         "fraud.yaml:17: spec.models[0].iterations is {begin: 7, end: 7}, which is no iteration; end \
          must be above begin",
+    ),
+    (
+        "    uri: file:///models/fraud.ubj",
+        "    uri: file:///m\n    threads: 0",
+        "fraud.yaml:17: spec.models[0].threads is 0; it must be from 1 to 256",
+    ),
+    (
+        "    uri: file:///models/fraud.ubj",
+        "    uri: file:///m\n    threads: 9999",
+        "fraud.yaml:17: spec.models[0].threads is 9999; it must be from 1 to 256",
+    ),
+    (
+        "    uri: file:///models/fraud.ubj",
+        "    uri: file:///m\n    threads: all",
+        "fraud.yaml:17: spec.models[0].threads is \"all\"; it must be auto or a whole number from 1 to spec.threads",
+    ),
+    (
+        "    uri: file:///models/fraud.ubj",
+        "    uri: file:///m\n    threads: 2.5",
+        "fraud.yaml:17: spec.models[0].threads is 2.5; it must be a whole number, or auto",
+    ),
+    (
+        "    uri: file:///models/fraud.ubj",
+        "    uri: file:///m\n    threads: 9",
+        "fraud.yaml:17: spec.models[0].threads is 9; the threads of one worker compute a batch: write auto, or from 1 to spec.threads, 2",
     ),
     (
         "workers: 4",

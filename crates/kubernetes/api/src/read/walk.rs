@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::nearest::nearest;
 use crate::deployment::MODEL_NAME_PATTERN;
 use crate::limits::QUOTED_CHARS_MAX;
+use crate::model_threads;
 use crate::quantity;
 use crate::timespan::{self, Timespan};
 use crate::uri::{self, ModelUri};
@@ -174,6 +175,9 @@ impl<'a> SchemaWalk<'a> {
             Some(uri::PATTERN) => text.parse::<ModelUri>().err().map(|e| e.to_string()),
             Some(MODEL_NAME_PATTERN) => model_name_problem(text),
             Some(quantity::PATTERN) => quantity::problem(text),
+            Some(model_threads::PATTERN) if text != "auto" => {
+                Some("must be auto or a whole number from 1 to spec.threads".to_owned())
+            }
             _ => None,
         };
         if let Some(problem) = problem {
@@ -189,12 +193,15 @@ impl<'a> SchemaWalk<'a> {
         match &node.kind {
             Kind::Null => {}
             Kind::Text(text) => self.check_text(schema, node, text, path),
-            Kind::Number(number) if !number.is_f64() => {}
+            Kind::Number(number) if !number.is_f64() => {
+                self.check_range(schema, node, number.as_f64(), path);
+            }
             _ => {
-                let problem = format!(
-                    "is {}; it must be a whole number, or a text in quotes such as \"500m\"",
-                    shown(node)
-                );
+                let text = match schema["pattern"].as_str() {
+                    Some(model_threads::PATTERN) => "auto",
+                    _ => "a text in quotes such as \"500m\"",
+                };
+                let problem = format!("is {}; it must be a whole number, or {text}", shown(node));
                 self.report(node.line, path, problem);
             }
         }

@@ -9,6 +9,7 @@
 use albacore_api::ConditionState;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
+use super::measurements::Objectives;
 use super::stuck::stuck;
 use super::{ApplyOutcome, DeploymentFacts, live_workers, measurements, models, placed};
 use crate::limits::{MESSAGE_CHARS_MAX, RESPAWN_WINDOW, RESPAWNS_FREQUENT};
@@ -316,17 +317,15 @@ fn slo_met(facts: &DeploymentFacts<'_>) -> ConditionState {
             "no pod has reported its state yet",
         );
     }
-    match measurements::is_objective_kept(facts) {
-        None => ConditionState::new("True", "NoRequests", "no request came that could miss it"),
-        Some(true) => ConditionState::new(
+    match measurements::objectives(facts) {
+        Objectives::Unasked => {
+            ConditionState::new("True", "NoRequests", "no request came that could miss it")
+        }
+        Objectives::Met => ConditionState::new(
             "True",
             "Met",
-            "as many requests were in time as the objective asks",
+            "as many requests were in time as the objectives ask, of each model and kind",
         ),
-        Some(false) => {
-            let message = "more requests were late, shed or failed than the objective allows; see \
-                           status.badRate";
-            ConditionState::new("False", "Missed", message)
-        }
+        Objectives::Missed(clauses) => ConditionState::new("False", "Missed", clauses.join("; ")),
     }
 }

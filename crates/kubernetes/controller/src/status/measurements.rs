@@ -1,10 +1,10 @@
 //! Measurements over all pods, rounded to two digits so that noise does not change the status.
 
-use albacore_api::InferenceDeploymentSpec;
-use albacore_batching::{Load, load_factor as factor_of};
+use albacore_api::{Model, ModelStatus};
+use albacore_batching::{DeploymentLoad, RequestCounts};
 
 use super::DeploymentFacts;
-use crate::observed::ObservedPod;
+use crate::model_outcomes::{ModelOutcomes, bad_rate_allowed, load_of};
 use crate::server_state::ServerState;
 
 /// The states of the pods that serve.
@@ -12,48 +12,102 @@ fn states<'a>(facts: &'a DeploymentFacts<'_>) -> impl Iterator<Item = &'a Server
     facts.ready_pods().filter_map(|pod| pod.state.as_ref())
 }
 
-fn load(facts: &DeploymentFacts<'_>) -> Load {
+fn load(facts: &DeploymentFacts<'_>) -> DeploymentLoad {
     load_of(&facts.deployment.spec, facts.pods)
 }
 
-/// The load of all ready pods with a known state.
-pub(crate) fn load_of(spec: &InferenceDeploymentSpec, pods: &[ObservedPod]) -> Load {
-    let mut load = Load {
-        pods: 0,
-        requests: 0,
-        bad: 0,
-        recent_requests: 0,
-        recent_bad: 0,
-        idle_share: 0.0,
-        bad_rate_allowed: bad_rate_allowed(spec),
+/// Adds what the pods measured of a model to its status.
+pub(super) fn add_outcomes(
+    facts: &DeploymentFacts<'_>,
+    model: &Model,
+    status: ModelStatus,
+) -> ModelStatus {
+    let Some(outcomes) = ModelOutcomes::of(model, states(facts)) else {
+        return status;
     };
-    let ready = pods.iter().filter(|pod| pod.is_ready && !pod.is_ending);
-    for state in ready.filter_map(|pod| pod.state.as_ref()) {
-        load.pods += 1;
-        load.requests = load.requests.saturating_add(state.requests.all());
-        load.bad = load.bad.saturating_add(state.requests.bad());
-        let newest = &state.requests_newest;
-        load.recent_requests = load.recent_requests.saturating_add(newest.all());
-        load.recent_bad = load.recent_bad.saturating_add(newest.bad());
-        load.idle_share += state.idle_share;
+    let is_met = outcomes.load(model).is_objective_met();
+    ModelStatus {
+        goodput: Some(format!("{}/s", two_digits(outcomes.goodput))),
+        p99: outcomes.p99_micros().map(|micros| time(micros as f64)),
+        bad_rate: Some(percent(outcomes.all().bad_rate())),
+        // Without a request nothing was missed, as the condition says it.
+        slo_met: model.slo.map(|_| is_met.unwrap_or(true)),
+        ..status
     }
-    load.idle_share /= f64::from(load.pods.max(1));
-    load
 }
 
-/// The smallest share of bad requests that an objective allows; 1 without an objective.
-fn bad_rate_allowed(spec: &InferenceDeploymentSpec) -> f64 {
-    let objectives = spec.models.iter().filter_map(|m| m.slo);
-    let allowed = objectives.map(|slo| 1.0 - slo.percentile / 100.0);
-    allowed.fold(1.0, f64::min)
+/// Whether the objectives are met.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Objectives {
+    /// No request came.
+    Unasked,
+    Met,
+    /// Which are missed, one clause each.
+    Missed(Vec<String>),
 }
 
-/// Whether the objective is met; `None` if nothing is known or no request came.
-pub(super) fn is_objective_kept(facts: &DeploymentFacts<'_>) -> Option<bool> {
-    let load = load(facts);
-    // Without the margin, rounding of 1 - 99/100 would refuse the last request that is allowed.
-    let allowed = load.bad_rate_allowed * load.requests as f64 + 1e-6;
-    (load.requests > 0).then_some(load.bad as f64 <= allowed)
+pub(super) fn objectives(facts: &DeploymentFacts<'_>) -> Objectives {
+    let models = &facts.deployment.spec.models;
+    let mut missed: Vec<String> = models
+        .iter()
+        .flat_map(|model| missed_by(facts, model))
+        .collect();
+    // Servers of a version that does not report outcomes by model: all requests together are
+    // judged by the strictest objective.
+    let is_reported = |state: &ServerState| state.models.iter().all(|m| m.outcomes.is_some());
+    let all = *load(facts).all();
+    if missed.is_empty() && !states(facts).all(is_reported) {
+        let allowed = models.iter().filter_map(bad_rate_allowed);
+        let allowed = allowed.fold(1.0, f64::min);
+        let counts = RequestCounts {
+            requests: all.requests,
+            bad: all.bad,
+            ..RequestCounts::default()
+        };
+        missed.extend(clause("all models together", &counts, allowed));
+    }
+    match (all.requests, missed.is_empty()) {
+        (_, false) => Objectives::Missed(missed),
+        (0, true) => Objectives::Unasked,
+        (_, true) => Objectives::Met,
+    }
+}
+
+/// The kinds of output of a model that miss its objective; the model if only all of its requests
+/// together do.
+fn missed_by(facts: &DeploymentFacts<'_>, model: &Model) -> Vec<String> {
+    let (Some(outcomes), Some(allowed)) = (
+        ModelOutcomes::of(model, states(facts)),
+        bad_rate_allowed(model),
+    ) else {
+        return Vec::new();
+    };
+    let kinds = outcomes.known_kinds().filter_map(|(kind, counts)| {
+        clause(&format!("model {}, {kind}", model.name), counts, allowed)
+    });
+    let mut missed: Vec<String> = kinds.collect();
+    if missed.is_empty() {
+        let of_model = format!("model {}", model.name);
+        missed.extend(clause(&of_model, &outcomes.all(), allowed));
+    }
+    missed
+}
+
+/// By how much an objective is missed; `None` if it is met.
+fn clause(about: &str, counts: &RequestCounts, allowed: f64) -> Option<String> {
+    let is_missed = counts.is_objective_met(allowed) == Some(false);
+    is_missed.then(|| {
+        format!(
+            "{about}: {} of {} requests were late, shed or failed, {} may be",
+            percent(counts.bad_rate()),
+            two_digits(counts.requests as f64),
+            percent(allowed)
+        )
+    })
+}
+
+fn percent(share: f64) -> String {
+    format!("{}%", two_digits(100.0 * share))
 }
 
 pub(super) fn goodput(facts: &DeploymentFacts<'_>) -> Option<String> {
@@ -72,13 +126,14 @@ pub(super) fn latency_p99(facts: &DeploymentFacts<'_>) -> Option<String> {
 
 pub(super) fn bad_rate(facts: &DeploymentFacts<'_>) -> Option<String> {
     let load = load(facts);
-    let all = load.requests.max(1) as f64;
-    (load.pods > 0).then(|| format!("{}%", two_digits(100.0 * load.bad as f64 / all)))
+    let all = load.all();
+    let share = all.bad as f64 / all.requests.max(1) as f64;
+    (all.pods > 0).then(|| percent(share))
 }
 
 pub(super) fn load_factor(facts: &DeploymentFacts<'_>) -> Option<String> {
     let load = load(facts);
-    (load.pods > 0).then(|| two_digits(factor_of(&load)))
+    (load.all().pods > 0).then(|| two_digits(load.factor()))
 }
 
 /// Two significant digits without an exponent: 1234 is 1200, 0.01234 is 0.012.

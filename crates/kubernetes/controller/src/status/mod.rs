@@ -17,8 +17,6 @@ use crate::refusal::RefusedWrite;
 use crate::respawns::RecentRespawns;
 use crate::rollout::RolloutDecision;
 
-pub(crate) use measurements::load_of;
-
 /// The outcome of applying the children.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum ApplyOutcome {

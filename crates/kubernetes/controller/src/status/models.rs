@@ -23,7 +23,7 @@ fn status_of(facts: &DeploymentFacts<'_>, model: &Model) -> ModelStatus {
     let mut digests: Vec<&str> = digests.collect();
     digests.sort_unstable();
     digests.dedup();
-    ModelStatus {
+    let status = ModelStatus {
         name: model.name.clone(),
         loaded: format!("{}/{}", loaded.count(), facts.wanted()),
         sha256: match digests.as_slice() {
@@ -32,7 +32,9 @@ fn status_of(facts: &DeploymentFacts<'_>, model: &Model) -> ModelStatus {
         },
         error: error(&pods),
         latency: latency(&pods),
-    }
+        ..ModelStatus::default()
+    };
+    measurements::add_outcomes(facts, model, status)
 }
 
 /// The pods' states of a model.

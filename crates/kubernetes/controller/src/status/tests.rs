@@ -9,7 +9,7 @@ use super::conditions::{RECONCILING, STALLED};
 use super::*;
 use crate::observed::ObservedCondition;
 use crate::server_state::{
-    LatencyFit, LoadState, ModelState, RequestCounts, ServerState, WorkerStates,
+    KindOutcomes, LatencyFit, LoadState, ModelState, RequestCounts, ServerState, WorkerStates,
 };
 use crate::settings::source_of;
 
@@ -68,6 +68,7 @@ fn state(alive: u32) -> ServerState {
             beta_us: 1234.0,
             samples: 9,
         }],
+        outcomes: None,
     };
     ServerState {
         settings_sha256: SETTINGS.to_owned(),
@@ -218,6 +219,121 @@ fn a_healthy_deployment_reports_its_url_and_its_placement() {
             .iter()
             .all(|c| c.observed_generation == Some(3))
     );
+}
+
+/// A kind with so many good and bad requests; the good ones took up to 2 ms, the bad ones 80 ms.
+fn kind(kind: &str, good: u64, bad: u64) -> KindOutcomes {
+    KindOutcomes {
+        kind: kind.to_owned(),
+        requests: RequestCounts {
+            good,
+            late: bad,
+            ..RequestCounts::default()
+        },
+        latency_us: vec![(2000, good), (80_000, bad)],
+        ..KindOutcomes::default()
+    }
+}
+
+/// Two models with objectives of 99 % and 90 %, and the outcomes that two pods report of each.
+fn two_models(outcomes: [Vec<KindOutcomes>; 2]) -> StatusCase {
+    let mut case = StatusCase::well();
+    let mut small = case.deployment.spec.models[0].clone();
+    small.name = "small".to_owned();
+    small.slo.as_mut().unwrap().percentile = 90.0;
+    case.deployment.spec.models.push(small);
+    for pod in &mut case.pods {
+        let mut state = state(2);
+        state.models.push(ModelState {
+            name: "small".to_owned(),
+            ..state.models[0].clone()
+        });
+        for (model, outcomes) in state.models.iter_mut().zip(outcomes.clone()) {
+            model.outcomes = Some(outcomes);
+        }
+        let of = |count: fn(&RequestCounts) -> u64| -> u64 {
+            let kinds = outcomes.iter().flatten();
+            kinds.map(|kind| count(&kind.requests)).sum()
+        };
+        state.requests.good = of(|counts| counts.good);
+        state.requests.late = of(|counts| counts.late);
+        pod.state = Some(state);
+    }
+    case
+}
+
+fn message(status: &InferenceDeploymentStatus, kind: &str) -> String {
+    let condition = status.conditions.iter().find(|c| c.type_ == kind);
+    condition.unwrap().message.clone()
+}
+
+#[test]
+fn a_small_model_that_misses_its_objective_is_named_with_its_figures() {
+    let case = two_models([
+        vec![kind("value", 30_000, 20)],
+        vec![kind("value", 30, 0), kind("contribs", 5, 15)],
+    ]);
+    let status = case.status();
+    assert_eq!(status.bad_rate.as_deref(), Some("0.12%"), "over all models");
+    assert_eq!(case.says("SLOMet"), "False/Missed");
+    assert_eq!(
+        message(&status, "SLOMet"),
+        "model small, contribs: 75% of 40 requests were late, shed or failed, 10% may be"
+    );
+    let [m, small] = status.models.as_slice() else {
+        panic!("{:?}", status.models);
+    };
+    let figures = |model: &albacore_api::ModelStatus| {
+        let of = |text: &Option<String>| text.clone().unwrap_or_default();
+        let texts = [&model.goodput, &model.p99, &model.bad_rate].map(of);
+        (texts.join(" "), model.slo_met)
+    };
+    assert_eq!(figures(m), ("1000/s 2ms 0.067%".to_owned(), Some(true)));
+    assert_eq!(figures(small), ("1.2/s 80ms 30%".to_owned(), Some(false)));
+    // The worst model decides: three of four of its requests were bad.
+    assert_eq!(status.load_factor.as_deref(), Some("4"));
+}
+
+#[test]
+fn requests_refused_unread_count_for_their_model() {
+    let case = two_models([vec![kind("value", 99, 1)], vec![kind("unread", 0, 7)]]);
+    assert_eq!(
+        message(&case.status(), "SLOMet"),
+        "model small: 100% of 14 requests were late, shed or failed, 10% may be"
+    );
+    let idle = two_models([vec![kind("value", 99, 1)], Vec::new()]);
+    assert_eq!(idle.says("SLOMet"), "True/Met");
+    assert_eq!(idle.status().models[1].slo_met, Some(true));
+    let mut free = idle;
+    free.deployment.spec.models[1].slo = None;
+    assert_eq!(free.status().models[1].slo_met, None);
+}
+
+#[test]
+fn servers_that_report_no_outcomes_by_model_are_judged_by_all_requests_together() {
+    let mut case = two_models([Vec::new(), Vec::new()]);
+    for pod in &mut case.pods {
+        let state = pod.state.as_mut().unwrap();
+        state.models.iter_mut().for_each(|m| m.outcomes = None);
+        (state.requests.good, state.requests.late) = (980, 20);
+    }
+    let status = case.status();
+    assert_eq!(
+        message(&status, "SLOMet"),
+        "all models together: 2% of 2000 requests were late, shed or failed, 1% may be"
+    );
+    assert_eq!(status.load_factor.as_deref(), Some("1.1"));
+    let absent = |model: &albacore_api::ModelStatus| {
+        (&model.goodput, &model.p99, &model.bad_rate, model.slo_met) == (&None, &None, &None, None)
+    };
+    assert!(status.models.iter().all(absent), "{:?}", status.models);
+    // During an upgrade one pod reports them: its models have figures, all requests count.
+    let state = case.pods[1].state.as_mut().unwrap();
+    state.models[0].outcomes = Some(vec![kind("value", 980, 0)]);
+    state.models[1].outcomes = Some(vec![kind("value", 0, 20)]);
+    let status = case.status();
+    assert_eq!(status.models[1].bad_rate.as_deref(), Some("100%"));
+    assert!(message(&status, "SLOMet").starts_with("model small, value: 100% of 20"));
 }
 
 #[test]

@@ -147,7 +147,7 @@ impl State {
                 self.scheduler.admit_early(budget, now)
             });
         admitted.map_err(|over| {
-            self.counters.shed(slot, now);
+            self.counters.shed(slot, None, now);
             Refusal::late(over, time_limit)
         })
     }
@@ -175,7 +175,8 @@ impl State {
         match admitted {
             Ok(()) => Ok(retry_after),
             Err(refusal) => {
-                self.counters.shed(request.slot, now);
+                let kind = request.kinds.costliest();
+                self.counters.shed(request.slot, kind, now);
                 Err(refusal)
             }
         }

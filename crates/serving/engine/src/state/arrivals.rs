@@ -89,7 +89,8 @@ impl State {
             .saturating_sub(submitted)
             .saturating_add(CLOCK_TOLERANCE);
         let is_late = request.within.is_some_and(|within| waited >= within);
-        self.counters.abandoned(request.model, is_late, now);
+        let kind = request.kinds.costliest();
+        self.counters.abandoned(request.model, kind, is_late, now);
         for key in id.first_key..id.first_key + id.parts {
             let withdrawn = Event::Withdrawn {
                 queue,

@@ -51,12 +51,12 @@ impl State {
         out: &mut Outbox,
     ) {
         let worker = dispatch.worker.position();
-        let limits = self.compute_limits();
         let hang_timer = self.hang_timer(dispatch.queue, dispatch.rows, dispatch.losses, now);
         if worker >= self.workers.slots.len() {
             return;
         }
         let slot = slot_of(dispatch.queue);
+        let limits = self.compute_limits(slot);
         let contents = self.fill_segments(worker, slot, keys, now);
         let kind = contents.kinds.costliest().unwrap_or(Kind::Value);
         let worker_slot = &mut self.workers.slots[worker];
@@ -147,12 +147,15 @@ impl State {
         }
     }
 
-    /// The limits of the batch that is dispatched now, by how many workers are busy.
-    fn compute_limits(&self) -> ComputeLimits {
+    /// The limits of a batch of this model that is dispatched now, by how many workers are busy and
+    /// how many threads the model may use.
+    fn compute_limits(&self, slot: usize) -> ComputeLimits {
         let (busy, pool) = (self.scheduler.busy_workers(), &self.workers);
         let all_threads = pool.slots.len() * pool.threads;
+        let own = self.batch_threads.get(slot).copied().flatten();
+        let threads = own.map_or(pool.threads, |own| own.min(pool.threads));
         ComputeLimits {
-            threads: cpus::threads_for_one(pool.cpus, busy, pool.threads),
+            threads: cpus::threads_for_one(pool.cpus, busy, threads),
             spin: cpus::spin_time(pool.cpus, all_threads),
         }
     }

@@ -213,7 +213,8 @@ impl State {
     fn count_answer(&mut self, pending: &Pending, has_failed: bool, timing: Timing, now: Nanos) {
         let request = &pending.request;
         if has_failed {
-            return self.counters.failed(request.model, now);
+            let kind = request.kinds.costliest();
+            return self.counters.failed(request.model, kind, now);
         }
         let total = now.saturating_sub(pending.submitted);
         let answered = Answered {

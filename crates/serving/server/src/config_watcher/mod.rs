@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use albacore_engine::{Engine, NoSlot};
+use albacore_settings::ValidationError;
 use albacore_storage::Storage;
 
 use crate::effective_config::EffectiveConfig;
@@ -34,11 +35,20 @@ pub(crate) struct ConfigWatcher {
 /// The settings file cannot be watched.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WatchError {
-    /// More models than slots.
     #[error("the models of the settings cannot be served")]
-    Models(#[from] NoSlot),
+    Models(#[from] ApplyError),
     #[error("the thread that watches the settings cannot be started")]
     Thread(#[from] std::io::Error),
+}
+
+/// Valid settings that this server cannot apply.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ApplyError {
+    #[error(transparent)]
+    Models(#[from] NoSlot),
+    /// More threads for a model than a worker has.
+    #[error(transparent)]
+    Threads(#[from] ValidationError),
 }
 
 impl ConfigWatcher {

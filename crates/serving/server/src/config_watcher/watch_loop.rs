@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Instant;
 
-use albacore_engine::{Kind, KindSet, NoSlot};
+use albacore_engine::{Kind, KindSet};
 use albacore_settings as settings;
 use albacore_settings::Digest;
 
+use super::ApplyError;
 use super::file_stamp::{FileStamp, stamp};
 use super::load::{self, LoadAttempt, LoadContext, LoadRequest};
 use super::settings_file::{self, LoadedSettings};
@@ -112,12 +113,16 @@ impl WatchLoop {
     }
 
     /// Applies settings: batching and objectives now, models as soon as they are loaded.
-    pub(super) fn apply(&mut self, loaded: LoadedSettings) -> Result<(), NoSlot> {
+    pub(super) fn apply(&mut self, loaded: LoadedSettings) -> Result<(), ApplyError> {
         let LoadedSettings { sha256, settings } = loaded;
-        let objectives = settings.models.iter();
-        let objectives = objectives.map(|model| (model.name.clone(), model.slo));
+        settings.check_threads(self.context.engine.threads())?;
+        let params = settings.models.iter();
+        let params = params.map(|model| {
+            let threads = model.threads.map(usize::from);
+            (model.name.clone(), model.slo, threads)
+        });
         self.config
-            .set_settings(settings.batching, objectives.collect())?;
+            .set_settings(settings.batching, params.collect())?;
         self.sha256 = Some(sha256);
         self.remove_models_except(&settings.models);
         let models = settings.models.iter().cloned();

@@ -17,8 +17,8 @@ use prometheus_client::registry::Unit;
 use crate::effective_config::EffectiveConfig;
 use albacore_batching::deadlines::CostEstimate;
 use albacore_engine::{
-    DispatchReason, Engine, Histogram, Kind, KindStats, Load, ModelStats, Sharing, Stats,
-    WorkerStats, kind_name,
+    DispatchReason, Engine, Histogram, Kind, KindStats, Load, ModelStats, Outcomes, Sharing, Stats,
+    WorkerStats, kind_name, kind_or_unread,
 };
 
 pub(super) struct EngineCollector(pub(super) Arc<Engine>);
@@ -36,6 +36,7 @@ impl Collector for EngineCollector {
         encode_workers(&mut families, &stats)?;
         encode_load(&mut families, &stats.load)?;
         encode_models(&mut families, &stats.models)?;
+        encode_outcomes(&mut families, &stats.models)?;
         encode_kinds(&mut families, &stats.models)?;
         encode_batch_cost(&mut families, &stats.models)
     }
@@ -173,7 +174,8 @@ fn encode_workers(families: &mut Families<'_>, stats: &Stats) -> Result<(), Erro
 
 /// The load of the last minute.
 fn encode_load(families: &mut Families<'_>, load: &Load) -> Result<(), Error> {
-    let help = "What to multiply the pods by: 1/(1-r), r bad share; where r is 0, 1-f, f idle";
+    let help =
+        "What to multiply the pods by: 1/(1-r), r bad share of the worst model; if 0, 1-f, f idle";
     families.gauge("load_factor", help, load.factor)?;
     let help = "Late, shed and failed requests of all, last minute";
     families.gauge("bad_rate", help, load.bad_rate)?;
@@ -211,6 +213,50 @@ fn encode_models(families: &mut Families<'_>, models: &[ModelStats]) -> Result<(
         let samples = models.iter();
         let samples = samples.map(|model| ([("model", model.name.as_str())], count(model)));
         families.counters(name, help, None, samples)?;
+    }
+    Ok(())
+}
+
+/// Requests by model, costliest kind of output and how they ended, and who meets its objective.
+fn encode_outcomes(families: &mut Families<'_>, models: &[ModelStats]) -> Result<(), Error> {
+    let outcomes = models.iter().flat_map(|model| {
+        let of_kinds = model.kinds.iter();
+        let of_kinds = of_kinds.flat_map(|of| {
+            let Outcomes {
+                good,
+                late,
+                shed,
+                failed,
+            } = of.outcomes;
+            let counts = [
+                ("good", good),
+                ("late", late),
+                ("shed", shed),
+                ("failed", failed),
+            ];
+            counts.map(|(outcome, count)| (Some(of.kind), outcome, count))
+        });
+        let kinds = model.kinds.iter();
+        let shed: u64 = kinds.map(|of| of.outcomes.shed).sum();
+        let unread = (None, "shed", model.shed_total.saturating_sub(shed));
+        of_kinds.chain([unread]).map(|(kind, outcome, count)| {
+            let labels = [
+                ("model", model.name.as_str()),
+                ("kind", kind_or_unread(kind)),
+                ("outcome", outcome),
+            ];
+            (labels, count)
+        })
+    });
+    let help = "Requests by costliest kind and outcome; unread: refused before the body was read";
+    families.counters("outcomes", help, None, outcomes)?;
+    let help = "1 if all and each kind of a model's requests met its objective, last minute";
+    let mut family = families.family("slo_met", help, None, MetricType::Gauge)?;
+    for model in models {
+        if let Some(is_met) = model.load().is_objective_met() {
+            let labels = [("model", model.name.as_str())];
+            ConstGauge::new(i64::from(is_met)).encode(family.encode_family(&labels)?)?;
+        }
     }
     Ok(())
 }

@@ -10,7 +10,10 @@ use serde::Serialize;
 use super::micros;
 use crate::effective_config::StreamStatus;
 use crate::model_status::{ConfigStatus, LoadState, ModelStatus};
-use albacore_engine::{BatchingParams, Engine, KernelChoice, ModelStats, Outcomes, kind_name};
+use albacore_engine::{
+    BatchingParams, Engine, KernelChoice, KindLoad, Latencies, Load, ModelStats, Outcomes, Stats,
+    kind_name, kind_or_unread,
+};
 
 #[derive(Debug, Serialize)]
 pub(super) struct ServerState {
@@ -99,8 +102,39 @@ struct ModelState {
     #[serde(skip_serializing_if = "Option::is_none")]
     loaded_at_unix_ms: Option<u64>,
     latency: Vec<BatchCost>,
+    /// Most threads of a worker that compute one of its batches; null: all of them.
+    threads: Option<usize>,
+    /// The last minute of its requests.
+    #[serde(flatten)]
+    requests: ModelRequests,
     /// The prediction kernels by rows of a batch; empty while the model is not served.
     kernels: Vec<KernelState>,
+}
+
+/// Requests of a model in the window.
+#[derive(Debug, Default, Serialize)]
+struct ModelRequests {
+    goodput_per_second: f64,
+    bad_rate: f64,
+    latency_p99_ms: Option<f64>,
+    /// Whether no more requests were bad than the objective allows, of all and of each kind; null
+    /// without an objective or a request.
+    slo_met: Option<bool>,
+    outcomes: Vec<KindOutcomes>,
+}
+
+/// Requests of the window whose costliest output is of this kind.
+#[derive(Debug, Serialize)]
+struct KindOutcomes {
+    /// `unread`: refused before the body was read.
+    kind: &'static str,
+    #[serde(flatten)]
+    requests: Requests,
+    /// Those of the last 15 to 20 s.
+    newest: Requests,
+    /// Replies by their time from arrival: the upper bounds of buckets in microseconds and how many
+    /// replies are in each. Empty buckets are left out.
+    latency_us: Vec<(u64, u64)>,
 }
 
 /// The kernel for batches of at most `rows_max` rows, and more than those of the previous entry.
@@ -159,7 +193,7 @@ pub(super) fn describe(
             .map(|status| {
                 let served = editions.iter().find(|it| it.info().name == status.name);
                 let kernels = served.map(|edition| kernels(edition.kernels()));
-                model_state(status, &stats.models, kernels.unwrap_or_default())
+                model_state(status, stats, kernels.unwrap_or_default())
             })
             .collect(),
         window_seconds: load.window_seconds,
@@ -212,9 +246,34 @@ fn kernels(choices: &[KernelChoice]) -> Vec<KernelState> {
     choices.collect()
 }
 
-fn model_state(status: ModelStatus, stats: &[ModelStats], kernels: Vec<KernelState>) -> ModelState {
-    let learned = stats.iter().find(|model| model.name == status.name);
-    let learned = learned.map(|model| model.latency.as_slice());
+fn model_requests(model: &ModelStats, load: &Load) -> ModelRequests {
+    let (counts, mut latencies) = (model.load(), Latencies::default());
+    let kinds = model.window.iter();
+    kinds.for_each(|kind| latencies.merge(&kind.latencies));
+    let good = counts.all.requests - counts.all.bad;
+    let p99 = latencies.quantile_bound(0.99);
+    ModelRequests {
+        goodput_per_second: good as f64 / load.window_seconds.max(1.0),
+        bad_rate: counts.all.bad_rate(),
+        latency_p99_ms: p99.map(|micros| micros as f64 / 1e3),
+        slo_met: counts.is_objective_met(),
+        outcomes: model.window.iter().map(kind_outcomes).collect(),
+    }
+}
+
+fn kind_outcomes(load: &KindLoad) -> KindOutcomes {
+    KindOutcomes {
+        kind: kind_or_unread(load.kind),
+        requests: requests(load.outcomes),
+        newest: requests(load.newest),
+        latency_us: load.latencies.buckets().collect(),
+    }
+}
+
+fn model_state(status: ModelStatus, stats: &Stats, kernels: Vec<KernelState>) -> ModelState {
+    let mut models = stats.models.iter();
+    let counted = models.find(|model| model.name == status.name);
+    let learned = counted.map(|model| model.latency.as_slice());
     let latency = learned
         .unwrap_or_default()
         .iter()
@@ -236,6 +295,10 @@ fn model_state(status: ModelStatus, stats: &[ModelStats], kernels: Vec<KernelSta
         error: status.error,
         loaded_at_unix_ms: status.serving.map(|(_, at)| at),
         latency: latency.collect(),
+        threads: counted.and_then(|model| model.threads),
+        requests: counted
+            .map(|model| model_requests(model, &stats.load))
+            .unwrap_or_default(),
         kernels,
     }
 }

@@ -82,6 +82,7 @@ fn url(name: &str, address: SocketAddr, path: &str) -> Model {
         iterations: None,
         slo: None,
         outputs: Vec::new(),
+        threads: None,
     }
 }
 

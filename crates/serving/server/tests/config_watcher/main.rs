@@ -4,6 +4,7 @@
 
 mod errors;
 mod iterations;
+mod objectives;
 #[path = "../running/mod.rs"]
 mod running;
 mod swaps;

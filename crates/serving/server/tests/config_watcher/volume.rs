@@ -67,6 +67,7 @@ pub(crate) fn model(file: &str) -> Model {
         iterations: None,
         slo: None,
         outputs: Vec::new(),
+        threads: None,
     }
 }
 

@@ -101,6 +101,14 @@ async fn what_cannot_be_in_time_is_refused_at_the_door_and_all_else_is_answered(
         (stats.models[0].shed_total, stats.models[0].late_total),
         (2, 1)
     );
+    // Of the one that was refused before its body was read the kind is not known.
+    let bad = |kind| {
+        let mut window = stats.models[0].window.iter();
+        let of = window.find(|of| of.kind == kind).unwrap();
+        (of.outcomes.late, of.outcomes.shed)
+    };
+    assert_eq!(bad(Some(Kind::Interactions)), (1, 1));
+    assert_eq!(bad(None), (0, 1));
     assert_eq!((stats.queue_rows, stats.arena_used_bytes), (0, 0));
 }
 

@@ -164,3 +164,27 @@ async fn busy_neighbors_leave_a_batch_one_thread() {
     let alone = by(Sharing::Alone);
     assert!(alone >= workers as u64, "{alone} of {}", 8 * workers);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_uses_as_many_threads_as_it_is_given_from_its_next_batch_on() {
+    let contribs = KindSet::only(Kind::Contribs);
+    let mut seen = Vec::new();
+    for _ in 0..SERVERS {
+        let files = vec![("many".to_owned(), many_trees(1500))];
+        let started = start_with(config(1, 2), files).await;
+        let set = |threads| started.engine.set_batch_threads(&[("many", threads)]);
+        set(Some(1));
+        assert_eq!(ask(&started, 64, contribs).await, [10, 0, 0]);
+        assert_eq!(started.engine.stats().models[0].threads, Some(1));
+        set(None);
+        let all = ask(&started, 64, contribs).await;
+        // More than a worker has are as many as it has.
+        set(Some(9));
+        let many = ask(&started, 64, contribs).await;
+        if [all, many] == [[0, 10, 0], [0, 10, 0]] {
+            return;
+        }
+        seen.push([all, many]);
+    }
+    panic!("alone, by rows, by trees: {seen:?}");
+}

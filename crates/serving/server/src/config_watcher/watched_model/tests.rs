@@ -16,6 +16,7 @@ fn model(path: &str) -> settings::Model {
         iterations: None,
         slo: None,
         outputs: Vec::new(),
+        threads: None,
     }
 }
 

@@ -1,0 +1,178 @@
+//! Outcomes and latencies of one model's requests in the last minute, by kind of output.
+//!
+//! Memory: for each kind that was ever asked for, the spans of the window with some 3 KiB of
+//! latencies each; there are five kinds, and [`crate::limits::SLOTS_MAX`] models at most.
+
+use albacore_batching::{ModelLoad, Nanos, RequestCounts};
+use albacore_values::LogHistogram;
+
+use super::Kind;
+use super::window::{NEWEST, Outcomes, Spans, number};
+
+/// Latencies in microseconds; quantiles are at most one part in 16 too high.
+pub type Latencies = LogHistogram<16>;
+
+/// Requests for one kind of output of a model in one span.
+#[derive(Clone, Debug, Default)]
+struct KindSpan {
+    outcomes: Outcomes,
+    latencies: Latencies,
+}
+
+/// The window of one model: by the costliest kind of each request, `None` for requests that were
+/// refused before their body was read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ModelWindow(Vec<(Option<Kind>, Spans<KindSpan>)>);
+
+/// Requests of the last minute for one kind of output of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KindLoad {
+    /// The costliest kind that was asked for; `None`: refused before the body was read.
+    pub kind: Option<Kind>,
+    pub outcomes: Outcomes,
+    /// Outcomes of the last 15 to 20 s.
+    pub newest: Outcomes,
+    /// From submission to reply.
+    pub latencies: Latencies,
+}
+
+impl KindLoad {
+    pub(super) fn counts(&self) -> RequestCounts {
+        RequestCounts {
+            requests: self.outcomes.all(),
+            bad: self.outcomes.bad(),
+            recent_requests: self.newest.all(),
+            recent_bad: self.newest.bad(),
+        }
+    }
+}
+
+/// What the scaling rule goes by, of one model.
+pub(super) fn model_load(kinds: &[KindLoad], bad_rate_allowed: Option<f64>) -> ModelLoad {
+    let mut all = RequestCounts::default();
+    kinds.iter().for_each(|kind| all.add(&kind.counts()));
+    let known = kinds.iter().filter(|kind| kind.kind.is_some());
+    ModelLoad {
+        bad_rate_allowed,
+        all,
+        kinds: known.map(KindLoad::counts).collect(),
+    }
+}
+
+impl ModelWindow {
+    fn of(&mut self, kind: Option<Kind>, now: Nanos) -> &mut KindSpan {
+        let known = self.0.iter().position(|(known, _)| *known == kind);
+        let at = known.unwrap_or(self.0.len());
+        if known.is_none() {
+            self.0.push((kind, Spans::new()));
+        }
+        self.0[at].1.of(number(now))
+    }
+
+    /// The current outcomes of a kind, to count in.
+    pub(super) fn outcomes(&mut self, kind: Option<Kind>, now: Nanos) -> &mut Outcomes {
+        &mut self.of(kind, now).outcomes
+    }
+
+    /// A request was answered after `latency` nanoseconds.
+    pub(super) fn answered(&mut self, kind: Kind, is_late: bool, latency: u64, now: Nanos) {
+        let span = self.of(Some(kind), now);
+        span.latencies.record(latency / 1000);
+        match is_late {
+            true => span.outcomes.late += 1,
+            false => span.outcomes.good += 1,
+        }
+    }
+
+    /// The window that ends now, of each kind that was ever asked for.
+    pub(super) fn kinds(&self, now: Nanos) -> Vec<KindLoad> {
+        let kinds = self.0.iter().map(|(kind, spans)| {
+            let mut load = KindLoad {
+                kind: *kind,
+                outcomes: Outcomes::default(),
+                newest: Outcomes::default(),
+                latencies: Latencies::default(),
+            };
+            for span in spans.recent(now) {
+                load.outcomes.add(&span.outcomes);
+                load.latencies.merge(&span.latencies);
+            }
+            let newest = spans.last(NEWEST + 1, now);
+            newest.for_each(|span| load.newest.add(&span.outcomes));
+            load
+        });
+        kinds.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONTRIBS: Option<Kind> = Some(Kind::Contribs);
+
+    fn at(seconds: u64) -> Nanos {
+        Nanos(seconds * 1_000_000_000)
+    }
+
+    fn outcomes(good: u64, late: u64, shed: u64) -> Outcomes {
+        Outcomes {
+            good,
+            late,
+            shed,
+            failed: 0,
+        }
+    }
+
+    #[test]
+    fn outcomes_are_counted_by_kind_and_forgotten_after_a_minute() {
+        let mut window = ModelWindow::default();
+        let of = |window: &ModelWindow, now| -> Vec<_> {
+            let kinds = window.kinds(at(now)).into_iter();
+            kinds.map(|of| (of.kind, of.outcomes, of.newest)).collect()
+        };
+        window.outcomes(CONTRIBS, at(1)).good += 3;
+        window.outcomes(CONTRIBS, at(30)).late += 1;
+        window.outcomes(None, at(30)).shed += 2;
+        let none = Outcomes::default();
+        let (seen, unread) = (outcomes(3, 1, 0), outcomes(0, 0, 2));
+        let newest = outcomes(0, 1, 0);
+        assert_eq!(
+            of(&window, 45),
+            [(CONTRIBS, seen, newest), (None, unread, unread)]
+        );
+        assert_eq!(
+            of(&window, 59),
+            [(CONTRIBS, seen, none), (None, unread, none)]
+        );
+        assert_eq!(of(&window, 60)[0], (CONTRIBS, newest, none));
+        assert_eq!(
+            of(&window, 500),
+            [(CONTRIBS, none, none), (None, none, none)]
+        );
+        window.outcomes(CONTRIBS, at(500)).shed += 1;
+        let kinds = window.kinds(at(500));
+        assert!((kinds[0].outcomes.bad_rate() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_kind_has_its_own_latencies_and_late_ones_count_too() {
+        let mut window = ModelWindow::default();
+        window.answered(Kind::Value, false, 1_000_000, at(1));
+        window.answered(Kind::Contribs, true, 90_000_000, at(1));
+        let kinds = window.kinds(at(2));
+        let p99 = |of: &KindLoad| of.latencies.quantile_bound(0.99);
+        assert_eq!((p99(&kinds[0]), p99(&kinds[1])), (Some(1000), Some(90_000)));
+        assert_eq!(kinds[1].outcomes, outcomes(0, 1, 0));
+    }
+
+    #[test]
+    fn refused_requests_of_unknown_kind_count_for_the_model_alone() {
+        let mut window = ModelWindow::default();
+        window.outcomes(None, at(1)).shed += 5;
+        window.answered(Kind::Value, false, 1000, at(1));
+        let load = model_load(&window.kinds(at(1)), Some(0.01));
+        assert_eq!((load.all.requests, load.all.bad), (6, 5));
+        assert_eq!((load.kinds.len(), load.kinds[0].bad), (1, 0));
+    }
+}
