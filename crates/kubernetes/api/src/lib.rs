@@ -29,7 +29,7 @@ pub use condition_state::ConditionState;
 pub use container::thread_counts;
 pub use counted::counted;
 pub use deployment::{
-    Autoscaling, Batching, BatchingPolicy, Enforcement, InferenceDeployment,
+    Autoscaling, Batching, BatchingPolicy, BatchingPreference, Enforcement, InferenceDeployment,
     InferenceDeploymentSpec, MainThread, Mode, Model, Output, Placement, PlacementPolicy, Queue,
     Slo, Trial,
 };

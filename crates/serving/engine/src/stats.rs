@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use albacore_batching::auto::{Choice, FrontCost};
 use albacore_batching::deadlines::CostEstimate;
 
 use super::window::Load;
@@ -35,6 +36,8 @@ pub struct ModelStats {
     /// The learned costs of batches of the current edition: of predictions (values, margins and
     /// leaves, here as values), contributions, and interactions, where there were any.
     pub latency: Vec<(Kind, CostEstimate)>,
+    /// What policy `auto` chose for these; empty under another policy.
+    pub choices: Vec<(Kind, Choice)>,
 }
 
 /// Finished batches of one size.
@@ -147,6 +150,8 @@ pub struct Stats {
     pub arena_used_bytes: usize,
     /// Shared memory that can be used, bytes.
     pub arena_bytes: usize,
+    /// What a request costs the front end; `None` before it was measured.
+    pub front_cost: Option<FrontCost>,
     /// Load of the last minute.
     pub load: Load,
 }

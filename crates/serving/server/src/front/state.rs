@@ -10,7 +10,9 @@ use serde::Serialize;
 use super::micros;
 use crate::effective_config::StreamStatus;
 use crate::model_status::{ConfigStatus, LoadState, ModelStatus};
-use albacore_engine::{BatchingParams, Engine, KernelChoice, ModelStats, Outcomes, kind_name};
+use albacore_engine::{
+    BatchingParams, Choice, Engine, KernelChoice, Kind, ModelStats, Outcomes, Prefer, kind_name,
+};
 
 #[derive(Debug, Serialize)]
 pub(super) struct ServerState {
@@ -62,6 +64,9 @@ struct Batching {
     max_rows: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_delay_us: Option<u64>,
+    /// What policy auto prefers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prefer: Option<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -99,6 +104,9 @@ struct ModelState {
     #[serde(skip_serializing_if = "Option::is_none")]
     loaded_at_unix_ms: Option<u64>,
     latency: Vec<BatchCost>,
+    /// What policy auto chose for the same kinds; absent under another policy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    batching: Vec<BatchingChoice>,
     /// The prediction kernels by rows of a batch; empty while the model is not served.
     kernels: Vec<KernelState>,
 }
@@ -121,6 +129,30 @@ struct BatchCost {
     alpha_us: f64,
     beta_us: f64,
     samples: u64,
+}
+
+/// Whether batches of a kind are deferred, and why.
+#[derive(Debug, Serialize)]
+struct BatchingChoice {
+    kind: &'static str,
+    deferred: bool,
+    /// In one word, for programs.
+    reason: &'static str,
+    /// In a sentence with figures.
+    explanation: String,
+    /// Work of all queues in eager batches, as a share of what the workers can do.
+    load_ratio: f64,
+    /// What deferring gains and costs; absent while costs, objective or rate are not known.
+    #[serde(flatten)]
+    deferral: Option<Deferral>,
+}
+
+#[derive(Debug, Serialize)]
+struct Deferral {
+    /// Goodput, as a share of eager goodput.
+    goodput_gain_ratio: f64,
+    idle_workers_gain: f64,
+    p50_cost_ms: f64,
 }
 
 pub(super) fn describe(
@@ -197,6 +229,7 @@ fn batching(params: BatchingParams) -> Batching {
         policy: params.policy.name(),
         max_rows: params.batch_rows_max,
         max_delay_us: params.policy.delay().map(micros),
+        prefer: params.policy.prefer().map(Prefer::name),
     }
 }
 
@@ -212,9 +245,25 @@ fn kernels(choices: &[KernelChoice]) -> Vec<KernelState> {
     choices.collect()
 }
 
+fn choice((kind, choice): &(Kind, Choice)) -> BatchingChoice {
+    BatchingChoice {
+        kind: kind_name(*kind),
+        deferred: choice.is_deferred,
+        reason: choice.reason.name(),
+        explanation: choice.to_string(),
+        load_ratio: choice.load,
+        deferral: choice.forecast.map(|forecast| Deferral {
+            goodput_gain_ratio: forecast.goodput_gain(),
+            idle_workers_gain: forecast.idle_workers_gain,
+            p50_cost_ms: forecast.p50_cost.0 as f64 / 1e6,
+        }),
+    }
+}
+
 fn model_state(status: ModelStatus, stats: &[ModelStats], kernels: Vec<KernelState>) -> ModelState {
-    let learned = stats.iter().find(|model| model.name == status.name);
-    let learned = learned.map(|model| model.latency.as_slice());
+    let stats = stats.iter().find(|model| model.name == status.name);
+    let learned = stats.map(|model| model.latency.as_slice());
+    let choices = stats.map(|model| model.choices.as_slice());
     let latency = learned
         .unwrap_or_default()
         .iter()
@@ -236,6 +285,7 @@ fn model_state(status: ModelStatus, stats: &[ModelStats], kernels: Vec<KernelSta
         error: status.error,
         loaded_at_unix_ms: status.serving.map(|(_, at)| at),
         latency: latency.collect(),
+        batching: choices.unwrap_or_default().iter().map(choice).collect(),
         kernels,
     }
 }
