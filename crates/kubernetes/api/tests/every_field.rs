@@ -69,18 +69,13 @@ fn leaves(value: &Value, pointer: String, found: &mut Vec<String>) {
     }
 }
 
-/// Samples with the paths of their leaves.
+/// Paths of leaves, each with the sample that has it.
 fn spec_leaves() -> Vec<(Value, String)> {
-    let (mut found, mut auto) = (Vec::new(), Vec::new());
+    let mut found = Vec::new();
     leaves(&sample()["spec"], "/spec".to_owned(), &mut found);
-    leaves(
-        &sample_of_auto()["spec"]["batching"],
-        "/spec/batching".to_owned(),
-        &mut auto,
-    );
     let found = found.into_iter().map(|leaf| (sample(), leaf));
-    let auto = auto.into_iter().map(|leaf| (sample_of_auto(), leaf));
-    found.chain(auto).collect()
+    let prefer = (sample_of_auto(), "/spec/batching/prefer".to_owned());
+    found.chain([prefer]).collect()
 }
 
 fn read(object: &Value) -> Result<InferenceDeployment, String> {

@@ -82,6 +82,7 @@ fn without_measurements(status: &InferenceDeploymentStatus) -> InferenceDeployme
     };
     for model in &mut status.models {
         model.latency.clear();
+        model.batching.clear();
     }
     if let Some(workers) = &mut status.workers {
         workers.respawns = 0;

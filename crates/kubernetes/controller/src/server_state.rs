@@ -91,6 +91,8 @@ pub(crate) struct ModelState {
     pub(crate) error: Option<String>,
     /// The learned cost of a batch, by kind of output.
     pub(crate) latency: Vec<LatencyFit>,
+    /// What policy auto chose, by kind of output.
+    pub(crate) batching: Vec<BatchingChoice>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
@@ -114,6 +116,16 @@ pub(crate) struct LatencyFit {
     pub(crate) beta_us: f64,
     /// Batches that this was learned from.
     pub(crate) samples: u64,
+}
+
+/// Whether batches are deferred, and why.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Deserialize)]
+#[serde(default)]
+pub(crate) struct BatchingChoice {
+    pub(crate) kind: String,
+    pub(crate) deferred: bool,
+    /// A sentence with figures.
+    pub(crate) explanation: String,
 }
 
 #[cfg(test)]

@@ -84,6 +84,16 @@ pub(super) struct ModelReport {
     pub(super) loaded: Option<String>,
     pub(super) error: Option<String>,
     pub(super) latency: Vec<LatencyReport>,
+    pub(super) batching: Vec<BatchingReport>,
+}
+
+/// What policy Auto chose for a kind of output.
+#[derive(Serialize)]
+pub(super) struct BatchingReport {
+    pub(super) kind: String,
+    /// Pods that defer, of those that report it.
+    pub(super) deferred: String,
+    pub(super) reason: String,
 }
 
 #[derive(Serialize)]
@@ -178,6 +188,7 @@ impl DeploymentReport {
         let models = spec.models.iter().map(|model| {
             let reported = status.models.iter().find(|m| m.name == model.name);
             let latency = reported.into_iter().flat_map(|m| &m.latency);
+            let batching = reported.into_iter().flat_map(|m| &m.batching);
             ModelReport {
                 name: model.name.clone(),
                 uri: model.uri.to_string(),
@@ -185,6 +196,7 @@ impl DeploymentReport {
                 loaded: reported.map(|m| m.loaded.clone()),
                 error: reported.and_then(|m| m.error.clone()),
                 latency: latency.map(LatencyReport::of).collect(),
+                batching: batching.map(BatchingReport::of).collect(),
             }
         });
         let mut reports: Vec<PodReport> = pods
@@ -239,6 +251,16 @@ impl LatencyReport {
             kind: model.kind.clone(),
             per_row: model.per_row.clone(),
             per_batch: model.per_batch.clone(),
+        }
+    }
+}
+
+impl BatchingReport {
+    fn of(status: &albacore_api::BatchingStatus) -> Self {
+        Self {
+            kind: status.kind.clone(),
+            deferred: status.deferred.clone(),
+            reason: status.reason.clone(),
         }
     }
 }

@@ -9,7 +9,7 @@ use super::conditions::{RECONCILING, STALLED};
 use super::*;
 use crate::observed::ObservedCondition;
 use crate::server_state::{
-    LatencyFit, LoadState, ModelState, RequestCounts, ServerState, WorkerStates,
+    BatchingChoice, LatencyFit, LoadState, ModelState, RequestCounts, ServerState, WorkerStates,
 };
 use crate::settings::source_of;
 
@@ -67,6 +67,11 @@ fn state(alive: u32) -> ServerState {
             alpha_us: 1.849,
             beta_us: 1234.0,
             samples: 9,
+        }],
+        batching: vec![BatchingChoice {
+            kind: "value".to_owned(),
+            deferred: false,
+            explanation: "eager: eager batches carry the load".to_owned(),
         }],
     };
     ServerState {
@@ -200,6 +205,11 @@ fn a_healthy_deployment_reports_its_url_and_its_placement() {
     );
     assert_eq!(model.latency[0].per_row, "1.8us");
     assert_eq!(model.latency[0].per_batch, "1.2ms");
+    assert_eq!(model.batching[0].deferred, "0/2");
+    assert_eq!(
+        model.batching[0].reason,
+        "eager: eager batches carry the load"
+    );
     for (kind, says) in [
         ("Ready", "True/Serving"),
         ("Available", "True/MinimumReplicas"),

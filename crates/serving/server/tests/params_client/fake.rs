@@ -91,7 +91,7 @@ fn parameters_of_the_stream_are_applied_and_invalid_ones_refused_by_name() {
     assert!(state["params"]["refused"].is_null());
     assert_eq!(metric(&server, "albacore_params_connected"), 1.0);
     assert_eq!(metric(&server, "albacore_params_generation"), 81.0);
-    assert_eq!(metric(&server, "albacore_params_messages_taken_total"), 3.0);
+    assert_eq!(metric(&server, "albacore_params_messages_taken_total"), 4.0);
     assert_eq!(server.stop("-TERM"), Some(0));
 }
 
