@@ -43,6 +43,14 @@ impl Clock {
         read_clock(ClockId::CLOCK_THREAD_CPUTIME_ID)
     }
 
+    /// Cpu time that all threads of this process have used.
+    ///
+    /// # Errors
+    /// The kernel refuses (it never does).
+    pub fn process_cpu(&self) -> Result<Micros, OsError> {
+        read_clock(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+    }
+
     /// The beginning of a start time in ticks: the thread started in the tick that follows.
     pub fn start(&self, ticks: u64) -> Micros {
         Micros((u128::from(ticks) * 1_000_000 / u128::from(self.ticks_per_second)) as u64)

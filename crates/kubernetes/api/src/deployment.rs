@@ -372,6 +372,10 @@ pub struct Batching {
     /// latency objective.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_delay: Option<Timespan>,
+    /// What policy Auto prefers where eager and deferred batches both carry the load; absent:
+    /// ShortWaits. Refused with any other policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefer: Option<BatchingPreference>,
 }
 
 impl Default for Batching {
@@ -380,6 +384,7 @@ impl Default for Batching {
             policy: BatchingPolicy::Auto,
             max_rows: limits::BATCH_ROWS_DEFAULT,
             max_delay: None,
+            prefer: None,
         }
     }
 }
@@ -391,7 +396,8 @@ fn batch_rows_default() -> u32 {
 /// The release rule.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum BatchingPolicy {
-    /// The server chooses; in this version the same as Eager.
+    /// Deferred or Eager, chosen for each model and kind of output by what deferring gains and
+    /// costs.
     #[default]
     Auto,
     /// As late as the latency objective allows.
@@ -400,6 +406,17 @@ pub enum BatchingPolicy {
     Timeout,
     /// As soon as a worker is free.
     Eager,
+}
+
+/// What policy Auto prefers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub enum BatchingPreference {
+    /// Requests are answered as soon as possible, until eager batches do not carry the load and
+    /// deferred ones carry more.
+    ShortWaits,
+    /// Requests wait for most of their latency objective, so that workers are idle in proportion to
+    /// the load and some can be removed.
+    IdleWorkers,
 }
 
 /// Bound on waiting rows.

@@ -30,7 +30,7 @@ pub use condition_state::ConditionState;
 pub use container::thread_counts;
 pub use counted::counted;
 pub use deployment::{
-    Autoscaling, Batching, BatchingPolicy, Enforcement, InferenceDeployment,
+    Autoscaling, Batching, BatchingPolicy, BatchingPreference, Enforcement, InferenceDeployment,
     InferenceDeploymentSpec, MainThread, Mode, Model, Output, Placement, PlacementPolicy, Queue,
     Slo, Trial,
 };
@@ -48,7 +48,9 @@ pub use rules::{SERVER_CONTAINER, validate};
 pub use schema::{inference_deployment_crd, node_placement_crd};
 pub use server_image::{SERVER_IMAGE_ANNOTATION, server_image_of};
 pub use server_settings::settings_of;
-pub use status::{InferenceDeploymentStatus, LatencyModel, ModelStatus, WorkerCounts};
+pub use status::{
+    BatchingStatus, InferenceDeploymentStatus, LatencyModel, ModelStatus, WorkerCounts,
+};
 pub use timespan::{Timespan, TimespanError};
 pub use uri::{ModelPlace, ModelUri, UriError};
 pub use violation::Violation;

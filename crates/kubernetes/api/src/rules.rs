@@ -34,7 +34,7 @@ pub(crate) struct Rule {
     check: Option<fn(&InferenceDeployment) -> Option<Violation>>,
 }
 
-pub(crate) const RULES: [Rule; 17] = [
+pub(crate) const RULES: [Rule; 18] = [
     Rule {
         at: "",
         cel: Some(
@@ -82,7 +82,7 @@ pub(crate) const RULES: [Rule; 17] = [
         cel: Some(
             "(has(self.models) && size(self.models) > 0) || (self.batching.policy == 'Auto' && \
              self.batching.maxRows == 1024 && !has(self.batching.maxDelay) && \
-             self.queue.maxRows == 65536)",
+             !has(self.batching.prefer) && self.queue.maxRows == 65536)",
         ),
         message: "batching and queue are of the built-in server: remove them, or serve models",
         field: Some(".batching"),
@@ -120,6 +120,13 @@ pub(crate) const RULES: [Rule; 17] = [
         message: "maxDelay goes with policy Timeout: needed there, refused with any other",
         field: None,
         check: Some(delay_goes_with_timeout),
+    },
+    Rule {
+        at: "spec.batching",
+        cel: Some("self.policy == 'Auto' || !has(self.prefer)"),
+        message: "prefer goes with policy Auto: refused with any other",
+        field: None,
+        check: Some(preference_goes_with_auto),
     },
     Rule {
         at: "spec",
@@ -360,6 +367,16 @@ fn delay_goes_with_timeout(deployment: &InferenceDeployment) -> Option<Violation
         ),
     };
     Some(Violation::new("spec.batching.maxDelay", problem))
+}
+
+fn preference_goes_with_auto(deployment: &InferenceDeployment) -> Option<Violation> {
+    let Batching { policy, prefer, .. } = deployment.spec.batching;
+    let prefer = prefer.filter(|_| policy != BatchingPolicy::Auto)?;
+    let problem = format!(
+        "is {prefer:?}, which goes with policy Auto only; remove it or set policy: Auto instead \
+         of {policy:?}"
+    );
+    Some(Violation::new("spec.batching.prefer", problem))
 }
 
 fn delay_is_below_objectives(deployment: &InferenceDeployment) -> Option<Violation> {

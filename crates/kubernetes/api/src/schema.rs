@@ -13,7 +13,8 @@ use schemars::schema_for;
 use serde_json::{Map, Value, json};
 
 use crate::deployment::{
-    BatchingPolicy, Enforcement, InferenceDeployment, MainThread, Mode, Output, PlacementPolicy,
+    BatchingPolicy, BatchingPreference, Enforcement, InferenceDeployment, MainThread, Mode, Output,
+    PlacementPolicy,
 };
 use crate::iterations;
 use crate::node_placement::{self, DriftCause, Isolation};
@@ -171,6 +172,7 @@ fn describe_values(spec: &mut Value) {
         ("placement.enforcement", schema_for!(Enforcement)),
         ("placement.mainThread", schema_for!(MainThread)),
         ("batching.policy", schema_for!(BatchingPolicy)),
+        ("batching.prefer", schema_for!(BatchingPreference)),
     ] {
         describe(node_at(spec, path), &values.to_value());
     }

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use albacore_settings::{BatchingParams, Policy, Settings, Source};
+use albacore_settings::{BatchingParams, Policy, Prefer, Settings, Source};
 
-use crate::deployment::{BatchingPolicy, InferenceDeploymentSpec, Model, Output, Slo};
+use crate::deployment::{
+    BatchingPolicy, BatchingPreference, InferenceDeploymentSpec, Model, Output, Slo,
+};
 use crate::iterations::{IterationRange, Iterations, NamedIterations};
 use crate::model_threads::ModelThreads;
 use crate::uri::ModelPlace;
@@ -63,7 +65,9 @@ impl InferenceDeploymentSpec {
         let max_delay = self.batching.max_delay;
         BatchingParams {
             policy: match self.batching.policy {
-                BatchingPolicy::Auto => Policy::Auto,
+                BatchingPolicy::Auto => {
+                    Policy::Auto(self.batching.prefer.map(Into::into).unwrap_or_default())
+                }
                 BatchingPolicy::Deferred => Policy::Deferred,
                 BatchingPolicy::Eager => Policy::Eager,
                 BatchingPolicy::Timeout => Policy::Timeout {
@@ -73,6 +77,15 @@ impl InferenceDeploymentSpec {
             },
             batch_rows_max: self.batching.max_rows as usize,
             queue_rows_max: self.queue.max_rows as usize,
+        }
+    }
+}
+
+impl From<BatchingPreference> for Prefer {
+    fn from(preference: BatchingPreference) -> Self {
+        match preference {
+            BatchingPreference::ShortWaits => Self::ShortWaits,
+            BatchingPreference::IdleWorkers => Self::IdleWorkers,
         }
     }
 }

@@ -124,6 +124,22 @@ pub struct ModelStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["kind"]))]
     pub latency: Vec<LatencyModel>,
+    /// What batching policy Auto chose; absent under another policy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["kind"]))]
+    pub batching: Vec<BatchingStatus>,
+}
+
+/// Whether batches of a kind are deferred.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BatchingStatus {
+    /// What is computed: value, contribs or interactions.
+    pub kind: String,
+    /// Pods that defer / pods that report it: `0/2`.
+    pub deferred: String,
+    /// The choice of one pod and why, with what deferring gains and costs there.
+    pub reason: String,
 }
 
 /// A batch of b rows takes `perRow` x b + `perBatch`.

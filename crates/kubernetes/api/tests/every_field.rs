@@ -46,6 +46,13 @@ fn sample() -> Value {
     })
 }
 
+/// The sample with policy Auto, which has fields that Timeout does not take.
+fn sample_of_auto() -> Value {
+    let mut sample = sample();
+    sample["spec"]["batching"] = json!({"policy": "Auto", "maxRows": 512, "prefer": "IdleWorkers"});
+    sample
+}
+
 /// Path of every leaf below `value`, as JSON pointers.
 fn leaves(value: &Value, pointer: String, found: &mut Vec<String>) {
     let below: Vec<(String, &Value)> = match value {
@@ -62,10 +69,13 @@ fn leaves(value: &Value, pointer: String, found: &mut Vec<String>) {
     }
 }
 
-fn spec_leaves() -> Vec<String> {
+/// Paths of leaves, each with the sample that has it.
+fn spec_leaves() -> Vec<(Value, String)> {
     let mut found = Vec::new();
     leaves(&sample()["spec"], "/spec".to_owned(), &mut found);
-    found
+    let found = found.into_iter().map(|leaf| (sample(), leaf));
+    let prefer = (sample_of_auto(), "/spec/batching/prefer".to_owned());
+    found.chain([prefer]).collect()
 }
 
 fn read(object: &Value) -> Result<InferenceDeployment, String> {
@@ -119,21 +129,24 @@ fn the_sample_sets_every_field_of_the_schema() {
     }
     let crd = inference_deployment_crd();
     let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
-    visit(schema, &sample()["spec"], "spec");
+    let mut both = sample();
+    both["spec"]["batching"]["prefer"] = sample_of_auto()["spec"]["batching"]["prefer"].clone();
+    visit(schema, &both["spec"], "spec");
     assert_eq!(read(&sample()).map(|_| ()), Ok(()));
+    assert_eq!(read(&sample_of_auto()).map(|_| ()), Ok(()));
 }
 
 #[test]
 fn a_field_that_is_removed_is_missed() {
-    for pointer in spec_leaves() {
+    for (sample, pointer) in spec_leaves() {
         let (parent, name) = split(&pointer);
-        let mut object = sample();
+        let mut object = sample.clone();
         let Some(Value::Object(fields)) = object.pointer_mut(parent) else {
             continue;
         };
         fields.shift_remove(name);
         match read(&object) {
-            Ok(_) => assert_ne!(read_back(&object), read_back(&sample()), "{pointer}"),
+            Ok(_) => assert_ne!(read_back(&object), read_back(&sample), "{pointer}"),
             Err(message) => assert!(message.contains(name), "{pointer}: {message}"),
         }
     }
@@ -141,9 +154,9 @@ fn a_field_that_is_removed_is_missed() {
 
 #[test]
 fn a_field_that_is_renamed_is_refused_by_its_name() {
-    for pointer in spec_leaves() {
+    for (sample, pointer) in spec_leaves() {
         let (parent, name) = split(&pointer);
-        let mut object = sample();
+        let mut object = sample.clone();
         let Some(Value::Object(fields)) = object.pointer_mut(parent) else {
             continue;
         };
@@ -177,6 +190,7 @@ fn any_value() -> impl Strategy<Value = Value> {
             "Enforce",
             "Pinned",
             "Auto",
+            "ShortWaits",
             "Eager",
             "Deferred",
             "server",
@@ -201,10 +215,10 @@ proptest! {
     })]
     #[test]
     fn a_changed_value_is_read_or_refused_by_its_name(
-        pointer in prop::sample::select(spec_leaves()),
+        (sample, pointer) in prop::sample::select(spec_leaves()),
         value in any_value(),
     ) {
-        let mut object = sample();
+        let mut object = sample.clone();
         let before = std::mem::replace(object.pointer_mut(&pointer).unwrap(), value.clone());
         match read(&object) {
             Ok(_) => {
@@ -212,7 +226,7 @@ proptest! {
                 let found = after.pointer(&pointer).unwrap_or(&Value::Null);
                 prop_assert!(means_the_same(&value, found), "{pointer}: {value} became {found}");
                 if !means_the_same(&value, &before) {
-                    prop_assert_ne!(after, read_back(&sample()));
+                    prop_assert_ne!(after, read_back(&sample));
                 }
             }
             Err(message) => {
@@ -236,6 +250,7 @@ fn on_one_machine_every_field_is_honored_noticed_or_refused() {
             ("uri", _) => json!("file:///models/other.ubj"),
             ("latency" | "contribs" | "interactions", _) => json!("30ms"),
             ("maxDelay", _) => json!("3ms"),
+            ("prefer", _) => json!("ShortWaits"),
             ("cpu" | "memory", _) => json!("8"),
             (_, Value::Number(number)) => json!(number.as_f64().unwrap_or(0.0) as i64 + 1),
             (_, text) => json!(format!("{}-other", text.as_str().unwrap())),
@@ -245,9 +260,9 @@ fn on_one_machine_every_field_is_honored_noticed_or_refused() {
         let machine = for_one_machine(&read(object)?, Path::new("/srv"));
         machine.map_err(|violations| violations[0].to_string())
     };
-    let before = machine(&sample()).unwrap();
-    for pointer in spec_leaves() {
-        let mut object = sample();
+    for (sample, pointer) in spec_leaves() {
+        let before = machine(&sample).unwrap();
+        let mut object = sample;
         if pointer == "/spec/template/spec/containers/0/name" {
             continue; // Another container than "server" is a container of the cluster's.
         }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use albacore_api::{OneMachine, Server, read_for_one_machine};
-use albacore_settings::{Policy, Settings, Source};
+use albacore_settings::{Policy, Prefer, Settings, Source};
 
 const HEAD: &str = "\
 apiVersion: albacore.dev/v1alpha1
@@ -91,7 +91,7 @@ fn models_batching_and_queue_are_settings() {
 #[test]
 fn every_batching_policy_is_a_rule_of_the_server() {
     for (policy, rule) in [
-        ("Auto", Policy::Auto),
+        ("Auto", Policy::default()),
         ("Deferred", Policy::Deferred),
         ("Eager", Policy::Eager),
     ] {
@@ -100,6 +100,20 @@ fn every_batching_policy_is_a_rule_of_the_server() {
   batching: {{policy: {policy}}}\n"
         ));
         assert_eq!(settings.batching.policy, rule);
+    }
+}
+
+#[test]
+fn what_auto_prefers_is_a_preference_of_the_server() {
+    for (prefer, wanted) in [
+        ("ShortWaits", Prefer::ShortWaits),
+        ("IdleWorkers", Prefer::IdleWorkers),
+    ] {
+        let settings = settings(&format!(
+            "  models: [{{name: a, uri: 'file:///a.ubj', slo: {{latency: 9ms}}}}]
+  batching: {{prefer: {prefer}}}\n"
+        ));
+        assert_eq!(settings.batching.policy, Policy::Auto(wanted));
     }
 }
 

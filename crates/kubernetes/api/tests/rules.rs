@@ -126,6 +126,12 @@ fn batching_examples() -> Vec<Example> {
             "spec.batching.maxDelay",
         ),
         (
+            "prefer goes with policy Auto: refused with any other",
+            models(json!({"batching": {"prefer": "IdleWorkers"}})),
+            models(json!({"batching": {"policy": "Eager", "prefer": "IdleWorkers"}})),
+            "spec.batching.prefer",
+        ),
+        (
             "batching.maxDelay must be shorter than the slo.latency of every model",
             models(json!({"batching": {"policy": "Timeout", "maxDelay": "24999us"}})),
             models(json!({"batching": {"policy": "Timeout", "maxDelay": "25000us"}})),

@@ -85,6 +85,7 @@ fn without_measurements(status: &InferenceDeploymentStatus) -> InferenceDeployme
         (model.goodput, model.p99, model.bad_rate) = (None, None, None);
         // Its condition says at once that an objective is missed or met again.
         model.slo_met = None;
+        model.batching.clear();
     }
     if let Some(workers) = &mut status.workers {
         workers.respawns = 0;

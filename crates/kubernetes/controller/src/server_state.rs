@@ -93,6 +93,8 @@ pub(crate) struct ModelState {
     pub(crate) latency: Vec<LatencyFit>,
     /// Its requests of the window by kind of output; `None` from servers that do not report them.
     pub(crate) outcomes: Option<Vec<KindOutcomes>>,
+    /// What policy auto chose, by kind of output.
+    pub(crate) batching: Vec<BatchingChoice>,
 }
 
 /// Requests of a model whose costliest output is of this kind.
@@ -133,6 +135,16 @@ pub(crate) struct LatencyFit {
     pub(crate) beta_us: f64,
     /// Batches that this was learned from.
     pub(crate) samples: u64,
+}
+
+/// Whether batches are deferred, and why.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Deserialize)]
+#[serde(default)]
+pub(crate) struct BatchingChoice {
+    pub(crate) kind: String,
+    pub(crate) deferred: bool,
+    /// A sentence with figures.
+    pub(crate) explanation: String,
 }
 
 #[cfg(test)]

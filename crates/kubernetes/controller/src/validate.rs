@@ -261,6 +261,7 @@ fn instead_of_variable(name: &str) -> Option<&'static str> {
         "ALBACORE_POLICY" => Some("set spec.batching.policy instead"),
         PARAMS_VARIABLE => Some("the controller sets it by its flag --params-url; remove it"),
         "ALBACORE_MAX_ROWS" => Some("set spec.batching.maxRows instead"),
+        "ALBACORE_PREFER" => Some("set spec.batching.prefer instead"),
         "ALBACORE_MAX_DELAY" => Some("set spec.batching.maxDelay instead"),
         "ALBACORE_QUEUE_ROWS" => Some("set spec.queue.maxRows instead"),
         _ => None,

@@ -34,6 +34,13 @@ fn sample() -> Value {
     })
 }
 
+/// The sample with policy Auto, which has fields that Timeout does not take.
+fn sample_of_auto() -> Value {
+    let mut sample = sample();
+    sample["batching"] = json!({"policy": "Auto", "maxRows": 512, "prefer": "IdleWorkers"});
+    sample
+}
+
 /// What a spec results in: children, the agent's policy, the inputs of scaling.
 fn effect(deployment: &InferenceDeployment) -> Result<Value, String> {
     let valid = validate(deployment).map_err(|v| {
@@ -77,6 +84,7 @@ fn other(pointer: &str, value: &Value) -> Value {
         ("uri", _) => json!("pvc://models/other.ubj"),
         ("latency" | "contribs" | "interactions", _) => json!("30ms"),
         ("maxDelay", _) => json!("3ms"),
+        ("prefer", _) => json!("ShortWaits"),
         ("window", _) => json!("20s"),
         ("percentile", _) => json!(95.5),
         (_, Value::Number(number)) => json!(number.as_i64().unwrap() + 1),
@@ -113,27 +121,19 @@ fn the_sample_has_every_field_of_the_schema() {
             visit(&below["items"], &found[name][0], &format!("{at}/{name}/0"));
         }
     }
-    visit(&schema(), &sample(), "");
+    let mut both = sample();
+    both["batching"]["prefer"] = sample_of_auto()["batching"]["prefer"].clone();
+    visit(&schema(), &both, "");
     assert!(effect_of(&sample()).is_ok());
+    assert!(effect_of(&sample_of_auto()).is_ok());
 }
 
 #[test]
 fn each_field_of_ours_changes_something_or_is_refused_by_name() {
-    let before = effect_of(&sample()).unwrap();
-    let mut found = Vec::new();
-    leaves(&sample(), "", &mut found);
-    for pointer in found {
-        let mut spec = sample();
-        let value = spec.pointer_mut(&pointer).unwrap();
-        *value = other(&pointer, value);
-        match effect_of(&spec) {
-            Ok(after) => assert_ne!(after, before, "{pointer} is accepted and ignored"),
-            Err(said) => {
-                // Policy Eager is refused with a delay.
-                assert!(said.contains("maxDelay"), "{pointer}: {said}");
-            }
-        }
+    for sample in [sample(), sample_of_auto()] {
+        assert_each_field_counts(&sample);
     }
+    let before = effect_of(&sample()).unwrap();
     let mut spec = sample();
     spec["resources"] = json!({"limits": {"cpu": "4"}});
     assert_ne!(
@@ -141,6 +141,27 @@ fn each_field_of_ours_changes_something_or_is_refused_by_name() {
         before,
         "resources are accepted and ignored"
     );
+}
+
+fn assert_each_field_counts(sample: &Value) {
+    let before = effect_of(sample).unwrap();
+    let mut found = Vec::new();
+    leaves(sample, "", &mut found);
+    for pointer in found {
+        let mut spec = sample.clone();
+        let value = spec.pointer_mut(&pointer).unwrap();
+        *value = other(&pointer, value);
+        match effect_of(&spec) {
+            Ok(after) => assert_ne!(after, before, "{pointer} is accepted and ignored"),
+            Err(said) => {
+                // Policy Eager is refused with a delay or a preference.
+                let field = ["maxDelay", "prefer"]
+                    .into_iter()
+                    .find(|f| said.contains(f));
+                assert!(field.is_some(), "{pointer}: {said}");
+            }
+        }
+    }
 }
 
 /// A value that fits `schema`, with what it requires.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use albacore_proto::params as proto;
-use albacore_settings::Policy;
 use albacore_settings::agent_stream::{ModelSlo, Parameters};
+use albacore_settings::{Policy, Prefer};
 
 pub(crate) fn message(parameters: &Parameters) -> proto::Parameters {
     // Destructured, so that a field cannot be read and then forgotten (L9).
@@ -19,7 +19,7 @@ pub(crate) fn message(parameters: &Parameters) -> proto::Parameters {
         report,
     } = parameters;
     let policy = match batching.policy {
-        Policy::Auto => proto::Policy::Auto,
+        Policy::Auto(_) => proto::Policy::Auto,
         Policy::Deferred => proto::Policy::Deferred,
         Policy::Timeout { .. } => proto::Policy::Timeout,
         Policy::Eager => proto::Policy::Eager,
@@ -29,6 +29,10 @@ pub(crate) fn message(parameters: &Parameters) -> proto::Parameters {
             policy: policy.into(),
             max_rows: rows(batching.batch_rows_max),
             max_delay_us: batching.policy.delay().map(micros),
+            prefer: batching
+                .policy
+                .prefer()
+                .map(|prefer| prefer_of(prefer).into()),
         }),
         queue: Some(proto::Queue {
             max_rows: rows(batching.queue_rows_max),
@@ -40,6 +44,13 @@ pub(crate) fn message(parameters: &Parameters) -> proto::Parameters {
         cpu_share: *cpu_share,
         generation: *generation,
         report_us: report.map(micros),
+    }
+}
+
+fn prefer_of(prefer: Prefer) -> proto::Prefer {
+    match prefer {
+        Prefer::ShortWaits => proto::Prefer::ShortWaits,
+        Prefer::IdleWorkers => proto::Prefer::IdleWorkers,
     }
 }
 

@@ -12,8 +12,8 @@
 //! for cpus. The policy drops requests that would be late, the server runs them later: both count
 //! as bad.
 
-use albacore_batching::Nanos;
 use albacore_batching::deadlines::{Cost, Delays};
+use albacore_batching::{Nanos, Prefer};
 use albacore_load::{WireFormat, get};
 use albacore_simulator::{
     DropPolicy, Model, Policy, Popularity, Process, Scenario, Source, Target, Wait, run,
@@ -182,8 +182,11 @@ impl Bench {
         let batching = &state["batching"];
         let policy = match batching["policy"].as_str() {
             Some("deferred") => Some(Policy::Deferred),
-            // The live `auto` dispatches at once.
-            Some("auto" | "eager") => Some(Policy::Eager),
+            Some("eager") => Some(Policy::Eager),
+            Some("auto") => batching["prefer"]
+                .as_str()
+                .and_then(Prefer::from_name)
+                .map(Policy::Auto),
             Some("timeout") => batching["max_delay_us"].as_u64().map(|delay| {
                 let wait = Wait::Fixed(Nanos(delay.saturating_mul(1000)));
                 Policy::Timeout(wait)
@@ -198,10 +201,14 @@ impl Bench {
                 self.spec.url
             )));
         };
+        let drop = match policy {
+            Policy::Auto(_) => DropPolicy::Auto,
+            _ => DropPolicy::window(Target::Half),
+        };
         Ok(ServerScheduling {
             workers,
             policy,
-            drop: DropPolicy::window(Target::Half),
+            drop,
         })
     }
 }

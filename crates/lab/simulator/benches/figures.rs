@@ -9,11 +9,11 @@
 
 use std::time::Instant;
 
-use albacore_batching::Nanos;
 use albacore_batching::deadlines::{Cost, Delays};
+use albacore_batching::{Nanos, Prefer};
 use albacore_simulator::{
-    Day, DropPolicy, DropRule, Model, Policy, Popularity, Prefers, Process, Scenario, Source,
-    Target, Wait, days, goodput, is_good_at, run,
+    Day, DropPolicy, DropRule, Model, Policy, Popularity, Process, Scenario, Source, Target, Wait,
+    days, goodput, is_good_at, run,
 };
 
 const MS: f64 = 1e6;
@@ -151,14 +151,14 @@ fn policies(names: &str) -> Vec<(&'static str, Policy, DropPolicy, f64)> {
         ("deferred half 10%", Policy::Deferred, HALF, 0.10),
         (
             "auto",
-            Policy::Auto(Prefers::IdleWorkers),
-            DropPolicy::Learned,
+            Policy::Auto(Prefer::IdleWorkers),
+            DropPolicy::Auto,
             0.0,
         ),
         (
             "auto short waits",
-            Policy::Auto(Prefers::ShortWaits),
-            DropPolicy::Learned,
+            Policy::Auto(Prefer::ShortWaits),
+            DropPolicy::Auto,
             0.0,
         ),
         ("eager own", Policy::Eager, OWN, 0.0),
@@ -211,7 +211,7 @@ fn day(seeds: &std::ops::Range<u64>) {
             let scenario = Scenario {
                 workers,
                 seed,
-                ..auto_of(&set("resnet", 1).unwrap(), Prefers::IdleWorkers).at_rate(rate)
+                ..auto_of(&set("resnet", 1).unwrap(), Prefer::IdleWorkers).at_rate(rate)
             };
             days(&scenario, length, &mut |_| ()).unwrap()
         };
@@ -259,10 +259,10 @@ fn best_of_the_others(base: &Scenario) -> (f64, &'static str) {
     best
 }
 
-fn auto_of(base: &Scenario, prefers: Prefers) -> Scenario {
+fn auto_of(base: &Scenario, prefers: Prefer) -> Scenario {
     Scenario {
         policy: Policy::Auto(prefers),
-        drop: DropPolicy::Learned,
+        drop: DropPolicy::Auto,
         ..base.clone()
     }
 }
@@ -303,7 +303,7 @@ fn print_at(
 /// `auto` beside the best of the others: goodput, and at shares of it by how many points fewer
 /// workers are idle than with deferred, or how many times as long as with eager half of the
 /// requests wait; means of the seeds.
-fn judge(name: &str, base: &Scenario, seeds: std::ops::Range<u64>, prefers: Prefers) {
+fn judge(name: &str, base: &Scenario, seeds: std::ops::Range<u64>, prefers: Prefer) {
     let of_seed = |seed| Scenario {
         seed,
         ..base.clone()
@@ -324,8 +324,8 @@ fn judge(name: &str, base: &Scenario, seeds: std::ops::Range<u64>, prefers: Pref
         for (sum, load) in less.iter_mut().zip(LOADS) {
             let at = |scenario: &Scenario| run(&scenario.at_rate(best * load));
             *sum += match prefers {
-                Prefers::IdleWorkers => (at(&base).idle_share - at(&auto).idle_share) * 100.0,
-                Prefers::ShortWaits => {
+                Prefer::IdleWorkers => (at(&base).idle_share - at(&auto).idle_share) * 100.0,
+                Prefer::ShortWaits => {
                     let wait = |of| at(of).queue_p50.0.max(1000) as f64;
                     wait(&auto) / wait(&eager)
                 }
@@ -381,8 +381,8 @@ fn closed(requests: u64) {
             };
             for (policy, scenario) in [
                 ("eager", eager),
-                ("auto", auto_of(&base, Prefers::IdleWorkers)),
-                ("auto, short waits", auto_of(&base, Prefers::ShortWaits)),
+                ("auto", auto_of(&base, Prefer::IdleWorkers)),
+                ("auto, short waits", auto_of(&base, Prefer::ShortWaits)),
                 ("deferred", base),
             ] {
                 let f = run(&scenario);
@@ -475,8 +475,8 @@ fn main() {
             continue;
         }
         let prefers = match option("judge") {
-            Some("auto") => Some(Prefers::IdleWorkers),
-            Some("short") => Some(Prefers::ShortWaits),
+            Some("auto") => Some(Prefer::IdleWorkers),
+            Some("short") => Some(Prefer::ShortWaits),
             _ => None,
         };
         if let Some(prefers) = prefers {

@@ -12,9 +12,9 @@ use albacore_batching::{
 };
 
 use crate::arrivals::Arrivals;
-use crate::auto::{AutoScheduler, QueuePolicy};
 use crate::goodput::BAD_RATE_MAX;
 use crate::scenario::{Scenario, Source};
+use crate::scenario_scheduler::{QueueRules, ReleaseRule, ScenarioScheduler};
 
 /// How often the scaler decides.
 pub const INTERVAL: Nanos = Nanos(15_000_000_000);
@@ -130,7 +130,7 @@ struct Run<'a> {
     /// Requests a second of each model at the peak.
     rates: Vec<f64>,
     arrivals: Arrivals<'a>,
-    scheduler: AutoScheduler,
+    scheduler: ScenarioScheduler,
     actions: DeadlineActions,
     scaler: Scaler,
     arrived: Vec<u64>,
@@ -151,11 +151,14 @@ impl<'a> Run<'a> {
         let first: Vec<f64> = rates.iter().map(|rate| rate * load_at(0.0)).collect();
         let mut run = Self {
             arrivals: Arrivals::draw(*process, &first, scenario.seed),
-            scheduler: AutoScheduler::new(DeadlineConfig {
-                workers: scenario.workers,
-                delays: scenario.delays,
-                completion: Completion::Predicted,
-            }),
+            scheduler: ScenarioScheduler::new(
+                DeadlineConfig {
+                    workers: scenario.workers,
+                    delays: scenario.delays,
+                    completion: Completion::Predicted,
+                },
+                scenario.prefer(),
+            ),
             actions: DeadlineActions::default(),
             scaler,
             arrived: vec![0; rates.len()],
@@ -168,7 +171,7 @@ impl<'a> Run<'a> {
             scenario,
         };
         for (model, rate) in scenario.models.iter().zip(&first) {
-            run.scheduler.add_queue(scenario.queue_policy(model, *rate));
+            run.scheduler.add_queue(scenario.queue_rules(model, *rate));
         }
         // The night before has left enough workers.
         let share = (load_at(0.0) * 1.2).min(1.0);
@@ -211,12 +214,12 @@ impl<'a> Run<'a> {
         self.arrivals.set_rates(&rates, now.0);
         for (queue, rate) in rates.into_iter().enumerate() {
             let queue = QueueIndex(queue);
-            // `auto` learns rates by itself.
-            let policy = self.scheduler.policy(queue);
-            if let Some(&policy) = policy.filter(|policy| policy.auto.is_none()) {
-                let policy = QueuePolicy { rate, ..policy };
+            // `auto` measures rates by itself.
+            let rules = self.scheduler.rules(queue);
+            if let Some(rules) = rules.filter(|rules| rules.release != ReleaseRule::Auto) {
+                let rules = QueueRules { rate, ..rules };
                 self.scheduler
-                    .set_policy(queue, policy, now, &mut self.actions);
+                    .set_rules(queue, rules, now, &mut self.actions);
                 self.record_actions();
             }
         }

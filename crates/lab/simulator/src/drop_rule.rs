@@ -1,6 +1,7 @@
 //! Which requests a queue drops so that the rest can be in time: the batch size that it aims at.
 
 use albacore_batching::Nanos;
+use albacore_batching::auto::gathered_rows;
 use albacore_batching::deadlines::Cost;
 
 /// Which requests are dropped so that the rest can be in time.
@@ -29,27 +30,16 @@ impl DropRule {
         let rows = match self {
             Self::Head => 1,
             Self::Window { target } => match target {
-                Target::Own => own_target(cost, objective, rate),
+                // With l(b) (1 + 1/n) <= objective on n = rate l(b) / b workers, or, if one worker is
+                // enough, with l(b) + b / rate <= objective. Where n > 1 the first is the second
+                // as well; a larger b that met only the second with n <= 1 would meet the first.
+                Target::Own => gathered_rows(cost, objective, rate),
                 Target::Half => cost.rows_within(Nanos(objective.0 / 2)),
                 Target::Rows(rows) => *rows,
             },
         };
         rows.max(1)
     }
-}
-
-/// The largest b with l(b) (1 + 1/n) <= objective on n = rate l(b) / b workers, or, if one worker
-/// is enough, with l(b) + b / rate <= objective. Where n > 1 the first is l(b) + b / rate as well;
-/// a larger b that met only the second with n <= 1 would meet the first: so it is the second alone.
-fn own_target(cost: &Cost, objective: Nanos, rate: f64) -> u64 {
-    if rate.is_nan() || rate <= 0.0 {
-        return 1;
-    }
-    let per_row = cost.alpha_ns() + 1e9 / rate;
-    // Slightly more, so that an exact quotient is not lost to rounding.
-    let rows = (objective.0 as f64 - cost.beta_ns()) / per_row + 1e-9;
-    // A negative float becomes 0.
-    rows as u64
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
-pub mod auto;
 pub mod chart;
 mod clients;
 mod day;
@@ -14,10 +13,10 @@ mod measure;
 mod read;
 mod run;
 mod scenario;
+mod scenario_scheduler;
 mod trace;
 
 pub use arrivals::{Arrival, Popularity, Process};
-pub use auto::Prefers;
 pub use day::{Day, INTERVAL, Interval, START, WINDOW, days, load_at};
 pub use drop_rule::{DropRule, Target};
 pub use goodput::{BAD_RATE_MAX, RATE_PRECISION, goodput, is_good_at};

@@ -10,10 +10,10 @@ use albacore_batching::deadlines::{
 use albacore_batching::{Nanos, QueueIndex, RequestKey, WorkerIndex};
 
 use crate::arrivals::{Arrival, Arrivals};
-use crate::auto::{AutoScheduler, QueuePolicy};
 use crate::clients::Clients;
 use crate::measure::{Counts, Figures};
 use crate::scenario::{Scenario, Source};
+use crate::scenario_scheduler::{QueueRules, ReleaseRule, ScenarioScheduler};
 
 /// Warm-up requests as a share of the measured ones.
 const WARMUP_SHARE: f64 = 0.1;
@@ -57,7 +57,7 @@ struct Run<'a, W> {
     /// Warm-up requests, and measured ones.
     warmup: u64,
     requests: u64,
-    scheduler: AutoScheduler,
+    scheduler: ScenarioScheduler,
     actions: DeadlineActions,
     counts: Counts,
     /// Arrivals of each model so far.
@@ -79,11 +79,14 @@ impl<'a, W: Watcher> Run<'a, W> {
             arrivals,
             warmup,
             requests,
-            scheduler: AutoScheduler::new(DeadlineConfig {
-                workers: scenario.workers,
-                delays: scenario.delays,
-                completion: Completion::Predicted,
-            }),
+            scheduler: ScenarioScheduler::new(
+                DeadlineConfig {
+                    workers: scenario.workers,
+                    delays: scenario.delays,
+                    completion: Completion::Predicted,
+                },
+                scenario.prefer(),
+            ),
             actions: DeadlineActions::default(),
             counts: Counts::new(models, scenario.workers),
             arrived: vec![0; models],
@@ -95,7 +98,7 @@ impl<'a, W: Watcher> Run<'a, W> {
             watcher,
         };
         for (model, rate) in scenario.models.iter().zip(scenario.rates()) {
-            run.scheduler.add_queue(scenario.queue_policy(model, rate));
+            run.scheduler.add_queue(scenario.queue_rules(model, rate));
         }
         for worker in 0..scenario.workers {
             let worker = WorkerIndex::at(worker);
@@ -177,14 +180,13 @@ impl<'a, W: Watcher> Run<'a, W> {
         self.run_timers(from);
         for queue in 0..self.scenario.models.len() {
             let queue = QueueIndex(queue);
-            if let Some(&policy) = self.scheduler.policy(queue) {
-                let mut eager = QueuePolicy {
-                    auto: None,
-                    ..policy
+            if let Some(rules) = self.scheduler.rules(queue) {
+                let eager = QueueRules {
+                    release: ReleaseRule::Fixed(Release::Eager),
+                    ..rules
                 };
-                eager.params.release = Release::Eager;
                 self.scheduler
-                    .set_policy(queue, eager, from, &mut self.actions);
+                    .set_rules(queue, eager, from, &mut self.actions);
                 self.record_actions(from);
             }
         }

@@ -1,11 +1,11 @@
 //! The description of a simulation.
 
-use albacore_batching::Nanos;
-use albacore_batching::deadlines::{Cost, Delays, QueueParams, Release};
+use albacore_batching::deadlines::{Cost, Delays, Release};
+use albacore_batching::{Nanos, Prefer};
 
 use crate::arrivals::{Arrival, Popularity, Process};
-use crate::auto::{Prefers, QueuePolicy};
 use crate::drop_rule::{DropRule, Target};
+use crate::scenario_scheduler::{QueueRules, ReleaseRule};
 
 /// A model: its profile and its objective.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,8 +22,8 @@ pub struct Model {
 pub enum Policy {
     /// From frontrun on, or `early` before it.
     Deferred,
-    /// Deferred as far as it raises goodput, learned during the run.
-    Auto(Prefers),
+    /// Chosen for each queue by [`albacore_batching::auto`].
+    Auto(Prefer),
     Eager,
     /// When the oldest request has waited this long.
     Timeout(Wait),
@@ -33,8 +33,8 @@ pub enum Policy {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DropPolicy {
     Rule(DropRule),
-    /// The window rule with a target that `auto` learns; [`Target::Own`] under other policies.
-    Learned,
+    /// The window rule with the target that `auto` chooses; [`Target::Own`] under other policies.
+    Auto,
 }
 
 impl DropPolicy {
@@ -145,40 +145,31 @@ impl Scenario {
         scenario
     }
 
-    /// The parameters of the queue of a model that gets `rate` requests per second.
-    pub(crate) fn queue_policy(&self, model: &Model, rate: f64) -> QueuePolicy {
+    /// What `auto` prefers.
+    pub(crate) fn prefer(&self) -> Prefer {
+        match self.policy {
+            Policy::Auto(prefer) => prefer,
+            Policy::Deferred | Policy::Eager | Policy::Timeout(_) => Prefer::default(),
+        }
+    }
+
+    /// The rules of a model's queue with so many requests a second.
+    pub(crate) fn queue_rules(&self, model: &Model, rate: f64) -> QueueRules {
         let share = |share: f64| Nanos((model.objective.0 as f64 * share).round() as u64);
-        let auto = match self.policy {
-            Policy::Auto(prefers) => Some(prefers),
-            Policy::Deferred | Policy::Eager | Policy::Timeout(_) => None,
+        let early = share(self.early);
+        let fixed = match self.policy {
+            Policy::Deferred => Some(Release::Deferred { early }),
+            Policy::Auto(_) => None,
+            Policy::Eager => Some(Release::Eager),
+            Policy::Timeout(Wait::Fixed(delay)) => Some(Release::Timeout { delay }),
+            Policy::Timeout(Wait::Share(part)) => Some(Release::Timeout { delay: share(part) }),
         };
-        let release = match self.policy {
-            Policy::Deferred => Release::Deferred {
-                early: share(self.early),
-            },
-            Policy::Auto(_) | Policy::Eager => Release::Eager,
-            Policy::Timeout(Wait::Fixed(delay)) => Release::Timeout { delay },
-            Policy::Timeout(Wait::Share(part)) => Release::Timeout { delay: share(part) },
-        };
-        let params = QueueParams {
+        QueueRules {
             cost: model.cost,
             objective: model.objective,
-            release,
-            target_rows: 1,
-            rows_max: u64::MAX,
-            requests_max: usize::MAX,
-        };
-        QueuePolicy {
-            params,
-            drop: match self.drop {
-                DropPolicy::Rule(rule) => rule,
-                DropPolicy::Learned => DropRule::Window {
-                    target: Target::Own,
-                },
-            },
+            release: fixed.map_or(ReleaseRule::Auto, ReleaseRule::Fixed),
+            drop: self.drop,
             rate,
-            auto,
-            is_target_learned: self.drop == DropPolicy::Learned,
         }
     }
 

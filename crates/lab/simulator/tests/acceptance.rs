@@ -151,7 +151,7 @@ fn equal_seeds_give_equal_runs() {
 #[test]
 fn a_day_is_followed_with_fewer_workers_than_by_busy_time_and_no_more_bad_requests() {
     let text = copies(12, 1, "alpha: 1.053, beta: 5.072, slo: 25");
-    let scenario = scenario(&text, &["policy=auto"]).at_rate(6000.0);
+    let scenario = scenario(&text, &["policy=auto", "prefer=idle_workers"]).at_rate(6000.0);
     let hour = albacore_batching::Nanos(3_600_000_000_000);
     let [load, busy] = albacore_simulator::days(&scenario, hour, &mut |_| ()).unwrap();
     let sum =
@@ -191,23 +191,56 @@ fn sets() -> Vec<(String, Vec<&'static str>, f64)> {
     ]
 }
 
-#[test]
-fn auto_has_the_goodput_of_the_best_rule_on_every_set() {
+/// `auto` with what it prefers.
+fn auto(prefer: &'static str) -> [&'static str; 3] {
+    ["policy=auto", prefer, "drop.target=auto"]
+}
+
+const IDLE_WORKERS: &str = "prefer=idle_workers";
+const SHORT_WAITS: &str = "prefer=short_waits";
+
+fn assert_auto_has_goodput(prefer: &'static str, share: f64) {
     for (text, mut keys, best) in sets() {
-        keys.extend(["policy=auto", "drop.target=auto", "requests=1500000"]);
+        keys.extend(auto(prefer));
+        keys.push("requests=1500000");
         let scenario = scenario(&text, &keys);
         assert!(
-            is_good_at(&scenario, best * 0.99, &mut |_| ()),
+            is_good_at(&scenario, best * share, &mut |_| ()),
             "{keys:?}: below {best}"
         );
     }
 }
 
 #[test]
-fn auto_leaves_workers_as_idle_as_deferred_below_the_peak() {
+fn auto_that_prefers_idle_workers_has_the_goodput_of_the_best_rule_on_every_set() {
+    assert_auto_has_goodput(IDLE_WORKERS, 0.99);
+}
+
+#[test]
+fn auto_that_prefers_short_waits_has_it_too() {
+    assert_auto_has_goodput(SHORT_WAITS, 0.985);
+}
+
+#[test]
+fn auto_that_prefers_short_waits_answers_as_soon_as_eager_does_at_low_loads() {
+    for (text, keys, best) in sets() {
+        for share in [0.1, 0.3] {
+            let keys = |more: &[&'static str]| [&keys[..], more].concat();
+            let auto = at(&text, &keys(&auto(SHORT_WAITS)), best * share);
+            let eager = keys(&["policy=eager", "drop.target=half"]);
+            let eager = at(&text, &eager, best * share);
+            let (p50, other) = (auto.queue_p50.0 as f64, eager.queue_p50.0 as f64);
+            assert!(p50 <= 1.1 * other, "{share} of {best}: {eager:?} {auto:?}");
+            assert!(auto.bad_rate < 0.01, "{share} of {best}: {auto:?}");
+        }
+    }
+}
+
+#[test]
+fn auto_that_prefers_idle_workers_has_as_many_as_deferred_below_the_peak() {
     for (text, keys, best) in sets().into_iter().filter(|(_, keys, _)| keys.is_empty()) {
         for share in [0.2, 0.5, 0.8] {
-            let auto = at(&text, &[&keys[..], &["policy=auto"]].concat(), best * share);
+            let auto = at(&text, &auto(IDLE_WORKERS), best * share);
             let deferred = at(&text, &keys, best * share);
             let less = deferred.idle_share - auto.idle_share;
             assert!(less < 0.03, "{share} of {best}: {deferred:?} {auto:?}");
@@ -224,7 +257,6 @@ fn closed(clients: u32, policy: &str, drop: &str) -> Figures {
     let sets = [
         format!("policy={policy}"),
         format!("drop.target={drop}"),
-        // Trials take the first seconds.
         format!("requests={}", 10_000 * clients.max(20)),
     ];
     run(&Scenario::read(&text, &sets, &folder).unwrap())

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod actions;
+pub mod auto;
 mod batch;
 pub mod deadlines;
 mod limits;
@@ -15,6 +16,7 @@ mod units;
 
 pub use actions::{Abandoned, Actions, Dispatch};
 pub use albacore_values::{Nanos, WorkerIndex};
+pub use auto::Prefer;
 pub use limits::BLAME_MAX;
 pub use policy::{BatchingParams, Policy, Profile, Slo};
 pub use scaling::{

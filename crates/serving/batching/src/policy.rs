@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 
-use crate::Nanos;
+use crate::auto::{self, Choice};
 use crate::deadlines::{Cost, QueueParams, Release};
+use crate::{Nanos, Prefer};
 
 /// When a batch is dispatched.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Chosen by the scheduler: at present as soon as a worker is free.
-    #[default]
-    Auto,
+    /// Deferred or eager, chosen for each queue by [`crate::auto`].
+    Auto(Prefer),
     /// As late as the objective allows; as soon as a worker is free where no objective is known.
     Deferred,
     /// As soon as a worker is free.
@@ -87,17 +87,19 @@ pub(crate) struct BatchBounds {
 /// decides.
 const NO_OBJECTIVE: Nanos = Nanos(1 << 61);
 
-/// How long before frontrun a deferred window opens, as one part in so many of the objective:
-/// timers and wakes take time, and no worker may become free in a window of one alpha.
-const EARLY_PART: u64 = 20;
-
 impl Default for BatchingParams {
     fn default() -> Self {
         Self {
-            policy: Policy::Auto,
+            policy: Policy::default(),
             batch_rows_max: 1024,
             queue_rows_max: 65_536,
         }
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self::Auto(Prefer::default())
     }
 }
 
@@ -106,7 +108,7 @@ impl Policy {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Auto => "auto",
+            Self::Auto(_) => "auto",
             Self::Deferred => "deferred",
             Self::Timeout { .. } => "timeout",
             Self::Eager => "eager",
@@ -118,34 +120,47 @@ impl Policy {
     pub fn delay(self) -> Option<Duration> {
         match self {
             Self::Timeout { delay } => Some(delay),
-            Self::Auto | Self::Deferred | Self::Eager => None,
+            Self::Auto(_) | Self::Deferred | Self::Eager => None,
         }
     }
 
-    /// The parameters of a queue in the core.
-    pub(crate) fn queue_params(&self, profile: &Profile, bounds: BatchBounds) -> QueueParams {
+    /// What `auto` prefers; `None` for other policies.
+    #[must_use]
+    pub fn prefer(self) -> Option<Prefer> {
+        match self {
+            Self::Auto(prefer) => Some(prefer),
+            Self::Deferred | Self::Eager | Self::Timeout { .. } => None,
+        }
+    }
+
+    /// The parameters of a queue in the core; `choice` counts under `auto`.
+    pub(crate) fn queue_params(
+        &self,
+        profile: &Profile,
+        choice: &Choice,
+        bounds: BatchBounds,
+    ) -> QueueParams {
         let (Some(cost), Some(objective)) = (profile.cost, profile.objective) else {
             return self.params_without_deadlines(bounds);
         };
         let release = match *self {
-            // Deferring like `Policy::Auto` of the simulator gave the demo a p50 of 14 ms instead
-            // of 3 ms, and was not better at any load of a live server, whose clients also count
-            // what comes after the batch.
-            Self::Auto | Self::Eager => Release::Eager,
-            Self::Deferred => {
-                let early = Nanos(objective.0 / EARLY_PART);
-                Release::Deferred { early }
-            }
+            Self::Auto(_) => choice.release(objective),
+            Self::Eager => Release::Eager,
+            Self::Deferred => auto::deferred(objective),
             Self::Timeout { delay } => Release::Timeout {
                 delay: delay.into(),
             },
+        };
+        let target_rows = match *self {
+            Self::Auto(_) => choice.target_rows(&cost, objective),
+            // The largest batch that takes half of the objective.
+            _ => cost.rows_within(Nanos(objective.0 / 2)),
         };
         QueueParams {
             cost,
             objective,
             release,
-            // The largest batch that takes half of the objective.
-            target_rows: cost.rows_within(Nanos(objective.0 / 2)),
+            target_rows,
             rows_max: bounds.rows_max,
             requests_max: bounds.requests_max,
         }

@@ -29,6 +29,7 @@ mod workers;
 
 use std::collections::VecDeque;
 
+use crate::auto::{Auto, Choice, FrontCost, QueueFacts};
 use crate::batch::{Batch, Entry};
 use crate::deadlines::{self, Completion, Delays};
 use crate::policy::BatchBounds;
@@ -127,6 +128,10 @@ pub struct Scheduler {
     /// The actions of the core's last step.
     core_actions: deadlines::DeadlineActions,
     profiles: Vec<Profile>,
+    /// Which queues are deferred under [`Policy::Auto`].
+    auto: Auto,
+    /// Queues whose choice is not reported yet.
+    auto_news: Vec<QueueIndex>,
     workers: Vec<Worker>,
     /// Batches whose worker was lost, oldest first. A worker takes a new batch only while this is
     /// empty, so replays and running batches are at most twice as many as the workers, apart from
@@ -171,6 +176,8 @@ impl Scheduler {
             core,
             core_actions: deadlines::DeadlineActions::default(),
             profiles: Vec::new(),
+            auto: Auto::default(),
+            auto_news: Vec::new(),
             workers: (0..config.workers).map(|_| Worker::Absent).collect(),
             replays: VecDeque::with_capacity(config.workers),
             queued_rows: 0,
@@ -197,6 +204,9 @@ impl Scheduler {
     /// rows beyond a lower bound and requests beyond a smaller batch, which run as batches of their
     /// own.
     pub fn set_params(&mut self, params: BatchingParams) {
+        if params != self.config.batching {
+            self.auto.hurry();
+        }
         self.config.batching = params;
         for queue in 0..self.profiles.len() {
             self.apply(queue);
@@ -221,7 +231,8 @@ impl Scheduler {
     /// Passes the parameters of a queue to the core.
     fn apply(&mut self, queue: usize) {
         let (policy, bounds) = (self.config.batching.policy, self.bounds());
-        let rules = policy.queue_params(&self.profiles[queue], bounds);
+        let choice = self.auto.choice(QueueIndex(queue));
+        let rules = policy.queue_params(&self.profiles[queue], &choice, bounds);
         self.core
             .set_params(in_time(queue), rules, self.now, &mut self.core_actions);
         self.requeue_dropped();
@@ -230,15 +241,62 @@ impl Scheduler {
             .set_params(late(queue), rules, self.now, &mut self.core_actions);
     }
 
+    /// Chooses for each queue anew whether it is deferred, if it is time.
+    fn decide_auto(&mut self) {
+        let Policy::Auto(prefer) = self.config.batching.policy else {
+            return;
+        };
+        if !self.auto.is_due(self.now) {
+            return;
+        }
+        let facts = |profile: &Profile| QueueFacts {
+            cost: profile.cost,
+            objective: profile.objective,
+        };
+        let facts: Vec<_> = self.profiles.iter().map(facts).collect();
+        let (workers, rows_max) = (self.present_workers(), self.bounds().rows_max);
+        self.auto
+            .decide(&facts, prefer, workers, rows_max, self.now);
+        self.auto_news.extend(self.auto.take_news());
+        for queue in 0..self.profiles.len() {
+            self.apply(queue);
+        }
+    }
+
+    /// What [`Policy::Auto`] chose for a queue; `None` under another policy.
+    #[must_use]
+    pub fn choice(&self, queue: QueueIndex) -> Option<Choice> {
+        let prefer = self.config.batching.policy.prefer();
+        prefer.map(|_| self.auto.choice(queue))
+    }
+
+    /// A queue that is deferred or eager now and was not when this last returned it.
+    pub fn next_news(&mut self) -> Option<QueueIndex> {
+        self.auto_news.pop()
+    }
+
+    /// Sets what the front end was measured to cost.
+    pub fn set_front_cost(&mut self, front: Option<FrontCost>) {
+        self.auto.set_front_cost(front);
+    }
+
+    /// Forgets what was measured of a queue's arrivals: another model has it now.
+    pub fn forget_arrivals(&mut self, queue: QueueIndex) {
+        self.auto.forget(queue);
+        if queue.0 < self.profiles.len() {
+            self.apply(queue.0);
+        }
+    }
+
     /// Adds a queue; the indices of the others stay.
     pub fn add_queue(&mut self) -> QueueIndex {
-        let profile = Profile::default();
         let bounds = self.bounds();
-        self.core
-            .add_queue(self.config.batching.policy.queue_params(&profile, bounds));
+        let policy = self.config.batching.policy;
+        self.core.add_queue(policy.params_without_deadlines(bounds));
         self.core
             .add_queue(Policy::Eager.params_without_deadlines(bounds));
-        self.profiles.push(profile);
+        self.profiles.push(Profile::default());
+        self.auto.add_queue();
         self.config.queues = self.profiles.len();
         QueueIndex(self.profiles.len() - 1)
     }
@@ -407,6 +465,7 @@ impl Scheduler {
     pub fn step(&mut self, event: Event, now: Nanos, actions: &mut Actions) {
         actions.clear();
         self.now = self.now.max(now);
+        self.decide_auto();
         match event {
             Event::Arrived(arrival) => self.arrive(arrival),
             Event::Withdrawn { queue, key } => self.withdraw(queue, key),
@@ -439,6 +498,7 @@ impl Scheduler {
             debug_assert!(false, "{arrival:?}");
             return;
         }
+        self.auto.arrived(queue, rows as u64, self.now);
         let first = in_time(queue.0);
         match position {
             Position::ByDeadline(within) => {

@@ -133,7 +133,7 @@ fn timeout_waits_for_the_oldest_request_or_for_a_full_batch() {
 
 #[test]
 fn a_batch_holds_rows_and_requests_up_to_its_bounds() {
-    let mut driver = Driver::new(config(Policy::Auto));
+    let mut driver = Driver::new(config(Policy::default()));
     for rows in [3, 5, 1, 1, 1, 1, 1, 19] {
         driver.arrive(rows, 0);
     }
@@ -497,7 +497,7 @@ fn event_strategy() -> impl Strategy<Value = (u8, usize, usize, u64)> {
 
 fn policy_strategy() -> impl Strategy<Value = Policy> {
     prop_oneof![
-        Just(Policy::Auto),
+        Just(Policy::default()),
         Just(Policy::Deferred),
         Just(Policy::Eager),
         (0..150_u64).prop_map(|delay| Policy::Timeout {
@@ -532,7 +532,7 @@ fn twin_agrees(policy: Policy, events: Vec<(u8, usize, usize, u64)>) -> Result<(
     // Which of two windows that open at once is first is a matter of the core, and tested there.
     let queues = match policy {
         Policy::Timeout { .. } => 1,
-        Policy::Auto | Policy::Deferred | Policy::Eager => 2,
+        Policy::Auto(_) | Policy::Deferred | Policy::Eager => 2,
     };
     let mut config = config(policy);
     (

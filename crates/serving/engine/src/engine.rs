@@ -95,7 +95,8 @@ impl Engine {
             batching: config.batching,
             batch_requests_max: BATCH_REQUESTS_MAX,
         };
-        let state = State::new(scheduling, config.threads);
+        let front_threads = tokio::runtime::Handle::current().metrics().num_workers();
+        let state = State::new(scheduling, config.threads, front_threads);
         let shared = Arc::new(SharedState::new(parallelism, state, observer)?);
         shared.set_queue_rows_max(config.batching.queue_rows_max);
         shared.update(|state, _, out| {
@@ -331,6 +332,7 @@ impl Engine {
             replayed_batches_total: state.counters.replayed_batches_total,
             arena_used_bytes,
             arena_bytes,
+            front_cost: state.front_cost.cost(),
             load,
         }
     }

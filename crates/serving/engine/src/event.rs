@@ -1,7 +1,11 @@
 //! What the engine reports to its owner as it happens.
 
-/// A change of a worker process.
-#[derive(Clone, Debug, PartialEq, Eq)]
+use albacore_batching::auto::Choice;
+
+use crate::Kind;
+
+/// A change that the owner may report.
+#[derive(Clone, Debug, PartialEq)]
 pub enum EngineEvent {
     WorkerStarted {
         worker: usize,
@@ -14,9 +18,16 @@ pub enum EngineEvent {
         /// How it ended, for example `signal 9`.
         cause: String,
     },
+    /// Policy `auto` chose whether batches of a model and kind are deferred.
+    BatchingChosen {
+        model: String,
+        /// The costliest kind of output of their requests.
+        kind: Kind,
+        choice: Choice,
+    },
 }
 
-/// Called with each [`EngineEvent`], from the supervisor's thread; must not block.
+/// Called with each [`EngineEvent`], from whichever thread sees it; must not block.
 pub struct Observer(pub Box<dyn Fn(EngineEvent) + Send + Sync>);
 
 impl std::fmt::Debug for Observer {

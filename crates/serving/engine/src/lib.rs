@@ -22,6 +22,7 @@ mod cpus;
 mod engine;
 mod error;
 mod event;
+mod front_cost;
 mod histogram;
 mod kind;
 mod layout;
@@ -47,7 +48,8 @@ mod timing;
 mod window;
 pub mod worker;
 
-pub use albacore_batching::{BatchingParams, Policy, Slo};
+pub use albacore_batching::auto::{Choice, FrontCost};
+pub use albacore_batching::{BatchingParams, Policy, Prefer, Slo};
 pub use albacore_trees::{IterationRange, Iterations};
 pub use catalog::NoSlot;
 pub use columns::{ColumnError, Columns};

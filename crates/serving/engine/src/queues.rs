@@ -85,6 +85,11 @@ pub(super) fn queue_of(slot: usize, kinds: KindSet) -> QueueIndex {
     QueueIndex(slot * CLASSES + class)
 }
 
+/// The costliest kind of the requests of a queue.
+pub(super) fn kind_of(queue: QueueIndex) -> Kind {
+    COSTLIEST[queue.0 % CLASSES]
+}
+
 /// The slot of a queue.
 pub(super) fn slot_of(queue: QueueIndex) -> usize {
     queue.0 / CLASSES

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use albacore_batching::Nanos;
-use albacore_os::{Alarm, Extent, OsError, Wake};
+use albacore_os::{Alarm, Clock, Extent, OsError, Wake};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
@@ -41,6 +41,7 @@ pub(super) struct SharedState {
     /// Requests wait for a flush; written under the lock of the state.
     has_coalesced: AtomicBool,
     alarm: Alarm,
+    clock: Clock,
     state: Mutex<State>,
     memory: Mutex<Memory>,
     epoch: Instant,
@@ -64,10 +65,16 @@ impl SharedState {
             queue_rows_max: AtomicUsize::new(usize::MAX),
             has_coalesced: AtomicBool::new(false),
             alarm: Alarm::new()?,
+            clock: Clock::new()?,
             state: Mutex::new(state),
             memory: Mutex::new(memory),
             epoch: Instant::now(),
         })
+    }
+
+    fn process_cpu(&self) -> Option<Nanos> {
+        let cpu = self.clock.process_cpu().ok()?;
+        Some(Nanos(cpu.0.saturating_mul(1000)))
     }
 
     pub(super) fn queue_rows_max(&self) -> usize {
@@ -100,6 +107,7 @@ impl SharedState {
         let result = {
             let mut state = self.state();
             let now = self.now();
+            state.measure_front(now, || self.process_cpu());
             state.poll_completions(now, &mut out);
             let result = update(&mut state, now, &mut out);
             state.advance_rollout(now, &mut out);
@@ -146,10 +154,12 @@ impl SharedState {
             free_rows,
             free_results,
             installed,
+            chosen,
             alarm: _,
             is_changed,
         } = out;
         wakes.iter().for_each(|sleeping| sleeping.ring.wake());
+        chosen.into_iter().for_each(&self.observer.0);
         // Memory first: a client that has its answer finds the memory of its rows free.
         if !free_rows.is_empty() || !free_results.is_empty() {
             let mut memory = self.memory();

@@ -12,9 +12,10 @@ use tokio::sync::oneshot;
 use super::candidate::{Installed, Rollout};
 use super::catalog::{Catalog, Declared, NoSlot};
 use super::counters::Counters;
-use super::queues::{QueueCosts, queues_of};
-use super::{Failure, ModelStats};
+use super::queues::{QueueCosts, kind_of, queue_of, queues_of, slot_of};
+use super::{EngineEvent, Failure, Kind, KindSet, ModelStats};
 use crate::command::EditionId;
+use crate::front_cost::FrontCostMeter;
 use crate::ring::Segment;
 
 mod admission;
@@ -58,6 +59,8 @@ pub(super) struct Outbox {
     pub(super) answers: Vec<(oneshot::Sender<Answer>, Answer)>,
     pub(super) free_rows: Vec<Extent>,
     pub(super) free_results: Vec<Extent>,
+    /// Choices of policy `auto` that are new.
+    pub(super) chosen: Vec<EngineEvent>,
     /// Outcomes of candidates.
     pub(super) installed: Vec<(oneshot::Sender<Installed>, Installed)>,
     /// When the timer has to fire, if that changed.
@@ -94,11 +97,13 @@ pub(super) struct State {
     idle_time: IdleTime,
     /// Most threads of a batch, by slot; `None`: all of a worker.
     batch_threads: Vec<Option<usize>>,
+    pub(super) front_cost: FrontCostMeter,
     pub(super) counters: Counters,
 }
 
 impl State {
-    pub(super) fn new(config: Config, threads: usize) -> Self {
+    /// With so many threads of each worker, and of the front end.
+    pub(super) fn new(config: Config, threads: usize, front_threads: usize) -> Self {
         Self {
             phase: Phase::Starting,
             catalog: Catalog::default(),
@@ -116,6 +121,7 @@ impl State {
             admission: Admission::default(),
             idle_time: IdleTime::default(),
             batch_threads: Vec::new(),
+            front_cost: FrontCostMeter::new(front_threads),
             counters: Counters::new(),
             scheduler: Scheduler::new(config),
         }
@@ -132,6 +138,7 @@ impl State {
         if is_new {
             self.batch_threads[slot] = None;
             self.admission.start_slot(slot);
+            queues_of(slot).for_each(|queue| self.scheduler.forget_arrivals(queue));
             self.counters.start_slot(slot, name);
             self.forget_costs(slot);
         }
@@ -156,11 +163,43 @@ impl State {
     pub(super) fn model_stats(&self, slot: usize) -> Option<ModelStats> {
         let latency = self.queue_costs.learned(slot);
         let counted = self.counters.model(slot)?.clone();
+        let chosen = |(kind, _): &(Kind, _)| {
+            let queue = queue_of(slot, KindSet::only(*kind));
+            Some((*kind, self.scheduler.choice(queue)?))
+        };
         Some(ModelStats {
+            choices: latency.iter().filter_map(chosen).collect(),
             latency,
             threads: self.batch_threads.get(slot).copied().flatten(),
             ..counted
         })
+    }
+
+    /// Measures the front end once a second; `cpu` reads the cpu time of this process.
+    pub(super) fn measure_front(&mut self, now: Nanos, cpu: impl FnOnce() -> Option<Nanos>) {
+        if !self.front_cost.is_due(now) {
+            return;
+        }
+        if let Some(cpu) = cpu() {
+            self.front_cost.measure(cpu, now);
+            self.scheduler.set_front_cost(self.front_cost.cost());
+        }
+    }
+
+    /// Lists what policy `auto` chose since the last step.
+    fn report_choices(&mut self, out: &mut Outbox) {
+        while let Some(queue) = self.scheduler.next_news() {
+            let slot = slot_of(queue);
+            let mut declared = self.catalog.declared();
+            let model = declared.find(|(at, _)| *at == slot);
+            if let Some(((_, model), choice)) = model.zip(self.scheduler.choice(queue)) {
+                out.chosen.push(EngineEvent::BatchingChosen {
+                    model: model.to_owned(),
+                    kind: kind_of(queue),
+                    choice,
+                });
+            }
+        }
     }
 
     /// Forgets what batches of a model cost: a new edition may cost something else.
@@ -190,6 +229,7 @@ impl State {
     pub(super) fn step(&mut self, event: Event, now: Nanos, out: &mut Outbox) {
         let mut actions = std::mem::take(&mut self.dispatcher.actions);
         self.scheduler.step(event, now, &mut actions);
+        self.report_choices(out);
         self.coalescer.reset();
         for abandoned in &actions.abandoned {
             let cause = match event {

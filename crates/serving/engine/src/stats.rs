@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use albacore_batching::ModelLoad;
+use albacore_batching::auto::{Choice, FrontCost};
 use albacore_batching::deadlines::CostEstimate;
 
 use super::model_window::{KindLoad, model_load};
@@ -43,6 +44,8 @@ pub struct ModelStats {
     pub window: Vec<KindLoad>,
     /// The share of bad requests that the objective allows; `None` without an objective.
     pub bad_rate_allowed: Option<f64>,
+    /// What policy `auto` chose for these; empty under another policy.
+    pub choices: Vec<(Kind, Choice)>,
 }
 
 /// Finished batches of one size.
@@ -157,6 +160,8 @@ pub struct Stats {
     pub arena_used_bytes: usize,
     /// Shared memory that can be used, bytes.
     pub arena_bytes: usize,
+    /// What a request costs the front end; `None` before it was measured.
+    pub front_cost: Option<FrontCost>,
     /// Load of the last minute.
     pub load: Load,
 }

@@ -59,6 +59,9 @@ pub struct Batching {
     /// With POLICY_TIMEOUT only: the longest that the oldest row waits, microseconds.
     #[prost(uint64, optional, tag = "3")]
     pub max_delay_us: ::core::option::Option<u64>,
+    /// With POLICY_AUTO only: what it prefers; absent: PREFER_SHORT_WAITS.
+    #[prost(enumeration = "Prefer", optional, tag = "4")]
+    pub prefer: ::core::option::Option<i32>,
 }
 /// Bounds of the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -86,13 +89,46 @@ pub struct Objective {
     #[prost(uint64, optional, tag = "5")]
     pub interactions_us: ::core::option::Option<u64>,
 }
+/// What POLICY_AUTO prefers where eager and deferred batches both carry the load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Prefer {
+    /// Not set: an error.
+    Unspecified = 0,
+    /// Replies come as soon as they can.
+    ShortWaits = 1,
+    /// Workers are idle in proportion to the load.
+    IdleWorkers = 2,
+}
+impl Prefer {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "PREFER_UNSPECIFIED",
+            Self::ShortWaits => "PREFER_SHORT_WAITS",
+            Self::IdleWorkers => "PREFER_IDLE_WORKERS",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "PREFER_UNSPECIFIED" => Some(Self::Unspecified),
+            "PREFER_SHORT_WAITS" => Some(Self::ShortWaits),
+            "PREFER_IDLE_WORKERS" => Some(Self::IdleWorkers),
+            _ => None,
+        }
+    }
+}
 /// A release rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Policy {
     /// Not set: an error.
     Unspecified = 0,
-    /// The server chooses.
+    /// Deferred or eager, chosen for each model and kind of output.
     Auto = 1,
     /// As late as the objective allows.
     Deferred = 2,

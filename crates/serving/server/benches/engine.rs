@@ -54,7 +54,7 @@ fn config(workers: usize, threads: usize) -> EngineConfig {
         workers,
         threads,
         batching: BatchingParams {
-            policy: Policy::Auto,
+            policy: Policy::default(),
             batch_rows_max: 1024,
             queue_rows_max: 65536,
         },

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use albacore_batching::Policy;
+use albacore_batching::{Policy, Prefer};
 use albacore_engine::limits::MODELS_MAX;
 use albacore_engine::{BatchingParams, EngineConfig};
 use albacore_storage::BYTES_DEFAULT;
@@ -56,7 +56,7 @@ pub struct Args {
     /// A file with models, objectives, batching and queue, in place of the arguments for them. It
     /// is watched: an edit is applied at once, without a restart; an invalid one changes nothing.
     #[arg(long, value_name = "FILE", env = "ALBACORE_SETTINGS", conflicts_with_all =
-          ["models", "slo", "policy", "max_rows", "max_delay", "queue_rows"])]
+          ["models", "slo", "policy", "max_rows", "max_delay", "prefer", "queue_rows"])]
     pub settings: Option<PathBuf>,
     /// Most bytes of a model file.
     #[arg(long, value_name = "BYTES", default_value_t = BYTES_DEFAULT,
@@ -67,9 +67,14 @@ pub struct Args {
     #[arg(long, value_name = "FILE", env = "ALBACORE_CA_FILE")]
     pub ca_file: Option<PathBuf>,
     /// When a batch is dispatched: `eager` as soon as a worker is free, `timeout` when its oldest
-    /// request has waited for --max-delay, `auto` as the server chooses (at present as eager).
+    /// request has waited for --max-delay, `deferred`
+    /// as late as the objective allows, `auto` deferred or eager by what deferring gains and costs.
     #[arg(long, value_enum, default_value_t = PolicyName::Auto, env = "ALBACORE_POLICY")]
     pub policy: PolicyName,
+    /// What --policy auto prefers where eager and deferred batches both carry the load
+    /// [default: short_waits].
+    #[arg(long, value_enum, env = "ALBACORE_PREFER")]
+    pub prefer: Option<PreferName>,
     /// Most rows of a batch.
     #[arg(long, value_name = "ROWS", default_value_t = 1024, env = "ALBACORE_MAX_ROWS",
           value_parser = bounded(1, BATCH_ROWS_MAX))]
@@ -98,7 +103,7 @@ pub struct Args {
 /// Names of `--policy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PolicyName {
-    /// The server chooses.
+    /// Deferred or eager by what deferring gains and costs.
     Auto,
     /// After `--max-delay`.
     Timeout,
@@ -106,6 +111,25 @@ pub enum PolicyName {
     Eager,
     /// As late as the objective allows; at once without one.
     Deferred,
+}
+
+/// Names of `--prefer`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum PreferName {
+    /// Replies come as soon as they can.
+    ShortWaits,
+    /// Workers are idle in proportion to the load.
+    IdleWorkers,
+}
+
+impl From<PreferName> for Prefer {
+    fn from(name: PreferName) -> Self {
+        match name {
+            PreferName::ShortWaits => Self::ShortWaits,
+            PreferName::IdleWorkers => Self::IdleWorkers,
+        }
+    }
 }
 
 /// Where models and batching come from.
@@ -180,10 +204,15 @@ impl Args {
                     "--max-delay needs --policy timeout: other policies have no delay".into(),
                 );
             }
-            (PolicyName::Auto, None) => Policy::Auto,
+            (PolicyName::Auto, None) => {
+                Policy::Auto(self.prefer.map(Prefer::from).unwrap_or_default())
+            }
             (PolicyName::Deferred, None) => Policy::Deferred,
             (PolicyName::Eager, None) => Policy::Eager,
         };
+        if self.prefer.is_some() && policy.prefer().is_none() {
+            return Err("--prefer needs --policy auto: other policies choose nothing".into());
+        }
         Ok(BatchingParams {
             policy,
             batch_rows_max: self.max_rows,
@@ -311,7 +340,7 @@ mod tests {
             panic!("{settings:?}");
         };
         assert_eq!((settings.workers, settings.threads), (1, 1));
-        assert_eq!(batching.policy, Policy::Auto);
+        assert_eq!(batching.policy, Policy::Auto(Prefer::ShortWaits));
         assert_eq!(
             (batching.batch_rows_max, batching.queue_rows_max),
             (1024, 65536)

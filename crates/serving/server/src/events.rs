@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
-use albacore_engine::EngineEvent;
+use albacore_engine::{EngineEvent, kind_name};
 
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -75,6 +75,14 @@ pub enum ServerEvent {
         /// The value of `--params`.
         place: String,
     },
+    /// Policy `auto` chose whether batches of a model and kind are deferred.
+    BatchingChosen {
+        model: String,
+        kind: &'static str,
+        deferred: bool,
+        /// Why, with the figures.
+        reason: String,
+    },
     /// The server no longer accepts connections.
     Draining,
     /// All accepted requests are answered, and all workers have ended.
@@ -88,6 +96,16 @@ impl From<EngineEvent> for ServerEvent {
             EngineEvent::WorkerExited { worker, pid, cause } => {
                 Self::WorkerDied { worker, pid, cause }
             }
+            EngineEvent::BatchingChosen {
+                model,
+                kind,
+                choice,
+            } => Self::BatchingChosen {
+                model,
+                kind: kind_name(kind),
+                deferred: choice.is_deferred,
+                reason: choice.to_string(),
+            },
         }
     }
 }

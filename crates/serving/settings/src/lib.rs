@@ -38,7 +38,7 @@ mod print_yaml;
 mod settings;
 mod timespan;
 
-pub use albacore_batching::{BatchingParams, Policy, Slo};
+pub use albacore_batching::{BatchingParams, Policy, Prefer, Slo};
 pub use digest::Digest;
 pub use limits::{
     BATCH_ROWS_MAX, FILE_BYTES_MAX, MODEL_NAME_CHARS_MAX, MODELS_MAX, QUEUE_ROWS_MAX,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use albacore_batching::{BatchingParams, Policy, Slo};
+use albacore_batching::{BatchingParams, Policy, Prefer, Slo};
 use serde_json::Value;
 
 use crate::limits::{DEPTH_MAX, FILE_BYTES_MAX, PERCENTILE_DEFAULT};
@@ -163,26 +163,39 @@ pub(crate) fn batching(
 fn policy(batching: &mut ObjectReader) -> Result<Policy, ValidationError> {
     let name = batching.string("policy")?;
     let delay: Option<Duration> = batching.parsed("max_delay", parse_timespan)?;
-    match (name.as_deref().unwrap_or("auto"), delay) {
-        ("timeout", Some(delay)) => Ok(Policy::Timeout { delay }),
+    let prefer = batching.parsed("prefer", parse_prefer)?;
+    let policy = match (name.as_deref().unwrap_or("auto"), delay) {
+        ("timeout", Some(delay)) => Policy::Timeout { delay },
         ("timeout", None) => {
-            Err(batching.missing("max_delay", "policy timeout needs it, as in \"2ms\""))
+            return Err(batching.missing("max_delay", "policy timeout needs it, as in \"2ms\""));
         }
-        ("auto", None) => Ok(Policy::Auto),
-        ("deferred", None) => Ok(Policy::Deferred),
-        ("eager", None) => Ok(Policy::Eager),
+        ("auto", None) => Policy::Auto(prefer.unwrap_or_default()),
+        ("deferred", None) => Policy::Deferred,
+        ("eager", None) => Policy::Eager,
         ("auto" | "deferred" | "eager", Some(_)) => {
-            let problem = "is allowed with policy timeout only: leave it out";
-            Err(ValidationError::field(
-                batching.path_of("max_delay"),
-                problem,
-            ))
+            return Err(only_with(batching, "max_delay", "timeout"));
         }
         (other, _) => {
             let other = quoted(other);
             let problem =
                 format!("{other} is not a policy: write auto, deferred, timeout or eager");
-            Err(ValidationError::field(batching.path_of("policy"), problem))
+            return Err(ValidationError::field(batching.path_of("policy"), problem));
         }
+    };
+    match (policy, prefer) {
+        (Policy::Auto(_), _) | (_, None) => Ok(policy),
+        (_, Some(_)) => Err(only_with(batching, "prefer", "auto")),
     }
+}
+
+fn only_with(batching: &ObjectReader, field: &str, policy: &str) -> ValidationError {
+    let problem = format!("is allowed with policy {policy} only: leave it out");
+    ValidationError::field(batching.path_of(field), problem)
+}
+
+fn parse_prefer(name: &str) -> Result<Prefer, String> {
+    Prefer::from_name(name).ok_or_else(|| {
+        let [first, second] = Prefer::ALL.map(Prefer::name);
+        format!("is not a preference: write {first} or {second}")
+    })
 }

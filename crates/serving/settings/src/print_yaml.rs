@@ -6,6 +6,8 @@
 
 use std::fmt::{self, Write};
 
+use albacore_batching::{Policy, Prefer};
+
 use crate::settings::{Iterations, Model, Settings, Source, output_latencies};
 use crate::timespan::print_timespan;
 
@@ -31,9 +33,20 @@ impl Settings {
         if let Some(delay) = self.batching.policy.delay() {
             writeln!(out, "  max_delay: \"{}\"", print_timespan(delay))?;
         }
+        // Servers of before it was there take the default and know no such field.
+        if let Some(prefer) = changed_preference(self.batching.policy) {
+            writeln!(out, "  prefer: {}", prefer.name())?;
+        }
         writeln!(out, "queue:")?;
         writeln!(out, "  max_rows: {}", self.batching.queue_rows_max)
     }
+}
+
+/// What `auto` prefers, unless that is the default.
+pub(crate) fn changed_preference(policy: Policy) -> Option<Prefer> {
+    policy
+        .prefer()
+        .filter(|prefer| *prefer != Prefer::default())
 }
 
 fn print_model(model: &Model, out: &mut String) -> fmt::Result {

@@ -9,8 +9,8 @@ use albacore_settings::agent_stream::{
     LINE_TERMINATOR, LatencyReport, ModelSlo, NodeSnapshot, Parameters, ServingPod,
 };
 use albacore_settings::{
-    BatchingParams, Policy, REPORT_BUCKETS_MAX, REPORT_LINE_BYTES_MAX, SNAPSHOT_LINE_BYTES_MAX,
-    SNAPSHOT_METRICS_BYTES_MAX, SNAPSHOT_PODS_MAX, Slo,
+    BatchingParams, Policy, Prefer, REPORT_BUCKETS_MAX, REPORT_LINE_BYTES_MAX,
+    SNAPSHOT_LINE_BYTES_MAX, SNAPSHOT_METRICS_BYTES_MAX, SNAPSHOT_PODS_MAX, Slo,
 };
 use proptest::prelude::*;
 
@@ -193,7 +193,8 @@ fn slo() -> impl Strategy<Value = Slo> {
 
 fn parameters() -> impl Strategy<Value = Parameters> {
     let policy = prop_oneof![
-        Just(Policy::Auto),
+        Just(Policy::default()),
+        Just(Policy::Auto(Prefer::IdleWorkers)),
         Just(Policy::Deferred),
         Just(Policy::Eager),
         (1_u64..1000).prop_map(|micros| Policy::Timeout {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use albacore_settings::{
-    BatchingParams, Digest, Iterations, Model, Output, Policy, Settings, Slo, Source,
+    BatchingParams, Digest, Iterations, Model, Output, Policy, Prefer, Settings, Slo, Source,
 };
 use proptest::prelude::*;
 
@@ -241,7 +241,7 @@ const MODELS: [(&str, &str); 32] = [
 ];
 
 /// Text below a model with an objective of 2 ms.
-const REST: [(&str, &str); 10] = [
+const REST: [(&str, &str); 12] = [
     (
         "batching: {policy: lazy}",
         "batching.policy: \"lazy\" is not a policy",
@@ -249,6 +249,14 @@ const REST: [(&str, &str); 10] = [
     (
         "batching: {policy: timeout}",
         "batching.max_delay: is missing",
+    ),
+    (
+        "batching: {prefer: speed}",
+        "batching.prefer: \"speed\" is not a preference: write short_waits or idle_workers",
+    ),
+    (
+        "batching: {policy: eager, prefer: short_waits}",
+        "batching.prefer: is allowed with policy auto only",
     ),
     (
         "batching: {max_delay: 1ms}",
@@ -357,7 +365,8 @@ fn any_settings() -> impl Strategy<Value = Settings> {
     });
     let delay = (1_u64..=1_000).prop_map(Duration::from_micros);
     let policy = prop_oneof![
-        Just(Policy::Auto),
+        Just(Policy::default()),
+        Just(Policy::Auto(Prefer::IdleWorkers)),
         Just(Policy::Deferred),
         Just(Policy::Eager),
         delay.prop_map(|delay| Policy::Timeout { delay }),

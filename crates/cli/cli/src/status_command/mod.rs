@@ -22,7 +22,9 @@ use crate::args::{ClusterArgs, ExplainArgs, StatusArgs};
 use crate::cluster_access::{block_on, connect, read, typed};
 use crate::draw::{self, PodStrip};
 use findings::{Finding, findings};
-use report::{ClusterObjects, DEPLOYMENT_LABEL, PodReport, Report};
+use report::{
+    BatchingReport, ClusterObjects, DEPLOYMENT_LABEL, DeploymentReport, PodReport, Report,
+};
 use text::count;
 
 /// `albacore status`.
@@ -52,19 +54,40 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
     match args.is_json {
         true => print_json(&Explanation {
             findings: &found,
+            batching: report.deployments.iter().flat_map(batching).collect(),
             unread: &report.unread,
         }),
-        false => print(&in_sentences(&args.name, &found, &report.unread)),
+        false => print(&in_sentences(&args.name, &found, &report)),
     }
 }
 
 #[derive(Serialize)]
 struct Explanation<'a> {
     findings: &'a [Finding],
+    /// What batching policy Auto chose.
+    batching: Vec<BatchingLine<'a>>,
     unread: &'a [String],
 }
 
-fn in_sentences(name: &str, found: &[Finding], unread: &[String]) -> String {
+/// The choice for a model and a kind of output.
+#[derive(Serialize)]
+struct BatchingLine<'a> {
+    model: &'a str,
+    #[serde(flatten)]
+    choice: &'a BatchingReport,
+}
+
+fn batching(of: &DeploymentReport) -> impl Iterator<Item = BatchingLine<'_>> {
+    of.models.iter().flat_map(|model| {
+        let lines = model.batching.iter();
+        lines.map(|choice| BatchingLine {
+            model: &model.name,
+            choice,
+        })
+    })
+}
+
+fn in_sentences(name: &str, found: &[Finding], report: &Report) -> String {
     let mut text = String::new();
     if found.is_empty() {
         let _ = writeln!(text, "{name} is as it should be"); // infallible: a String
@@ -80,7 +103,19 @@ fn in_sentences(name: &str, found: &[Finding], unread: &[String]) -> String {
             let _ = writeln!(text, "  -> {remedy}"); // infallible: a String
         }
     }
-    for sentence in unread {
+    for BatchingLine { model, choice } in report.deployments.iter().flat_map(batching) {
+        let BatchingReport {
+            kind,
+            deferred,
+            reason,
+        } = choice;
+        // infallible: a String
+        let _ = writeln!(
+            text,
+            "batching of model {model}, {kind}: {reason} (deferred in {deferred} pods)"
+        );
+    }
+    for sentence in &report.unread {
         let _ = writeln!(text, "not looked at: {sentence}"); // infallible: a String
     }
     text
@@ -182,4 +217,34 @@ async fn fetch_report(args: &ClusterArgs, request: Request<'_>) -> Result<Report
         threads::add(&cluster, &mut report).await;
     }
     Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_auto_chose_is_explained_with_its_reason() {
+        let deployment = json!({
+            "apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+            "metadata": {"name": "fraud", "namespace": "bank"},
+            "spec": {"models": [{"name": "m", "uri": "pvc://models/m.ubj"}]},
+            "status": {"models": [{"name": "m", "loaded": "2/2", "batching": [
+                {"kind": "contribs", "deferred": "1/2", "reason": "deferred: for a reason"}]}]}});
+        let report = Report::of(ClusterObjects {
+            deployments: vec![serde_json::from_value(deployment).unwrap()],
+            ..ClusterObjects::default()
+        });
+        let text = in_sentences("fraud", &[], &report);
+        let line = "batching of model m, contribs: deferred: for a reason (deferred in 1/2 pods)";
+        assert_eq!(text, format!("fraud is as it should be\n{line}\n"));
+        let lines: Vec<_> = report.deployments.iter().flat_map(batching).collect();
+        assert_eq!(
+            serde_json::to_value(&lines).unwrap(),
+            json!([{"model": "m", "kind": "contribs", "deferred": "1/2",
+                "reason": "deferred: for a reason"}])
+        );
+    }
 }

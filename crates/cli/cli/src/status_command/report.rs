@@ -88,6 +88,16 @@ pub(super) struct ModelReport {
     pub(super) bad_rate: Option<String>,
     pub(super) slo_met: Option<bool>,
     pub(super) latency: Vec<LatencyReport>,
+    pub(super) batching: Vec<BatchingReport>,
+}
+
+/// What policy Auto chose for a kind of output.
+#[derive(Serialize)]
+pub(super) struct BatchingReport {
+    pub(super) kind: String,
+    /// Pods that defer, of those that report it.
+    pub(super) deferred: String,
+    pub(super) reason: String,
 }
 
 #[derive(Serialize)]
@@ -182,6 +192,7 @@ impl DeploymentReport {
         let models = spec.models.iter().map(|model| {
             let reported = status.models.iter().find(|m| m.name == model.name);
             let latency = reported.into_iter().flat_map(|m| &m.latency);
+            let batching = reported.into_iter().flat_map(|m| &m.batching);
             ModelReport {
                 name: model.name.clone(),
                 uri: model.uri.to_string(),
@@ -193,6 +204,7 @@ impl DeploymentReport {
                 bad_rate: reported.and_then(|m| m.bad_rate.clone()),
                 slo_met: reported.and_then(|m| m.slo_met),
                 latency: latency.map(LatencyReport::of).collect(),
+                batching: batching.map(BatchingReport::of).collect(),
             }
         });
         let mut reports: Vec<PodReport> = pods
@@ -267,6 +279,16 @@ impl LatencyReport {
             kind: model.kind.clone(),
             per_row: model.per_row.clone(),
             per_batch: model.per_batch.clone(),
+        }
+    }
+}
+
+impl BatchingReport {
+    fn of(status: &albacore_api::BatchingStatus) -> Self {
+        Self {
+            kind: status.kind.clone(),
+            deferred: status.deferred.clone(),
+            reason: status.reason.clone(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The models, as the pods report them.
 
-use albacore_api::{LatencyModel, Model, ModelStatus};
+use albacore_api::{BatchingStatus, LatencyModel, Model, ModelStatus};
 
 use super::{DeploymentFacts, measurements};
 use crate::limits::MESSAGE_CHARS_MAX;
@@ -32,6 +32,7 @@ fn status_of(facts: &DeploymentFacts<'_>, model: &Model) -> ModelStatus {
         },
         error: error(&pods),
         latency: latency(&pods),
+        batching: batching(&pods),
         ..ModelStatus::default()
     };
     measurements::add_outcomes(facts, model, status)
@@ -90,6 +91,30 @@ fn latency(pods: &[(&ObservedPod, &ModelState)]) -> Vec<LatencyModel> {
             kind: kind.to_owned(),
             per_row: measurements::time(median(|l| l.alpha_us)),
             per_batch: measurements::time(median(|l| l.beta_us)),
+        }
+    };
+    kinds.into_iter().map(of_kind).collect()
+}
+
+/// How many pods defer each kind, and the reason of the first of them by name or, if none does, of
+/// the first.
+fn batching(pods: &[(&ObservedPod, &ModelState)]) -> Vec<BatchingStatus> {
+    let chosen = || {
+        let pods = pods.iter();
+        pods.flat_map(|(pod, seen)| seen.batching.iter().map(|choice| (&pod.name, choice)))
+    };
+    let mut kinds: Vec<&str> = chosen().map(|(_, choice)| choice.kind.as_str()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let of_kind = |kind: &str| {
+        let of_kind = || chosen().filter(|(_, choice)| choice.kind == kind);
+        let deferred = of_kind().filter(|(_, choice)| choice.deferred).count();
+        let told = of_kind().min_by_key(|&(pod, choice)| (!choice.deferred, pod));
+        let reason = told.map_or("", |(_, choice)| &choice.explanation);
+        BatchingStatus {
+            kind: kind.to_owned(),
+            deferred: format!("{deferred}/{}", of_kind().count()),
+            reason: reason.chars().take(MESSAGE_CHARS_MAX).collect(),
         }
     };
     kinds.into_iter().map(of_kind).collect()

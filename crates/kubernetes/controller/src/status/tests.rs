@@ -9,7 +9,8 @@ use super::conditions::{RECONCILING, STALLED};
 use super::*;
 use crate::observed::ObservedCondition;
 use crate::server_state::{
-    KindOutcomes, LatencyFit, LoadState, ModelState, RequestCounts, ServerState, WorkerStates,
+    BatchingChoice, KindOutcomes, LatencyFit, LoadState, ModelState, RequestCounts, ServerState,
+    WorkerStates,
 };
 use crate::settings::source_of;
 
@@ -69,6 +70,11 @@ fn state(alive: u32) -> ServerState {
             samples: 9,
         }],
         outcomes: None,
+        batching: vec![BatchingChoice {
+            kind: "value".to_owned(),
+            deferred: false,
+            explanation: "eager: eager batches carry the load".to_owned(),
+        }],
     };
     ServerState {
         settings_sha256: SETTINGS.to_owned(),
@@ -201,6 +207,11 @@ fn a_healthy_deployment_reports_its_url_and_its_placement() {
     );
     assert_eq!(model.latency[0].per_row, "1.8us");
     assert_eq!(model.latency[0].per_batch, "1.2ms");
+    assert_eq!(model.batching[0].deferred, "0/2");
+    assert_eq!(
+        model.batching[0].reason,
+        "eager: eager batches carry the load"
+    );
     for (kind, says) in [
         ("Ready", "True/Serving"),
         ("Available", "True/MinimumReplicas"),

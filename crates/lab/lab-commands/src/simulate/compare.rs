@@ -1,8 +1,8 @@
 //! Compares policies over the load.
 
+use albacore_batching::Prefer;
 use albacore_simulator::{
-    DropPolicy, DropRule, Figures, Policy, Prefers, Scenario, Target, Wait, goodput,
-    run as simulate,
+    DropPolicy, DropRule, Figures, Policy, Scenario, Target, Wait, goodput, run as simulate,
 };
 use serde_json::json;
 
@@ -53,7 +53,7 @@ fn scenarios(scenario: &Scenario, names: &[String]) -> Result<Vec<(String, Scena
 fn named(scenario: &Scenario, name: &str) -> Option<Scenario> {
     let (policy, drop) = name.split_once('/').unwrap_or((name, ""));
     let drop = match drop {
-        "" if policy.starts_with("auto") => DropPolicy::Learned,
+        "" if policy.starts_with("auto") => DropPolicy::Auto,
         "" => scenario.drop,
         "own" => DropPolicy::window(Target::Own),
         "half" => DropPolicy::window(Target::Half),
@@ -63,11 +63,10 @@ fn named(scenario: &Scenario, name: &str) -> Option<Scenario> {
     let policy = match policy.split_once('=') {
         None if policy == "deferred" => Policy::Deferred,
         None if policy == "auto" => Policy::Auto(match scenario.policy {
-            Policy::Auto(prefers) => prefers,
-            _ => Prefers::IdleWorkers,
+            Policy::Auto(prefer) => prefer,
+            _ => Prefer::default(),
         }),
-        Some(("auto", "idle_workers")) => Policy::Auto(Prefers::IdleWorkers),
-        Some(("auto", "short_waits")) => Policy::Auto(Prefers::ShortWaits),
+        Some(("auto", prefer)) => Policy::Auto(Prefer::from_name(prefer)?),
         None if policy == "eager" => Policy::Eager,
         Some(("timeout", share)) => {
             let percent: f64 = share.strip_suffix('%')?.parse().ok()?;

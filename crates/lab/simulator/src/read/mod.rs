@@ -6,8 +6,8 @@ mod model;
 mod node;
 mod tables;
 
-use albacore_batching::Nanos;
 use albacore_batching::deadlines::Delays;
+use albacore_batching::{Nanos, Prefer};
 
 pub use self::invalid::{Invalid, Place};
 pub use self::tables::{read_arrivals, read_profiles};
@@ -15,7 +15,6 @@ pub use self::tables::{read_arrivals, read_profiles};
 use self::fields::{Field, Fields};
 use self::node::{Kind, Node};
 use crate::arrivals::{Popularity, Process};
-use crate::auto::Prefers;
 use crate::drop_rule::{DropRule, Target};
 use crate::scenario::{DropPolicy, Model, Policy, Scenario, Source, Wait};
 
@@ -242,20 +241,17 @@ fn popularity(arrivals: &mut Fields) -> Result<Popularity, Invalid> {
 }
 
 fn policy(file: &mut Fields) -> Result<Policy, Invalid> {
-    let preferences = [
-        ("idle_workers", Prefers::IdleWorkers),
-        ("short_waits", Prefers::ShortWaits),
-    ];
-    let preference = file.take("prefers");
-    let prefers = preference.map_or(Ok(Prefers::IdleWorkers), |f| f.word(&preferences))?;
+    let preferences = Prefer::ALL.map(|prefer| (prefer.name(), prefer));
+    let preference = file.take("prefer");
+    let prefer = preference.map_or(Ok(Prefer::default()), |f| f.word(&preferences))?;
     let words = [
         ("deferred", Policy::Deferred),
-        ("auto", Policy::Auto(prefers)),
+        ("auto", Policy::Auto(prefer)),
         ("eager", Policy::Eager),
         ("timeout", Policy::Timeout(Wait::Fixed(Nanos(0)))),
     ];
     let policy = file.take("policy");
-    let policy = policy.map_or(Ok(Policy::Auto(prefers)), |f| f.word(&words))?;
+    let policy = policy.map_or(Ok(Policy::Auto(prefer)), |f| f.word(&words))?;
     let timeout = file.take("timeout");
     if !matches!(policy, Policy::Timeout(_)) {
         return Ok(policy);
@@ -275,11 +271,11 @@ fn drop_rule(mut fields: Fields, policy: Policy) -> Result<DropPolicy, Invalid> 
     let is_head = rule.map_or(Ok(false), |f| f.word(&[("window", false), ("head", true)]))?;
     let is_auto = matches!(policy, Policy::Auto(_));
     let window = match fields.take("target") {
-        None if is_auto => DropPolicy::Learned,
+        None if is_auto => DropPolicy::Auto,
         None => DropPolicy::window(Target::Own),
         Some(field) => match field.text()?.as_str() {
             "own" => DropPolicy::window(Target::Own),
-            "auto" if is_auto => DropPolicy::Learned,
+            "auto" if is_auto => DropPolicy::Auto,
             "half" => DropPolicy::window(Target::Half),
             text if text.parse::<f64>().is_ok() => {
                 DropPolicy::window(Target::Rows(field.count(1, TARGET_MAX)?))

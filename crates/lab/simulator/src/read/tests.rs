@@ -47,15 +47,16 @@ fn read_with(text: &str, sets: &[&str]) -> Result<Scenario, ScenarioError> {
 fn what_auto_prefers_is_read() {
     let text = GOOD.replace("timeout: 10%\n", "");
     let policy = |sets: &[&str]| read_with(&text, sets).unwrap().policy;
-    let idle = Policy::Auto(Prefers::IdleWorkers);
-    assert_eq!(policy(&["policy=auto"]), idle);
+    let default = Policy::Auto(Prefer::ShortWaits);
+    assert_eq!(policy(&["policy=auto"]), default);
+    assert_eq!(policy(&["policy=auto", "prefer=short_waits"]), default);
     assert_eq!(
-        policy(&["policy=auto", "prefers=short_waits"]),
-        Policy::Auto(Prefers::ShortWaits)
+        policy(&["policy=auto", "prefer=idle_workers"]),
+        Policy::Auto(Prefer::IdleWorkers)
     );
-    let refused = read_with(&text, &["policy=auto", "prefers=speed"]);
+    let refused = read_with(&text, &["policy=auto", "prefer=speed"]);
     let said = refused.unwrap_err().to_string();
-    assert!(said.contains("\"speed\" is none of idle_workers, short_waits"));
+    assert!(said.contains("\"speed\" is none of short_waits, idle_workers"));
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Drives the scheduler through a list of events, as a simulator does.
 
 use albacore_batching::deadlines::{
-    Completion, DeadlineActions, DeadlineConfig, DeadlineEvent, Delays,
+    Completion, DeadlineActions, DeadlineConfig, DeadlineEvent, DeadlineScheduler, Delays,
+    QueueParams,
 };
 use albacore_batching::{Nanos, QueueIndex, RequestKey, WorkerIndex};
-use albacore_simulator::auto::{AutoScheduler, QueuePolicy};
 
 use crate::oracle::Done;
 
@@ -13,19 +13,19 @@ use crate::oracle::Done;
 pub(crate) enum Input {
     Arrival { queue: usize, key: u64, rows: u32 },
     Withdrawal { queue: usize, key: u64 },
-    Rules { queue: usize, rules: QueuePolicy },
+    Rules { queue: usize, rules: QueueParams },
 }
 
 pub(crate) struct Driver {
-    pub(crate) scheduler: AutoScheduler,
+    pub(crate) scheduler: DeadlineScheduler,
     pub(crate) timer: Option<Nanos>,
     actions: DeadlineActions,
     pub(crate) done: Vec<Done>,
 }
 
 impl Driver {
-    pub(crate) fn new(rules: &[QueuePolicy], workers: usize, delays: Delays) -> Self {
-        let mut scheduler = AutoScheduler::new(DeadlineConfig {
+    pub(crate) fn new(rules: &[QueueParams], workers: usize, delays: Delays) -> Self {
+        let mut scheduler = DeadlineScheduler::new(DeadlineConfig {
             workers,
             delays,
             completion: Completion::Predicted,
@@ -108,7 +108,7 @@ impl Driver {
             Input::Rules { queue, rules } => {
                 let queue = QueueIndex(queue);
                 self.scheduler
-                    .set_policy(queue, rules, now, &mut self.actions);
+                    .set_params(queue, rules, now, &mut self.actions);
                 self.file(now);
             }
         }

@@ -3,14 +3,12 @@
 
 use albacore_batching::Nanos;
 use albacore_batching::deadlines::{Cost, Delays, QueueParams, Release};
-use albacore_simulator::auto::{Prefers, QueuePolicy};
 use albacore_simulator::{DropRule, Target};
 
 use albacore_random::SplitMix64;
 
 use crate::driver::{Driver, Input};
 use crate::oracle::{self, Done, Oracle, Request};
-use crate::oracle_auto;
 
 /// Draws test cases.
 struct Random(SplitMix64);
@@ -25,17 +23,9 @@ impl Random {
     }
 }
 
-fn draw_rules(random: &mut Random) -> QueuePolicy {
+fn draw_rules(random: &mut Random) -> QueueParams {
     let objective = 20 + random.below(200);
-    let mut auto = None;
-    let release = match random.below(5) {
-        4 => {
-            auto = Some(match random.is_one_in(3) {
-                true => Prefers::ShortWaits,
-                false => Prefers::IdleWorkers,
-            });
-            Release::Eager
-        }
+    let release = match random.below(4) {
         0 => Release::Eager,
         1 => Release::Timeout {
             delay: Nanos(random.below(objective)),
@@ -46,25 +36,21 @@ fn draw_rules(random: &mut Random) -> QueuePolicy {
         _ => Release::Deferred { early: Nanos(0) },
     };
     let window = |target| DropRule::Window { target };
-    let mut is_target_learned = false;
-    let drop = match random.below(6) {
+    let drop = match random.below(5) {
         0 => DropRule::Head,
         1 => window(Target::Half),
         2 => window(Target::Own),
-        3 => {
-            is_target_learned = true;
-            window(Target::Own)
-        }
         _ => window(Target::Rows(1 + random.below(12))),
     };
     let cost = Cost::new((1 + random.below(12)) as f64, random.below(40) as f64);
     // A row each nanosecond to one each 40: the arrivals themselves come at such rates.
     let rate = 1e9 / (1 + random.below(40)) as f64;
-    let params = QueueParams {
+    let objective = Nanos(objective);
+    QueueParams {
         cost,
-        objective: Nanos(objective),
+        objective,
         release,
-        target_rows: 1,
+        target_rows: drop.target_rows(&cost, objective, rate),
         requests_max: if random.is_one_in(4) {
             1 + random.below(6) as usize
         } else {
@@ -75,30 +61,16 @@ fn draw_rules(random: &mut Random) -> QueuePolicy {
         } else {
             u64::MAX
         },
-    };
-    QueuePolicy {
-        params,
-        drop,
-        rate,
-        auto,
-        is_target_learned,
     }
 }
 
-fn oracle_params(policy: &QueuePolicy) -> oracle::Rules {
-    let rules = &policy.params;
+fn oracle_params(rules: &QueueParams) -> oracle::Rules {
     let (alpha, beta) = (rules.cost.alpha_ns() as i128, rules.cost.beta_ns() as i128);
-    let objective = i128::from(rules.objective.0);
-    let own = || oracle_auto::own(alpha, beta, objective, policy.rate);
     oracle::Rules {
         alpha,
         beta,
-        objective,
+        objective: rules.objective.0.into(),
         release: match rules.release {
-            _ if policy.auto.is_some() => oracle::Release::Auto {
-                is_short: policy.auto == Some(Prefers::ShortWaits),
-            },
-            Release::Bounded { .. } => unreachable!("it is not drawn"),
             Release::Deferred { early } => oracle::Release::Deferred {
                 early: early.0.into(),
             },
@@ -107,15 +79,7 @@ fn oracle_params(policy: &QueuePolicy) -> oracle::Rules {
                 delay: delay.0.into(),
             },
         },
-        target: match policy.drop {
-            DropRule::Head => 1,
-            DropRule::Window { target } => match target {
-                Target::Half => oracle_auto::half(alpha, beta, objective),
-                Target::Rows(rows) => rows.into(),
-                Target::Own => own(),
-            },
-        },
-        is_target_learned: policy.is_target_learned,
+        target: rules.target_rows.into(),
         rows_max: rules.rows_max.into(),
         requests_max: rules.requests_max,
     }
@@ -123,7 +87,7 @@ fn oracle_params(policy: &QueuePolicy) -> oracle::Rules {
 
 /// A case: rules, workers, delays and what happens.
 struct Case {
-    rules: Vec<QueuePolicy>,
+    rules: Vec<QueueParams>,
     workers: usize,
     delays: Delays,
     inputs: Vec<(u64, Input)>,
@@ -132,12 +96,7 @@ struct Case {
 fn draw(seed: u64) -> Case {
     let mut random = Random(SplitMix64::new(seed));
     let random = &mut random;
-    // `Auto` defers nothing for 768 arrivals of a queue: some cases are long.
-    let is_long = random.is_one_in(60);
-    let (queues, requests, quiet) = match is_long {
-        true => (1 + random.below(2), 1000 + random.below(4000), 3000),
-        false => (1 + random.below(5), 1 + random.below(70), 25),
-    };
+    let (queues, requests) = (1 + random.below(5), 1 + random.below(70));
     let rules: Vec<_> = (0..queues).map(|_| draw_rules(random)).collect();
     let workers = 1 + random.below(4) as usize;
     let has_delays = random.is_one_in(3);
@@ -173,7 +132,7 @@ fn draw(seed: u64) -> Case {
             let key = 1 + random.below(key);
             inputs.push((now, Input::Withdrawal { queue, key }));
         }
-        if random.is_one_in(quiet) {
+        if random.is_one_in(25) {
             let rules = draw_rules(random);
             inputs.push((now, Input::Rules { queue, rules }));
         }

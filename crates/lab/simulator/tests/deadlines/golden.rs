@@ -6,8 +6,6 @@ use std::path::PathBuf;
 use albacore_batching::Nanos;
 use albacore_batching::deadlines::{Cost, Delays, QueueParams, Release};
 
-use albacore_simulator::auto::QueuePolicy;
-
 use crate::driver::{Driver, Input};
 use crate::oracle::Done;
 
@@ -28,7 +26,7 @@ fn ms(nanos: i128) -> String {
     format!("{}.{:06}", nanos / 1_000_000, nanos % 1_000_000)
 }
 
-fn rules(line: &str, profile: &str) -> QueuePolicy {
+fn rules(line: &str, profile: &str) -> QueueParams {
     let fields: Vec<f64> = profile
         .split(',')
         .skip(1)
@@ -45,14 +43,14 @@ fn rules(line: &str, profile: &str) -> QueuePolicy {
         }
         other => panic!("{other:?}"),
     };
-    QueuePolicy::from(QueueParams {
+    QueueParams {
         cost: Cost::new(fields[0] * MS, fields[1] * MS),
         objective: Nanos(objective.round() as u64),
         release,
         target_rows: option(line, "target").map_or(1, |rows| rows.parse().unwrap()),
         rows_max: u64::MAX,
         requests_max: usize::MAX,
-    })
+    }
 }
 
 /// Runs what a line of the manifest says and prints it as the reference does.
@@ -77,7 +75,7 @@ fn trace(line: &str) -> String {
             driver.run_until(from);
             for (queue, rules) in rules.iter().enumerate() {
                 let mut rules = *rules;
-                rules.params.release = Release::Eager;
+                rules.release = Release::Eager;
                 driver.take(&Input::Rules { queue, rules }, from);
             }
         }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use albacore_batching::Nanos;
 use albacore_batching::RequestKey;
 use albacore_batching::deadlines::{Cost, Delays, Member, QueueParams, Release, RequestQueue};
-use albacore_simulator::auto::{Prefers, QueuePolicy};
 use albacore_simulator::{DropRule, Target};
 use proptest::prelude::*;
 
@@ -40,25 +39,14 @@ prop_compose! {
         beta in 0_f64..8e6,
         objective in 1_000_000_u64..60_000_000,
         release in releases(),
-        auto in prop_oneof![
-            3 => Just(None),
-            1 => prop_oneof![Just(Prefers::IdleWorkers), Just(Prefers::ShortWaits)].prop_map(Some),
-        ],
-        is_target_learned in any::<bool>(),
         drop in drop_rules(),
         rate in 0_f64..5_000.0,
         rows_max in prop_oneof![Just(u64::MAX), 1_u64..40],
         requests_max in prop_oneof![Just(usize::MAX), 1_usize..20],
-    ) -> QueuePolicy {
-        let params = QueueParams {
-            cost: Cost::new(alpha, beta),
-            objective: Nanos(objective),
-            release,
-            target_rows: 1,
-            rows_max,
-            requests_max,
-        };
-        QueuePolicy { params, drop, rate, auto, is_target_learned }
+    ) -> QueueParams {
+        let (cost, objective) = (Cost::new(alpha, beta), Nanos(objective));
+        let target_rows = drop.target_rows(&cost, objective, rate);
+        QueueParams { cost, objective, release, target_rows, rows_max, requests_max }
     }
 }
 
@@ -90,7 +78,7 @@ proptest! {
                 seen.push(*key);
             }
             let Done::Batch { start, end, worker, queue, keys, at } = done else { continue };
-            let (cost, objective) = (&rules[*queue].params.cost, rules[*queue].params.objective);
+            let (cost, objective) = (&rules[*queue].cost, rules[*queue].objective);
             let rows: u64 = keys.iter().map(|key| u64::from(arrived[key].2)).sum();
             let first = arrived[&keys[0]].1;
             let deadline = i128::from(first + objective.0);
@@ -100,11 +88,10 @@ proptest! {
             prop_assert!(*start >= *at + i128::from(delays.of(rows).0), "before it can arrive");
             prop_assert!(free[*worker] <= *start, "the worker is busy");
             free[*worker] = *end;
-            let (release, auto) = (rules[*queue].params.release, rules[*queue].auto);
-            let bounds = &rules[*queue].params;
+            let bounds = &rules[*queue];
             let is_bounded = bounds.rows_max < u64::MAX || bounds.requests_max < usize::MAX;
             prop_assert!(keys.len() <= bounds.requests_max);
-            if let (Release::Timeout { delay }, None, false) = (release, auto, is_bounded) {
+            if let (Release::Timeout { delay }, false) = (bounds.release, is_bounded) {
                 prop_assert!(*start >= i128::from(first + delay.0), "before its time");
             }
             for key in keys {
@@ -119,15 +106,13 @@ proptest! {
 
     #[test]
     fn windows_are_not_inverted_and_open_at_frontrun(
-        policy in rules(),
+        rules in rules(),
         early in 0_u64..5_000_000,
         gaps in prop::collection::vec((0_u64..2_000_000, 1_u32..4), 1..60),
         wait in 0_u64..20_000_000,
     ) {
-        let mut rules = policy.params;
-        rules.release = Release::Deferred { early: Nanos(early) };
-        rules.target_rows =
-            policy.drop.target_rows(&rules.cost, rules.objective, policy.rate);
+        let release = Release::Deferred { early: Nanos(early) };
+        let rules = QueueParams { release, ..rules };
         let mut part = RequestQueue::new(rules, Delays::default());
         let (mut now, mut dropped) = (0, Vec::new());
         for (key, &(gap, rows)) in gaps.iter().enumerate() {

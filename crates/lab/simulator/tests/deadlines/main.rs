@@ -8,4 +8,3 @@ mod equal;
 mod golden;
 mod laws;
 mod oracle;
-mod oracle_auto;

@@ -1,8 +1,6 @@
 //! The algorithm as slowly and obviously as it can be written: lists, and a search for everything.
 //! It shares no code with the crate; what both do must be equal.
 
-use crate::oracle_auto::{History, Plan};
-
 /// What a queue goes by; times in nanoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
@@ -12,23 +10,14 @@ pub(crate) struct Rules {
     pub(crate) release: Release,
     /// Rows that the drop rule aims at; 1 is the head rule.
     pub(crate) target: i128,
-    /// It aims at what was learned, once something was.
-    pub(crate) is_target_learned: bool,
     pub(crate) rows_max: i128,
     pub(crate) requests_max: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Release {
-    Auto { is_short: bool },
     Deferred { early: i128 },
     Timeout { delay: i128 },
-}
-
-impl Release {
-    fn is_auto(&self) -> bool {
-        matches!(self, Self::Auto { .. })
-    }
 }
 
 /// Something that is done.
@@ -73,9 +62,6 @@ pub(crate) struct Oracle {
     queues: Vec<Vec<Request>>,
     candidates: Vec<Option<Candidate>>,
     free: Vec<i128>,
-    history: History,
-    plans: Vec<Option<Plan>>,
-    targets: Vec<i128>,
     pub(crate) done: Vec<Done>,
 }
 
@@ -87,9 +73,6 @@ impl Oracle {
             queues: vec![Vec::new(); rules.len()],
             candidates: vec![None; rules.len()],
             free: vec![0; workers],
-            history: History::new(rules.len()),
-            plans: vec![None; rules.len()],
-            targets: rules.iter().map(|rules| rules.target).collect(),
             done: Vec::new(),
             rules,
         }
@@ -119,7 +102,7 @@ impl Oracle {
             .find(|&(rows, arrival)| self.is_in_time(queue, rows, arrival, now, free))
             .map_or(0, |(rows, _)| rows);
         let aim = suffix_rows
-            .min(self.targets[queue])
+            .min(self.rules[queue].target)
             .min(self.rules[queue].rows_max)
             .max(1);
         for head in waiting {
@@ -127,8 +110,6 @@ impl Oracle {
                 break;
             }
             self.queues[queue].remove(0);
-            let is_short = self.rules[queue].release == Release::Auto { is_short: true };
-            self.history.dropped(queue, is_short);
             self.done.push(Done::Drop {
                 at: now,
                 queue,
@@ -159,17 +140,8 @@ impl Oracle {
                 _ if requests < waiting.len() && rows + waiting[requests].rows > rules.rows_max => {
                     earliest
                 }
-                Release::Deferred { .. } | Release::Auto { .. } if requests < waiting.len() => {
-                    earliest
-                }
+                Release::Deferred { .. } if requests < waiting.len() => earliest,
                 Release::Deferred { early } => deadline - self.l(queue, rows + 1) - early,
-                Release::Auto { .. } => match self.plans[queue] {
-                    Some(plan) if plan.enough.is_none_or(|enough| rows < enough) => {
-                        let frontrun = deadline - self.l(queue, rows + 1);
-                        (frontrun - plan.early).min(head.arrival + 32 * rules.beta)
-                    }
-                    _ => earliest,
-                },
                 Release::Timeout { delay } => head.arrival + delay,
             };
             Candidate {
@@ -184,27 +156,11 @@ impl Oracle {
 
     /// A request arrives; its time has been reached.
     pub(crate) fn arrive(&mut self, queue: usize, request: Request) {
-        let rules = &self.rules[queue];
-        if let Release::Auto { is_short } = rules.release {
-            let costs = (rules.alpha, rules.beta, rules.objective);
-            let now_and_rows = (request.arrival, request.rows);
-            let plan = self.history.arrived(queue, costs, is_short, now_and_rows);
-            if let Some(plan) = plan {
-                self.plans[queue] = Some(plan);
-                if rules.is_target_learned {
-                    self.targets[queue] = plan.target;
-                }
-            }
-        }
         self.queues[queue].push(request);
         self.update(queue, request.arrival, 0);
     }
 
     pub(crate) fn set_rules(&mut self, queue: usize, rules: Rules, now: i128) {
-        self.targets[queue] = match self.plans[queue] {
-            Some(plan) if rules.is_target_learned && rules.release.is_auto() => plan.target,
-            _ => rules.target,
-        };
         self.rules[queue] = rules;
         self.update(queue, now, 0);
     }

@@ -225,23 +225,6 @@ impl RequestQueue {
         })
     }
 
-    /// How long before frontrun the window of a batch opens; `None` if it is dispatched at once.
-    fn early(&self, rows: u64) -> Option<Nanos> {
-        match self.params.release {
-            Release::Deferred { early } => Some(early),
-            Release::Bounded { early, enough, .. } => (rows < enough).then_some(early),
-            Release::Eager | Release::Timeout { .. } => None,
-        }
-    }
-
-    /// How long the oldest request waits at most for others to join it.
-    fn wait_max(&self) -> Nanos {
-        match self.params.release {
-            Release::Bounded { wait_max, .. } => wait_max,
-            Release::Deferred { .. } | Release::Eager | Release::Timeout { .. } => Nanos::MAX,
-        }
-    }
-
     fn deadline(&self, waiting: &QueuedRequest) -> Nanos {
         waiting.member.arrival.saturating_add(self.params.objective)
     }
@@ -298,15 +281,14 @@ impl RequestQueue {
         let deadline = arrival.saturating_add(self.params.objective);
         let delay = self.delays.of(rows);
         let earliest = bound.now.saturating_add(delay).max(bound.free);
-        let asked = match (self.params.release, self.early(rows)) {
+        let asked = match self.params.release {
             _ if self.is_full(rows) => earliest,
-            (Release::Timeout { delay }, _) => arrival.saturating_add(delay),
-            (_, Some(early)) if !is_cut && deadline < Nanos::MAX => {
+            Release::Timeout { delay } => arrival.saturating_add(delay),
+            Release::Deferred { early } if !is_cut && deadline < Nanos::MAX => {
                 let frontrun = deadline.saturating_sub(self.params.cost.of(rows + 1));
-                let wait_max = arrival.saturating_add(self.wait_max());
-                frontrun.saturating_sub(early).min(wait_max)
+                frontrun.saturating_sub(early)
             }
-            _ => earliest,
+            Release::Deferred { .. } | Release::Eager => earliest,
         };
         let exec = asked.max(earliest);
         Candidate {

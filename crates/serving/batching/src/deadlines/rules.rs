@@ -10,15 +10,6 @@ pub enum Release {
         /// How long before frontrun the window opens.
         early: Nanos,
     },
-    /// As `Deferred`, but only up to a batch size and a waiting time.
-    Bounded {
-        /// How long before frontrun the window opens.
-        early: Nanos,
-        /// A batch of so many rows is dispatched at once.
-        enough: u64,
-        /// How long the oldest request waits at most.
-        wait_max: Nanos,
-    },
     Eager,
     /// When the oldest request has waited for `delay`, even if that is too late for some.
     Timeout {

@@ -157,13 +157,6 @@ impl DeadlineScheduler {
         self.set_timer(actions);
     }
 
-    /// Replaces the parameters of a queue from its next event on; the candidate stays until then.
-    pub fn replace_params(&mut self, queue: QueueIndex, params: QueueParams) {
-        if let Some(part) = self.queues.get_mut(queue.0) {
-            part.set_params(params);
-        }
-    }
-
     /// The lowest-numbered worker that is free now.
     #[must_use]
     pub fn free_worker(&self, now: Nanos) -> Option<WorkerIndex> {

@@ -194,7 +194,7 @@ fn answers_of_clients(policy: Policy, clients: u64, answers: usize) -> (Vec<u64>
 fn auto_answers_clients_that_wait_as_soon_as_eager_does() {
     for clients in [1, 2, 3] {
         let (eager, eager_time) = answers_of_clients(Policy::Eager, clients, 20_000);
-        let (auto, auto_time) = answers_of_clients(Policy::Auto, clients, 20_000);
+        let (auto, auto_time) = answers_of_clients(Policy::default(), clients, 20_000);
         let (deferred, _) = answers_of_clients(Policy::Deferred, clients, 2_000);
         assert!(auto[500] <= eager[500], "{clients}: the median");
         // Several on one worker wait for each other in any case.
@@ -206,7 +206,7 @@ fn auto_answers_clients_that_wait_as_soon_as_eager_does() {
 
 #[test]
 fn auto_answers_at_once_where_few_requests_come() {
-    let mut driver = Driver::new(Policy::Auto, 1);
+    let mut driver = Driver::new(Policy::default(), 1);
     for n in 0..3000 {
         let at = n * 5000;
         assert_eq!(driver.arrive(0, at), [(0, vec![n + 1])], "{n}");

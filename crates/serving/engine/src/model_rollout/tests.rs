@@ -75,7 +75,7 @@ impl Harness {
             },
             batch_requests_max: 8,
         };
-        let mut state = State::new(config, 1);
+        let mut state = State::new(config, 1, 1);
         assert_eq!(state.declare("m", None), Ok(0));
         let memory = SharedMemory::create("test", 1 << 20).unwrap();
         let mut harness = Self {

@@ -147,6 +147,7 @@ impl State {
                 self.scheduler.admit_early(budget, now)
             });
         admitted.map_err(|over| {
+            self.front_cost.count();
             self.counters.shed(slot, None, now);
             Refusal::late(over, time_limit)
         })
@@ -163,6 +164,7 @@ impl State {
         reply_latency: &ReplyLatency,
         now: Nanos,
     ) -> Result<Duration, Refusal> {
+        self.front_cost.count();
         if self.phase >= Phase::Closing {
             return Err(Refusal::Draining);
         }

@@ -17,8 +17,8 @@ use prometheus_client::registry::Unit;
 use crate::effective_config::EffectiveConfig;
 use albacore_batching::deadlines::CostEstimate;
 use albacore_engine::{
-    DispatchReason, Engine, Histogram, Kind, KindStats, Load, ModelStats, Outcomes, Sharing, Stats,
-    WorkerStats, kind_name, kind_or_unread,
+    Choice, DispatchReason, Engine, Histogram, Kind, KindStats, Load, ModelStats, Outcomes,
+    Sharing, Stats, WorkerStats, kind_name, kind_or_unread,
 };
 
 pub(super) struct EngineCollector(pub(super) Arc<Engine>);
@@ -38,7 +38,8 @@ impl Collector for EngineCollector {
         encode_models(&mut families, &stats.models)?;
         encode_outcomes(&mut families, &stats.models)?;
         encode_kinds(&mut families, &stats.models)?;
-        encode_batch_cost(&mut families, &stats.models)
+        encode_batch_cost(&mut families, &stats.models)?;
+        encode_choices(&mut families, &stats.models)
     }
 }
 
@@ -149,6 +150,12 @@ fn encode_server(families: &mut Families<'_>, stats: &Stats) -> Result<(), Error
     gauge("arena_used_bytes", help, stats.arena_used_bytes)?;
     let help = "Shared memory that can be used";
     gauge("arena_bytes", help, stats.arena_bytes)?;
+    if let Some(front) = stats.front_cost {
+        let help = "Cpu time of the front end for a request";
+        let unit = Some(&Unit::Seconds);
+        let metric = families.family("front_request_cpu", help, unit, MetricType::Gauge)?;
+        ConstGauge::new(front.per_request.0 as f64 / 1e9).encode(metric)?;
+    }
     let help = "Workers ended because they hung";
     families.counter("worker_hangs", help, stats.worker_hangs_total)?;
     let help = "Batches run again because their worker was lost";
@@ -335,6 +342,43 @@ fn encode_batch_cost(families: &mut Families<'_>, models: &[ModelStats]) -> Resu
             for (kind, learned) in &model.latency {
                 let labels = [("model", model.name.as_str()), ("kind", kind_name(*kind))];
                 ConstGauge::new(part(learned)).encode(family.encode_family(&labels)?)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What policy `auto` chose, and what deferring would gain and cost.
+fn encode_choices(families: &mut Families<'_>, models: &[ModelStats]) -> Result<(), Error> {
+    type Part = fn(&Choice) -> Option<f64>;
+    let chosen = "1 while policy auto defers batches, 0 while it dispatches them at once";
+    let load = "Work of all queues in eager batches, as a share of what the workers can do";
+    let gain = "Goodput that deferring gains by the closed forms, as a share of eager goodput";
+    let idle = "Workers that deferring leaves idle at the present rate";
+    let p50 = "How much later half of the requests are answered if deferred";
+    let seconds = Some(&Unit::Seconds);
+    let gauges: [(&str, &str, Option<&Unit>, Part); 5] = [
+        ("batching_deferred", chosen, None, |of| {
+            Some(f64::from(u8::from(of.is_deferred)))
+        }),
+        ("batching_load_ratio", load, None, |of| Some(of.load)),
+        ("batching_deferral_gain_ratio", gain, None, |of| {
+            Some(of.forecast?.goodput_gain())
+        }),
+        ("batching_deferral_idle_workers", idle, None, |of| {
+            Some(of.forecast?.idle_workers_gain)
+        }),
+        ("batching_deferral_p50_cost", p50, seconds, |of| {
+            Some(of.forecast?.p50_cost.0 as f64 / 1e9)
+        }),
+    ];
+    for (name, help, unit, part) in gauges {
+        let mut family = families.family(name, help, unit, MetricType::Gauge)?;
+        for model in models {
+            for (kind, choice) in &model.choices {
+                let Some(value) = part(choice) else { continue };
+                let labels = [("model", model.name.as_str()), ("kind", kind_name(*kind))];
+                ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
             }
         }
     }

@@ -11,8 +11,8 @@ use super::micros;
 use crate::effective_config::StreamStatus;
 use crate::model_status::{ConfigStatus, LoadState, ModelStatus};
 use albacore_engine::{
-    BatchingParams, Engine, KernelChoice, KindLoad, Latencies, Load, ModelStats, Outcomes, Stats,
-    kind_name, kind_or_unread,
+    BatchingParams, Choice, Engine, KernelChoice, Kind, KindLoad, Latencies, Load, ModelStats,
+    Outcomes, Prefer, Stats, kind_name, kind_or_unread,
 };
 
 #[derive(Debug, Serialize)]
@@ -65,6 +65,9 @@ struct Batching {
     max_rows: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_delay_us: Option<u64>,
+    /// What policy auto prefers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prefer: Option<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -107,6 +110,9 @@ struct ModelState {
     /// The last minute of its requests.
     #[serde(flatten)]
     requests: ModelRequests,
+    /// What policy auto chose for the same kinds; absent under another policy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    batching: Vec<BatchingChoice>,
     /// The prediction kernels by rows of a batch; empty while the model is not served.
     kernels: Vec<KernelState>,
 }
@@ -155,6 +161,30 @@ struct BatchCost {
     alpha_us: f64,
     beta_us: f64,
     samples: u64,
+}
+
+/// Whether batches of a kind are deferred, and why.
+#[derive(Debug, Serialize)]
+struct BatchingChoice {
+    kind: &'static str,
+    deferred: bool,
+    /// In one word, for programs.
+    reason: &'static str,
+    /// In a sentence with figures.
+    explanation: String,
+    /// Work of all queues in eager batches, as a share of what the workers can do.
+    load_ratio: f64,
+    /// What deferring gains and costs; absent while costs, objective or rate are not known.
+    #[serde(flatten)]
+    deferral: Option<Deferral>,
+}
+
+#[derive(Debug, Serialize)]
+struct Deferral {
+    /// Goodput, as a share of eager goodput.
+    goodput_gain_ratio: f64,
+    idle_workers_gain: f64,
+    p50_cost_ms: f64,
 }
 
 pub(super) fn describe(
@@ -231,6 +261,7 @@ fn batching(params: BatchingParams) -> Batching {
         policy: params.policy.name(),
         max_rows: params.batch_rows_max,
         max_delay_us: params.policy.delay().map(micros),
+        prefer: params.policy.prefer().map(Prefer::name),
     }
 }
 
@@ -244,6 +275,21 @@ fn kernels(choices: &[KernelChoice]) -> Vec<KernelState> {
         reads_bytes: choice.reads_bytes,
     });
     choices.collect()
+}
+
+fn choice((kind, choice): &(Kind, Choice)) -> BatchingChoice {
+    BatchingChoice {
+        kind: kind_name(*kind),
+        deferred: choice.is_deferred,
+        reason: choice.reason.name(),
+        explanation: choice.to_string(),
+        load_ratio: choice.load,
+        deferral: choice.forecast.map(|forecast| Deferral {
+            goodput_gain_ratio: forecast.goodput_gain(),
+            idle_workers_gain: forecast.idle_workers_gain,
+            p50_cost_ms: forecast.p50_cost.0 as f64 / 1e6,
+        }),
+    }
 }
 
 fn model_requests(model: &ModelStats, load: &Load) -> ModelRequests {
@@ -274,6 +320,7 @@ fn model_state(status: ModelStatus, stats: &Stats, kernels: Vec<KernelState>) ->
     let mut models = stats.models.iter();
     let counted = models.find(|model| model.name == status.name);
     let learned = counted.map(|model| model.latency.as_slice());
+    let choices = counted.map(|model| model.choices.as_slice());
     let latency = learned
         .unwrap_or_default()
         .iter()
@@ -295,6 +342,7 @@ fn model_state(status: ModelStatus, stats: &Stats, kernels: Vec<KernelState>) ->
         error: status.error,
         loaded_at_unix_ms: status.serving.map(|(_, at)| at),
         latency: latency.collect(),
+        batching: choices.unwrap_or_default().iter().map(choice).collect(),
         threads: counted.and_then(|model| model.threads),
         requests: counted
             .map(|model| model_requests(model, &stats.load))

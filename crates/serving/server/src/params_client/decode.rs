@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use albacore_proto::params as proto;
 use albacore_settings::agent_stream::{ModelSlo, Parameters};
-use albacore_settings::{BatchingParams, Policy, Slo};
+use albacore_settings::{BatchingParams, Policy, Prefer, Slo};
 
 /// Decodes a message and validates it like a snapshot line of the agent.
 ///
@@ -51,23 +51,42 @@ fn convert(message: &proto::Parameters) -> Result<Parameters, String> {
 
 fn policy(batching: &proto::Batching) -> Result<Policy, String> {
     let delay = batching.max_delay_us.map(Duration::from_micros);
+    let prefer = batching.prefer.map(prefer).transpose()?;
     let path = "parameters.batching";
-    match (proto::Policy::try_from(batching.policy), delay) {
-        (Ok(proto::Policy::Timeout), Some(delay)) => Ok(Policy::Timeout { delay }),
-        (Ok(proto::Policy::Timeout), None) => Err(format!(
-            "{path}.max_delay_us: is missing: policy timeout needs it"
-        )),
-        (Ok(proto::Policy::Auto), None) => Ok(Policy::Auto),
-        (Ok(proto::Policy::Deferred), None) => Ok(Policy::Deferred),
-        (Ok(proto::Policy::Eager), None) => Ok(Policy::Eager),
+    let policy = match (proto::Policy::try_from(batching.policy), delay) {
+        (Ok(proto::Policy::Timeout), Some(delay)) => Policy::Timeout { delay },
+        (Ok(proto::Policy::Timeout), None) => {
+            return Err(format!(
+                "{path}.max_delay_us: is missing: policy timeout needs it"
+            ));
+        }
+        (Ok(proto::Policy::Auto), None) => Policy::Auto(prefer.unwrap_or_default()),
+        (Ok(proto::Policy::Deferred), None) => Policy::Deferred,
+        (Ok(proto::Policy::Eager), None) => Policy::Eager,
         (Ok(proto::Policy::Unspecified) | Err(_), _) => {
             let number = batching.policy;
-            Err(format!(
+            return Err(format!(
                 "{path}.policy: {number} is not a policy that this server knows"
-            ))
+            ));
         }
-        (Ok(_), Some(_)) => Err(format!(
-            "{path}.max_delay_us: is allowed with policy timeout only"
+        (Ok(_), Some(_)) => {
+            return Err(format!(
+                "{path}.max_delay_us: is allowed with policy timeout only"
+            ));
+        }
+    };
+    match (policy, prefer) {
+        (Policy::Auto(_), _) | (_, None) => Ok(policy),
+        (_, Some(_)) => Err(format!("{path}.prefer: is allowed with policy auto only")),
+    }
+}
+
+fn prefer(number: i32) -> Result<Prefer, String> {
+    match proto::Prefer::try_from(number) {
+        Ok(proto::Prefer::ShortWaits) => Ok(Prefer::ShortWaits),
+        Ok(proto::Prefer::IdleWorkers) => Ok(Prefer::IdleWorkers),
+        Ok(proto::Prefer::Unspecified) | Err(_) => Err(format!(
+            "parameters.batching.prefer: {number} is not a preference that this server knows"
         )),
     }
 }

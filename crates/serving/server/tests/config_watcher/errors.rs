@@ -87,7 +87,7 @@ fn url(name: &str, address: SocketAddr, path: &str) -> Model {
 }
 
 fn only(models: Vec<Model>) -> String {
-    settings(models, Policy::Auto, 1024)
+    settings(models, Policy::default(), 1024)
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn load(
 fn swap_under_load(rows: usize, meanwhile: impl Fn(&Running, &AtomicBool) + Sync) {
     let body = call(rows);
     let known = answers(&body);
-    let volume = Volume::new(&settings(vec![model(FILES[0])], Policy::Auto, 1024));
+    let volume = Volume::new(&settings(vec![model(FILES[0])], Policy::default(), 1024));
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
     let is_over = AtomicBool::new(false);
@@ -75,7 +75,7 @@ fn swap_under_load(rows: usize, meanwhile: impl Fn(&Running, &AtomicBool) + Sync
         scope.spawn(|| meanwhile(&server, &is_over));
         for swap in 1..=SWAPS {
             let policy = match swap % 3 {
-                0 => Policy::Auto,
+                0 => Policy::default(),
                 1 => Policy::Eager,
                 _ => Policy::Timeout {
                     delay: Duration::from_millis(1),
@@ -149,7 +149,7 @@ fn workers_killed_during_swaps_lose_no_request() {
 #[test]
 fn objectives_and_bounds_change_without_loading_anything() {
     let mut slow = model(FILES[0]);
-    let volume = Volume::new(&settings(vec![slow.clone()], Policy::Auto, 1024));
+    let volume = Volume::new(&settings(vec![slow.clone()], Policy::default(), 1024));
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
     let body = call(5);
@@ -162,7 +162,7 @@ fn objectives_and_bounds_change_without_loading_anything() {
     assert!(before["load_factor"].as_f64().unwrap() < 1.0, "{before:#}");
     // No reply is that fast.
     slow.slo = Some(Slo::uniform(Duration::from_micros(1), 99.0));
-    let text = settings(vec![slow], Policy::Auto, 4);
+    let text = settings(vec![slow], Policy::default(), 4);
     volume.update(&text.replace("max_rows: 65536", "max_rows: 4"));
     let after = until_in_force(&server, &volume);
     let (old, new) = (&before["models"][0], &after["models"][0]);
@@ -199,7 +199,7 @@ fn models_are_added_and_removed_while_others_serve() {
         model.name = name.to_owned();
         model
     };
-    let only = |models| settings(models, Policy::Auto, 1024);
+    let only = |models| settings(models, Policy::default(), 1024);
     let volume = Volume::new(&only(vec![named("a", FILES[0])]));
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
@@ -240,7 +240,7 @@ fn a_model_file_that_is_replaced_is_loaded() {
     put(FILES[0]);
     let mut own = model(FILES[0]);
     own.source = albacore_settings::Source::Path(path.display().to_string());
-    let volume = Volume::new(&settings(vec![own], Policy::Auto, 1024));
+    let volume = Volume::new(&settings(vec![own], Policy::default(), 1024));
     let mut server = start(&volume, &[]);
     server.wait_until_ready();
     let body = call(3);

@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 use albacore_batching::Policy;
 use albacore_engine::{
     BatchingParams, ElementType, Engine, EngineConfig, EngineEvent, Failure, FlushHandle,
-    Iterations, Kind, KindSet, LoadedModel, ModelHandle, Observer, Refusal, Reply, Reservation,
+    Iterations, Kind, KindSet, LoadedModel, ModelHandle, Observer, Prefer, Refusal, Reply,
+    Reservation,
 };
 use albacore_trees::{Image, Model, OutputMut, PredictScratch, Predictor, Rows};
 
@@ -36,7 +37,7 @@ pub(crate) struct Started {
 }
 
 pub(crate) const BATCHING: BatchingParams = BatchingParams {
-    policy: Policy::Auto,
+    policy: Policy::Auto(Prefer::ShortWaits),
     batch_rows_max: 1024,
     queue_rows_max: 65536,
 };

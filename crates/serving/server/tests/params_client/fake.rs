@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use albacore_proto::params::{Objective, Policy, Queue};
+use albacore_proto::params::{Batching, Objective, Policy, Prefer, Queue};
 use albacore_settings::Policy as Rule;
 use serde_json::json;
 use tonic::Status;
@@ -63,6 +63,20 @@ fn parameters_of_the_stream_are_applied_and_invalid_ones_refused_by_name() {
         state["params"]["generation"] == 80
     });
     assert_eq!(state["batching"]["policy"], "deferred");
+    let mut auto = message(90);
+    auto.batching = Some(Batching {
+        policy: Policy::Auto.into(),
+        max_rows: 80,
+        max_delay_us: None,
+        prefer: Some(Prefer::IdleWorkers.into()),
+    });
+    params.send(Ok(auto));
+    server.event("parameters_applied");
+    let state = until(&server, "applied", |state| {
+        state["params"]["generation"] == 90
+    });
+    let batching = json!({"policy": "auto", "max_rows": 80, "prefer": "idle_workers"});
+    assert_eq!(state["batching"], batching);
     let mut more = message(81);
     more.window_us = Some(5000);
     params.send(Ok(more));
@@ -77,7 +91,7 @@ fn parameters_of_the_stream_are_applied_and_invalid_ones_refused_by_name() {
     assert!(state["params"]["refused"].is_null());
     assert_eq!(metric(&server, "albacore_params_connected"), 1.0);
     assert_eq!(metric(&server, "albacore_params_generation"), 81.0);
-    assert_eq!(metric(&server, "albacore_params_messages_taken_total"), 3.0);
+    assert_eq!(metric(&server, "albacore_params_messages_taken_total"), 4.0);
     assert_eq!(server.stop("-TERM"), Some(0));
 }
 
@@ -124,7 +138,7 @@ fn queue_and_objectives_of_the_stream_are_applied() {
 
 #[test]
 fn parameters_of_a_lost_stream_stay_until_the_settings_change() {
-    let rows = |rows| settings(vec![model("xgb_exact.ubj")], Rule::Auto, rows);
+    let rows = |rows| settings(vec![model("xgb_exact.ubj")], Rule::default(), rows);
     let volume = Volume::new(&rows(100));
     let params = FakeParams::start(Ok(message(200)));
     let (file, place) = (volume.settings().display().to_string(), params.place());
@@ -216,7 +230,10 @@ fn a_server_starts_without_its_stream() {
         let server = start_with_model(&["--max-rows", "9"], place);
         assert_eq!(infer(&server, 8), 200);
         let state = state(&server);
-        assert_eq!(state["batching"], json!({"policy": "auto", "max_rows": 9}));
+        assert_eq!(
+            state["batching"],
+            json!({"policy": "auto", "max_rows": 9, "prefer": "short_waits"})
+        );
         assert_eq!(
             state["params"],
             json!({"connected": false, "generation": null})

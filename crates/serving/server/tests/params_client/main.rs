@@ -72,6 +72,7 @@ pub(crate) fn message(rows: u32) -> proto::Parameters {
             policy: proto::Policy::Timeout.into(),
             max_rows: rows,
             max_delay_us: Some(1500),
+            prefer: None,
         }),
         queue: Some(proto::Queue { max_rows: 65_536 }),
         slo: Vec::new(),

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use albacore_batching::Prefer;
+
 use super::{ModelSlo, NodeSnapshot, Parameters, ServingPod};
 use crate::limits::SNAPSHOT_LINE_BYTES_MAX;
+use crate::print_yaml::changed_preference;
 use crate::timespan::print_timespan;
 use crate::validation_error::ValidationError;
 
@@ -62,6 +65,7 @@ fn encode_parameters(parameters: &Parameters) -> Value {
             "policy": batching.policy.name(),
             "max_rows": batching.batch_rows_max,
             "max_delay": timespan(batching.policy.delay()),
+            "prefer": changed_preference(batching.policy).map(Prefer::name),
         })),
         "queue": {"max_rows": batching.queue_rows_max},
         "slo": slo,

@@ -7,6 +7,7 @@ fn message() -> proto::Parameters {
         batching: Some(proto::Batching {
             policy: proto::Policy::Timeout.into(),
             max_rows: 512,
+            prefer: None,
             max_delay_us: Some(2000),
         }),
         queue: Some(proto::Queue { max_rows: 4096 }),
@@ -44,9 +45,28 @@ fn every_field_of_a_message_is_decoded() {
 }
 
 #[test]
+fn what_auto_prefers_is_decoded() {
+    for (prefer, wanted) in [
+        (None, Prefer::ShortWaits),
+        (Some(proto::Prefer::ShortWaits), Prefer::ShortWaits),
+        (Some(proto::Prefer::IdleWorkers), Prefer::IdleWorkers),
+    ] {
+        let mut message = message();
+        message.batching = Some(proto::Batching {
+            policy: proto::Policy::Auto.into(),
+            max_rows: 512,
+            max_delay_us: None,
+            prefer: prefer.map(Into::into),
+        });
+        let decoded = parameters(&message).unwrap();
+        assert_eq!(decoded.batching.policy, Policy::Auto(wanted));
+    }
+}
+
+#[test]
 fn invalid_fields_are_refused_by_name() {
     type Change = fn(&mut proto::Parameters, &mut proto::Batching);
-    let cases: [(Change, &str); 15] = [
+    let cases: [(Change, &str); 18] = [
         (|_, b| b.policy = 0, "batching.policy: 0 is not a policy"),
         (|_, b| b.policy = 99, "batching.policy: 99 is not a policy"),
         (
@@ -68,6 +88,18 @@ fn invalid_fields_are_refused_by_name() {
         (
             |_, b| b.policy = proto::Policy::Deferred.into(),
             "batching.max_delay_us: is allowed with",
+        ),
+        (
+            |_, b| b.prefer = Some(proto::Prefer::IdleWorkers.into()),
+            "batching.prefer: is allowed with policy auto only",
+        ),
+        (
+            |_, b| b.prefer = Some(9),
+            "batching.prefer: 9 is not a preference",
+        ),
+        (
+            |_, b| b.prefer = Some(0),
+            "batching.prefer: 0 is not a preference",
         ),
         (|_, b| b.max_rows = 0, "batching.max_rows: 0 is not from 1"),
         (

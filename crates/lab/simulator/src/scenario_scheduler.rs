@@ -1,0 +1,151 @@
+//! The scheduler of `albacore-batching` with the release and drop rules of a scenario.
+
+use albacore_batching::auto::{Auto, QueueFacts};
+use albacore_batching::deadlines::{
+    Cost, DeadlineActions, DeadlineConfig, DeadlineEvent, DeadlineScheduler, Dropped, QueueParams,
+    Release,
+};
+use albacore_batching::{Nanos, Prefer, QueueIndex};
+
+use crate::drop_rule::{DropRule, Target};
+use crate::scenario::DropPolicy;
+
+/// The release rule of a queue.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum ReleaseRule {
+    Fixed(Release),
+    /// Chosen by [`albacore_batching::auto`], as in the live server.
+    Auto,
+}
+
+/// The rules of a queue.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct QueueRules {
+    /// What a batch costs.
+    pub(crate) cost: Cost,
+    /// From arrival to deadline.
+    pub(crate) objective: Nanos,
+    pub(crate) release: ReleaseRule,
+    /// Which requests are dropped.
+    pub(crate) drop: DropPolicy,
+    /// Rows a second that arrive, for fixed drop rules.
+    pub(crate) rate: f64,
+}
+
+/// Drives the core, and replaces the parameters of its queues as `auto` decides.
+#[derive(Debug)]
+pub(crate) struct ScenarioScheduler {
+    core: DeadlineScheduler,
+    queues: Vec<QueueRules>,
+    auto: Auto,
+    prefer: Prefer,
+    workers: usize,
+    /// Drops of the changes before an event.
+    dropped: Vec<Dropped>,
+}
+
+impl ScenarioScheduler {
+    /// No request, no queue, and every worker absent.
+    pub(crate) fn new(config: DeadlineConfig, prefer: Prefer) -> Self {
+        Self {
+            core: DeadlineScheduler::new(config),
+            queues: Vec::new(),
+            auto: Auto::default(),
+            prefer,
+            workers: 0,
+            dropped: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add_queue(&mut self, rules: QueueRules) {
+        self.auto.add_queue();
+        self.queues.push(rules);
+        let queue = QueueIndex(self.queues.len() - 1);
+        self.core.add_queue(self.params(queue));
+    }
+
+    /// The rules of a queue, to be changed.
+    pub(crate) fn rules(&self, queue: QueueIndex) -> Option<QueueRules> {
+        self.queues.get(queue.0).copied()
+    }
+
+    /// Replaces the rules of a queue.
+    pub(crate) fn set_rules(
+        &mut self,
+        queue: QueueIndex,
+        rules: QueueRules,
+        now: Nanos,
+        actions: &mut DeadlineActions,
+    ) {
+        if let Some(known) = self.queues.get_mut(queue.0) {
+            *known = rules;
+            let params = self.params(queue);
+            self.core.set_params(queue, params, now, actions);
+        }
+    }
+
+    fn params(&self, queue: QueueIndex) -> QueueParams {
+        let QueueRules {
+            cost,
+            objective,
+            release,
+            drop,
+            rate,
+        } = self.queues[queue.0];
+        let choice = self.auto.choice(queue);
+        let own = DropRule::Window {
+            target: Target::Own,
+        };
+        let target_rows = match (drop, release) {
+            (DropPolicy::Rule(rule), _) => rule.target_rows(&cost, objective, rate),
+            (DropPolicy::Auto, ReleaseRule::Auto) => choice.target_rows(&cost, objective),
+            (DropPolicy::Auto, ReleaseRule::Fixed(_)) => own.target_rows(&cost, objective, rate),
+        };
+        QueueParams {
+            cost,
+            objective,
+            release: match release {
+                ReleaseRule::Fixed(release) => release,
+                ReleaseRule::Auto => choice.release(objective),
+            },
+            target_rows,
+            rows_max: u64::MAX,
+            requests_max: usize::MAX,
+        }
+    }
+
+    /// Passes an event to the scheduler, after what `auto` decides before it.
+    pub(crate) fn step(&mut self, event: DeadlineEvent, now: Nanos, actions: &mut DeadlineActions) {
+        match event {
+            DeadlineEvent::Arrived { queue, rows, .. } => {
+                self.auto.arrived(queue, u64::from(rows), now);
+                self.decide(now, actions);
+            }
+            DeadlineEvent::WorkerReady { .. } => self.workers += 1,
+            DeadlineEvent::WorkerGone { .. } => self.workers = self.workers.saturating_sub(1),
+            _ => {}
+        }
+        self.core.step(event, now, actions);
+        actions.drops.append(&mut self.dropped);
+    }
+
+    fn decide(&mut self, now: Nanos, actions: &mut DeadlineActions) {
+        let is_auto = |rules: &QueueRules| rules.release == ReleaseRule::Auto;
+        if !self.auto.is_due(now) || !self.queues.iter().any(is_auto) {
+            return;
+        }
+        let facts = |rules: &QueueRules| QueueFacts {
+            cost: Some(rules.cost),
+            objective: Some(rules.objective),
+        };
+        let facts: Vec<_> = self.queues.iter().map(facts).collect();
+        self.auto
+            .decide(&facts, self.prefer, self.workers, u64::MAX, now);
+        for queue in 0..self.queues.len() {
+            let queue = QueueIndex(queue);
+            let params = self.params(queue);
+            self.core.set_params(queue, params, now, actions);
+            self.dropped.append(&mut actions.drops);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What was chosen for a queue, and why.
+
+use std::fmt;
+
+use super::forecast::Forecast;
+
+/// What to do where eager and deferred batches both carry the load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Prefer {
+    /// Dispatch at once: replies come as soon as they can.
+    #[default]
+    ShortWaits,
+    /// Defer: workers are idle in proportion to the load, so that some can be removed. Requests
+    /// wait for most of their objective.
+    IdleWorkers,
+}
+
+impl Prefer {
+    /// Every preference, in the order of documentation.
+    pub const ALL: [Self; 2] = [Self::ShortWaits, Self::IdleWorkers];
+
+    /// Its name in files, messages and replies.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ShortWaits => "short_waits",
+            Self::IdleWorkers => "idle_workers",
+        }
+    }
+
+    /// The preference of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|prefer| prefer.name() == name)
+    }
+}
+
+/// Why a queue is deferred or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reason {
+    /// Its objective, costs or rate are not known yet.
+    #[default]
+    Unknown,
+    /// Arrivals come in bursts: batches are large without waiting.
+    Bursts,
+    /// Idle workers are preferred.
+    IdleWorkersPreferred,
+    /// Deferring would raise goodput too little.
+    SmallGain,
+    /// Eager batches carry the load.
+    LowLoad,
+    /// Deferring lowered the rate of arrivals when it was tried: clients wait for their answers.
+    ClientsWait,
+    /// Eager batches do not carry the load, deferred ones carry more.
+    Overload,
+}
+
+impl Reason {
+    /// Its name in messages and replies.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Bursts => "bursts",
+            Self::IdleWorkersPreferred => "idle_workers_preferred",
+            Self::SmallGain => "small_gain",
+            Self::LowLoad => "low_load",
+            Self::ClientsWait => "clients_wait",
+            Self::Overload => "overload",
+        }
+    }
+}
+
+/// The choice for a queue with the figures that it was made by.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Choice {
+    /// Batches are deferred; otherwise they go as soon as a worker is free.
+    pub is_deferred: bool,
+    pub reason: Reason,
+    /// `None` while costs, objective or rate are not known.
+    pub forecast: Option<Forecast>,
+    /// Work of all queues in eager batches, as a share of what the workers can do.
+    pub load: f64,
+    /// Variance over mean of the arrivals within one objective: 1 if they are random.
+    pub dispersion: f64,
+    /// The batch size that the drop rule aims at.
+    pub(super) target_rows: Option<u64>,
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.is_deferred {
+            true => "deferred: ",
+            false => "eager: ",
+        })?;
+        let percent = |share: f64| share * 100.0;
+        match self.reason {
+            Reason::Unknown => f.write_str("costs, objective or rate are not known yet")?,
+            Reason::Bursts => write!(
+                f,
+                "arrivals come in bursts (variance/mean {:.1} within an objective)",
+                self.dispersion
+            )?,
+            Reason::IdleWorkersPreferred => f.write_str("idle workers are preferred")?,
+            Reason::SmallGain => f.write_str("deferring would gain little")?,
+            Reason::LowLoad => write!(
+                f,
+                "eager batches carry the load ({:.0} % of what they can)",
+                percent(self.load)
+            )?,
+            Reason::ClientsWait => {
+                f.write_str("fewer requests came while deferred: clients wait for replies")?;
+            }
+            Reason::Overload => write!(
+                f,
+                "the load is {:.0} % of what eager batches carry",
+                percent(self.load)
+            )?,
+        }
+        let Some(forecast) = &self.forecast else {
+            return Ok(());
+        };
+        write!(
+            f,
+            "; deferring gains {:.1} % goodput ({:.0} rows/s in batches of {} instead of {:.0} in batches of {}{}) and {:.2} idle workers, and costs {:.1} ms at p50",
+            percent(forecast.goodput_gain()),
+            forecast.deferred_goodput,
+            forecast.deferred_rows,
+            forecast.eager_goodput,
+            forecast.eager_rows,
+            match forecast.is_front_limit {
+                true => ", limited by the front end",
+                false => "",
+            },
+            forecast.idle_workers_gain,
+            forecast.p50_cost.0 as f64 / 1e6,
+        )
+    }
+}

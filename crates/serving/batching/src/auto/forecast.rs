@@ -1,0 +1,240 @@
+//! What deferring a queue gains and costs, in closed form.
+//!
+//! **Problem.** W workers serve a queue whose batches of b rows take l(b) = alpha b + beta, each
+//! request within the objective L. How many rows a second are served in time if batches are
+//! deferred, and how many if they go as soon as a worker is free?
+//!
+//! **Approach.** The equations (1) and (2) of Symphony (section 3.3). Deferred batches start on the
+//! workers one after the other, so a request waits at most l(b) / W for the next start:
+//! (1 + 1/W) l(b) <= L, and W b / l(b) rows a second are served. Batches that go at once start
+//! whenever a worker is free, and a request may have to wait for a whole batch: 2 l(b) <= L (the
+//! paper's bound without coordination, section 5.3).
+//!
+//! At a rate of lambda rows a second a deferred batch gathers rows until the first has to go:
+//! l(b) + b / lambda <= L. An eager batch has one request while workers are free, and otherwise the
+//! b that equation (2) asks for: W b / l(b) = lambda.
+//!
+//! **Limits.** The queue is taken to have the workers alone, and arrivals to be even. Eager batches
+//! on a shared queue serve more than the bound says: the gain is an upper bound of what is measured
+//! (`simulator/tests/acceptance.rs`).
+
+use crate::Nanos;
+use crate::deadlines::Cost;
+
+/// What requests cost before and after their batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrontCost {
+    /// Cpu time of the front end for a request.
+    pub per_request: Nanos,
+    /// Threads that share it.
+    pub threads: usize,
+}
+
+impl FrontCost {
+    /// The most requests a second that the front end can carry.
+    fn requests_per_second(&self) -> f64 {
+        self.threads.max(1) as f64 * 1e9 / self.per_request.0.max(1) as f64
+    }
+}
+
+/// A queue and who serves it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Service {
+    /// What a batch costs.
+    pub cost: Cost,
+    /// From arrival to deadline.
+    pub objective: Nanos,
+    /// Workers that are present.
+    pub workers: usize,
+    /// Most rows of a batch.
+    pub rows_max: u64,
+    /// Rows a second that arrive.
+    pub rate: f64,
+    /// Mean rows of a request, at least 1.
+    pub rows_per_request: f64,
+    /// The front end; `None` where it costs nothing or is not measured.
+    pub front: Option<FrontCost>,
+}
+
+/// Both ways of serving a queue.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Forecast {
+    /// Rows of the largest batches that may be deferred, by equation (1).
+    pub deferred_rows: u64,
+    /// Rows of the largest eager batches.
+    pub eager_rows: u64,
+    /// Rows a second that deferred batches serve in time, by equation (2).
+    pub deferred_goodput: f64,
+    /// Rows a second that eager batches serve in time.
+    pub eager_goodput: f64,
+    /// The front end carries no more than `eager_goodput`.
+    pub is_front_limit: bool,
+    /// Rows that a deferred batch gathers at the present rate.
+    pub gathered_rows: u64,
+    /// Workers that deferring leaves idle at the present rate, more than eagerness does.
+    pub idle_workers_gain: f64,
+    /// How much later half of the requests are answered at the present rate.
+    pub p50_cost: Nanos,
+    /// Workers that eager batches of `eager_rows` keep busy at the present rate.
+    pub eager_work: f64,
+}
+
+/// The most rows whose batch, gathered at `rate` rows a second, meets the objective: the largest b
+/// with l(b) + b / rate <= objective; 0 if not even one does.
+#[must_use]
+pub fn gathered_rows(cost: &Cost, objective: Nanos, rate: f64) -> u64 {
+    if rate.is_nan() || rate <= 0.0 {
+        return 0;
+    }
+    let per_row = cost.alpha_ns() + 1e9 / rate;
+    // Slightly more, so that an exact quotient is not lost to rounding. A negative float becomes 0.
+    ((objective.0 as f64 - cost.beta_ns()) / per_row + 1e-9) as u64
+}
+
+impl Forecast {
+    /// Both ways for this queue.
+    #[must_use]
+    pub fn of(service: &Service) -> Self {
+        let Service {
+            cost,
+            objective,
+            rate,
+            ..
+        } = *service;
+        let request = service.rows_per_request.max(1.0);
+        // A request is not split, and a batch is no larger than its bound.
+        let bounded = |rows: u64| rows.min(service.rows_max).max(request as u64).max(1);
+        let workers = service.workers.max(1) as u64;
+        let staggered = Nanos(objective.0 / (workers + 1) * workers);
+        let deferred_rows = bounded(cost.rows_within(staggered));
+        let eager_rows = bounded(cost.rows_within(Nanos(objective.0 / 2)));
+        let seconds = |rows: f64| (cost.alpha_ns() * rows + cost.beta_ns()) * 1e-9;
+        let served = |rows: u64| workers as f64 * rows as f64 / seconds(rows as f64);
+        let front = service.front.map(|front| front.requests_per_second());
+        let carried = front.map_or(f64::INFINITY, |requests| requests * request);
+
+        let gathered_rows = bounded(gathered_rows(&cost, objective, rate)).min(deferred_rows);
+        // The smallest eager batch with which the workers keep up: W b = lambda l(b).
+        let spare = workers as f64 - rate * cost.alpha_ns() * 1e-9;
+        let needed = rate * cost.beta_ns() * 1e-9 / spare;
+        let eager = match spare > 0.0 {
+            true => needed.clamp(request, eager_rows as f64),
+            false => eager_rows as f64,
+        };
+        let gathered = gathered_rows as f64;
+        let busy = |rows: f64| (rate * seconds(rows) / rows).min(workers as f64);
+        // The first request waits until frontrun, the last does not wait.
+        let requests = (gathered / request).max(1.0);
+        let first_waits = (objective.0 as f64 * 1e-9 - seconds(gathered)).max(0.0);
+        let waits = first_waits * (requests + 1.0) / (2.0 * requests);
+        let p50_cost = waits + seconds(gathered) - seconds(eager);
+        Self {
+            deferred_rows,
+            eager_rows,
+            deferred_goodput: served(deferred_rows).min(carried),
+            eager_goodput: served(eager_rows).min(carried),
+            is_front_limit: carried <= served(eager_rows),
+            gathered_rows,
+            idle_workers_gain: (busy(eager) - busy(gathered)).max(0.0),
+            p50_cost: Nanos((p50_cost.max(0.0) * 1e9) as u64),
+            eager_work: rate * seconds(eager_rows as f64) / eager_rows as f64,
+        }
+    }
+
+    /// Rows a second that deferring serves more, as a share of what eager batches serve.
+    #[must_use]
+    pub fn goodput_gain(&self) -> f64 {
+        (self.deferred_goodput / self.eager_goodput - 1.0).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(alpha_ms: f64, beta_ms: f64, objective_ms: u64, workers: usize) -> Service {
+        Service {
+            cost: Cost::new(alpha_ms * 1e6, beta_ms * 1e6),
+            objective: Nanos(objective_ms * 1_000_000),
+            workers,
+            rows_max: u64::MAX,
+            rate: 1000.0,
+            rows_per_request: 1.0,
+            front: None,
+        }
+    }
+
+    #[test]
+    fn table_2_of_the_paper_comes_out() {
+        let resnet = Forecast::of(&service(1.053, 5.072, 25, 8));
+        assert_eq!((resnet.deferred_rows, resnet.eager_rows), (16, 7));
+        assert_eq!(resnet.deferred_goodput.round(), 5839.0);
+        assert_eq!(resnet.eager_goodput.round(), 4501.0);
+        let inception = Forecast::of(&service(5.090, 18.368, 70, 8));
+        assert_eq!((inception.deferred_rows, inception.eager_rows), (8, 3));
+        assert_eq!(inception.deferred_goodput.round(), 1083.0);
+        assert_eq!(inception.eager_goodput.round(), 713.0);
+    }
+
+    #[test]
+    fn one_worker_gains_nothing_and_neither_does_a_front_end_at_its_limit() {
+        assert_eq!(
+            Forecast::of(&service(1.053, 5.072, 25, 1)).goodput_gain(),
+            0.0
+        );
+        let front = Some(FrontCost {
+            per_request: Nanos(500_000),
+            threads: 2,
+        });
+        let limited = Service {
+            front,
+            ..service(1.053, 5.072, 25, 8)
+        };
+        let limited = Forecast::of(&limited);
+        assert_eq!(limited.eager_goodput, 4000.0);
+        assert_eq!(limited.goodput_gain(), 0.0);
+        assert!(limited.is_front_limit);
+    }
+
+    #[test]
+    fn the_batches_are_the_largest_that_meet_the_equations() {
+        for (alpha, beta, objective, workers) in [
+            (1.053, 5.072, 25, 8),
+            (0.054, 10.546, 21, 64),
+            (7.353, 0.222, 59, 3),
+            (0.3, 0.0, 40, 2),
+        ] {
+            let service = service(alpha, beta, objective, workers);
+            let forecast = Forecast::of(&service);
+            let l = |rows: u64| alpha * rows as f64 + beta;
+            let largest = |factor: f64| {
+                let fits = |&rows: &u64| l(rows) * factor <= objective as f64 + 1e-9;
+                (1..2000).filter(fits).max().unwrap_or(1)
+            };
+            let staggered = 1.0 + 1.0 / workers as f64;
+            assert_eq!(forecast.deferred_rows, largest(staggered), "{service:?}");
+            assert_eq!(forecast.eager_rows, largest(2.0), "{service:?}");
+            assert!(forecast.goodput_gain() >= 0.0);
+        }
+    }
+
+    #[test]
+    fn a_rare_request_waits_for_its_objective_and_frees_nothing() {
+        let rare = Service {
+            rate: 1.0,
+            ..service(1.0, 5.0, 100, 4)
+        };
+        let forecast = Forecast::of(&rare);
+        assert_eq!(forecast.gathered_rows, 1);
+        assert_eq!(forecast.p50_cost, Nanos(94_000_000));
+        assert_eq!(forecast.idle_workers_gain, 0.0);
+        // Of 4 workers 0.5 * (6 - 1.2) are freed: batches of 1 take 6 ms a row, of 25 1.2 ms.
+        let often = Service {
+            rate: 350.0,
+            ..rare
+        };
+        let forecast = Forecast::of(&often);
+        assert_eq!(forecast.gathered_rows, 24);
+        assert!((forecast.idle_workers_gain - (2.1 - 0.35 * 29.0 / 24.0)).abs() < 1e-3);
+    }
+}

@@ -1,0 +1,339 @@
+//! The policy `auto`: which queues are deferred, computed from what was learned of them.
+//!
+//! **Problem.** Deferred batches are larger: they carry a higher rate and leave workers idle in
+//! proportion to the load, but requests wait for most of their objective. Eager ones answer as soon
+//! as they can.
+//!
+//! **Approach.** [`Forecast`] computes both. A queue whose arrivals come in bursts is eager: the
+//! closed forms hold for even arrivals, and bursts make large batches without waiting. Of the others
+//! [`Prefer::IdleWorkers`] defers every queue. [`Prefer::ShortWaits`] defers a queue where that gains
+//! at least [`GAIN_MIN`] of goodput, and only while the measured load of all queues is more than
+//! eager batches carry. The drop rule aims at the batches of the deferred pattern where the gain is
+//! that large, and otherwise at eager ones, which leave more room for chance.
+//!
+//! Decisions are made every [`DECISION_PERIOD`], and a queue changes at most every
+//! [`CHANGE_PERIOD`]; every bound has a lower one at which it ends. Clients that wait for a reply
+//! before they send the next request send less while deferred, so the load that asked for it is
+//! gone: a deferral that ends within [`FAILED_WITHIN`] is not tried again for [`RETRY_MIN`], and
+//! each time for twice as long.
+//!
+//! **Limits.** Gains are computed as if each queue had the workers alone.
+
+mod arrivals;
+mod choice;
+mod forecast;
+
+pub use choice::{Choice, Prefer, Reason};
+pub use forecast::{Forecast, FrontCost, Service, gathered_rows};
+
+use crate::deadlines::{Cost, Release};
+use crate::{Nanos, QueueIndex};
+use arrivals::ArrivalMeter;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// How often decisions are made.
+const DECISION_PERIOD: Nanos = Nanos(SECOND);
+
+/// How often the choice for a queue changes at most.
+const CHANGE_PERIOD: Nanos = Nanos(5 * SECOND);
+
+/// A bound at which something begins, and the lower one at which it ends.
+struct Bounds {
+    begin: f64,
+    end: f64,
+}
+
+impl Bounds {
+    fn holds(&self, value: f64, held: bool) -> bool {
+        value >= if held { self.end } else { self.begin }
+    }
+}
+
+/// The least gain in goodput by the closed forms that is worth deferring: below it, eager batches
+/// of a shared queue measured as good as deferred ones or better.
+const GAIN_MIN: Bounds = Bounds {
+    begin: 0.12,
+    end: 0.1,
+};
+
+/// The load, as a share of what eager batches carry, from which on short waits are given up.
+const LOAD_MIN: Bounds = Bounds {
+    begin: 1.0,
+    end: 0.9,
+};
+
+/// Arrivals with a larger index of dispersion come in bursts.
+const DISPERSION_MAX: Bounds = Bounds {
+    begin: 4.0,
+    end: 3.0,
+};
+
+/// A deferral that ends sooner was in vain.
+const FAILED_WITHIN: Nanos = Nanos(30 * SECOND);
+
+/// How long it is not tried again: at first, and at most.
+const RETRY_MIN: Nanos = Nanos(60 * SECOND);
+const RETRY_MAX: Nanos = Nanos(960 * SECOND);
+
+/// How long before frontrun a deferred window opens, as one part in so many of the objective:
+/// timers and wakes take time, and no worker may become free in a window of one alpha.
+const EARLY_PART: u64 = 20;
+
+/// The release rule of deferred queues with this objective.
+#[must_use]
+pub fn deferred(objective: Nanos) -> Release {
+    let early = Nanos(objective.0 / EARLY_PART);
+    Release::Deferred { early }
+}
+
+/// What is known of a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueFacts {
+    /// What its batches cost; `None` while that is not known.
+    pub cost: Option<Cost>,
+    /// From arrival to deadline; `None` for requests that are never late.
+    pub objective: Option<Nanos>,
+}
+
+#[derive(Clone, Debug)]
+struct AutoQueue {
+    arrivals: ArrivalMeter,
+    choice: Choice,
+    is_worthwhile: bool,
+    is_bursty: bool,
+    /// What [`Auto::take_news`] last told of it.
+    announced: Option<bool>,
+    /// When the choice changed last.
+    changed: Option<Nanos>,
+    /// Before this it is not deferred again, and how long that is next time.
+    retry_at: Nanos,
+    retry_after: Nanos,
+}
+
+impl Default for AutoQueue {
+    fn default() -> Self {
+        Self {
+            arrivals: ArrivalMeter::new(None),
+            choice: Choice::default(),
+            is_worthwhile: false,
+            is_bursty: false,
+            announced: None,
+            changed: None,
+            retry_at: Nanos(0),
+            retry_after: RETRY_MIN,
+        }
+    }
+}
+
+/// The conditions of all queues together.
+#[derive(Clone, Copy)]
+struct Conditions {
+    prefer: Prefer,
+    load: f64,
+    now: Nanos,
+}
+
+/// The choices for all queues of a scheduler.
+#[derive(Clone, Debug, Default)]
+pub struct Auto {
+    queues: Vec<AutoQueue>,
+    front: Option<FrontCost>,
+    next: Nanos,
+}
+
+impl Auto {
+    pub fn add_queue(&mut self) {
+        self.queues.push(AutoQueue::default());
+    }
+
+    /// Sets what the front end was measured to cost.
+    pub fn set_front_cost(&mut self, front: Option<FrontCost>) {
+        self.front = front;
+    }
+
+    /// What is known of a queue is about something else now: it is measured anew.
+    pub fn forget(&mut self, queue: QueueIndex) {
+        if let Some(queue) = self.queues.get_mut(queue.0) {
+            *queue = AutoQueue::default();
+        }
+    }
+
+    /// The choice for a queue; eager while nothing is known of it.
+    #[must_use]
+    pub fn choice(&self, queue: QueueIndex) -> Choice {
+        let queue = self.queues.get(queue.0);
+        queue.map(|queue| queue.choice).unwrap_or_default()
+    }
+
+    /// The queues whose choice is another than when this was last called; a queue of which nothing
+    /// is known yet is none.
+    pub fn take_news(&mut self) -> impl Iterator<Item = QueueIndex> {
+        let queues = self.queues.iter_mut().enumerate();
+        queues.filter_map(|(index, queue)| {
+            let Choice {
+                is_deferred,
+                reason,
+                ..
+            } = queue.choice;
+            let is_new = reason != Reason::Unknown && queue.announced != Some(is_deferred);
+            is_new.then(|| {
+                queue.announced = Some(is_deferred);
+                QueueIndex(index)
+            })
+        })
+    }
+
+    /// A request arrived.
+    pub fn arrived(&mut self, queue: QueueIndex, rows: u64, now: Nanos) {
+        if let Some(queue) = self.queues.get_mut(queue.0) {
+            queue.arrivals.arrived(rows, now);
+        }
+    }
+
+    /// Whether [`Auto::decide`] has anything to do.
+    #[must_use]
+    pub fn is_due(&self, now: Nanos) -> bool {
+        now >= self.next
+    }
+
+    /// A rule has changed: decides at the next opportunity, however recent the last change is.
+    pub fn hurry(&mut self) {
+        self.next = Nanos(0);
+        for queue in &mut self.queues {
+            queue.changed = None;
+        }
+    }
+
+    /// Makes the choices for all queues; `facts` are in the order of queues.
+    pub fn decide(
+        &mut self,
+        facts: &[QueueFacts],
+        prefer: Prefer,
+        workers: usize,
+        rows_max: u64,
+        now: Nanos,
+    ) {
+        self.next = now.saturating_add(DECISION_PERIOD);
+        let front = self.front;
+        let mut work = 0.0;
+        for (queue, facts) in self.queues.iter_mut().zip(facts) {
+            queue.measure(facts, now);
+            queue.choice.forecast = queue.forecast(facts, workers, rows_max, front);
+            work += queue.choice.forecast.map_or(0.0, |known| known.eager_work);
+        }
+        let load = work / workers.max(1) as f64;
+        let conditions = Conditions { prefer, load, now };
+        for queue in &mut self.queues {
+            queue.decide(conditions);
+        }
+    }
+}
+
+impl AutoQueue {
+    fn measure(&mut self, facts: &QueueFacts, now: Nanos) {
+        self.arrivals.set_objective(facts.objective);
+        self.arrivals.advance(now);
+        self.choice.dispersion = self.arrivals.dispersion();
+        self.is_bursty = DISPERSION_MAX.holds(self.choice.dispersion, self.is_bursty);
+    }
+
+    fn forecast(
+        &self,
+        facts: &QueueFacts,
+        workers: usize,
+        rows_max: u64,
+        front: Option<FrontCost>,
+    ) -> Option<Forecast> {
+        let rate = self.arrivals.rows_per_second();
+        (rate > 0.0).then_some(())?;
+        Some(Forecast::of(&Service {
+            cost: facts.cost?,
+            objective: facts.objective?,
+            workers,
+            rows_max,
+            rate,
+            rows_per_request: self.arrivals.rows_per_request(),
+            front,
+        }))
+    }
+
+    fn decide(&mut self, conditions: Conditions) {
+        let Conditions { load, now, .. } = conditions;
+        self.choice.load = load;
+        let Some(forecast) = self.choice.forecast else {
+            // Nothing arrives, or nothing is known yet: nothing changes, but for the reason.
+            if !self.choice.is_deferred {
+                self.choice.reason = Reason::Unknown;
+            }
+            return;
+        };
+        self.is_worthwhile = GAIN_MIN.holds(forecast.goodput_gain(), self.is_worthwhile);
+        let (is_deferred, reason) = self.wanted(conditions);
+        let is_change = is_deferred != self.choice.is_deferred;
+        let may_change = |changed: Nanos| now.saturating_sub(changed) >= CHANGE_PERIOD;
+        if !is_change {
+            self.choice.reason = reason;
+        } else if self.changed.is_none_or(may_change) {
+            self.change(is_deferred, reason, now);
+        }
+        self.choice.target_rows = Some(match self.choice.is_deferred && self.is_worthwhile {
+            true => forecast.gathered_rows,
+            false => forecast.eager_rows,
+        });
+    }
+
+    /// Whether it should be deferred, and why.
+    fn wanted(&self, conditions: Conditions) -> (bool, Reason) {
+        let is_deferred = self.choice.is_deferred;
+        if self.is_bursty {
+            return (false, Reason::Bursts);
+        }
+        match conditions.prefer {
+            Prefer::IdleWorkers => (true, Reason::IdleWorkersPreferred),
+            Prefer::ShortWaits if !self.is_worthwhile => (false, Reason::SmallGain),
+            Prefer::ShortWaits if conditions.now < self.retry_at => (false, Reason::ClientsWait),
+            Prefer::ShortWaits if LOAD_MIN.holds(conditions.load, is_deferred) => {
+                (true, Reason::Overload)
+            }
+            Prefer::ShortWaits => (false, Reason::LowLoad),
+        }
+    }
+
+    fn change(&mut self, is_deferred: bool, reason: Reason, now: Nanos) {
+        if self.choice.reason == Reason::Overload && reason == Reason::LowLoad {
+            let since = self.changed.unwrap_or(now);
+            self.retry_after = match now.saturating_sub(since) < FAILED_WITHIN {
+                true => {
+                    self.retry_at = now.saturating_add(self.retry_after);
+                    Nanos(self.retry_after.0 * 2).min(RETRY_MAX)
+                }
+                false => RETRY_MIN,
+            };
+        }
+        self.changed = Some(now);
+        (self.choice.is_deferred, self.choice.reason) = (is_deferred, reason);
+    }
+}
+
+impl Choice {
+    /// The release rule of a queue with this objective.
+    #[must_use]
+    pub fn release(&self, objective: Nanos) -> Release {
+        match self.is_deferred {
+            true => deferred(objective),
+            false => Release::Eager,
+        }
+    }
+
+    /// The batch size that the drop rule aims at: without a forecast the largest that takes half of
+    /// the objective.
+    #[must_use]
+    pub fn target_rows(&self, cost: &Cost, objective: Nanos) -> u64 {
+        let half = || cost.rows_within(Nanos(objective.0 / 2));
+        self.target_rows.unwrap_or_else(half).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests;
