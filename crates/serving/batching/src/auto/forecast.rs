@@ -40,8 +40,10 @@ impl FrontCost {
 /// A queue and who serves it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Service {
-    /// What a batch costs.
+    /// What a batch costs, with the margin that keeps it in time: decides how many rows it has.
     pub cost: Cost,
+    /// What a batch costs on average: decides how many batches a worker carries.
+    pub mean_cost: Cost,
     /// From arrival to deadline.
     pub objective: Nanos,
     /// Workers that are present.
@@ -97,6 +99,7 @@ impl Forecast {
     pub fn of(service: &Service) -> Self {
         let Service {
             cost,
+            mean_cost,
             objective,
             rate,
             ..
@@ -108,15 +111,15 @@ impl Forecast {
         let staggered = Nanos(objective.0 / (workers + 1) * workers);
         let deferred_rows = bounded(cost.rows_within(staggered));
         let eager_rows = bounded(cost.rows_within(Nanos(objective.0 / 2)));
-        let seconds = |rows: f64| (cost.alpha_ns() * rows + cost.beta_ns()) * 1e-9;
+        let seconds = |rows: f64| (mean_cost.alpha_ns() * rows + mean_cost.beta_ns()) * 1e-9;
         let served = |rows: u64| workers as f64 * rows as f64 / seconds(rows as f64);
         let front = service.front.map(|front| front.requests_per_second());
         let carried = front.map_or(f64::INFINITY, |requests| requests * request);
 
         let gathered_rows = bounded(gathered_rows(&cost, objective, rate)).min(deferred_rows);
         // The smallest eager batch with which the workers keep up: W b = lambda l(b).
-        let spare = workers as f64 - rate * cost.alpha_ns() * 1e-9;
-        let needed = rate * cost.beta_ns() * 1e-9 / spare;
+        let spare = workers as f64 - rate * mean_cost.alpha_ns() * 1e-9;
+        let needed = rate * mean_cost.beta_ns() * 1e-9 / spare;
         let eager = match spare > 0.0 {
             true => needed.clamp(request, eager_rows as f64),
             false => eager_rows as f64,
@@ -125,7 +128,7 @@ impl Forecast {
         let busy = |rows: f64| (rate * seconds(rows) / rows).min(workers as f64);
         // The first request waits until frontrun, the last does not wait.
         let requests = (gathered / request).max(1.0);
-        let first_waits = (objective.0 as f64 * 1e-9 - seconds(gathered)).max(0.0);
+        let first_waits = objective.saturating_sub(cost.of(gathered_rows)).0 as f64 * 1e-9;
         let waits = first_waits * (requests + 1.0) / (2.0 * requests);
         let p50_cost = waits + seconds(gathered) - seconds(eager);
         Self {
@@ -153,8 +156,10 @@ mod tests {
     use super::*;
 
     fn service(alpha_ms: f64, beta_ms: f64, objective_ms: u64, workers: usize) -> Service {
+        let cost = Cost::new(alpha_ms * 1e6, beta_ms * 1e6);
         Service {
-            cost: Cost::new(alpha_ms * 1e6, beta_ms * 1e6),
+            cost,
+            mean_cost: cost,
             objective: Nanos(objective_ms * 1_000_000),
             workers,
             rows_max: u64::MAX,
@@ -194,6 +199,19 @@ mod tests {
         assert_eq!(limited.eager_goodput, 4000.0);
         assert_eq!(limited.goodput_gain(), 0.0);
         assert!(limited.is_front_limit);
+    }
+
+    #[test]
+    fn a_margin_makes_batches_smaller_and_not_workers_slower() {
+        let sure = service(1.053, 5.072, 25, 8);
+        let with_margin = Service {
+            cost: Cost::new(1.2 * 1.053e6, 1.2 * 5.072e6),
+            ..sure
+        };
+        let forecast = Forecast::of(&with_margin);
+        assert_eq!((forecast.deferred_rows, forecast.eager_rows), (12, 5));
+        let batch = 5.0 * 1.053e-3 + 5.072e-3;
+        assert!((forecast.eager_goodput - 8.0 * 5.0 / batch).abs() < 1e-6);
     }
 
     #[test]

@@ -90,8 +90,10 @@ pub fn deferred(objective: Nanos) -> Release {
 /// What is known of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueFacts {
-    /// What its batches cost; `None` while that is not known.
+    /// What its batches cost, with a safety margin; `None` while that is not known.
     pub cost: Option<Cost>,
+    /// What they cost on average.
+    pub mean_cost: Option<Cost>,
     /// From arrival to deadline; `None` for requests that are never late.
     pub objective: Option<Nanos>,
 }
@@ -249,6 +251,7 @@ impl AutoQueue {
         (rate > 0.0).then_some(())?;
         Some(Forecast::of(&Service {
             cost: facts.cost?,
+            mean_cost: facts.mean_cost?,
             objective: facts.objective?,
             workers,
             rows_max,
