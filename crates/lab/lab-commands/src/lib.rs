@@ -1,7 +1,7 @@
 //! The subcommands of `albacore` that measure and simulate, which no server or controller needs:
-//! `simulate`, `partition`, `bench deferral`, `bench engine`, `bench serve`, `bench scheduler`, `bench solver`. One
-//! module each: `Args` are its options, `run` executes it. `albacore` starts the program
-//! `albacore-lab` for them.
+//! `simulate`, `partition`, `bench deferral`, `bench engine`, `bench serve`, `bench scheduler`,
+//! `bench solver`. One module each: `Args` are its options, `run` executes it. `albacore` starts
+//! the program `albacore-lab` for them.
 #![forbid(unsafe_code)]
 
 mod bench_deferral;

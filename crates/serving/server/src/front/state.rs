@@ -245,9 +245,9 @@ fn kernels(choices: &[KernelChoice]) -> Vec<KernelState> {
     choices.collect()
 }
 
-fn choice((kind, choice): &(Kind, Choice)) -> BatchingChoice {
+fn batching_choice(kind: Kind, choice: &Choice) -> BatchingChoice {
     BatchingChoice {
-        kind: kind_name(*kind),
+        kind: kind_name(kind),
         deferred: choice.is_deferred,
         reason: choice.reason.name(),
         explanation: choice.to_string(),
@@ -263,7 +263,9 @@ fn choice((kind, choice): &(Kind, Choice)) -> BatchingChoice {
 fn model_state(status: ModelStatus, stats: &[ModelStats], kernels: Vec<KernelState>) -> ModelState {
     let stats = stats.iter().find(|model| model.name == status.name);
     let learned = stats.map(|model| model.latency.as_slice());
-    let choices = stats.map(|model| model.choices.as_slice());
+    let choices = stats.into_iter().flat_map(|model| &model.choices);
+    let batching = choices.map(|(kind, choice)| batching_choice(*kind, choice));
+    let batching = batching.collect();
     let latency = learned
         .unwrap_or_default()
         .iter()
@@ -285,7 +287,7 @@ fn model_state(status: ModelStatus, stats: &[ModelStats], kernels: Vec<KernelSta
         error: status.error,
         loaded_at_unix_ms: status.serving.map(|(_, at)| at),
         latency: latency.collect(),
-        batching: choices.unwrap_or_default().iter().map(choice).collect(),
+        batching: batching,
         kernels,
     }
 }
