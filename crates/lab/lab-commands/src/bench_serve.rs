@@ -111,7 +111,7 @@ pub(crate) enum Form {
 const TIME_MAX: Duration = Duration::from_secs(3600);
 
 /// A number with its unit, us, ms, s or m.
-fn parse_time(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
         "us" => 1e-6,

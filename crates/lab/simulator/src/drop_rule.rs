@@ -30,9 +30,9 @@ impl DropRule {
         let rows = match self {
             Self::Head => 1,
             Self::Window { target } => match target {
-                // With l(b) (1 + 1/n) <= objective on n = rate l(b) / b workers, or, if one worker is
-                // enough, with l(b) + b / rate <= objective. Where n > 1 the first is the second
-                // as well; a larger b that met only the second with n <= 1 would meet the first.
+                // l(b) (1 + 1/n) <= objective on n = rate l(b) / b workers, or, if one worker is
+                // enough, l(b) + b / rate <= objective. Where n > 1 the first is the second as
+                // well; a larger b that met only the second with n <= 1 would meet the first.
                 Target::Own => gathered_rows(cost, objective, rate),
                 Target::Half => cost.rows_within(Nanos(objective.0 / 2)),
                 Target::Rows(rows) => *rows,

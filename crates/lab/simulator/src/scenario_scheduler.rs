@@ -136,6 +136,7 @@ impl ScenarioScheduler {
         }
         let facts = |rules: &QueueRules| QueueFacts {
             cost: Some(rules.cost),
+            mean_cost: Some(rules.cost),
             objective: Some(rules.objective),
         };
         let facts: Vec<_> = self.queues.iter().map(facts).collect();

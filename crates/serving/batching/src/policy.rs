@@ -64,6 +64,8 @@ impl Slo {
 pub struct Profile {
     /// The cost of a batch, with a safety margin.
     pub cost: Option<Cost>,
+    /// What a batch costs on average; `None` while `cost` is.
+    pub mean_cost: Option<Cost>,
     /// From arrival to deadline.
     pub objective: Option<Nanos>,
 }

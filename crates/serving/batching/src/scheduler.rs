@@ -251,6 +251,7 @@ impl Scheduler {
         }
         let facts = |profile: &Profile| QueueFacts {
             cost: profile.cost,
+            mean_cost: profile.mean_cost,
             objective: profile.objective,
         };
         let facts: Vec<_> = self.profiles.iter().map(facts).collect();

@@ -62,6 +62,7 @@ impl LearnedQueue {
         let trusted = estimate.filter(|estimate| estimate.samples >= SAMPLES_MIN);
         Profile {
             cost: trusted.map(|estimate| estimate.safe),
+            mean_cost: trusted.map(|estimate| estimate.line),
             objective: self.objective.map(|slo| latency_of(&slo, self.kind).into()),
         }
     }

@@ -109,8 +109,8 @@ fn batching(pods: &[(&ObservedPod, &ModelState)]) -> Vec<BatchingStatus> {
     let of_kind = |kind: &str| {
         let of_kind = || chosen().filter(|(_, choice)| choice.kind == kind);
         let deferred = of_kind().filter(|(_, choice)| choice.deferred).count();
-        let told = of_kind().min_by_key(|&(pod, choice)| (!choice.deferred, pod));
-        let reason = told.map_or("", |(_, choice)| &choice.explanation);
+        let first = of_kind().min_by_key(|&(pod, choice)| (!choice.deferred, pod));
+        let reason = first.map_or("", |(_, choice)| &choice.explanation);
         BatchingStatus {
             kind: kind.to_owned(),
             deferred: format!("{deferred}/{}", of_kind().count()),

@@ -40,8 +40,10 @@ impl FrontCost {
 /// A queue and who serves it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Service {
-    /// What a batch costs.
+    /// What a batch costs, with the margin that keeps it in time: decides how many rows it has.
     pub cost: Cost,
+    /// What a batch costs on average: decides how many batches a worker carries.
+    pub mean_cost: Cost,
     /// From arrival to deadline.
     pub objective: Nanos,
     /// Workers that are present.
@@ -97,6 +99,7 @@ impl Forecast {
     pub fn of(service: &Service) -> Self {
         let Service {
             cost,
+            mean_cost,
             objective,
             rate,
             ..
@@ -108,15 +111,15 @@ impl Forecast {
         let staggered = Nanos(objective.0 / (workers + 1) * workers);
         let deferred_rows = bounded(cost.rows_within(staggered));
         let eager_rows = bounded(cost.rows_within(Nanos(objective.0 / 2)));
-        let seconds = |rows: f64| (cost.alpha_ns() * rows + cost.beta_ns()) * 1e-9;
+        let seconds = |rows: f64| (mean_cost.alpha_ns() * rows + mean_cost.beta_ns()) * 1e-9;
         let served = |rows: u64| workers as f64 * rows as f64 / seconds(rows as f64);
         let front = service.front.map(|front| front.requests_per_second());
         let carried = front.map_or(f64::INFINITY, |requests| requests * request);
 
         let gathered_rows = bounded(gathered_rows(&cost, objective, rate)).min(deferred_rows);
         // The smallest eager batch with which the workers keep up: W b = lambda l(b).
-        let spare = workers as f64 - rate * cost.alpha_ns() * 1e-9;
-        let needed = rate * cost.beta_ns() * 1e-9 / spare;
+        let spare = workers as f64 - rate * mean_cost.alpha_ns() * 1e-9;
+        let needed = rate * mean_cost.beta_ns() * 1e-9 / spare;
         let eager = match spare > 0.0 {
             true => needed.clamp(request, eager_rows as f64),
             false => eager_rows as f64,
@@ -125,7 +128,7 @@ impl Forecast {
         let busy = |rows: f64| (rate * seconds(rows) / rows).min(workers as f64);
         // The first request waits until frontrun, the last does not wait.
         let requests = (gathered / request).max(1.0);
-        let first_waits = (objective.0 as f64 * 1e-9 - seconds(gathered)).max(0.0);
+        let first_waits = objective.saturating_sub(cost.of(gathered_rows)).0 as f64 * 1e-9;
         let waits = first_waits * (requests + 1.0) / (2.0 * requests);
         let p50_cost = waits + seconds(gathered) - seconds(eager);
         Self {
@@ -149,92 +152,4 @@ impl Forecast {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn service(alpha_ms: f64, beta_ms: f64, objective_ms: u64, workers: usize) -> Service {
-        Service {
-            cost: Cost::new(alpha_ms * 1e6, beta_ms * 1e6),
-            objective: Nanos(objective_ms * 1_000_000),
-            workers,
-            rows_max: u64::MAX,
-            rate: 1000.0,
-            rows_per_request: 1.0,
-            front: None,
-        }
-    }
-
-    #[test]
-    fn table_2_of_the_paper_comes_out() {
-        let resnet = Forecast::of(&service(1.053, 5.072, 25, 8));
-        assert_eq!((resnet.deferred_rows, resnet.eager_rows), (16, 7));
-        assert_eq!(resnet.deferred_goodput.round(), 5839.0);
-        assert_eq!(resnet.eager_goodput.round(), 4501.0);
-        let inception = Forecast::of(&service(5.090, 18.368, 70, 8));
-        assert_eq!((inception.deferred_rows, inception.eager_rows), (8, 3));
-        assert_eq!(inception.deferred_goodput.round(), 1083.0);
-        assert_eq!(inception.eager_goodput.round(), 713.0);
-    }
-
-    #[test]
-    fn one_worker_gains_nothing_and_neither_does_a_front_end_at_its_limit() {
-        assert_eq!(
-            Forecast::of(&service(1.053, 5.072, 25, 1)).goodput_gain(),
-            0.0
-        );
-        let front = Some(FrontCost {
-            per_request: Nanos(500_000),
-            threads: 2,
-        });
-        let limited = Service {
-            front,
-            ..service(1.053, 5.072, 25, 8)
-        };
-        let limited = Forecast::of(&limited);
-        assert_eq!(limited.eager_goodput, 4000.0);
-        assert_eq!(limited.goodput_gain(), 0.0);
-        assert!(limited.is_front_limit);
-    }
-
-    #[test]
-    fn the_batches_are_the_largest_that_meet_the_equations() {
-        for (alpha, beta, objective, workers) in [
-            (1.053, 5.072, 25, 8),
-            (0.054, 10.546, 21, 64),
-            (7.353, 0.222, 59, 3),
-            (0.3, 0.0, 40, 2),
-        ] {
-            let service = service(alpha, beta, objective, workers);
-            let forecast = Forecast::of(&service);
-            let l = |rows: u64| alpha * rows as f64 + beta;
-            let largest = |factor: f64| {
-                let fits = |&rows: &u64| l(rows) * factor <= objective as f64 + 1e-9;
-                (1..2000).filter(fits).max().unwrap_or(1)
-            };
-            let staggered = 1.0 + 1.0 / workers as f64;
-            assert_eq!(forecast.deferred_rows, largest(staggered), "{service:?}");
-            assert_eq!(forecast.eager_rows, largest(2.0), "{service:?}");
-            assert!(forecast.goodput_gain() >= 0.0);
-        }
-    }
-
-    #[test]
-    fn a_rare_request_waits_for_its_objective_and_frees_nothing() {
-        let rare = Service {
-            rate: 1.0,
-            ..service(1.0, 5.0, 100, 4)
-        };
-        let forecast = Forecast::of(&rare);
-        assert_eq!(forecast.gathered_rows, 1);
-        assert_eq!(forecast.p50_cost, Nanos(94_000_000));
-        assert_eq!(forecast.idle_workers_gain, 0.0);
-        // Of 4 workers 0.5 * (6 - 1.2) are freed: batches of 1 take 6 ms a row, of 25 1.2 ms.
-        let often = Service {
-            rate: 350.0,
-            ..rare
-        };
-        let forecast = Forecast::of(&often);
-        assert_eq!(forecast.gathered_rows, 24);
-        assert!((forecast.idle_workers_gain - (2.1 - 0.35 * 29.0 / 24.0)).abs() < 1e-3);
-    }
-}
+mod tests;

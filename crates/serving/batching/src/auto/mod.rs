@@ -5,11 +5,11 @@
 //! as they can.
 //!
 //! **Approach.** [`Forecast`] computes both. A queue whose arrivals come in bursts is eager: the
-//! closed forms hold for even arrivals, and bursts make large batches without waiting. Of the others
-//! [`Prefer::IdleWorkers`] defers every queue. [`Prefer::ShortWaits`] defers a queue where that gains
-//! at least [`GAIN_MIN`] of goodput, and only while the measured load of all queues is more than
-//! eager batches carry. The drop rule aims at the batches of the deferred pattern where the gain is
-//! that large, and otherwise at eager ones, which leave more room for chance.
+//! closed forms hold for even arrivals, and bursts make large batches without waiting. Of the
+//! others [`Prefer::IdleWorkers`] defers every queue. [`Prefer::ShortWaits`] defers a queue where
+//! that gains at least [`GAIN_MIN`] of goodput, and only while the measured load of all queues is
+//! more than eager batches carry. The drop rule aims at the batches of the deferred pattern where
+//! the gain is that large, and otherwise at eager ones, which leave more room for chance.
 //!
 //! Decisions are made every [`DECISION_PERIOD`], and a queue changes at most every
 //! [`CHANGE_PERIOD`]; every bound has a lower one at which it ends. Clients that wait for a reply
@@ -90,8 +90,10 @@ pub fn deferred(objective: Nanos) -> Release {
 /// What is known of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueFacts {
-    /// What its batches cost; `None` while that is not known.
+    /// What its batches cost, with a safety margin; `None` while that is not known.
     pub cost: Option<Cost>,
+    /// What they cost on average.
+    pub mean_cost: Option<Cost>,
     /// From arrival to deadline; `None` for requests that are never late.
     pub objective: Option<Nanos>,
 }
@@ -102,7 +104,7 @@ struct AutoQueue {
     choice: Choice,
     is_worthwhile: bool,
     is_bursty: bool,
-    /// What [`Auto::take_news`] last told of it.
+    /// What [`Auto::take_news`] last reported of it.
     announced: Option<bool>,
     /// When the choice changed last.
     changed: Option<Nanos>,
@@ -249,6 +251,7 @@ impl AutoQueue {
         (rate > 0.0).then_some(())?;
         Some(Forecast::of(&Service {
             cost: facts.cost?,
+            mean_cost: facts.mean_cost?,
             objective: facts.objective?,
             workers,
             rows_max,

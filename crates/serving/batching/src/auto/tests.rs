@@ -22,6 +22,7 @@ impl Driver {
             auto,
             facts: vec![QueueFacts {
                 cost: Some(cost),
+                mean_cost: Some(cost),
                 objective: Some(Nanos(objective * MS)),
             }],
             prefer,
@@ -117,7 +118,9 @@ fn a_small_gain_is_not_worth_a_wait() {
         (false, Reason::SmallGain)
     );
     // The drop rule aims at batches of half of the objective.
-    let QueueFacts { cost, objective } = driver.facts[0];
+    let QueueFacts {
+        cost, objective, ..
+    } = driver.facts[0];
     assert_eq!(choice.target_rows(&cost.unwrap(), objective.unwrap()), 42);
 }
 
@@ -173,6 +176,7 @@ fn nothing_is_deferred_before_costs_and_objective_are_known() {
         QueueFacts::default(),
         QueueFacts {
             cost: Some(Cost::new(1e6, 5e6)),
+            mean_cost: Some(Cost::new(1e6, 5e6)),
             objective: None,
         },
     ] {

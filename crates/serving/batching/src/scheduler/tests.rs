@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::BLAME_MAX;
+use crate::Prefer;
 use crate::deadlines::Cost;
 use std::time::Duration;
 
@@ -19,8 +20,10 @@ fn scheduler(policy: Policy, workers: usize) -> Scheduler {
         },
         batch_requests_max: 16,
     });
+    let cost = Some(Cost::new(MS as f64, 5.0 * MS as f64));
     let profile = Profile {
-        cost: Some(Cost::new(MS as f64, 5.0 * MS as f64)),
+        cost,
+        mean_cost: cost,
         objective: Some(Nanos(12 * MS)),
     };
     scheduler.set_profile(QueueIndex(0), profile);
@@ -444,4 +447,48 @@ fn what_has_no_deadline_gets_its_turn_although_all_others_are_urgent() {
         }
     }
     panic!("it never ran");
+}
+
+/// Serves `count` requests, 20 ms apart, from the `first`; returns whether the last one was
+/// dispatched as it arrived.
+fn is_eager(driver: &mut Driver, first: u64, count: u64) -> bool {
+    let mut is_eager = true;
+    for number in first..first + count {
+        let mut at = number * 200;
+        let mut dispatched = driver.arrive(0, at);
+        is_eager = !dispatched.is_empty();
+        if !is_eager {
+            at = (driver.actions.timer.unwrap().0 * 10).div_ceil(MS);
+            dispatched = driver.step(Event::Timer, at);
+        }
+        driver.done(dispatched[0].0, at + 60);
+    }
+    is_eager
+}
+
+#[test]
+fn auto_defers_where_idle_workers_are_preferred_and_a_change_counts_at_once() {
+    let mut driver = Driver::new(Policy::Auto(Prefer::IdleWorkers), 2);
+    assert!(is_eager(&mut driver, 0, 10), "nothing is known yet");
+    assert!(!is_eager(&mut driver, 10, 100));
+    let choice = driver.scheduler.choice(QueueIndex(0)).unwrap();
+    assert!(choice.is_deferred, "{choice}");
+    assert_eq!(driver.scheduler.next_news(), Some(QueueIndex(0)));
+    assert_eq!(driver.scheduler.next_news(), None);
+    for (prefer, wanted) in [(Prefer::ShortWaits, true), (Prefer::IdleWorkers, false)] {
+        let params = BatchingParams {
+            policy: Policy::Auto(prefer),
+            ..driver.scheduler.config.batching
+        };
+        driver.scheduler.set_params(params);
+        let first = 110 + 2 * driver.keys;
+        assert_eq!(is_eager(&mut driver, first, 2), wanted, "{prefer:?}");
+        assert_eq!(driver.scheduler.next_news(), Some(QueueIndex(0)));
+    }
+    let eager = BatchingParams {
+        policy: Policy::Eager,
+        ..driver.scheduler.config.batching
+    };
+    driver.scheduler.set_params(eager);
+    assert_eq!(driver.scheduler.choice(QueueIndex(0)), None);
 }

@@ -212,7 +212,9 @@ impl State {
             ref terms,
         } = *request;
         let queue = queue_of(slot, kinds);
-        let Profile { objective, cost } = self.scheduler.profile(queue);
+        let Profile {
+            objective, cost, ..
+        } = self.scheduler.profile(queue);
         if let (Some(cost), Some(min_cost)) = (cost, self.admission.min_costs.get_mut(slot)) {
             min_cost.record(cost.of(rows as u64));
         }

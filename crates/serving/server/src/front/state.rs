@@ -277,9 +277,9 @@ fn kernels(choices: &[KernelChoice]) -> Vec<KernelState> {
     choices.collect()
 }
 
-fn choice((kind, choice): &(Kind, Choice)) -> BatchingChoice {
+fn batching_choice(kind: Kind, choice: &Choice) -> BatchingChoice {
     BatchingChoice {
-        kind: kind_name(*kind),
+        kind: kind_name(kind),
         deferred: choice.is_deferred,
         reason: choice.reason.name(),
         explanation: choice.to_string(),
@@ -320,7 +320,9 @@ fn model_state(status: ModelStatus, stats: &Stats, kernels: Vec<KernelState>) ->
     let mut models = stats.models.iter();
     let counted = models.find(|model| model.name == status.name);
     let learned = counted.map(|model| model.latency.as_slice());
-    let choices = counted.map(|model| model.choices.as_slice());
+    let choices = counted.into_iter().flat_map(|model| &model.choices);
+    let batching = choices.map(|(kind, choice)| batching_choice(*kind, choice));
+    let batching = batching.collect();
     let latency = learned
         .unwrap_or_default()
         .iter()
@@ -342,7 +344,7 @@ fn model_state(status: ModelStatus, stats: &Stats, kernels: Vec<KernelState>) ->
         error: status.error,
         loaded_at_unix_ms: status.serving.map(|(_, at)| at),
         latency: latency.collect(),
-        batching: choices.unwrap_or_default().iter().map(choice).collect(),
+        batching,
         threads: counted.and_then(|model| model.threads),
         requests: counted
             .map(|model| model_requests(model, &stats.load))
