@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use albacore_mapping::{Mode, Slot};
 use albacore_os::{Pid, Tid};
 use albacore_placer::{Histogram, PlacerCounters, Report, SlotRow};
 use albacore_plan::{BackOff, Enforcement, MainThread, Micros, Note, Placement, Policy};
+use albacore_solver::{Mode, Slot};
 use albacore_topology::CpuSet;
 use serde_json::{Map, Value, json};
 

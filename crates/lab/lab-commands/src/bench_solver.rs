@@ -4,8 +4,8 @@
 use std::time::Instant;
 
 use albacore_command::{Failure, print_json};
-use albacore_mapping::{Mode, Problem, Solution, solve};
 use albacore_oracles::{SECONDS_MAX, solve_literal};
+use albacore_solver::{Mode, Problem, Solution, solve};
 use albacore_topology::{Distances, parse_synthetic};
 use serde_json::{Value, json};
 

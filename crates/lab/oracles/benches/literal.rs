@@ -7,8 +7,8 @@
 
 use std::time::{Duration, Instant};
 
-use albacore_mapping::{Mode, Problem, Solution, check_solution, solve};
 use albacore_oracles::solve_literal;
+use albacore_solver::{Mode, Problem, Solution, check_solution, solve};
 use albacore_topology::{Distances, Topology, parse_synthetic};
 
 /// What the program gets; building it and reading it back come on top.

@@ -7,13 +7,13 @@
 //! soak`).
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-#[path = "../../../placement/mapping/src/enumerated/tests.rs"]
+#[path = "../../../placement/solver/src/enumerated/tests.rs"]
 mod enumerated;
-#[path = "../../../placement/mapping/tests/machines/mod.rs"]
+#[path = "../../../placement/solver/tests/machines/mod.rs"]
 mod machines;
 
-use albacore_mapping::{Mode, Problem, Solution, check_solution, solve};
 use albacore_oracles::{LiteralError, solve_literal};
+use albacore_solver::{Mode, Problem, Solution, check_solution, solve};
 use enumerated::{RULES, best_of_all, every_problem, every_topology};
 use machines::{ARTICLE, Shape, problem};
 

@@ -13,12 +13,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use albacore_joint::{
-    CachedSolution, Deployment, JointProblem, JointSolution, Obstacle, check_joint, solve_joint,
-};
-use albacore_mapping::{Mapping, Problem, Solution};
 use albacore_os::Micros;
 use albacore_plan::{Enforcement, Placement};
+use albacore_solver::{
+    CachedSolution, Deployment, JointProblem, JointSolution, Mapping, Obstacle, Problem, Solution,
+    check_joint, solve_joint,
+};
 use albacore_topology::{CpuId, CpuSet, Distances, Topology};
 
 use crate::limits::{JOINT_MOVE_COST, NUMA_MOVE_COST, SOLVE_BUDGET};

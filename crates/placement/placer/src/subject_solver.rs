@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use albacore_mapping::{Mapping, Problem, ProblemError, Solution, round_robin, solve};
 use albacore_plan::{Observation, Placement, Policy, problem};
+use albacore_solver::{Mapping, Problem, ProblemError, Solution, round_robin, solve};
 
 use crate::limits::{JOINT_PERIOD, SOLVE_BUDGET};
 use crate::move_hysteresis::{is_warm, keep_unless_worth_moving};

@@ -1,6 +1,6 @@
 //! What the user asked, validated.
 
-use albacore_mapping::Mode;
+use albacore_solver::Mode;
 
 /// Who decides where threads run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -2,8 +2,7 @@
 //! of them could have alone, which rule binds, the runner-up, the proof.
 
 use albacore_api::counted;
-use albacore_explain::{Alternative, Explanation, Group, PairCounts, Share};
-use albacore_mapping::{Mode, Proof};
+use albacore_solver::{Alternative, Explanation, Group, Mode, PairCounts, Proof, Share};
 use albacore_topology::Cpu;
 
 use super::columns::{listed, paragraph, ranges};

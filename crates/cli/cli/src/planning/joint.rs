@@ -5,12 +5,11 @@ use std::path::Path;
 use std::time::Instant;
 
 use albacore_api::{policy_of, read_deployment};
-use albacore_explain::{Move, difference};
-use albacore_joint::{
-    Deployment, JointError, JointProblem, JointSolution, Obstacle, check_joint, solve_joint,
-};
-use albacore_mapping::{Mapping, Problem, Solution};
 use albacore_plan::Placement;
+use albacore_solver::{
+    Deployment, JointError, JointProblem, JointSolution, Mapping, Move, Obstacle, Problem,
+    Solution, check_joint, difference, solve_joint,
+};
 use albacore_topology::{CpuSet, Distances, Topology};
 
 use super::single::{SinglePlan, explained_plan};

@@ -2,11 +2,9 @@
 
 use std::time::Instant;
 
-use albacore_explain::{
-    ExplainError, Explanation, Move, ThreadExplanation, difference, explain, explain_thread,
-};
-use albacore_mapping::{
-    Mapping, Problem, Solution, check, check_solution, relaxed_by, round_robin, solve,
+use albacore_solver::{
+    ExplainError, Explanation, Mapping, Move, Problem, Solution, ThreadExplanation, check,
+    check_solution, difference, explain, explain_thread, relaxed_by, round_robin, solve,
 };
 use albacore_topology::{Distances, Topology};
 

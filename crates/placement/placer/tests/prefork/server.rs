@@ -18,10 +18,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use albacore_mapping::Mode;
 use albacore_os::{HostRoot, Key, Pid, Poll, Signals, Tid, read_mask, write_mask};
 use albacore_placer::{Config, Placer, SubjectConfig};
 use albacore_plan::{Enforcement, MainThread, Placement, Policy, Source};
+use albacore_solver::Mode;
 
 type Stdins = Arc<Mutex<Vec<Option<std::process::ChildStdin>>>>;
 

@@ -1,7 +1,7 @@
 //! The planner and the lint find the same workers on random process trees, and a planner that
 //! assigns a wrong role is refused.
 
-use albacore_mapping::{Mode, Rank, solve};
+use albacore_solver::{Mode, Rank, solve};
 use albacore_topology::parse_synthetic;
 use proptest::prelude::*;
 use proptest::sample::Index;

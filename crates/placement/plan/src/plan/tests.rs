@@ -1,6 +1,6 @@
 //! Laws of plans, on a simulated server: stability, repair, scope, and what each cause means.
 
-use albacore_mapping::{Mode, Rank, solve};
+use albacore_solver::{Mode, Rank, solve};
 use albacore_topology::{Topology, parse_synthetic};
 use proptest::prelude::*;
 

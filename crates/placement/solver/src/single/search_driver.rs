@@ -1,0 +1,250 @@
+//! Better assignments and better bounds in turn, until they meet.
+//!
+//! **Problem.** Many methods, 50 ms. **Approach.** The cheapest method first; on large machines
+//! with several L3 caches, annealed constructions before anything that evaluates single threads:
+//! there a local search costs as much as a construction and gains a hundredth of it. **Proof
+//! sketch.** Every step keeps the best assignment and the lowest bound. **Limits.** Each step has a
+//! upper of its own; the budget is asked between and in them.
+
+use crate::limits::{
+    ANNEALING_MOVES_MAX, CLIMB_WORK_MAX, CONSTRUCTION_SEEDS, LARGE_PROBLEM, PERTURBATION_BATCHES,
+};
+use crate::single::assignment::assign_in_budget;
+use crate::single::bound::{GroupBound, lagrangian_bounds};
+use crate::single::domains::{Domains, LEVELS};
+use crate::single::enumeration::enumerate;
+use crate::single::hierarchical_construction::construct;
+use crate::single::local_search::{Allowed, Search};
+use crate::single::perturbation::perturb;
+use crate::single::reduced::{Found, solve_reduced};
+use crate::single::simulated_annealing::anneal_threads;
+use crate::single::solve::Stage;
+use crate::single::volumes::Volumes;
+use crate::{Mode, Proof, ProvenBound};
+
+/// Whether the choice of L3 caches dominates the problem.
+fn is_large(domains: &Domains) -> bool {
+    let size = domains.workers * domains.threads * domains.cpus;
+    domains.mode == Mode::Compact && domains.count(LEVELS - 1) > 1 && size > LARGE_PROBLEM
+}
+
+/// The first assignment: workers laid end to end where that reaches the bound, else the better of
+/// that and a second construction.
+pub(crate) fn start<'a>(
+    domains: &'a Domains,
+    allowed: &Allowed,
+    volumes: &Volumes,
+    bound: i64,
+    out_of_budget: &mut dyn FnMut() -> bool,
+) -> (Search<'a>, Stage) {
+    let plain = construct(domains, allowed, 0, out_of_budget)
+        .and_then(|mut plain| (plain.repair(out_of_budget) && plain.is_valid()).then_some(plain));
+    if let Some(plain) = plain.as_ref().filter(|plain| plain.objective() >= bound) {
+        return (plain.clone(), Stage::Constructed);
+    }
+    let (other, stage) = is_large(domains)
+        .then(|| {
+            annealed_start(
+                domains,
+                allowed,
+                Goal {
+                    seed: CONSTRUCTION_SEEDS[0],
+                    bound,
+                },
+                out_of_budget,
+            )
+        })
+        .flatten()
+        .map_or_else(
+            || {
+                let assigned = assign_in_budget(domains, volumes, out_of_budget);
+                let greedy = Search::of(domains, allowed, &assigned);
+                (greedy, Stage::Constructed)
+            },
+            |annealed| (annealed, Stage::Annealed),
+        );
+    match plain.filter(|plain| plain.objective() > other.objective()) {
+        Some(plain) => (plain, Stage::Constructed),
+        None => (other, stage),
+    }
+}
+
+/// The random seed of a construction, and the value at which annealing may stop.
+#[derive(Clone, Copy)]
+struct Goal {
+    seed: u64,
+    bound: i64,
+}
+
+/// An annealed construction with its violations repaired; `None` if that failed.
+fn annealed_start<'a>(
+    domains: &'a Domains,
+    allowed: &Allowed,
+    goal: Goal,
+    out_of_budget: &mut dyn FnMut() -> bool,
+) -> Option<Search<'a>> {
+    let mut found = construct(domains, allowed, goal.seed, out_of_budget)?;
+    found.repair(out_of_budget);
+    if found.violation() > 0 {
+        anneal_threads(
+            &mut found,
+            goal.bound,
+            ANNEALING_MOVES_MAX / 4,
+            out_of_budget,
+        );
+    }
+    found.is_valid().then_some(found)
+}
+
+/// The best assignment and the lowest bound so far.
+pub(crate) struct SearchDriver<'a> {
+    pub(crate) best: Search<'a>,
+    pub(crate) upper: ProvenBound,
+    pub(crate) stage: Stage,
+    /// The Lagrangian bounds that branch and bound may tighten.
+    pub(crate) group_bounds: Vec<GroupBound>,
+}
+
+impl SearchDriver<'_> {
+    /// Runs all methods until value and bound meet. Where the mapping in force has the value
+    /// `in_force`, no less than a local search reaches, an earlier search has found it: the long
+    /// searches are not repeated.
+    pub(crate) fn run(&mut self, in_force: Option<i64>, out_of_budget: &mut dyn FnMut() -> bool) {
+        let large = is_large(self.best.domains);
+        let work = CLIMB_WORK_MAX / if large { 4 } else { 1 };
+        let steps = work / (self.best.threads() + self.best.domains.cpus) + 1;
+        self.keep_if_better(Stage::LocalSearch, |best, bound| {
+            climb_sample(best, bound, steps, out_of_budget);
+        });
+        self.tighten(out_of_budget);
+        let again = in_force.is_some_and(|value| value >= self.best.objective());
+        let seeds = if again { 1 } else { CONSTRUCTION_SEEDS.len() };
+        let first = usize::from(large && self.stage != Stage::Constructed);
+        for &seed in CONSTRUCTION_SEEDS.iter().take(seeds).skip(first) {
+            if self.is_over(out_of_budget) {
+                return;
+            }
+            self.restart(seed, steps, out_of_budget);
+        }
+        // before the long searches: a small problem reaches this point in a few milliseconds
+        self.prove(out_of_budget);
+        if again || self.is_over(out_of_budget) {
+            return;
+        }
+        self.keep_if_better(Stage::Annealed, |best, bound| {
+            anneal_threads(best, bound, ANNEALING_MOVES_MAX, out_of_budget);
+            perturb(best, bound, 0..1, out_of_budget);
+        });
+        self.tighten_more(out_of_budget);
+        self.keep_if_better(Stage::Annealed, |best, bound| {
+            perturb(best, bound, 1..PERTURBATION_BATCHES, out_of_budget);
+        });
+        self.tighten_more(out_of_budget);
+    }
+
+    /// Lowers the bound by Lagrangian relaxation.
+    fn tighten(&mut self, out_of_budget: &mut dyn FnMut() -> bool) {
+        let found = lagrangian_bounds(&self.best, self.upper.bound, out_of_budget);
+        self.upper = self.upper.lowered(found.bound, Proof::Lagrangian);
+        self.group_bounds = found.groups;
+    }
+
+    /// Lowers it further, by branch and bound from these multipliers on.
+    fn tighten_more(&mut self, out_of_budget: &mut dyn FnMut() -> bool) {
+        for at in 0..self.group_bounds.len() {
+            if self.is_over(out_of_budget) {
+                return;
+            }
+            let group = &mut self.group_bounds[at];
+            let bound = group.tighten_by_branching(&self.best, self.upper.bound, out_of_budget);
+            self.upper = self.upper.lowered(bound, Proof::Lagrangian);
+        }
+    }
+
+    fn is_over(&self, out_of_budget: &mut dyn FnMut() -> bool) -> bool {
+        self.best.objective() >= self.upper.bound || out_of_budget()
+    }
+
+    /// Runs a search on the best assignment; an improvement came from `stage`.
+    fn keep_if_better(&mut self, stage: Stage, search: impl FnOnce(&mut Search<'_>, i64)) {
+        let before = self.best.objective();
+        search(&mut self.best, self.upper.bound);
+        if self.best.objective() > before {
+            self.stage = stage;
+        }
+    }
+
+    /// An annealed construction from another seed, then local search.
+    fn restart(&mut self, seed: u64, steps: usize, out_of_budget: &mut dyn FnMut() -> bool) {
+        let Search {
+            domains, allowed, ..
+        } = self.best;
+        let goal = Goal {
+            seed,
+            bound: self.upper.bound,
+        };
+        let Some(mut other) = annealed_start(domains, &allowed, goal, out_of_budget) else {
+            return;
+        };
+        climb_sample(&mut other, self.upper.bound, steps, out_of_budget);
+        if other.objective() > self.best.objective() {
+            self.best = other;
+            self.stage = Stage::Annealed;
+        }
+    }
+
+    /// Enumerates all assignments where they are few; otherwise solves the reduced program where
+    /// that is small enough.
+    fn prove(&mut self, out_of_budget: &mut dyn FnMut() -> bool) {
+        if self.is_over(out_of_budget) {
+            return;
+        }
+        match enumerate(&self.best, out_of_budget) {
+            Some(better) => {
+                self.best = better.unwrap_or_else(|| self.best.clone());
+                self.upper = self.upper.lowered(self.best.objective(), Proof::Search);
+                self.stage = Stage::Enumerated;
+            }
+            None => self.solve_reduced(out_of_budget),
+        }
+    }
+
+    fn solve_reduced(&mut self, out_of_budget: &mut dyn FnMut() -> bool) {
+        if self.is_over(out_of_budget) {
+            return;
+        }
+        let domains = self.best.domains;
+        let Some(Found { assignment, proven }) = solve_reduced(domains, &self.best.allowed) else {
+            return;
+        };
+        // the program works with floats: its assignment is taken only if counting confirms it, and
+        // its proof only together with its assignment
+        let found = Search::of(domains, &self.best.allowed, &assignment);
+        if !found.is_valid() {
+            return;
+        }
+        let value = found.objective();
+        if value > self.best.objective() {
+            self.best = found;
+            self.stage = Stage::Reduced;
+        }
+        if proven && value == self.best.objective() {
+            self.upper = self.upper.lowered(value, Proof::Search);
+            self.stage = Stage::Reduced;
+        }
+    }
+}
+
+/// Local search for so many steps at most.
+fn climb_sample(
+    search: &mut Search<'_>,
+    goal: i64,
+    steps: usize,
+    out_of_budget: &mut dyn FnMut() -> bool,
+) {
+    let mut taken = 0;
+    search.climb(goal, &mut || {
+        taken += 1;
+        taken > steps || out_of_budget()
+    });
+}
