@@ -16,7 +16,6 @@
 mod checked_mapping;
 mod counted_mapping;
 mod difference;
-mod domains;
 mod error;
 mod explanation;
 mod group_bound;

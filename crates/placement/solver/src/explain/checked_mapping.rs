@@ -3,7 +3,7 @@
 use crate::{Mapping, Problem, check, relaxed_by, validate};
 
 use crate::explain::counted_mapping::{Change, CountedMapping};
-use crate::explain::domains::Domains;
+use crate::single::domains::Domains;
 use crate::{Alternative, ExplainError, Rule};
 
 /// The problem as counts, and how far the mapping loosens each rule.
@@ -43,7 +43,7 @@ impl CheckedMapping {
     pub(crate) fn alternative(&self, change: Change, gain: i64) -> Alternative {
         Alternative {
             slot: self.domains.slot(change.thread),
-            to: self.domains.id(change.to),
+            to: self.domains.ids[change.to],
             partner: change.partner.map(|partner| self.domains.slot(partner)),
             gain,
         }

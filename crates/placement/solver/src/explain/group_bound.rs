@@ -8,7 +8,7 @@
 //! best arrangement is best in each part for the number it holds; the merge tries all numbers.
 //! **Limits.** O(C k^2) at worst, once for the mains and once for all workers.
 
-use crate::explain::domains::{CORE, CPU, Domains, LEVELS, pairs};
+use crate::single::domains::{CORE, CPU, Domains, LEVELS, pairs};
 
 /// Most threads of the group on one cpu and on one core.
 #[derive(Clone, Copy)]
@@ -38,10 +38,10 @@ pub(crate) fn best_alone(
         }
         table
     };
-    let mut tables: Vec<Vec<i64>> = (0..domains.cpus())
+    let mut tables: Vec<Vec<i64>> = (0..domains.cpus)
         .map(|_| grown(CPU, vec![0; things + 1]))
         .collect();
-    let mut starts: Vec<usize> = (0..domains.cpus()).collect();
+    let mut starts: Vec<usize> = (0..domains.cpus).collect();
     for level in CORE..LEVELS {
         let mut outer: Vec<Vec<i64>> = Vec::new();
         let mut first_of = Vec::new();
@@ -81,8 +81,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{Caps, best_alone};
-    use crate::explain::domains::Domains;
     use crate::machines::{modes, problem, topologies};
+    use crate::single::domains::Domains;
     use albacore_topology::Topology;
 
     proptest! {

@@ -76,9 +76,9 @@ fn changes<'b>(
         to: counted.cpu(partner),
         partner: Some(partner),
     });
-    let shifts = (0..counted.cpus()).map(move |to| Change {
+    let shifts = counted.cpus().iter().map(move |&to| Change {
         thread,
-        to,
+        to: to.into(),
         partner: None,
     });
     exchanges

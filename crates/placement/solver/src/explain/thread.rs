@@ -88,7 +88,7 @@ pub fn explain_thread(
     let counted = checked.counted(mapping);
     let thread =
         usize::from(slot.worker.0) * usize::from(problem.threads) + usize::from(slot.rank.0);
-    let mut best: Vec<Option<(Change, Rules, i64)>> = vec![None; counted.cpus()];
+    let mut best: Vec<Option<(Change, Rules, i64)>> = vec![None; counted.cpus().len()];
     for change in changes_of(&counted, thread) {
         let (broken, gain) = (counted.broken(change), counted.gain(change));
         let best = &mut best[change.to];
@@ -100,7 +100,7 @@ pub fn explain_thread(
         }
     }
     let place = |(change, broken, gain): (Change, Rules, i64)| {
-        let cpu = checked.domains.id(change.to);
+        let cpu = checked.domains.ids[change.to];
         Some(Place {
             cpu,
             nearness: Nearness::of(here, problem.topology.cpu(cpu)?),

@@ -9,13 +9,16 @@
 
 use std::ops::Range;
 
-use albacore_topology::Cpu;
+use albacore_topology::{Cpu, CpuId};
 
 use crate::levels::{domain_keys, gains};
 use crate::rule_limits::RuleLimits;
-use crate::{Mode, Problem};
+use crate::{Mode, Problem, Rank, Slot, WorkerIndex};
 
 pub(crate) use crate::levels::{CORE, CPU, LEVELS, pairs};
+
+/// The position of an id that no cpu has.
+const NOWHERE: u16 = u16::MAX;
 
 /// What the solver needs of a [`Problem`]. Cpus are positions 0..C in tree order.
 pub(crate) struct Domains {
@@ -32,8 +35,12 @@ pub(crate) struct Domains {
     pub(crate) of: Vec<[u16; LEVELS]>,
     /// First position of each domain of each level, and C at the end.
     pub(crate) starts: [Vec<u16>; LEVELS],
-    /// Index in `problem.topology.cpus()` of each position.
-    pub(crate) original: Vec<u16>,
+    /// Id of the cpu at each position.
+    pub(crate) ids: Vec<CpuId>,
+    /// The positions in the order of their ids.
+    pub(crate) by_id: Vec<u16>,
+    /// Position of each id up to the highest, [`NOWHERE`] where no cpu has it.
+    positions: Vec<u16>,
     pub(crate) rules: RuleLimits,
 }
 
@@ -43,6 +50,17 @@ impl Domains {
         let cpus = problem.topology.cpus();
         let original = tree_order(cpus);
         let (of, starts) = number(cpus, &original);
+        let ids: Vec<CpuId> = original
+            .iter()
+            .map(|&at| cpus[usize::from(at)].id)
+            .collect();
+        let highest = cpus.last().map_or(0, |cpu| usize::from(cpu.id.0));
+        let mut positions = vec![NOWHERE; highest + 1];
+        for (position, id) in (0u16..).zip(&ids) {
+            positions[usize::from(id.0)] = position;
+        }
+        let mut by_id: Vec<u16> = (0..cpus.len() as u16).collect();
+        by_id.sort_unstable_by_key(|&position| ids[usize::from(position)]);
         Self {
             workers: problem.workers.into(),
             threads: problem.threads.into(),
@@ -53,7 +71,23 @@ impl Domains {
             rules: RuleLimits::of(problem, starts[CORE].len() - 1),
             of,
             starts,
-            original,
+            ids,
+            by_id,
+            positions,
+        }
+    }
+
+    /// The position of a cpu, if it is one of the problem's.
+    pub(crate) fn position(&self, id: CpuId) -> Option<u16> {
+        let position = self.positions.get(usize::from(id.0)).copied();
+        position.filter(|&position| position != NOWHERE)
+    }
+
+    /// The slot of a thread, numbered worker by worker, the main first.
+    pub(crate) fn slot(&self, thread: usize) -> Slot {
+        Slot {
+            worker: WorkerIndex((thread / self.threads) as u16),
+            rank: Rank((thread % self.threads) as u16),
         }
     }
 

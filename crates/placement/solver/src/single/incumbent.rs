@@ -37,7 +37,9 @@ impl<'a> Incumbent<'a> {
         if current.threads != problem.threads || current.cpus.len() != workers * threads {
             return None;
         }
-        let places = positions(problem, domains, current)?;
+        let places: Vec<u16> = (current.cpus.iter())
+            .map(|&id| domains.position(id))
+            .collect::<Option<_>>()?;
         let mut group = Group::of(domains);
         let mains = group.closeness(places.iter().step_by(threads), domains.rules.rank_cap)?;
         for rank in 1..threads {
@@ -80,20 +82,6 @@ impl<'a> Incumbent<'a> {
             certificate: Certificate::of(self.objective, upper, relaxed.collect()),
         }
     }
-}
-
-/// The position of every thread; `None` if one is outside the cpuset.
-fn positions(problem: &Problem, domains: &Domains, current: &Mapping) -> Option<Vec<u16>> {
-    let cpus = problem.topology.cpus();
-    let mut position = vec![u16::MAX; usize::from(cpus.last()?.id.0) + 1];
-    for (place, &original) in domains.original.iter().enumerate() {
-        position[usize::from(cpus[usize::from(original)].id.0)] = place as u16;
-    }
-    let of = |id: &albacore_topology::CpuId| {
-        let place = position.get(usize::from(id.0)).copied();
-        place.filter(|&place| place != u16::MAX)
-    };
-    current.cpus.iter().map(of).collect()
 }
 
 /// Counts of one group of threads at a time.

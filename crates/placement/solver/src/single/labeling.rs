@@ -58,7 +58,7 @@ pub(crate) fn label(problem: &Problem, domains: &Domains, assignment: &Assignmen
     }
     if current.is_none() {
         sort_labels(&mut cpus, threads);
-        cpus = canonical_cpus(problem, domains, &cpus);
+        cpus = canonical_cpus(domains, &cpus);
         sort_labels(&mut cpus, threads);
     }
     Mapping {
@@ -91,10 +91,7 @@ fn in_force(problem: &Problem) -> Option<&Mapping> {
 
 /// The rows of an assignment, worker by worker.
 fn rows(problem: &Problem, domains: &Domains, assignment: &Assignment) -> Vec<Row> {
-    let with_id = |position: u16| {
-        let original = domains.original[usize::from(position)];
-        (position, problem.topology.cpus()[usize::from(original)].id)
-    };
+    let with_id = |position: u16| (position, domains.ids[usize::from(position)]);
     let mut rows: Vec<Row> = assignment
         .mains
         .iter()

@@ -293,16 +293,22 @@ impl<'a> Search<'a> {
 
     /// What a thread's worker gains if the thread goes to each of the cpus.
     pub(crate) fn own_gains(&self, thread: usize) -> Vec<i64> {
-        let Thread { worker, cpu, .. } = self.threads[thread];
-        let gain = |to: usize| self.sign * self.closer(worker, cpu.into(), to);
+        let gain = |to: usize| self.own_gain(thread, to);
         (0..self.domains.cpus).map(gain).collect()
+    }
+
+    /// The same for one of them.
+    pub(crate) fn own_gain(&self, thread: usize, to: usize) -> i64 {
+        let Thread { worker, cpu, .. } = self.threads[thread];
+        self.sign * self.closer(worker, cpu.into(), to)
     }
 
     /// The first gain that moving `first` brings; makes that move.
     fn better_place(&mut self, first: usize) -> i64 {
         let own = self.own_gains(first);
         for second in 0..self.threads.len() {
-            let gain = self.exchange_gain(first, second, &own);
+            let to = usize::from(self.threads[second].cpu);
+            let gain = self.exchange_gain(first, second, own[to]);
             if gain > 0 && self.may_exchange(first, second) {
                 self.exchange(first, second);
                 return gain;
@@ -312,7 +318,7 @@ impl<'a> Search<'a> {
             return 0;
         }
         for cpu in 0..self.domains.cpus {
-            let gain = self.shift_gain(first, cpu, &own);
+            let gain = self.shift_gain(first, cpu, own[cpu]);
             if gain > 0 && self.may_shift(first, cpu) {
                 self.shift(first, cpu);
                 return gain;
@@ -360,8 +366,8 @@ impl<'a> Search<'a> {
         sum
     }
 
-    /// What exchanging two threads gains; `own` is what the first one's worker gains on each cpu.
-    pub(crate) fn exchange_gain(&self, first: usize, second: usize, own: &[i64]) -> i64 {
+    /// What exchanging two threads gains; `own` is what the first one's worker gains there.
+    pub(crate) fn exchange_gain(&self, first: usize, second: usize, own: i64) -> i64 {
         let (a, b) = (self.threads[first], self.threads[second]);
         let (from, to) = (usize::from(a.cpu), usize::from(b.cpu));
         if from == to || (a.worker == b.worker && a.main == b.main) {
@@ -369,7 +375,7 @@ impl<'a> Search<'a> {
         }
         let mut gain = 0;
         if a.worker != b.worker {
-            gain += own[to] + self.sign * self.closer(b.worker, to, from);
+            gain += own + self.sign * self.closer(b.worker, to, from);
         }
         if a.main && !b.main {
             gain -= self.mains_closer(from, to);
@@ -393,10 +399,15 @@ impl<'a> Search<'a> {
     }
 
     pub(crate) fn has_room(&self, worker: u16, cpu: usize) -> bool {
-        u32::from(self.within[CPU][self.index(CPU, worker, cpu)]) < self.domains.rules.worker_cap
+        self.of_worker(worker, cpu) < self.domains.rules.worker_cap
     }
 
-    pub(crate) fn shift_gain(&self, thread: usize, to: usize, own: &[i64]) -> i64 {
+    /// Threads of a worker on a cpu.
+    pub(crate) fn of_worker(&self, worker: u16, cpu: usize) -> u32 {
+        self.within[CPU][self.index(CPU, worker, cpu)].into()
+    }
+
+    pub(crate) fn shift_gain(&self, thread: usize, to: usize, own: i64) -> i64 {
         let thread = self.threads[thread];
         let from = usize::from(thread.cpu);
         if from == to {
@@ -407,7 +418,7 @@ impl<'a> Search<'a> {
         } else {
             0
         };
-        own[to] - mains
+        own - mains
     }
 
     pub(crate) fn may_shift(&self, thread: usize, to: usize) -> bool {

@@ -22,7 +22,7 @@ pub(crate) fn minimize_moves(
     assignment: &Assignment,
     out_of_budget: &mut dyn FnMut() -> bool,
 ) -> Assignment {
-    let current_cpus = CurrentCpus::of(problem, domains, current);
+    let current_cpus = CurrentCpus::of(domains, current);
     let mut search = Search::of(
         domains,
         allowed,
@@ -47,21 +47,17 @@ struct CurrentCpus {
 }
 
 impl CurrentCpus {
-    fn of(problem: &Problem, domains: &Domains, current: &Mapping) -> Self {
+    fn of(domains: &Domains, current: &Mapping) -> Self {
         let cells = vec![false; domains.workers * domains.cpus];
         let mut current_cpus = Self {
             cpus: domains.cpus,
             mains: cells.clone(),
             peers: cells,
         };
-        let mut position = std::collections::BTreeMap::new();
-        for (place, &original) in domains.original.iter().enumerate() {
-            position.insert(problem.topology.cpus()[usize::from(original)].id, place);
-        }
         for (slot, cpu) in current.iter() {
             let worker = usize::from(slot.worker.0);
-            let place = position.get(&cpu).filter(|_| worker < domains.workers);
-            if let Some(&place) = place {
+            let place = domains.position(cpu).filter(|_| worker < domains.workers);
+            if let Some(place) = place.map(usize::from) {
                 let at = worker * domains.cpus + place;
                 let table = if slot.rank.0 == 0 {
                     &mut current_cpus.mains
@@ -105,7 +101,7 @@ fn move_back(current_cpus: &CurrentCpus, search: &mut Search<'_>, first: usize) 
             cpu: here.cpu,
             ..there
         }) || !current_cpus.holds(there);
-        let free = stays && search.exchange_gain(first, second, &own) >= 0;
+        let free = stays && search.exchange_gain(first, second, own[usize::from(there.cpu)]) >= 0;
         if free && search.may_exchange(first, second) {
             return search.exchange(first, second);
         }
@@ -115,7 +111,7 @@ fn move_back(current_cpus: &CurrentCpus, search: &mut Search<'_>, first: usize) 
             cpu: cpu as u16,
             ..here
         });
-        if home && search.shift_gain(first, cpu, &own) >= 0 && search.may_shift(first, cpu) {
+        if home && search.shift_gain(first, cpu, own[cpu]) >= 0 && search.may_shift(first, cpu) {
             return search.shift(first, cpu);
         }
     }

@@ -73,7 +73,7 @@ impl Search<'_> {
                 if there.main || usize::from(there.cpu) == cpu {
                     continue;
                 }
-                let gain = self.exchange_gain(first, second, &own);
+                let gain = self.exchange_gain(first, second, own[usize::from(there.cpu)]);
                 if best.as_ref().is_none_or(|best| gain > best.0)
                     && self.may_exchange(first, second)
                 {
@@ -81,7 +81,7 @@ impl Search<'_> {
                 }
             }
             for to in 0..self.domains.cpus {
-                let gain = self.shift_gain(first, to, &own);
+                let gain = self.shift_gain(first, to, own[to]);
                 let better = to != cpu && best.as_ref().is_none_or(|best| gain > best.0);
                 if better && self.may_shift(first, to) {
                     best = Some((gain, first, Err(to)));

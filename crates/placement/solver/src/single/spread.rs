@@ -156,7 +156,7 @@ mod tests {
             let threads = domains.threads;
             let slots = domains.workers * threads;
             let places: Vec<usize> = (0..slots).map(|i| seed[i % 36] % domains.cpus).collect();
-            let id = |&p: &usize| problem.topology.cpus()[usize::from(domains.original[p])].id;
+            let id = |&p: &usize| domains.ids[p];
             let mapping = Mapping {
                 threads: problem.threads,
                 cpus: places.iter().map(id).collect(),

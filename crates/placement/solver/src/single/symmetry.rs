@@ -14,17 +14,14 @@ use std::collections::BTreeMap;
 
 use albacore_topology::CpuId;
 
-use crate::Problem;
 use crate::single::domains::{Domains, LEVELS};
 
 /// The smallest image of `cpus`, slot by slot; all of them are of the problem's cpus.
-pub(crate) fn canonical_cpus(problem: &Problem, domains: &Domains, cpus: &[CpuId]) -> Vec<CpuId> {
-    let id = |position: usize| problem.topology.cpus()[usize::from(domains.original[position])].id;
-    let positions: BTreeMap<CpuId, usize> = (0..domains.cpus).map(|p| (id(p), p)).collect();
+pub(crate) fn canonical_cpus(domains: &Domains, cpus: &[CpuId]) -> Vec<CpuId> {
     let mut images = CanonicalOrder::of(domains);
-    let image = |cpu: &CpuId| match positions.get(cpu) {
-        Some(&position) => id(images.of_position(domains, position)),
-        None => *cpu,
+    let image = |&cpu: &CpuId| match domains.position(cpu) {
+        Some(position) => domains.ids[images.of_position(domains, position.into())],
+        None => cpu,
     };
     cpus.iter().map(image).collect()
 }
