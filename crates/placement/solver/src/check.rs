@@ -2,6 +2,7 @@
 
 mod counted_bound;
 mod joint;
+mod placed;
 mod single;
 
 pub use counted_bound::counted_bound;

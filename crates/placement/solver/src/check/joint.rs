@@ -21,13 +21,12 @@ mod mains_bound;
 
 use std::collections::BTreeMap;
 
-use albacore_topology::{Cpu, CpuId, Topology};
+use albacore_topology::CpuId;
 
+use super::placed::{Placed, value};
 use super::single::contradiction;
 use crate::{Deployment, JointProblem, JointSolution};
-use crate::{
-    Mapping, Mode, Proof, Relaxation, Slot, Violation, counted_bound, misstated, unproven,
-};
+use crate::{Mapping, Proof, Relaxation, Violation, counted_bound, misstated, unproven};
 
 /// What [`report_joint`] found of mappings that keep the rules which are never relaxed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -170,16 +169,14 @@ pub fn report_joint(
             main_rules::relaxed(problem, &placed)
         }
     };
+    let modes = problem.deployments.iter().map(|asked| asked.mode);
     Ok(JointReport {
-        objective: value(problem, &placed),
+        objective: value(&problem.distances, modes.zip(&placed)),
         relaxed,
         gained: gained(problem, &placed),
         moved: moved(problem, mappings),
     })
 }
-
-/// The threads of a deployment with their cpus, worker by worker.
-type Placed<'a> = Vec<(Slot, &'a Cpu)>;
 
 /// Rule (1), deployment by deployment.
 fn placed<'a>(
@@ -189,35 +186,35 @@ fn placed<'a>(
     let mut violations = Vec::new();
     let mut all = Vec::with_capacity(mappings.len());
     for (deployment, (asked, mapping)) in problem.deployments.iter().zip(mappings).enumerate() {
-        let mut refuse = |violation| {
-            violations.push(JointViolation::Deployment {
-                deployment,
-                violation,
-            });
-        };
-        let count = usize::from(asked.workers) * usize::from(asked.threads);
-        if mapping.threads != asked.threads {
-            let (mapping, problem) = (mapping.threads, asked.threads);
-            refuse(Violation::OtherThreads { mapping, problem });
-        } else if mapping.cpus.len() != count {
-            let (placed, asked) = (mapping.cpus.len(), count);
-            refuse(Violation::OtherCount { placed, asked });
-        }
-        let mut own = Vec::with_capacity(count);
-        for (slot, id) in mapping.iter() {
-            let cpu = problem.topology.cpu(id);
-            match cpu.filter(|_| asked.cpuset.contains(id)) {
-                Some(cpu) => own.push((slot, cpu)),
-                None => refuse(Violation::OutsideCpuset { slot, cpu: id }),
+        match place(problem, asked, mapping) {
+            Ok(placed) => all.push(placed),
+            Err(refused) => {
+                violations.extend(
+                    refused
+                        .into_iter()
+                        .map(|violation| JointViolation::Deployment {
+                            deployment,
+                            violation,
+                        }),
+                )
             }
         }
-        all.push(own);
     }
     if violations.is_empty() {
         Ok(all)
     } else {
         Err(violations)
     }
+}
+
+/// The same for one of them.
+fn place<'a>(
+    problem: &'a JointProblem,
+    asked: &Deployment,
+    mapping: &Mapping,
+) -> Result<Placed<'a>, Vec<Violation>> {
+    let size = (asked.workers, asked.threads);
+    Placed::of(&problem.topology, Some(&asked.cpuset), size, mapping)
 }
 
 /// A deployment that has the machine to itself: the rules for one.
@@ -270,9 +267,9 @@ fn rules_together(
                 });
             }
         };
-        let ranks = most_alike(own.iter().map(|(slot, cpu)| (slot.rank, cpu.id)));
+        let ranks = most_alike(own.slots().map(|(_, rank, cpu)| (rank, cpu.id)));
         refuse("2", ranks, u32::from(asked.workers).div_ceil(cpus));
-        let workers = most_alike(own.iter().map(|(slot, cpu)| (slot.worker, cpu.id)));
+        let workers = most_alike(own.slots().map(|(worker, _, cpu)| (worker, cpu.id)));
         refuse("3", workers, u32::from(asked.threads).div_ceil(cpus));
     }
     if violations.is_empty() {
@@ -300,88 +297,25 @@ fn loads(problem: &JointProblem, placed: &[Placed<'_>]) -> BTreeMap<CpuId, u32> 
     for obstacle in &problem.obstacles {
         *loads.entry(obstacle.cpu).or_insert(0) += obstacle.weight;
     }
-    for (_, cpu) in placed.iter().flatten() {
+    for cpu in placed.iter().flat_map(Placed::cpus) {
         *loads.entry(cpu.id).or_insert(0) += 1;
     }
     loads
 }
 
-/// The objective, pair by pair.
-fn value(problem: &JointProblem, placed: &[Placed<'_>]) -> i64 {
-    let all: Vec<usize> = (0..placed.len()).collect();
-    value_of(problem, placed, &all)
-}
-
-/// The same for some deployments among themselves.
-fn value_of(problem: &JointProblem, placed: &[Placed<'_>], which: &[usize]) -> i64 {
-    let mut mains: Vec<&Cpu> = Vec::new();
-    let mut sum = 0;
-    for &deployment in which {
-        let asked = &problem.deployments[deployment];
-        let own = &placed[deployment];
-        mains.extend(own.iter().filter(|(s, _)| s.rank.0 == 0).map(|&(_, c)| c));
-        for worker in own.chunks(usize::from(asked.threads).max(1)) {
-            let cpus: Vec<&Cpu> = worker.iter().map(|&(_, cpu)| cpu).collect();
-            let within = pair_distances(problem, &cpus);
-            sum += match asked.mode {
-                Mode::Scatter => within,
-                Mode::Compact => -within,
-            };
-        }
-    }
-    sum + pair_distances_of_many(problem, &mains)
-}
-
-/// The same as [`pair_distances`] where many share a cpu: pairs of cpus instead of pairs of
-/// threads.
-fn pair_distances_of_many(problem: &JointProblem, cpus: &[&Cpu]) -> i64 {
-    let mut held: BTreeMap<CpuId, (&Cpu, i64)> = BTreeMap::new();
-    for &cpu in cpus {
-        held.entry(cpu.id).or_insert((cpu, 0)).1 += 1;
-    }
-    let distance = |a, b| i64::from(Topology::distance(a, b, &problem.distances));
-    let held: Vec<(&Cpu, i64)> = held.into_values().collect();
-    let mut sum = 0;
-    for (i, &(a, of_a)) in held.iter().enumerate() {
-        sum += of_a * (of_a - 1) / 2 * distance(a, a);
-        for &(b, of_b) in &held[i + 1..] {
-            sum += of_a * of_b * distance(a, b);
-        }
-    }
-    sum
-}
-
-fn pair_distances(problem: &JointProblem, cpus: &[&Cpu]) -> i64 {
-    let mut sum = 0;
-    for (i, a) in cpus.iter().enumerate() {
-        for b in &cpus[i + 1..] {
-            sum += i64::from(Topology::distance(a, b, &problem.distances));
-        }
-    }
-    sum
-}
-
 /// What the deployments with a valid mapping in force gain among themselves.
 fn gained(problem: &JointProblem, after: &[Placed<'_>]) -> i64 {
-    let mut which = Vec::new();
-    let mut before = Vec::new();
-    for (deployment, asked) in problem.deployments.iter().enumerate() {
-        let current = asked.current.as_ref().filter(|current| {
-            let count = usize::from(asked.workers) * usize::from(asked.threads);
-            current.threads == asked.threads && current.cpus.len() == count
-        });
-        let known = |(slot, id): (Slot, CpuId)| {
-            let cpu = problem.topology.cpu(id)?;
-            asked.cpuset.contains(id).then_some((slot, cpu))
-        };
-        let valid: Option<Placed<'_>> =
-            current.and_then(|current| current.iter().map(known).collect());
-        if valid.is_some() {
-            which.push(deployment);
+    let (mut before, mut now) = (Vec::new(), Vec::new());
+    for (asked, after) in problem.deployments.iter().zip(after) {
+        let current = asked.current.as_ref();
+        let valid = current.and_then(|current| place(problem, asked, current).ok());
+        if let Some(valid) = valid {
+            before.push((asked.mode, valid));
+            now.push((asked.mode, after));
         }
-        before.push(valid.unwrap_or_default());
     }
-    value_of(problem, after, &which) - value_of(problem, &before, &which)
+    let before = before.iter().map(|(mode, placed)| (*mode, placed));
+    value(&problem.distances, now.into_iter()) - value(&problem.distances, before)
 }
 
 /// Threads of a mapping in force whose cpu is another one now.

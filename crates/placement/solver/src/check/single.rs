@@ -11,11 +11,11 @@
 //! something; one that was found by Lagrangian relaxation or by a search is compared with the value
 //! only.
 
-use albacore_topology::{Cpu, CpuId, Distances};
+use albacore_topology::{Cpu, CpuId};
 
+use super::placed::{Placed, value};
 use crate::{
-    Certificate, Mapping, Mode, Problem, Proof, Relaxation, Slot, Solution, counted_bound,
-    relaxed_by,
+    Certificate, Mapping, Problem, Proof, Relaxation, Slot, Solution, counted_bound, relaxed_by,
 };
 
 /// What [`check`] found of a mapping that places every thread.
@@ -97,7 +97,7 @@ pub enum Violation {
 /// # Errors
 /// The mapping does not place exactly the problem's threads on the problem's cpus.
 pub fn objective(problem: &Problem, mapping: &Mapping) -> Result<i64, Vec<Violation>> {
-    Ok(value(problem, &placed(problem, mapping)?))
+    Ok(value_of_one(problem, &placed(problem, mapping)?))
 }
 
 /// Counts every rule of the design, section 4, in `mapping`.
@@ -112,15 +112,15 @@ pub fn check(problem: &Problem, mapping: &Mapping) -> Result<CheckReport, Vec<Vi
 
 /// The report on a mapping made of the problem's own cpus, one for each thread.
 pub(crate) fn report(problem: &Problem, mapping: &Mapping) -> CheckReport {
-    let cpus = problem.topology.cpus();
-    let known = |&id: &CpuId| cpus.binary_search_by_key(&id, |cpu| cpu.id).ok();
-    count(
-        problem,
-        &mapping.cpus.iter().filter_map(known).collect::<Vec<_>>(),
-    )
+    count(problem, &Placed::known(&problem.topology, mapping))
 }
 
-fn count(problem: &Problem, placed: &[usize]) -> CheckReport {
+/// The objective of the mapping of one deployment.
+fn value_of_one(problem: &Problem, placed: &Placed<'_>) -> i64 {
+    value(&problem.distances, std::iter::once((problem.mode, placed)))
+}
+
+fn count(problem: &Problem, placed: &Placed<'_>) -> CheckReport {
     let threads = Threads::of(problem, placed);
     let (cpus, cores) = (threads.cpus(), threads.cores());
     let excesses = [
@@ -138,7 +138,7 @@ fn count(problem: &Problem, placed: &[usize]) -> CheckReport {
         .map(|(rule, amount)| Relaxation { rule, amount })
         .collect();
     CheckReport {
-        objective: value(problem, placed),
+        objective: value_of_one(problem, placed),
         relaxed,
     }
 }
@@ -216,48 +216,22 @@ pub(super) fn contradiction(stated: &Certificate) -> Option<Violation> {
     contradicts.then_some(Violation::OtherProof { optimal, proof })
 }
 
-/// Rule (1): every thread of the problem on exactly one of its cpus. Indices of the cpus in the
-/// topology, worker by worker, rank by rank.
-fn placed(problem: &Problem, mapping: &Mapping) -> Result<Vec<usize>, Vec<Violation>> {
-    if mapping.threads != problem.threads {
-        let (mapping, problem) = (mapping.threads, problem.threads);
-        return Err(vec![Violation::OtherThreads { mapping, problem }]);
-    }
-    let asked = usize::from(problem.workers) * usize::from(problem.threads);
-    if mapping.cpus.len() != asked {
-        return Err(vec![Violation::OtherCount {
-            placed: mapping.cpus.len(),
-            asked,
-        }]);
-    }
-    let cpus = problem.topology.cpus();
-    let mut placed = Vec::with_capacity(asked);
-    let mut violations = Vec::new();
-    for (slot, cpu) in mapping.iter() {
-        match cpus.binary_search_by_key(&cpu, |known| known.id) {
-            Ok(index) => placed.push(index),
-            Err(_) => violations.push(Violation::OutsideCpuset { slot, cpu }),
-        }
-    }
-    if violations.is_empty() {
-        Ok(placed)
-    } else {
-        Err(violations)
-    }
+/// Rule (1) for the problem of one deployment.
+fn placed<'a>(problem: &'a Problem, mapping: &Mapping) -> Result<Placed<'a>, Vec<Violation>> {
+    let size = (problem.workers, problem.threads);
+    Placed::of(&problem.topology, None, size, mapping)
 }
 
 /// W x T threads on their cpus.
 struct Threads<'a> {
     workers: u32,
-    each: usize,
-    /// Index of the cpu of each thread.
-    placed: &'a [usize],
+    placed: &'a Placed<'a>,
     /// Number of the core of each cpu.
     core_of: Vec<usize>,
 }
 
 impl<'a> Threads<'a> {
-    fn of(problem: &Problem, placed: &'a [usize]) -> Self {
+    fn of(problem: &Problem, placed: &'a Placed<'a>) -> Self {
         let cpus = problem.topology.cpus();
         let mut cores: Vec<u32> = cpus.iter().map(|cpu| cpu.core).collect();
         cores.sort_unstable();
@@ -265,7 +239,6 @@ impl<'a> Threads<'a> {
         let number = |cpu: &Cpu| cores.partition_point(|&core| core < cpu.core);
         Self {
             workers: problem.workers.into(),
-            each: usize::from(problem.threads).max(1),
             placed,
             core_of: cpus.iter().map(number).collect(),
         }
@@ -283,11 +256,11 @@ impl<'a> Threads<'a> {
     fn units(&self, count: usize, unit: impl Fn(usize) -> usize) -> Units {
         let mut units = Units {
             workers: self.workers,
-            threads: self.placed.len() as u32,
+            threads: self.placed.at.len() as u32,
             volume: vec![0; count],
             mains: vec![0; count],
         };
-        for worker in self.placed.chunks(self.each) {
+        for worker in self.placed.workers() {
             units.mains[unit(worker[0])] += 1;
             worker.iter().for_each(|&cpu| units.volume[unit(cpu)] += 1);
         }
@@ -297,16 +270,16 @@ impl<'a> Threads<'a> {
     /// Rule (2): equal ranks of different workers on distinct cpus; at most ceil(W/C) together
     /// where W > C.
     fn equal_ranks_apart(&self) -> u32 {
-        let of_rank = |rank: usize| self.placed[rank..].iter().step_by(self.each);
-        let ranks = 0..self.each.min(self.placed.len());
+        let ranks = 0..self.placed.threads();
         let limit = self.workers.div_ceil(self.core_of.len() as u32);
-        self.most_on_a_cpu(ranks.map(of_rank)).saturating_sub(limit)
+        let most = self.most_on_a_cpu(ranks.map(|rank| self.placed.of_rank(rank)));
+        most.saturating_sub(limit)
     }
 
     /// Rule (3): threads of one worker on distinct cpus; at most ceil(T/C) together where T > C.
     fn worker_apart(&self) -> u32 {
-        let workers = self.placed.chunks(self.each).map(|worker| worker.iter());
-        let limit = self.each.div_ceil(self.core_of.len()) as u32;
+        let workers = self.placed.workers().map(|worker| worker.iter());
+        let limit = self.placed.threads().div_ceil(self.core_of.len()) as u32;
         self.most_on_a_cpu(workers).saturating_sub(limit)
     }
 
@@ -368,76 +341,5 @@ impl Units {
         let both = self.volume.iter().zip(&self.mains);
         let both = both.filter(|&(&held, &mains)| held >= full && mains > 0);
         (both.count() as u32).saturating_sub((self.workers + rest).saturating_sub(self.count()))
-    }
-}
-
-/// The objective, pair by pair.
-fn value(problem: &Problem, placed: &[usize]) -> i64 {
-    let cpus = problem.topology.cpus();
-    let each = usize::from(problem.threads).max(1);
-    let mains: Vec<&Cpu> = placed.iter().step_by(each).map(|&at| &cpus[at]).collect();
-    let mut pairs = Pairs::default();
-    pairs.count(&mains);
-    let mains = pairs.distances(&problem.distances);
-    let mut pairs = Pairs::default();
-    let mut worker: Vec<&Cpu> = Vec::with_capacity(each);
-    for row in placed.chunks(each) {
-        worker.clear();
-        worker.extend(row.iter().map(|&at| &cpus[at]));
-        pairs.count(&worker);
-    }
-    let within = pairs.distances(&problem.distances);
-    mains
-        + match problem.mode {
-            Mode::Scatter => within,
-            Mode::Compact => -within,
-        }
-}
-
-/// Pairs of threads by what their cpus have in common. Two cpus that share something share all that
-/// is around it too: a [`Topology`](albacore_topology::Topology) where that is not so is refused.
-#[derive(Default)]
-struct Pairs {
-    all: i64,
-    same_cpu: i64,
-    same_core: i64,
-    same_l2: i64,
-    same_l3: i64,
-}
-
-impl Pairs {
-    /// Looks at every pair of a group.
-    fn count(&mut self, group: &[&Cpu]) {
-        let n = group.len() as i64;
-        self.all += n * (n - 1) / 2;
-        let alike = |number: fn(&Cpu) -> u32| {
-            // one number beside the other, so that many are compared at a time
-            let numbers: Vec<u32> = group.iter().map(|cpu| number(cpu)).collect();
-            let later = |(at, &a): (usize, &u32)| {
-                let same = numbers[at + 1..].iter().map(|&b| u32::from(a == b));
-                i64::from(same.sum::<u32>())
-            };
-            numbers.iter().enumerate().map(later).sum::<i64>()
-        };
-        self.same_cpu += alike(|cpu| cpu.id.0.into());
-        self.same_core += alike(|cpu| cpu.core);
-        self.same_l2 += alike(|cpu| cpu.l2);
-        self.same_l3 += alike(|cpu| cpu.l3);
-    }
-
-    /// Each pair at the distance of the nearest item that it shares.
-    fn distances(&self, distances: &Distances) -> i64 {
-        let Self {
-            all,
-            same_cpu,
-            same_core,
-            same_l2,
-            same_l3,
-        } = *self;
-        i64::from(distances.cpu) * same_cpu
-            + i64::from(distances.l1) * (same_core - same_cpu)
-            + i64::from(distances.l2) * (same_l2 - same_core)
-            + i64::from(distances.l3) * (same_l3 - same_l2)
-            + i64::from(distances.beyond) * (all - same_l3)
     }
 }

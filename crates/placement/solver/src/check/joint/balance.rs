@@ -85,7 +85,7 @@ impl Links {
             let (workers, threads) = (u32::from(asked.workers), u32::from(asked.threads));
             let most = (workers * threads.div_ceil(count)).min(threads * workers.div_ceil(count));
             let mut held: BTreeMap<CpuId, u32> = BTreeMap::new();
-            for (_, cpu) in own {
+            for cpu in own.cpus() {
                 *held.entry(cpu.id).or_insert(0) += 1;
             }
             let mut takes = Vec::new();

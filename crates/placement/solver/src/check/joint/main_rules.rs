@@ -29,7 +29,7 @@ fn excess_on_core(problem: &JointProblem, placed: &[Placed<'_>]) -> u32 {
 
 fn most_on_core(placed: &[Placed<'_>]) -> u32 {
     let mut mains: BTreeMap<u32, u32> = BTreeMap::new();
-    for (_, cpu) in placed.iter().flatten().filter(|(s, _)| s.rank.0 == 0) {
+    for cpu in placed.iter().flat_map(Placed::mains) {
         *mains.entry(cpu.core).or_insert(0) += 1;
     }
     mains.into_values().max().unwrap_or(0)
@@ -225,7 +225,7 @@ fn full_with_mains(problem: &JointProblem, placed: &[Placed<'_>]) -> (u32, u32) 
     }
     let mut main_cpus = BTreeSet::new();
     let mut main_cores = BTreeSet::new();
-    for (_, cpu) in placed.iter().flatten().filter(|(s, _)| s.rank.0 == 0) {
+    for cpu in placed.iter().flat_map(Placed::mains) {
         main_cpus.insert(cpu.id);
         main_cores.insert(cpu.core);
     }

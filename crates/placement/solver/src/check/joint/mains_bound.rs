@@ -83,7 +83,7 @@ impl Flow {
             });
             let count = source.cpus.len() as i64;
             source.most += (i64::from(deployment.workers) + count - 1) / count;
-            for (_, cpu) in own.iter().filter(|(slot, _)| slot.rank.0 == 0) {
+            for cpu in own.mains() {
                 let at = position[&cpu.id.0];
                 mains[at] += 1;
                 if let Ok(here) = source.cpus.binary_search_by_key(&at, |&(cpu, _)| cpu) {
