@@ -18,13 +18,13 @@ mod enumerated;
 mod error;
 mod explain;
 mod joint;
+mod labeling;
 mod levels;
 pub mod limits;
 #[cfg(test)]
 #[path = "../tests/machines/mod.rs"]
 mod machines;
 mod problem;
-mod rank_coloring;
 mod rule_limits;
 #[cfg(test)]
 #[path = "sample/tests.rs"]

@@ -9,8 +9,7 @@ use crate::levels::{gains, number_domains};
 use crate::{Deployment, JointProblem};
 use crate::{Mode, Slot};
 
-pub(super) const NO_CPU: u16 = u16::MAX;
-
+pub(super) use crate::labeling::NO_CPU;
 pub(super) use crate::levels::{CORE, LEVELS, pairs};
 
 pub(super) struct Tenant {

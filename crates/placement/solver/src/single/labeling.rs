@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 
 use albacore_topology::CpuId;
 
-use crate::rank_coloring::Peers;
+use crate::labeling::{NO_CPU, Threads};
 use crate::single::assignment::Assignment;
 use crate::single::domains::Domains;
 use crate::single::symmetry::canonical_cpus;
@@ -20,46 +20,20 @@ use crate::{Mapping, Problem};
 
 /// Gives every row a worker, every peer a rank and every position its cpu's id.
 pub(crate) fn label(problem: &Problem, domains: &Domains, assignment: &Assignment) -> Mapping {
-    let (threads, current) = (domains.threads, in_force(problem));
-    let rows = rows(problem, domains, assignment);
-    let mut edges: Vec<(u16, u16)> = Vec::new();
-    let mut ids: Vec<(usize, CpuId)> = Vec::new();
-    let mut ranks: Vec<Option<u16>> = Vec::new();
-    for (worker, row) in rows.iter().enumerate() {
-        let before = current
-            .and_then(|current| row_of(current, worker))
-            .unwrap_or(&[]);
-        let mut before: Vec<Option<CpuId>> = before.iter().skip(1).copied().map(Some).collect();
-        for &(peer, cpu) in &row.peers {
-            let same = before.iter().position(|&other| other == Some(cpu));
-            if let Some(same) = same {
-                before[same] = None;
-            }
-            edges.push((worker as u16, peer));
-            ids.push((worker, cpu));
-            ranks.push(same.map(|same| same as u16));
-        }
-    }
-    let peers = Peers {
-        workers: domains.workers,
-        threads,
+    let current = in_force(problem, domains);
+    let threads = Threads {
+        threads: domains.threads,
         cpus: domains.cpus,
         rank_cap: domains.rules.rank_cap as usize,
-        edges: &edges,
-        preferred: &ranks,
+        places: &rows(domains, assignment, &current).concat(),
+        current: &current,
     };
-    let colors = peers.ranks();
-    let mut cpus: Vec<CpuId> = rows
-        .iter()
-        .flat_map(|row| std::iter::repeat_n(row.main.1, threads))
-        .collect();
-    for (&(worker, cpu), &color) in ids.iter().zip(&colors) {
-        cpus[worker * threads + 1 + usize::from(color)] = cpu;
-    }
-    if current.is_none() {
-        sort_labels(&mut cpus, threads);
+    let id = |&position: &u16| domains.ids[usize::from(position)];
+    let mut cpus: Vec<CpuId> = threads.ranked().iter().map(id).collect();
+    if current.is_empty() {
+        sort_labels(&mut cpus, domains.threads);
         cpus = canonical_cpus(domains, &cpus);
-        sort_labels(&mut cpus, threads);
+        sort_labels(&mut cpus, domains.threads);
     }
     Mapping {
         threads: problem.threads,
@@ -73,82 +47,67 @@ pub(crate) fn align_to_current(
     domains: &Domains,
     assignment: &Assignment,
 ) -> Assignment {
-    let rows = rows(problem, domains, assignment);
-    let peers = |row: &Row| row.peers.iter().map(|&(peer, _)| peer).collect();
+    let rows = rows(domains, assignment, &in_force(problem, domains));
     Assignment {
-        mains: rows.iter().map(|row| row.main.0).collect(),
-        peers: rows.iter().map(peers).collect(),
+        mains: rows.iter().map(|row| row[0]).collect(),
+        peers: rows.iter().map(|row| row[1..].to_vec()).collect(),
     }
 }
 
-/// The mapping in force, if its workers have as many threads.
-fn in_force(problem: &Problem) -> Option<&Mapping> {
-    problem
-        .current
-        .as_ref()
-        .filter(|current| current.threads == problem.threads)
+/// The position of every slot of the mapping in force, if its workers have as many threads;
+/// [`NO_CPU`] where its cpu is gone. Empty if there is none.
+fn in_force(problem: &Problem, domains: &Domains) -> Vec<u16> {
+    let current = problem.current.iter();
+    let current = current.filter(|current| current.threads == problem.threads);
+    let ids = current.flat_map(|current| &current.cpus);
+    ids.map(|&id| domains.position(id).unwrap_or(NO_CPU))
+        .collect()
 }
+
+/// The positions of one worker's threads, the main first.
+type Row = Vec<u16>;
 
 /// The rows of an assignment, worker by worker.
-fn rows(problem: &Problem, domains: &Domains, assignment: &Assignment) -> Vec<Row> {
-    let with_id = |position: u16| (position, domains.ids[usize::from(position)]);
-    let mut rows: Vec<Row> = assignment
-        .mains
-        .iter()
-        .zip(&assignment.peers)
-        .map(|(&main, peers)| Row {
-            main: with_id(main),
-            peers: peers.iter().map(|&peer| with_id(peer)).collect(),
-        })
+fn rows(domains: &Domains, assignment: &Assignment, current: &[u16]) -> Vec<Row> {
+    let workers = assignment.mains.iter().zip(&assignment.peers);
+    let mut rows: Vec<Row> = workers
+        .map(|(&main, peers)| std::iter::once(main).chain(peers.iter().copied()).collect())
         .collect();
-    rows.sort_by_key(|row| (row.main.1, row.ids()));
-    match in_force(problem) {
-        Some(current) => matched(rows, current),
-        None => rows,
+    let id = |&position: &u16| domains.ids[usize::from(position)];
+    rows.sort_by_cached_key(|row| row.iter().map(id).collect::<Vec<_>>());
+    if current.is_empty() {
+        rows
+    } else {
+        matched(rows, current)
     }
 }
 
-/// The cpus of one worker: position and id of the main's and of each peer's.
-struct Row {
-    main: (u16, CpuId),
-    peers: Vec<(u16, CpuId)>,
-}
-
-impl Row {
-    fn ids(&self) -> Vec<CpuId> {
-        self.peers.iter().map(|&(_, id)| id).collect()
-    }
-
-    /// How many threads of a worker that has the cpus `before` could stay.
-    fn kept(&self, before: &[CpuId]) -> usize {
-        let Some((main, peers)) = before.split_first() else {
-            return 0;
-        };
-        let mut left: Vec<CpuId> = self.ids();
-        let mut kept = usize::from(self.main.1 == *main);
-        for peer in peers {
-            if let Some(same) = left.iter().position(|id| id == peer) {
-                left.swap_remove(same);
-                kept += 1;
-            }
+/// How many threads of a worker that runs on the positions `before` could stay.
+fn kept(row: &Row, before: &[u16]) -> usize {
+    let Some((main, peers)) = before.split_first() else {
+        return 0;
+    };
+    let mut left = row[1..].to_vec();
+    let mut kept = usize::from(row[0] == *main);
+    for peer in peers {
+        if let Some(same) = left.iter().position(|position| position == peer) {
+            left.swap_remove(same);
+            kept += 1;
         }
-        kept
     }
-}
-
-fn row_of(current: &Mapping, worker: usize) -> Option<&[CpuId]> {
-    let threads = usize::from(current.threads);
-    current.cpus.get(worker * threads..(worker + 1) * threads)
+    kept
 }
 
 /// Orders the rows so that workers keep many of their threads: the best pair first.
-fn matched(rows: Vec<Row>, current: &Mapping) -> Vec<Row> {
+fn matched(rows: Vec<Row>, current: &[u16]) -> Vec<Row> {
     let count = rows.len();
     let mut pairs: Vec<(Reverse<usize>, usize, usize)> = Vec::with_capacity(count * count);
     for worker in 0..count {
-        let before = row_of(current, worker).unwrap_or(&[]);
-        for (row, cpus) in rows.iter().enumerate() {
-            pairs.push((Reverse(cpus.kept(before)), worker, row));
+        let threads = rows[worker].len();
+        let before = current.get(worker * threads..(worker + 1) * threads);
+        for (row, positions) in rows.iter().enumerate() {
+            let kept = kept(positions, before.unwrap_or_default());
+            pairs.push((Reverse(kept), worker, row));
         }
     }
     pairs.sort_unstable();

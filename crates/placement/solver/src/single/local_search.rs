@@ -317,8 +317,8 @@ impl<'a> Search<'a> {
         if self.domains.rules.cpu_volume.0 == self.domains.rules.cpu_volume.1 {
             return 0;
         }
-        for cpu in 0..self.domains.cpus {
-            let gain = self.shift_gain(first, cpu, own[cpu]);
+        for (cpu, &own) in own.iter().enumerate() {
+            let gain = self.shift_gain(first, cpu, own);
             if gain > 0 && self.may_shift(first, cpu) {
                 self.shift(first, cpu);
                 return gain;

@@ -106,12 +106,12 @@ fn move_back(current_cpus: &CurrentCpus, search: &mut Search<'_>, first: usize) 
             return search.exchange(first, second);
         }
     }
-    for cpu in 0..current_cpus.cpus {
+    for (cpu, &own) in own.iter().enumerate() {
         let home = current_cpus.holds(Thread {
             cpu: cpu as u16,
             ..here
         });
-        if home && search.shift_gain(first, cpu, own[cpu]) >= 0 && search.may_shift(first, cpu) {
+        if home && search.shift_gain(first, cpu, own) >= 0 && search.may_shift(first, cpu) {
             return search.shift(first, cpu);
         }
     }

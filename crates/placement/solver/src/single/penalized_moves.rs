@@ -80,8 +80,8 @@ impl Search<'_> {
                     best = Some((gain, first, Ok(second)));
                 }
             }
-            for to in 0..self.domains.cpus {
-                let gain = self.shift_gain(first, to, own[to]);
+            for (to, &own) in own.iter().enumerate() {
+                let gain = self.shift_gain(first, to, own);
                 let better = to != cpu && best.as_ref().is_none_or(|best| gain > best.0);
                 if better && self.may_shift(first, to) {
                     best = Some((gain, first, Err(to)));

@@ -12,21 +12,23 @@
 
 use std::collections::BTreeMap;
 
-use albacore_topology::{Cpu, Topology};
+use albacore_topology::Cpu;
+
+use super::{Key, Level, farthest, fill, levels, pairs};
 
 use crate::{Mode, Problem, Relaxation, relaxed_by};
 
 /// No mapping that relaxes no rule beyond `relaxed` has a greater objective.
 pub fn counted_bound(problem: &Problem, relaxed: &[Relaxation]) -> i64 {
     let rules = Rules::of(problem, relaxed);
-    let mains = rules.spread(rules.workers, rules.mains_on_cpu, rules.mains_on_core);
+    let mains = rules.spread(rules.workers, (rules.mains_on_cpu, rules.mains_on_core));
     let pairs = rules.workers * pairs(rules.threads);
     let farthest = i64::from(problem.distances.beyond) * pairs;
     let levels = rules.levels();
     mains
         + match problem.mode {
             Mode::Scatter => {
-                let alone = rules.spread(rules.threads, rules.on_cpu, rules.core.1);
+                let alone = rules.spread(rules.threads, (rules.on_cpu, rules.core.1));
                 let together: i64 = levels.iter().map(|level| level.least(&rules)).sum();
                 (rules.workers * alone).min(farthest - together)
             }
@@ -88,59 +90,26 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// The greatest sum of distances of so many items with limits on a cpu and on a core.
-    fn spread(&self, items: i64, on_cpu: i64, on_core: i64) -> i64 {
-        let cpus = self.problem.topology.cpus();
-        let distance =
-            |a: &Cpu, b: &Cpu| i64::from(Topology::distance(a, b, &self.problem.distances));
-        let mut held = vec![0i64; cpus.len()];
-        let mut numbers: BTreeMap<u32, usize> = BTreeMap::new();
-        let core_of = |cpu: &Cpu| {
-            let next = numbers.len();
-            *numbers.entry(cpu.core).or_insert(next)
-        };
-        let core_of: Vec<usize> = cpus.iter().map(core_of).collect();
-        let mut cores = vec![0i64; cpus.len()];
-        let mut far = vec![0i64; cpus.len()];
-        let mut sum = 0;
-        for _ in 0..items {
-            let open = |&at: &usize| held[at] < on_cpu && cores[core_of[at]] < on_core;
-            let Some(best) = (0..cpus.len()).filter(open).max_by_key(|&at| far[at]) else {
-                break;
-            };
-            sum += far[best];
-            held[best] += 1;
-            cores[core_of[best]] += 1;
-            for (far, cpu) in far.iter_mut().zip(cpus) {
-                *far += distance(cpu, &cpus[best]);
-            }
-        }
-        sum
+    /// The greatest sum of distances of so many items.
+    fn spread(&self, items: i64, limits: (i64, i64)) -> i64 {
+        let cpus: Vec<&Cpu> = self.problem.topology.cpus().iter().collect();
+        farthest(&cpus, &self.problem.distances, items, limits)
     }
 
-    fn levels(&self) -> Vec<Level> {
-        let d = &self.problem.distances;
-        let gain = |outer: u32, inner: u32| i64::from(outer) - i64::from(inner);
-        let keys: [(i64, Key); 4] = [
-            (gain(d.l1, d.cpu), |cpu| u32::from(cpu.id.0)),
-            (gain(d.l2, d.l1), |cpu| cpu.core),
-            (gain(d.l3, d.l2), |cpu| cpu.l2),
-            (gain(d.beyond, d.l3), |cpu| cpu.l3),
-        ];
-        let levels = keys
-            .into_iter()
-            .enumerate()
-            .filter(|(_, (gain, _))| *gain > 0);
+    /// The levels on which closeness counts.
+    fn levels(&self) -> Vec<LevelRooms> {
+        let levels = levels(&self.problem.distances).into_iter().enumerate();
+        let of_level = |(at, Level { gain, key }): (usize, Level)| LevelRooms {
+            gain,
+            rooms: match at {
+                0 => self.cpu_rooms(),
+                _ => self.rooms(key),
+            },
+            cores: at > 0 && self.is_cores(key),
+        };
         levels
-            .map(|(at, (gain, key))| Level {
-                gain,
-                rooms: if at == 0 {
-                    self.cpu_rooms()
-                } else {
-                    self.rooms(key)
-                },
-                cores: at > 0 && self.is_cores(key),
-            })
+            .filter(|(_, level)| level.gain > 0)
+            .map(of_level)
             .collect()
     }
 
@@ -190,21 +159,14 @@ struct Capacity {
     of_worker: i64,
 }
 
-/// The number of a cpu's domain.
-type Key = fn(&Cpu) -> u32;
-
 /// A level with its rooms, those that take most of a worker first.
-struct Level {
+struct LevelRooms {
     gain: i64,
     rooms: Vec<Capacity>,
     cores: bool,
 }
 
-fn pairs(n: i64) -> i64 {
-    n * (n - 1) / 2
-}
-
-impl Level {
+impl LevelRooms {
     /// Least closeness: volumes as even as they may be, shares of workers even in each.
     fn least(&self, rules: &Rules<'_>) -> i64 {
         let mut volumes: Vec<i64> = self.rooms.iter().map(|room| room.least).collect();
@@ -228,26 +190,17 @@ impl Level {
         self.gain * self.alone(rules).min(self.together(rules))
     }
 
-    fn fill(rooms: &[Capacity], mut threads: i64) -> i64 {
-        let mut sum = 0;
-        for room in rooms {
-            let here = room.of_worker.min(threads);
-            sum += pairs(here);
-            threads -= here;
-        }
-        sum
-    }
-
     fn alone(&self, rules: &Rules<'_>) -> i64 {
-        let free = Self::fill(&self.rooms, rules.threads);
+        let sizes = |count: usize| self.rooms[..count].iter().map(|room| room.of_worker);
+        let free = fill(sizes(self.rooms.len()), rules.threads);
         let full_main_limits = rules.full_cores_with_main.min(rules.workers);
         if !self.cores || rules.mains_on_core > 1 {
             return rules.workers * free;
         }
-        let others = &self.rooms[..self.rooms.len() - 1];
+        let others = self.rooms.len() - 1;
         let below = (rules.full_core - 1).min(rules.threads);
         let bound_by_main = (1..=below)
-            .map(|here| pairs(here) + Self::fill(others, rules.threads - here))
+            .map(|here| pairs(here) + fill(sizes(others), rules.threads - here))
             .max()
             .unwrap_or(free);
         full_main_limits * free + (rules.workers - full_main_limits) * free.min(bound_by_main)

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use albacore_topology::CpuSet;
 
-use super::{Placed, loads};
+use super::placed::Placed;
+use super::several::loads;
 use crate::JointProblem;
 use crate::Relaxation;
 

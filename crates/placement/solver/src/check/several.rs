@@ -14,17 +14,13 @@
 //! **Limits.** What a search proved is not searched again. That the amounts of relaxed rules are
 //! the smallest is not judged.
 
-mod balance;
-mod bound;
-mod main_rules;
-mod mains_bound;
-
 use std::collections::BTreeMap;
 
 use albacore_topology::CpuId;
 
+use super::one::contradiction;
 use super::placed::{Placed, value};
-use super::single::contradiction;
+use super::{balance, bound, main_rules};
 use crate::{Deployment, JointProblem, JointSolution};
 use crate::{Mapping, Proof, Relaxation, Violation, counted_bound, misstated, unproven};
 
@@ -291,7 +287,7 @@ fn most_alike<K: Ord>(keys: impl Iterator<Item = K>) -> u32 {
 }
 
 /// Loads of cpus by id: threads and obstacles.
-fn loads(problem: &JointProblem, placed: &[Placed<'_>]) -> BTreeMap<CpuId, u32> {
+pub(super) fn loads(problem: &JointProblem, placed: &[Placed<'_>]) -> BTreeMap<CpuId, u32> {
     let mut loads: BTreeMap<CpuId, u32> =
         problem.topology.cpus().iter().map(|c| (c.id, 0)).collect();
     for obstacle in &problem.obstacles {

@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 
 use albacore_topology::CpuSet;
 
-use super::Placed;
-use super::bound::{levels, pairs};
+use super::{levels, pairs};
 use crate::JointProblem;
+use crate::check::placed::Placed;
 use crate::limits::CYCLES_MAX;
 
 /// The greatest sum of distances of all pairs of mains, at most `on_core` of them on a core.
@@ -45,10 +45,10 @@ struct Flow {
     sources: Vec<Source>,
     on_core: i64,
     /// Of each level: what sharing is worth, the mains in each domain, the domain around each.
-    levels: Vec<Level>,
+    levels: Vec<LevelMains>,
 }
 
-struct Level {
+struct LevelMains {
     gain: i64,
     mains: Vec<i64>,
     parents: Vec<usize>,
@@ -102,7 +102,7 @@ impl Flow {
         });
         let level_flow = |at: usize| {
             let count = domains[at].iter().max().map_or(0, |&most| most + 1);
-            let mut level_flow = Level {
+            let mut level_flow = LevelMains {
                 gain: all[at].gain,
                 mains: vec![0; count],
                 parents: vec![0; count],

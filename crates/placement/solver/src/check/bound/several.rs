@@ -2,8 +2,8 @@
 //! placement has in common.
 //!
 //! **Problem.** A certificate is to be believed without trusting the solver. **Approach.** The
-//! mains of all (`mains_bound`) and the pairs within workers are bounded alone. *Scatter*: one
-//! worker alone on its cpuset, thread by thread where it is max_distance from those before.
+//! mains of all (`mains`) and the pairs within workers are bounded alone. *Scatter*: one
+//! worker alone on its cpuset, thread by thread where it is farthest from those before.
 //! *Compact*: level by level, a worker fills the largest rooms, each no larger than rule (3) and
 //! the largest load allow; where (12+) keeps its main off full cores, the room with the main is
 //! smaller. On cpus and on cores no more pairs than the loads have room for. **Proof sketch.** A
@@ -15,20 +15,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Mode, Relaxation, relaxed_by};
-use albacore_topology::{Cpu, CpuSet, Distances, Topology};
+use albacore_topology::{Cpu, CpuSet};
 
-use super::{Placed, loads, main_rules, mains_bound};
+use super::{Key, farthest, fill, levels, mains, pairs};
+use crate::check::main_rules;
+use crate::check::placed::Placed;
+use crate::check::several::loads;
 use crate::{Deployment, JointProblem};
 
 /// No placement that relaxes no rule beyond `admitted` has a greater objective.
-pub(super) fn counted(
+pub(in crate::check) fn counted(
     problem: &JointProblem,
     placed: &[Placed<'_>],
     admitted: &[Relaxation],
 ) -> i64 {
     let amount = |rule: &str| relaxed_by(admitted, rule);
     let on_core = main_rules::least_on_core(problem, placed) + amount("mains-per-core");
-    let mut sum = mains_bound::max_distance(problem, placed, on_core);
+    let mut sum = mains::max_distance(problem, placed, on_core);
     let mut known: BTreeMap<(&CpuSet, u16), i64> = BTreeMap::new();
     for deployment in &problem.deployments {
         let workers = i64::from(deployment.workers);
@@ -56,34 +59,6 @@ pub(super) fn counted(
         .sum::<i64>()
 }
 
-/// The number of a cpu's domain.
-pub(super) type Key = fn(&Cpu) -> u32;
-
-/// A level of the tree.
-pub(super) struct Level {
-    /// How much closer a pair is for sharing a domain of it.
-    pub(super) gain: i64,
-    pub(super) key: Key,
-}
-
-/// Cpus, cores, L2 and L3.
-pub(super) fn levels(distances: &Distances) -> [Level; 4] {
-    let d = distances;
-    let gain = |outer: u32, inner: u32| i64::from(outer) - i64::from(inner);
-    let keys: [(i64, Key); 4] = [
-        (gain(d.l1, d.cpu), |cpu| u32::from(cpu.id.0)),
-        (gain(d.l2, d.l1), |cpu| cpu.core),
-        (gain(d.l3, d.l2), |cpu| cpu.l2),
-        (gain(d.beyond, d.l3), |cpu| cpu.l3),
-    ];
-    keys.map(|(gain, key)| Level { gain, key })
-}
-
-/// x(x-1)/2.
-pub(super) fn pairs(x: i64) -> i64 {
-    x * (x - 1) / 2
-}
-
 /// The cpus of a deployment.
 fn own<'a>(problem: &'a JointProblem, deployment: &Deployment) -> Vec<&'a Cpu> {
     let cpus = problem.topology.cpus().iter();
@@ -99,22 +74,8 @@ fn of_worker(deployment: &Deployment, cpus: usize) -> i64 {
 /// The greatest sum of distances within a worker that is alone.
 fn spread(problem: &JointProblem, deployment: &Deployment) -> i64 {
     let cpus = own(problem, deployment);
-    let most = of_worker(deployment, cpus.len());
-    let mut held = vec![0; cpus.len()];
-    let mut far = vec![0i64; cpus.len()];
-    let mut sum = 0;
-    for _ in 0..deployment.threads {
-        let open = (0..cpus.len()).filter(|&at| held[at] < most);
-        let Some(best) = open.max_by_key(|&at| far[at]) else {
-            break;
-        };
-        sum += far[best];
-        held[best] += 1;
-        for (far, cpu) in far.iter_mut().zip(&cpus) {
-            *far += i64::from(Topology::distance(cpu, cpus[best], &problem.distances));
-        }
-    }
-    sum
+    let limits = (of_worker(deployment, cpus.len()), i64::MAX);
+    farthest(&cpus, &problem.distances, deployment.threads.into(), limits)
 }
 
 /// How many pairs of compact workers can share domains.
@@ -239,15 +200,4 @@ fn most_pairs(rooms: &[Room], threads: i64) -> (i64, i64) {
         }
     }
     (free, bound.min(free))
-}
-
-/// Pairs if rooms are filled one after the other.
-fn fill(sizes: impl Iterator<Item = i64>, mut threads: i64) -> i64 {
-    let mut sum = 0;
-    for size in sizes {
-        let here = size.min(threads);
-        threads -= here;
-        sum += pairs(here);
-    }
-    sum
 }

@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use albacore_topology::CpuId;
 
-use super::{Placed, loads};
+use super::placed::Placed;
+use super::several::loads;
 use crate::JointProblem;
 use crate::JointViolation;
 
