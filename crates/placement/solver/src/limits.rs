@@ -25,10 +25,6 @@ pub(crate) const PERTURBATIONS_MAX: usize = 400;
 /// milliseconds at most.
 pub(crate) const PERTURBATION_WORK_MAX: usize = 4_000_000;
 
-/// Batches of these rounds: one runs before the bound is lowered by branch and bound, the others
-/// after.
-pub(crate) const PERTURBATION_BATCHES: usize = 16;
-
 /// Tries to find a random legal move.
 pub(crate) const PERTURBATION_TRIES_MAX: usize = 64;
 
@@ -88,18 +84,6 @@ pub(crate) const ALTERNATING_PATHS_MAX: usize = 64;
 /// Workers x threads x cpus from which on a machine with several L3 caches is constructed by
 /// annealing first: there a local search takes as long as a construction.
 pub(crate) const LARGE_PROBLEM: usize = 50_000;
-
-/// Most domains for branch and bound: with more, the choice of one domain changes little.
-pub(crate) const BRANCH_DOMAINS_MAX: usize = 16;
-
-/// Steps of the dual in a node before it branches: its multipliers come from the parent node.
-pub(crate) const BRANCH_STEPS: usize = 24;
-
-/// Most work on all nodes, in steps of the dynamic programs (about a nanosecond each).
-pub(crate) const BRANCH_WORK_MAX: usize = 20_000_000;
-
-/// Most open nodes: each has its own tables, some 50 KiB.
-pub(crate) const OPEN_NODES_MAX: usize = 200;
 
 /// Most deployments of a joint problem. A node runs 110 pods by default, 500 at most.
 pub const DEPLOYMENTS_MAX: usize = 1_024;

@@ -6,14 +6,13 @@
 //! (`volumes`, `relaxation`), which worker gets which thread (`hierarchical_construction`,
 //! `assignment`), search (`search_driver`: `local_search`, `count_annealing`,
 //! `simulated_annealing`, `perturbation`), upper bounds (`bound`, `domain_classes`,
-//! `lagrangian_bound`, `domain_subproblem`, `volume_knapsack`, `branch_and_bound`); where value and
+//! `lagrangian_bound`, `domain_subproblem`, `volume_knapsack`); where value and
 //! bound do not meet, every assignment of a tiny problem (`enumeration`) or the integer program of
 //! a small one (`reduced`); fewest moves (`move_minimization`), then ranks, worker indices and
 //! which of equal domains (`labeling`, `symmetry`).
 
 pub(crate) mod assignment;
 mod bound;
-mod branch_and_bound;
 mod count_annealing;
 mod domain_classes;
 mod domain_subproblem;

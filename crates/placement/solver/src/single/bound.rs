@@ -16,55 +16,15 @@
 //! can be above every mapping.
 
 use crate::Mode;
-use crate::single::branch_and_bound::branch_and_bound;
 use crate::single::domain_classes::{
-    Capacity, Class, FullMainLimit, LevelGroup, capacities, classes, pairs_if_filled,
+    Capacity, FullMainLimit, LevelGroup, capacities, classes, pairs_if_filled,
     pairs_if_filled_with_main, peers_beside_main,
 };
 use crate::single::domains::{CORE, Domains, LEVELS, pairs};
-use crate::single::lagrangian_bound::{Dimensions, DualBound, DualStart, minimize_dual};
+use crate::single::lagrangian_bound::{Dimensions, minimize_dual};
 use crate::single::local_search::{Allowed, Search};
 use crate::single::spread::{spread, zero_counts};
 use crate::single::volumes::main_limits;
-
-/// A Lagrangian bound on the levels of a group, and what tightens it further.
-pub(crate) struct GroupBound {
-    group: LevelGroup,
-    classes: Vec<Class>,
-    dual: DualBound,
-    /// Bounds of all other levels, and the constant of the objective.
-    rest: i64,
-}
-
-impl GroupBound {
-    /// The bound on the objective.
-    fn total(&self) -> i64 {
-        self.dual.bound.saturating_add(self.rest)
-    }
-
-    /// A bound that is at most `bound`: more steps of the dual, then branch and bound over the
-    /// domains.
-    pub(crate) fn tighten_by_branching(
-        &mut self,
-        search: &Search<'_>,
-        bound: i64,
-        out_of_budget: &mut dyn FnMut() -> bool,
-    ) -> i64 {
-        let goal = value_of_group(search, self.group);
-        let dimensions = dimensions(search.domains, &search.allowed);
-        let start = DualStart {
-            goal,
-            multipliers: Some(self.dual.multipliers.clone()),
-        };
-        let dual = minimize_dual(&self.classes, dimensions, start, out_of_budget);
-        if dual.bound < self.dual.bound {
-            self.dual = dual;
-        }
-        self.dual.bound =
-            branch_and_bound(&self.classes, dimensions, goal, &self.dual, out_of_budget);
-        bound.min(self.total())
-    }
-}
 
 /// What the assignment of a search is worth on the levels of a group.
 fn value_of_group(search: &Search<'_>, group: LevelGroup) -> i64 {
@@ -73,91 +33,53 @@ fn value_of_group(search: &Search<'_>, group: LevelGroup) -> i64 {
     group.levels().map(level).sum()
 }
 
-/// Lagrangian bounds of several groups of levels.
-pub(crate) struct LagrangianBounds {
-    /// The lowest bound on the objective.
-    pub(crate) bound: i64,
-    /// The groups that branch and bound may tighten, the most promising first.
-    pub(crate) groups: Vec<GroupBound>,
-}
-
 /// A bound that is at most `bound`, by Lagrangian relaxation in every group of levels; the value of
 /// the assignment of `search` is the goal of the dual.
-pub(crate) fn lagrangian_bounds(
+pub(crate) fn lagrangian_bound(
     search: &Search<'_>,
     bound: i64,
     out_of_budget: &mut dyn FnMut() -> bool,
-) -> LagrangianBounds {
+) -> i64 {
     if search.objective() >= bound {
-        let groups = Vec::new();
-        return LagrangianBounds { bound, groups };
+        return bound;
     }
     let domains = search.domains;
-    let constant = domains.objective(0, 0);
     // a level alone, the outermost first: it is most of the objective
     let mut alone = [0i64; LEVELS];
-    let mut groups: Vec<GroupBound> = Vec::new();
     for level in (0..LEVELS).rev() {
         let group = LevelGroup {
             inner: level,
             outer: level,
         };
-        let of_level = bound_of_group(search, group, out_of_budget);
-        alone[level] = of_level.dual.bound;
-        if groups.is_empty() && domains.count(level) > 1 {
-            groups.push(of_level);
-        }
+        alone[level] = bound_of_group(search, group, out_of_budget);
     }
-    // the best bound on all levels below `level`: each alone, or all as one group; groups between
+    // the best bound on all levels up to `outer`: each alone, or all as one group; groups between
     // these two hardly ever help
-    let mut below = [0i64; LEVELS + 1];
-    for outer in 0..LEVELS {
-        below[outer + 1] = below[outer].saturating_add(alone[outer]);
+    let mut up_to = 0i64;
+    for (outer, alone) in alone.into_iter().enumerate() {
+        up_to = up_to.saturating_add(alone);
         let gains = (0..=outer).filter(|&level| domains.gain[level] > 0).count();
         if gains > 1 && !out_of_budget() {
-            let all = bound_of_group(search, LevelGroup { inner: 0, outer }, out_of_budget);
-            below[outer + 1] = below[outer + 1].min(all.dual.bound);
-            if groups
-                .first()
-                .is_some_and(|known| known.group.outer == outer)
-            {
-                groups.push(all);
-            }
+            let all = LevelGroup { inner: 0, outer };
+            up_to = up_to.min(bound_of_group(search, all, out_of_budget));
         }
     }
-    for group in &mut groups {
-        let LevelGroup { inner, outer } = group.group;
-        let others = alone[outer + 1..].iter().chain(&below[inner..=inner]);
-        group.rest = others.fold(constant, |sum, &level| sum.saturating_add(level));
-    }
-    groups.sort_by_key(GroupBound::total);
-    LagrangianBounds {
-        bound: bound.min(constant.saturating_add(below[LEVELS])),
-        groups,
-    }
+    bound.min(domains.objective(0, 0).saturating_add(up_to))
 }
 
+/// A bound on what all workers are worth on the levels of a group.
 fn bound_of_group(
     search: &Search<'_>,
     group: LevelGroup,
     out_of_budget: &mut dyn FnMut() -> bool,
-) -> GroupBound {
+) -> i64 {
     let (domains, allowed) = (search.domains, &search.allowed);
     let classes = classes(domains, allowed, group).classes;
-    let start = DualStart {
-        goal: value_of_group(search, group),
-        multipliers: None,
-    };
-    let dimensions = dimensions(domains, allowed);
-    GroupBound {
-        group,
-        dual: minimize_dual(&classes, dimensions, start, out_of_budget),
-        classes,
-        rest: 0,
-    }
+    let goal = value_of_group(search, group);
+    minimize_dual(&classes, dimensions(domains, allowed), goal, out_of_budget)
 }
 
-pub(crate) fn dimensions(domains: &Domains, allowed: &Allowed) -> Dimensions {
+fn dimensions(domains: &Domains, allowed: &Allowed) -> Dimensions {
     let limits = FullMainLimit::both(domains, allowed);
     Dimensions {
         workers: domains.workers as i64,
@@ -296,8 +218,7 @@ fn most_of_level(domains: &Domains, capacities: &[Capacity]) -> i64 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{LagrangianBounds, lagrangian_bounds};
-    use crate::limits::PERTURBATION_BATCHES;
+    use super::lagrangian_bound;
     use crate::sample::problems;
     use crate::single::assignment::assign;
     use crate::single::domains::Domains;
@@ -321,17 +242,12 @@ mod tests {
                 calls += 1;
                 calls > steps
             };
-            let LagrangianBounds { bound, groups } =
-                lagrangian_bounds(&start, i64::MAX, &mut out_of_budget);
+            let bound = lagrangian_bound(&start, i64::MAX, &mut out_of_budget);
             let mut search = start.clone();
             search.climb(i64::MAX, &mut || false);
-            perturb(&mut search, i64::MAX, 0..PERTURBATION_BATCHES, &mut || false);
+            perturb(&mut search, i64::MAX, &mut || false);
             let value = search.objective();
             prop_assert!(bound >= value, "{value} above {bound}");
-            for mut group in groups {
-                let branched = group.tighten_by_branching(&start, bound, &mut || false);
-                prop_assert!(branched >= value, "{value} above {branched}, after branching");
-            }
         }
     }
 }

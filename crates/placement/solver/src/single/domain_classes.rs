@@ -83,7 +83,6 @@ pub(crate) fn peers_beside_main(domains: &Domains, allowed: &Allowed) -> Option<
 }
 
 /// Equal domains.
-#[derive(Clone)]
 pub(crate) struct Class {
     /// How many domains it has.
     pub(crate) count: usize,
@@ -97,10 +96,6 @@ pub(crate) struct Class {
     pub(crate) main_loss: Vec<i64>,
     /// Least closeness of m mains in the domain: `main_closeness[m]`, as far as mains fit.
     pub(crate) main_closeness: Vec<i64>,
-    /// Least and most threads of a domain that the bound considers; branch and bound narrows it.
-    pub(crate) volumes: (u32, u32),
-    /// The same of mains.
-    pub(crate) main_counts: (u32, u32),
     /// Where rule (12+) binds: by how much the capacity falls if m cores have a main and are not
     /// full.
     forgone: Option<Vec<i64>>,
@@ -109,6 +104,11 @@ pub(crate) struct Class {
 }
 
 impl Class {
+    /// Most mains of a domain.
+    pub(crate) fn mains_most(&self) -> usize {
+        self.main_closeness.len() - 1
+    }
+
     /// How many cores of a domain must be full and hold a main if it has this volume and so many
     /// mains.
     pub(crate) fn full_cores_needed(&self, volume: i64, mains: i64) -> i64 {
@@ -278,8 +278,6 @@ impl<'a> Shapes<'a> {
             capacity,
             value: counts.clone().map(|k| self.value(caps, k)).collect(),
             main_loss: counts.map(main_loss).collect(),
-            volumes: (capacity.least, capacity.most),
-            main_counts: (0, main_closeness.len() as u32 - 1),
             main_closeness,
             // rule (12) adds nothing where it asks for no more than rule (12+) alone
             forgone_by_both: (self.binds_both && forgone != forgone_by_both)

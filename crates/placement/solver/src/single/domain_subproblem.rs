@@ -25,20 +25,13 @@ use crate::single::volume_knapsack::{
     VolumeChoice, exact_volume_work, exact_volumes, priced_volume_work, priced_volumes,
 };
 
-/// The best partitions of all domains.
-pub(crate) struct DomainOptimum {
-    pub(crate) value: i64,
-    /// Threads and mains of each class.
-    pub(crate) held: Vec<[i64; 2]>,
-}
-
-/// Solves the subproblem of all domains; takes the parts that they offer off the subgradient.
+/// The value of the best partitions of all domains; takes the parts that they offer off the subgradient.
 pub(crate) fn solve_domains(
     classes: &[Class],
     dimensions: Dimensions,
     multipliers: &Multipliers,
     subgradient: &mut Multipliers,
-) -> DomainOptimum {
+) -> i64 {
     let counting = Counting::affordable(classes, dimensions);
     let partitions: Vec<Partitions> = (0..classes.len())
         .map(|at| {
@@ -57,18 +50,10 @@ pub(crate) fn solve_domains(
         true => exact_volumes(classes, &partitions, dimensions),
         false => priced_volumes(classes, &partitions, dimensions),
     };
-    let mut held = vec![[0; 2]; classes.len()];
     for choice in allocation.choices {
-        let of_class = &partitions[choice.class];
-        of_class.take_off(choice, dimensions, subgradient);
-        let held = &mut held[choice.class];
-        held[0] += choice.volume as i64 * choice.domains;
-        held[1] += of_class.best[choice.volume].mains as i64 * choice.domains;
+        partitions[choice.class].take_off(choice, dimensions, subgradient);
     }
-    DomainOptimum {
-        value: allocation.value.saturating_add(of_empty_parts),
-        held,
-    }
+    allocation.value.saturating_add(of_empty_parts)
 }
 
 /// Steps of the dynamic programs in one call of [`solve_domains`].
@@ -80,10 +65,10 @@ pub(crate) fn domain_work(classes: &[Class], dimensions: Dimensions) -> usize {
 /// Steps of the knapsacks of all classes.
 fn partition_work(classes: &[Class], counting: Counting) -> usize {
     let of = |class: &Class| {
-        let mains = class.main_counts.1 as usize + 1;
+        let mains = class.mains_most() + 1;
         let rounds = if counting.exact_mains { 2 * mains } else { 1 };
         let tables = if counting.crowding { mains } else { 1 };
-        class.volumes.1 as usize * class.value.len() * rounds * tables
+        class.capacity.most as usize * class.value.len() * rounds * tables
     };
     classes.iter().map(of).sum()
 }
@@ -179,7 +164,7 @@ impl Partitions {
         counting: Counting,
         multipliers: ClassMultipliers<'_>,
     ) -> Self {
-        let most = class.volumes.1 as usize;
+        let most = class.capacity.most as usize;
         let mut partitions = Self {
             counting,
             tables: Vec::new(),
@@ -204,8 +189,8 @@ impl Partitions {
         dimensions: Dimensions,
         multipliers: ClassMultipliers<'_>,
     ) {
-        let most = class.volumes.1 as usize;
-        let mains_most = class.main_counts.1 as usize;
+        let most = class.capacity.most as usize;
+        let mains_most = class.mains_most();
         let open_most = if self.counting.crowding {
             mains_most
         } else {
@@ -268,9 +253,8 @@ impl Partitions {
         volume: usize,
         multipliers: ClassMultipliers<'_>,
     ) -> BestPartition {
-        let (least, most) = class.main_counts;
-        let with_mains = (least as usize..=most as usize)
-            .filter(|_| volume >= class.volumes.0 as usize)
+        let with_mains = (0..=class.mains_most())
+            .filter(|_| volume >= class.capacity.least as usize)
             .filter_map(|mains| self.best_with_mains(class, volume, mains, multipliers));
         with_mains.max().unwrap_or(BestPartition {
             value: INFEASIBLE,

@@ -28,7 +28,7 @@
 
 use crate::limits::{DUAL_IDLE_MAX, DUAL_STEPS_MAX, DUAL_WORK_MAX};
 use crate::single::domain_classes::Class;
-use crate::single::domain_subproblem::{DomainOptimum, domain_work, solve_domains};
+use crate::single::domain_subproblem::{domain_work, solve_domains};
 
 /// Units of multipliers to the clock cycle.
 pub(crate) const SCALE: i64 = 1 << 10;
@@ -88,55 +88,39 @@ impl Multipliers {
 }
 
 /// The dual function at some multipliers.
-pub(crate) struct DualPoint {
+struct DualPoint {
     /// Its value, a bound, in units of multipliers.
-    pub(crate) bound: i64,
+    bound: i64,
     /// What workers take more than domains offer.
-    pub(crate) subgradient: Multipliers,
-    /// Threads and mains of each class in the domains' best partitions.
-    pub(crate) held: Vec<[i64; 2]>,
+    subgradient: Multipliers,
 }
 
-/// Where the search for multipliers starts and what it aims at.
-pub(crate) struct DualStart {
-    /// A value that is known to be reachable, in cycles: no bound is lower.
-    pub(crate) goal: i64,
-    /// Multipliers of an earlier search, if there was one.
-    pub(crate) multipliers: Option<Multipliers>,
+/// A bound, in units of multipliers, and the multipliers that give it.
+struct DualBound {
+    bound: i64,
+    multipliers: Multipliers,
 }
 
-/// A bound in cycles, and the multipliers that give it.
-pub(crate) struct DualBound {
-    pub(crate) bound: i64,
-    pub(crate) multipliers: Multipliers,
-}
-
-/// The lowest bound found.
+/// The lowest bound found, in cycles; `goal` is a value that is known to be reachable.
 pub(crate) fn minimize_dual(
     classes: &[Class],
     dimensions: Dimensions,
-    start: DualStart,
+    goal: i64,
     out_of_budget: &mut dyn FnMut() -> bool,
-) -> DualBound {
-    let DualStart { goal, multipliers } = start;
+) -> i64 {
     // crowding takes many more tables: it is counted from good multipliers on
     let plain = Dimensions {
         peers_beside_main: None,
         ..dimensions
     };
-    let starts = match multipliers {
-        Some(multipliers) => vec![multipliers],
-        None => [2, 0, 1]
-            .map(|halves| initial_multipliers(classes, dimensions, halves))
-            .into(),
-    };
     let mut best: Option<DualBound> = None;
-    for multipliers in starts {
+    for halves in [2, 0, 1] {
         // the first is evaluated in any case: without a bound of one group, all others are
         // worthless
         if best.is_some() && out_of_budget() {
             break;
         }
+        let multipliers = initial_multipliers(classes, dimensions, halves);
         let bound = evaluate_dual(classes, plain, &multipliers).bound;
         if best.as_ref().is_none_or(|best| bound < best.bound) {
             best = Some(DualBound { bound, multipliers });
@@ -150,8 +134,7 @@ pub(crate) fn minimize_dual(
     if dimensions.peers_beside_main.is_some() {
         follow_subgradient(classes, dimensions, goal, &mut best, out_of_budget);
     }
-    best.bound = best.bound.div_euclid(SCALE);
-    best
+    best.bound.div_euclid(SCALE)
 }
 
 /// So many halves of the values as multipliers of parts.
@@ -216,14 +199,14 @@ pub(crate) fn domains(classes: &[Class]) -> usize {
 }
 
 /// Steps of the dynamic programs in one evaluation of the dual.
-pub(crate) fn work(classes: &[Class], dimensions: Dimensions) -> usize {
+fn work(classes: &[Class], dimensions: Dimensions) -> usize {
     let rows = |class: &Class| class.count * dimensions.threads * class.value.len() * 3 / 2;
     classes.iter().map(rows).sum::<usize>() + domain_work(classes, dimensions) + 1
 }
 
 /// The volume algorithm of Barahona and Anbil: steps along a mean of the subgradients, which
 /// oscillates less than the last subgradient alone.
-pub(crate) struct VolumeAlgorithm {
+struct VolumeAlgorithm {
     mean: Vec<f64>,
     /// Factor of the step length of Polyak.
     step_factor: f64,
@@ -232,7 +215,7 @@ pub(crate) struct VolumeAlgorithm {
 }
 
 impl VolumeAlgorithm {
-    pub(crate) fn new(subgradient: &Multipliers) -> Self {
+    fn new(subgradient: &Multipliers) -> Self {
         Self {
             mean: subgradient.all().map(|x| x as f64).collect(),
             step_factor: 1.0,
@@ -242,7 +225,7 @@ impl VolumeAlgorithm {
 
     /// The next multipliers, where the bound lies `gap` above the goal; `None` if the mean is 0:
     /// then the multipliers are optimal.
-    pub(crate) fn step(&self, from: &Multipliers, gap: i64) -> Option<Multipliers> {
+    fn step(&self, from: &Multipliers, gap: i64) -> Option<Multipliers> {
         let square: f64 = self.mean.iter().map(|x| x * x).sum();
         if square < 1e-9 {
             return None;
@@ -258,8 +241,8 @@ impl VolumeAlgorithm {
         Some(next)
     }
 
-    /// Adds a subgradient to the mean; returns its share of the new mean.
-    pub(crate) fn update(&mut self, subgradient: &Multipliers, better: bool) -> f64 {
+    /// Adds a subgradient to the mean.
+    fn update(&mut self, subgradient: &Multipliers, better: bool) {
         // the share that makes the mean shortest
         let (mut both, mut apart) = (0.0, 0.0);
         for (mean, new) in self.mean.iter().zip(subgradient.all()) {
@@ -284,12 +267,11 @@ impl VolumeAlgorithm {
                 self.step_factor *= 0.7;
             }
         }
-        share
     }
 }
 
 /// The best of both sides at these multipliers.
-pub(crate) fn evaluate_dual(
+fn evaluate_dual(
     classes: &[Class],
     dimensions: Dimensions,
     multipliers: &Multipliers,
@@ -298,14 +280,12 @@ pub(crate) fn evaluate_dual(
     let limits = dimensions.full_main_limits.map(|limit| limit.unwrap_or(0));
     subgradient.full_mains = limits;
     let row = best_row(classes, dimensions, multipliers, &mut subgradient);
-    let DomainOptimum { value, held } =
-        solve_domains(classes, dimensions, multipliers, &mut subgradient);
+    let value = solve_domains(classes, dimensions, multipliers, &mut subgradient);
     let of_workers = dimensions.workers * row;
     let of_limits = limits[0] * multipliers.full_mains[0] + limits[1] * multipliers.full_mains[1];
     DualPoint {
         bound: of_workers.saturating_add(value) + of_limits,
         subgradient,
-        held,
     }
 }
 

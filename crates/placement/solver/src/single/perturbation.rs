@@ -7,28 +7,18 @@
 //! [`PERTURBATIONS_MAX`] and by the work of a local search ([`PERTURBATION_WORK_MAX`]); the random
 //! numbers start from a constant, so that equal problems have equal answers.
 
-use std::ops::Range;
-
 use albacore_values::XorShift64;
 
-use crate::limits::{PERTURBATION_BATCHES, PERTURBATION_WORK_MAX, PERTURBATIONS_MAX};
+use crate::limits::{PERTURBATION_WORK_MAX, PERTURBATIONS_MAX};
 use crate::single::local_search::Search;
 
-/// Tries to reach `goal` in some of all rounds, counted in [`PERTURBATION_BATCHES`]; leaves the
-/// best assignment found in `search`.
-pub(crate) fn perturb(
-    search: &mut Search<'_>,
-    goal: i64,
-    part: Range<usize>,
-    out_of_budget: &mut dyn FnMut() -> bool,
-) {
+/// Tries to reach `goal`; leaves the best assignment found in `search`.
+pub(crate) fn perturb(search: &mut Search<'_>, goal: i64, out_of_budget: &mut dyn FnMut() -> bool) {
     let mut best = search.objective();
     let threads = search.threads();
     let rounds = PERTURBATIONS_MAX.min(PERTURBATION_WORK_MAX / (threads * threads).max(1));
-    let mut random = XorShift64::new(0x9e37_79b9_7f4a_7c15 + part.start as u64);
-    for round in
-        rounds * part.start / PERTURBATION_BATCHES..rounds * part.end / PERTURBATION_BATCHES
-    {
+    let mut random = XorShift64::new(0x9e37_79b9_7f4a_7c15);
+    for round in 0..rounds {
         if best >= goal || out_of_budget() {
             return;
         }

@@ -6,11 +6,9 @@
 //! sketch.** Every step keeps the best assignment and the lowest bound. **Limits.** Each step has a
 //! upper of its own; the budget is asked between and in them.
 
-use crate::limits::{
-    ANNEALING_MOVES_MAX, CLIMB_WORK_MAX, CONSTRUCTION_SEEDS, LARGE_PROBLEM, PERTURBATION_BATCHES,
-};
+use crate::limits::{ANNEALING_MOVES_MAX, CLIMB_WORK_MAX, CONSTRUCTION_SEEDS, LARGE_PROBLEM};
 use crate::single::assignment::assign_in_budget;
-use crate::single::bound::{GroupBound, lagrangian_bounds};
+use crate::single::bound::lagrangian_bound;
 use crate::single::domains::{Domains, LEVELS};
 use crate::single::enumeration::enumerate;
 use crate::single::hierarchical_construction::construct;
@@ -101,8 +99,6 @@ pub(crate) struct SearchDriver<'a> {
     pub(crate) best: Search<'a>,
     pub(crate) upper: ProvenBound,
     pub(crate) stage: Stage,
-    /// The Lagrangian bounds that branch and bound may tighten.
-    pub(crate) group_bounds: Vec<GroupBound>,
 }
 
 impl SearchDriver<'_> {
@@ -133,32 +129,14 @@ impl SearchDriver<'_> {
         }
         self.keep_if_better(Stage::Annealed, |best, bound| {
             anneal_threads(best, bound, ANNEALING_MOVES_MAX, out_of_budget);
-            perturb(best, bound, 0..1, out_of_budget);
+            perturb(best, bound, out_of_budget);
         });
-        self.tighten_more(out_of_budget);
-        self.keep_if_better(Stage::Annealed, |best, bound| {
-            perturb(best, bound, 1..PERTURBATION_BATCHES, out_of_budget);
-        });
-        self.tighten_more(out_of_budget);
     }
 
     /// Lowers the bound by Lagrangian relaxation.
     fn tighten(&mut self, out_of_budget: &mut dyn FnMut() -> bool) {
-        let found = lagrangian_bounds(&self.best, self.upper.bound, out_of_budget);
-        self.upper = self.upper.lowered(found.bound, Proof::Lagrangian);
-        self.group_bounds = found.groups;
-    }
-
-    /// Lowers it further, by branch and bound from these multipliers on.
-    fn tighten_more(&mut self, out_of_budget: &mut dyn FnMut() -> bool) {
-        for at in 0..self.group_bounds.len() {
-            if self.is_over(out_of_budget) {
-                return;
-            }
-            let group = &mut self.group_bounds[at];
-            let bound = group.tighten_by_branching(&self.best, self.upper.bound, out_of_budget);
-            self.upper = self.upper.lowered(bound, Proof::Lagrangian);
-        }
+        let bound = lagrangian_bound(&self.best, self.upper.bound, out_of_budget);
+        self.upper = self.upper.lowered(bound, Proof::Lagrangian);
     }
 
     fn is_over(&self, out_of_budget: &mut dyn FnMut() -> bool) -> bool {

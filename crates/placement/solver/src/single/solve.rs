@@ -4,8 +4,7 @@
 //! known of its quality. **Approach.** A mapping in force that meets the bound is the answer
 //! (`incumbent`). Else construct: workers end to end down the tree (`hierarchical_construction`),
 //! or greedily (`volumes`, `assignment`). Where value and bound differ, `search_driver` runs local
-//! search, tightens the bound by Lagrangian relaxation and branch and bound, anneals counts and
-//! threads, and enumerates a tiny problem or solves the reduced program of a small one. A mapping
+//! search, tightens the bound by Lagrangian relaxation, anneals counts and threads, and enumerates a tiny problem or solves the reduced program of a small one. A mapping
 //! in force stays unless something better was found; only then the assignment is brought close to
 //! it (`move_minimization`) and labeled (`labeling`). **Proof sketch.** Optimal is claimed only
 //! where value and bound meet, or where the program was solved to its end and its answer was
@@ -93,7 +92,6 @@ pub fn solve_with_stage(
         best: start,
         upper: counted(bound),
         stage,
-        group_bounds: Vec::new(),
     };
     driver.run(in_force, out_of_budget);
     let SearchDriver {

@@ -19,20 +19,21 @@ const THREAD_MULTIPLIER_MAX: i64 = 1 << 46;
 
 /// Steps of [`exact_volumes`].
 pub(crate) fn exact_volume_work(classes: &[Class], dimensions: Dimensions) -> usize {
-    let of = |class: &Class| class.count * (class.volumes.1 - class.volumes.0 + 1) as usize;
+    let of =
+        |class: &Class| class.count * (class.capacity.most - class.capacity.least + 1) as usize;
     (extra_threads(classes, dimensions) + 1) * classes.iter().map(of).sum::<usize>()
 }
 
 /// Steps of [`priced_volumes`].
 pub(crate) fn priced_volume_work(classes: &[Class]) -> usize {
-    let of = |class: &Class| (class.volumes.1 - class.volumes.0 + 1) as usize;
+    let of = |class: &Class| (class.capacity.most - class.capacity.least + 1) as usize;
     BISECTIONS as usize * classes.iter().map(of).sum::<usize>()
 }
 
 /// Threads beyond the least volumes of all domains.
 fn extra_threads(classes: &[Class], dimensions: Dimensions) -> usize {
     let slots = dimensions.workers as usize * dimensions.threads;
-    let least = |class: &Class| class.count * class.volumes.0 as usize;
+    let least = |class: &Class| class.count * class.capacity.least as usize;
     slots.saturating_sub(classes.iter().map(least).sum())
 }
 
@@ -63,7 +64,7 @@ pub(crate) fn exact_volumes(
     best[0] = 0;
     let mut taken: Vec<(usize, Vec<u16>)> = Vec::new();
     for (at, (class, partitions)) in classes.iter().zip(partitions).enumerate() {
-        let (least, most) = (class.volumes.0 as usize, class.volumes.1 as usize);
+        let (least, most) = (class.capacity.least as usize, class.capacity.most as usize);
         for _ in 0..class.count {
             let mut next = vec![INFEASIBLE; extras + 1];
             let mut choice = vec![0u16; extras + 1];
@@ -91,7 +92,7 @@ pub(crate) fn exact_volumes(
         left -= more;
         choices.push(VolumeChoice {
             class: *at,
-            volume: classes[*at].volumes.0 as usize + more,
+            volume: classes[*at].capacity.least as usize + more,
             domains: 1,
         });
     }
@@ -124,7 +125,7 @@ impl PricedVolumes {
             volumes: Vec::with_capacity(classes.len()),
         };
         for (class, partitions) in classes.iter().zip(partitions) {
-            let (least, most) = (class.volumes.0 as usize, class.volumes.1 as usize);
+            let (least, most) = (class.capacity.least as usize, class.capacity.most as usize);
             let value = |volume: usize| {
                 let paid = multiplier * volume as i64;
                 partitions.best[volume].value.saturating_sub(paid)
