@@ -13,7 +13,7 @@ mod enumerated;
 mod machines;
 
 use albacore_oracles::{LiteralError, solve_literal};
-use albacore_solver::{Mode, Problem, Solution, check_solution, solve};
+use albacore_solver::{Mode, Problem, Solution, WorkBudget, check_solution, solve};
 use enumerated::{RULES, best_of_all, every_problem, every_topology};
 use machines::{ARTICLE, Shape, problem};
 
@@ -35,7 +35,7 @@ fn literal(problem: &Problem) -> Solution {
 }
 
 fn exact(problem: &Problem) -> Solution {
-    solve(problem, &mut || false).unwrap()
+    solve(problem, &mut WorkBudget::unlimited()).unwrap()
 }
 
 fn breaches(solution: &Solution) -> [u32; 4] {

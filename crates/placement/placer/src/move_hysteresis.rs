@@ -78,7 +78,7 @@ fn cost(problem: &Problem, from: &Mapping, to: &Mapping, is_warm: bool) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use albacore_solver::{Mode, solve};
+    use albacore_solver::{Mode, WorkBudget, solve};
     use albacore_topology::{Distances, Topology, parse_synthetic};
 
     use super::*;
@@ -104,7 +104,7 @@ mod tests {
     }
 
     fn answer(problem: &Problem, is_warm: bool) -> Solution {
-        let found = solve(problem, &mut || false).unwrap();
+        let found = solve(problem, &mut WorkBudget::unlimited()).unwrap();
         keep_unless_worth_moving(problem, found, is_warm)
     }
 

@@ -11,7 +11,7 @@
 use std::time::{Duration, Instant};
 
 use albacore_solver::{
-    CachedSolution, Deployment, JointProblem, JointSolution, Mode, check_joint,
+    CachedSolution, Deployment, JointProblem, JointSolution, Mode, WorkBudget, check_joint,
     counted_joint_bound, solve_joint,
 };
 use albacore_topology::{CoreKind, Cpu, CpuId, CpuSet, Distances, Topology};
@@ -197,7 +197,7 @@ fn timed(problem: &JointProblem, budget: Duration) -> (JointSolution, u128) {
     let mut last = None;
     for _ in 0..RUNS {
         let start = Instant::now();
-        let solution = solve_joint(problem, &mut || start.elapsed() >= budget);
+        let solution = solve_joint(problem, &mut WorkBudget::of_time(budget));
         micros.push(start.elapsed().as_micros());
         last = Some(solution.expect("within limits"));
     }

@@ -30,6 +30,7 @@ mod rule_limits;
 #[path = "sample/tests.rs"]
 mod sample;
 mod single;
+mod work_budget;
 
 pub use albacore_values::WorkerIndex;
 pub use check::{
@@ -50,3 +51,4 @@ pub use problem::{
 };
 pub use rule_limits::{RuleLimits, full_mains};
 pub use single::{Stage, round_robin, solve, solve_with_stage};
+pub use work_budget::{NANOS_PER_STEP, WorkBudget};

@@ -35,13 +35,17 @@ pub(crate) const ENUMERATION_WAYS_MAX: usize = 100_000;
 /// Threads that are placed between two questions to the budget while a problem is enumerated.
 pub(crate) const ENUMERATION_STEPS: usize = 1_024;
 
-/// Most integer variables of the reduced program: what microlp settles within its slice.
-pub(crate) const REDUCED_VARIABLES_MAX: usize = 160;
+/// Most integer variables of the reduced program: 232 programs of 40 to 60 variables took 1 ms in the
+/// median and 96 ms at most. Larger ones vary a thousandfold.
+pub(crate) const REDUCED_VARIABLES_MAX: usize = 60;
 
-/// Longest run of the integer program, seconds: it cannot be interrupted from outside. Small
-/// problems come to it a few milliseconds after the start, so this is what 50 ms leave to it and to
-/// the searches after it.
-pub(crate) const REDUCED_SECONDS_MAX: f64 = 0.02;
+/// Longest run of the integer program, seconds. good_lp offers no other limit for microlp; with so
+/// few variables a machine ten times slower than usual does not reach it, so answers do not depend
+/// on it.
+pub(crate) const REDUCED_SECONDS_MAX: f64 = 1.0;
+
+/// Steps of the work budget that the integer program counts as, whatever it takes.
+pub(crate) const REDUCED_STEPS: usize = 5_000_000;
 
 /// Most steps that reduce the excess over the rules. Each lowers an excess, and these are at most a
 /// few for every core.
@@ -123,3 +127,15 @@ pub(crate) const CLIMB_LOOKS_MAX: usize = 10_000_000;
 
 /// What a question to the budget counts as, in looks.
 pub(crate) const LOOKS_A_QUESTION: usize = 10;
+
+/// Steps of the work budget for one change that is looked at in an explanation.
+pub(crate) const CHANGE_STEPS: usize = 50;
+
+/// Steps for one exchange or shift that a local search evaluates.
+pub(crate) const MOVE_STEPS: usize = 5;
+
+/// Steps for one move that is evaluated to take a main off a full cpu or core.
+pub(crate) const REPAIR_STEPS: usize = 20;
+
+/// Steps for one thread and one cpu while several deployments are balanced and placed first.
+pub(crate) const FIRST_PLACEMENT_STEPS: usize = 2;

@@ -5,7 +5,9 @@
 mod joint_problems;
 mod machines;
 
-use albacore_solver::{CachedSolution, JointProblem, Obstacle, check_joint, solve_joint};
+use albacore_solver::{
+    CachedSolution, JointProblem, Obstacle, WorkBudget, check_joint, solve_joint,
+};
 use albacore_topology::CpuId;
 use joint_problems::{Sizes, joint_problems};
 use proptest::prelude::*;
@@ -29,7 +31,7 @@ proptest! {
     fn a_respawn_changes_nothing_and_the_cached_answer_passes_the_checker(
         problem in joint_problems(Sizes::SMALL)
     ) {
-        let solution = solve_joint(&problem, &mut || true).unwrap();
+        let solution = solve_joint(&problem, &mut WorkBudget::of_steps(0)).unwrap();
         let cached = CachedSolution::new(problem.clone(), solution.clone());
         prop_assert_eq!(cached.answer(&problem), Some(solution.clone()));
         let respawned = in_force(&problem, &cached);
@@ -45,7 +47,7 @@ proptest! {
     fn whatever_else_changes_is_a_new_question(
         problem in joint_problems(Sizes::SMALL), change in 0..8usize
     ) {
-        let solution = solve_joint(&problem, &mut || true).unwrap();
+        let solution = solve_joint(&problem, &mut WorkBudget::of_steps(0)).unwrap();
         let cached = CachedSolution::new(problem.clone(), solution);
         let mut other = in_force(&problem, &cached);
         let at = CpuId(problem.topology.cpus()[0].id.0);

@@ -4,8 +4,8 @@
 mod machines;
 
 use albacore_solver::{
-    Certificate, Mode, Problem, ProblemError, Relaxation, Solution, check_solution, counted_bound,
-    round_robin, solve,
+    Certificate, Mode, Problem, ProblemError, Relaxation, Solution, WorkBudget, check_solution,
+    counted_bound, round_robin, solve,
 };
 use albacore_topology::{CoreKind, CpuId, CpuSet, Distances};
 use machines::{ARTICLE, Shape, problem};
@@ -15,7 +15,7 @@ const MODES: [Mode; 2] = [Mode::Scatter, Mode::Compact];
 
 /// Solves without a limit on time and has the answer checked.
 fn solved(problem: &Problem) -> Solution {
-    let solution = solve(problem, &mut || false).unwrap();
+    let solution = solve(problem, &mut WorkBudget::unlimited()).unwrap();
     check_solution(problem, &solution).unwrap();
     solution
 }
@@ -142,7 +142,7 @@ fn hybrid_machines_are_placed_like_any_tree() {
 #[test]
 fn a_spent_budget_still_gives_a_valid_answer() {
     let problem = problem(Shape([2, 8, 1, 8, 2]).topology(), (64, 64, Mode::Compact));
-    let solution = solve(&problem, &mut || true).unwrap();
+    let solution = solve(&problem, &mut WorkBudget::of_steps(0)).unwrap();
     check_solution(&problem, &solution).unwrap();
     assert!(solution.certificate.bound >= solution.certificate.objective);
 }
@@ -169,7 +169,7 @@ fn what_cannot_be_asked_is_refused_with_field_and_value() {
     let of = |workers, threads| {
         let problem = problem(ARTICLE.topology(), (workers, threads, Mode::Scatter));
         (
-            solve(&problem, &mut || false).unwrap_err(),
+            solve(&problem, &mut WorkBudget::unlimited()).unwrap_err(),
             round_robin(&problem).unwrap_err(),
         )
     };
@@ -202,7 +202,7 @@ fn distances_that_fall_with_the_level_are_refused() {
         l3: 9,
         ..Distances::default()
     };
-    let error = solve(&problem, &mut || false).unwrap_err();
+    let error = solve(&problem, &mut WorkBudget::unlimited()).unwrap_err();
     assert_eq!(
         error.to_string(),
         "distance l3 is 9 but the nearer l2 is 10: distances must not fall from cpu over l1, l2, \

@@ -5,7 +5,7 @@ mod machines;
 
 use albacore_solver::{
     Certificate, Mapping, Mode, Problem, Proof, Rank, Relaxation, Slot, Solution, Violation,
-    WorkerIndex, check, check_solution, objective, solve,
+    WorkBudget, WorkerIndex, check, check_solution, objective, solve,
 };
 use albacore_topology::CpuId;
 use machines::{Shape, problem};
@@ -143,7 +143,7 @@ fn contradictory() -> Problem {
 #[test]
 fn a_solution_that_does_not_admit_what_it_breaks_is_refused() {
     let problem = contradictory();
-    let mut solution = solve(&problem, &mut || false).unwrap();
+    let mut solution = solve(&problem, &mut WorkBudget::unlimited()).unwrap();
     check_solution(&problem, &solution).unwrap();
     solution.certificate.relaxed = vec![Relaxation {
         rule: "12",
@@ -161,7 +161,7 @@ fn a_solution_that_does_not_admit_what_it_breaks_is_refused() {
 #[test]
 fn a_certificate_that_overstates_is_refused() {
     let problem = contradictory();
-    let honest = solve(&problem, &mut || false).unwrap();
+    let honest = solve(&problem, &mut WorkBudget::unlimited()).unwrap();
     let value = honest.certificate.objective;
     let refused = |change: &dyn Fn(&mut albacore_solver::Certificate)| {
         let mut solution = honest.clone();
@@ -211,7 +211,9 @@ fn a_certificate_that_overstates_is_refused() {
 #[test]
 fn a_counted_bound_that_counting_does_not_confirm_is_refused() {
     let problem = problem(Shape([1, 1, 2, 1, 2]).topology(), (2, 2, Mode::Scatter));
-    let best = solve(&problem, &mut || false).unwrap().certificate;
+    let best = solve(&problem, &mut WorkBudget::unlimited())
+        .unwrap()
+        .certificate;
     let (mapping, objective) = (mapping(2, &[0, 2, 1, 3]), 50 + 8);
     assert!(best.optimal && best.objective > objective);
     // another mapping, whose value is said to be the best

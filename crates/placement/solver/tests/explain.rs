@@ -4,19 +4,15 @@
 mod machines;
 
 use albacore_solver::{
-    Binding, ExplainError, Mapping, Mode, Nearness, Place, Problem, Rank, Rule, Slot, WorkerIndex,
-    check, difference, explain, explain_thread, round_robin, solve,
+    Binding, ExplainError, Mapping, Mode, Nearness, Place, Problem, Rank, Rule, Slot, WorkBudget,
+    WorkerIndex, check, difference, explain, explain_thread, round_robin, solve,
 };
 use albacore_topology::{CpuId, CpuSet};
 use machines::{ARTICLE, Shape, modes, problem, topologies};
 use proptest::prelude::*;
 
 fn solved(problem: &Problem) -> Mapping {
-    let mut asked = 0;
-    let mut budget = || {
-        asked += 1;
-        asked > 200
-    };
+    let mut budget = WorkBudget::of_steps(400_000);
     solve(problem, &mut budget).unwrap().mapping
 }
 
@@ -98,7 +94,7 @@ proptest! {
         problem in problems(), is_baseline in any::<bool>()
     ) {
         let mapping = either(&problem, is_baseline);
-        let explained = explain(&problem, &mapping, &mut || false).unwrap();
+        let explained = explain(&problem, &mapping, &mut WorkBudget::unlimited()).unwrap();
         let value = check(&problem, &mapping).unwrap().objective;
         prop_assert_eq!(explained.objective, value);
         prop_assert!(explained.complete);
@@ -118,8 +114,8 @@ proptest! {
 
     #[test]
     fn no_single_step_improves_what_is_optimal(problem in problems()) {
-        let solution = solve(&problem, &mut || false).unwrap();
-        let explained = explain(&problem, &solution.mapping, &mut || false).unwrap();
+        let solution = solve(&problem, &mut WorkBudget::unlimited()).unwrap();
+        let explained = explain(&problem, &solution.mapping, &mut WorkBudget::unlimited()).unwrap();
         if solution.certificate.optimal {
             prop_assert_eq!(explained.better, None);
         }
@@ -129,7 +125,7 @@ proptest! {
 #[test]
 fn the_rule_that_keeps_compact_workers_off_one_core_is_named_with_its_price() {
     let problem = problem(ARTICLE.topology(), (2, 2, Mode::Compact));
-    let explained = explain(&problem, &solved(&problem), &mut || false).unwrap();
+    let explained = explain(&problem, &solved(&problem), &mut WorkBudget::unlimited()).unwrap();
     // both workers could have their 2 threads on one core, 4 apart in place of 50
     let wanted = Binding {
         rule: Rule::CoreVolume,
@@ -146,7 +142,7 @@ fn the_rule_that_keeps_compact_workers_off_one_core_is_named_with_its_price() {
 fn a_worker_that_is_split_knows_what_it_could_have_alone() {
     // 3 workers of 4 threads on 2 L3 of 3 cores x 2 cpus: one of them must be split
     let problem = problem(Shape([1, 2, 3, 1, 2]).topology(), (3, 4, Mode::Compact));
-    let explained = explain(&problem, &solved(&problem), &mut || false).unwrap();
+    let explained = explain(&problem, &solved(&problem), &mut WorkBudget::unlimited()).unwrap();
     let alone = 2 * 4 + 4 * 50;
     assert!(explained.workers.iter().all(|worker| worker.alone == alone));
     assert!(explained.workers.iter().any(|worker| worker.cycles > alone));
@@ -156,7 +152,7 @@ fn a_worker_that_is_split_knows_what_it_could_have_alone() {
 #[test]
 fn a_spent_budget_is_reported() {
     let problem = problem(ARTICLE.topology(), (4, 4, Mode::Scatter));
-    let explained = explain(&problem, &solved(&problem), &mut || true).unwrap();
+    let explained = explain(&problem, &solved(&problem), &mut WorkBudget::of_steps(0)).unwrap();
     assert!(!explained.complete);
     assert_eq!(
         (explained.better, explained.runner_up, explained.equal),
@@ -195,7 +191,7 @@ fn a_thread_that_is_not_there_is_refused_with_what_is() {
         threads: 2,
         ..mapping
     };
-    let refused = explain(&problem, &other, &mut || false).unwrap_err();
+    let refused = explain(&problem, &other, &mut WorkBudget::unlimited()).unwrap_err();
     assert!(matches!(refused, ExplainError::Mapping(_)));
 }
 
@@ -217,7 +213,7 @@ fn what_is_optimal_uses_all_that_a_loosened_rule_admits() {
     let topology = Shape([1, 1, 6, 1, 2]).topology();
     let topology = topology.restrict(&CpuSet::from_iter(cpus)).unwrap();
     let problem = problem(topology, (5, 7, Mode::Compact));
-    let solution = solve(&problem, &mut || false).unwrap();
-    let explained = explain(&problem, &solution.mapping, &mut || false).unwrap();
+    let solution = solve(&problem, &mut WorkBudget::unlimited()).unwrap();
+    let explained = explain(&problem, &solution.mapping, &mut WorkBudget::unlimited()).unwrap();
     assert_eq!(explained.better, None, "{:?}", solution.certificate);
 }

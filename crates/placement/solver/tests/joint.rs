@@ -7,7 +7,7 @@ mod machines;
 
 use albacore_solver::{
     Certificate, Deployment, JointError, JointProblem, JointSolution, JointViolation, Mapping,
-    Mode, Obstacle, Problem, Proof, Violation, check_joint, counted_joint_bound, solve,
+    Mode, Obstacle, Problem, Proof, Violation, WorkBudget, check_joint, counted_joint_bound, solve,
     solve_joint,
 };
 use albacore_topology::{CpuId, CpuSet, Distances, Topology};
@@ -15,13 +15,9 @@ use joint_problems::{Random, Sizes, is_alone, joint_problems, same_cpuset};
 use machines::Shape;
 use proptest::prelude::*;
 
-/// A budget that is spent after so many questions.
-fn budget(questions: u32) -> impl FnMut() -> bool {
-    let mut asked = 0;
-    move || {
-        asked += 1;
-        asked > questions
-    }
+/// A budget of so many pieces of work, small ones of some microseconds.
+fn budget(pieces: u32) -> WorkBudget {
+    WorkBudget::of_steps(u64::from(pieces) * 2_000)
 }
 
 fn solved(problem: &JointProblem) -> JointSolution {
@@ -124,8 +120,6 @@ proptest! {
             distances: joint.distances,
             current: one.current.clone(),
         };
-        // spent before the integer program could start: its slice of time depends on how busy the
-        // machine is
         let expected = solve(&alone, &mut budget(30)).unwrap();
         let solution = solve_joint(&joint, &mut budget(30)).unwrap();
         check_joint(&joint, &solution).unwrap();
@@ -354,7 +348,7 @@ fn errors_name_the_deployment_the_field_and_the_way_out() {
     let with = |change: &dyn Fn(&mut JointProblem)| {
         let mut problem = same_cpuset(&topology, &[(1, 1, Mode::Scatter), (2, 2, Mode::Compact)]);
         change(&mut problem);
-        solve_joint(&problem, &mut || false).unwrap_err()
+        solve_joint(&problem, &mut WorkBudget::unlimited()).unwrap_err()
     };
     let error = with(&|p| p.deployments[1].workers = 0).to_string();
     assert!(error.starts_with("deployment 1: workers is 0"), "{error}");

@@ -8,8 +8,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use albacore_solver::{
-    JointProblem, JointReport, JointViolation, Mapping, check_joint, counted_joint_bound,
-    report_joint, solve_joint,
+    JointProblem, JointReport, JointViolation, Mapping, WorkBudget, check_joint,
+    counted_joint_bound, report_joint, solve_joint,
 };
 use albacore_topology::CpuId;
 use joint_problems::{Sizes, is_alone, joint_problems, loads_from_the_largest};
@@ -128,7 +128,7 @@ proptest! {
         problem in joint_problems(Sizes::TINY)
     ) {
         prop_assume!(!is_alone(&problem));
-        let solution = solve_joint(&problem, &mut || false).unwrap();
+        let solution = solve_joint(&problem, &mut WorkBudget::unlimited()).unwrap();
         let report = check_joint(&problem, &solution).unwrap();
         let best = brute_force(&problem);
         let worth = report.objective - i64::from(problem.move_cost) * i64::from(report.moved);
@@ -140,7 +140,7 @@ proptest! {
         let counted = counted_joint_bound(&problem, &solution).unwrap();
         prop_assert!(counted >= best.most.1.0, "no mapping exceeds what the checker counts");
         // without enumeration the bound is counted
-        let hasty = solve_joint(&problem, &mut || true).unwrap();
+        let hasty = solve_joint(&problem, &mut WorkBudget::of_steps(0)).unwrap();
         let report = check_joint(&problem, &hasty).unwrap();
         let bound = hasty.certificate.bound;
         let mut as_good = best.fewest.range(..=breaches(&report));
@@ -170,7 +170,7 @@ proptest! {
         let mut settled = problem.clone();
         settled.deployments.truncate(problem.deployments.len() - 1);
         prop_assume!(!settled.deployments.is_empty());
-        let before = solve_joint(&settled, &mut || false).unwrap();
+        let before = solve_joint(&settled, &mut WorkBudget::unlimited()).unwrap();
         let mut joined = problem.clone();
         for (deployment, mapping) in joined.deployments.iter_mut().zip(before.mappings) {
             deployment.current = Some(mapping);
@@ -178,7 +178,7 @@ proptest! {
         if let Some(newcomer) = joined.deployments.last_mut() {
             newcomer.current = None;
         }
-        let after = solve_joint(&joined, &mut || false).unwrap();
+        let after = solve_joint(&joined, &mut WorkBudget::unlimited()).unwrap();
         check_joint(&joined, &after).unwrap();
         let best = brute_force(&joined);
         prop_assert_eq!(after.moved, best.key.2);

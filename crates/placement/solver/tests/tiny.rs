@@ -3,7 +3,7 @@
 
 mod machines;
 
-use albacore_solver::{CheckReport, Mapping, Problem, check, check_solution, solve};
+use albacore_solver::{CheckReport, Mapping, Problem, WorkBudget, check, check_solution, solve};
 use albacore_topology::CpuId;
 use machines::{modes, problem, topologies};
 use proptest::prelude::*;
@@ -71,7 +71,7 @@ proptest! {
 
     #[test]
     fn tiny_problems_are_solved_as_by_brute_force(problem in tiny_problems()) {
-        let solution = solve(&problem, &mut || false).unwrap();
+        let solution = solve(&problem, &mut WorkBudget::unlimited()).unwrap();
         let (least, best) = brute_force(&problem);
         let report = check_solution(&problem, &solution).unwrap();
         prop_assert_eq!(breaches(&report), least, "least breaches");

@@ -8,7 +8,7 @@ use albacore_api::{policy_of, read_deployment};
 use albacore_plan::Placement;
 use albacore_solver::{
     Deployment, JointError, JointProblem, JointSolution, Mapping, Move, Obstacle, Problem,
-    Solution, check_joint, difference, solve_joint,
+    Solution, WorkBudget, check_joint, difference, solve_joint,
 };
 use albacore_topology::{CpuSet, Distances, Topology};
 
@@ -84,7 +84,7 @@ pub(crate) fn plan_joint(args: &PlanArgs) -> Result<JointPlan, Failure> {
     let limit = args.time_limit.unwrap_or(PLAN_BUDGET);
     let start = Instant::now();
     let solution =
-        solve_joint(&problem, &mut || start.elapsed() >= limit).map_err(|e| refused(args, &e))?;
+        solve_joint(&problem, &mut WorkBudget::of_time(limit)).map_err(|e| refused(args, &e))?;
     let solve_micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
     check_joint(&problem, &solution).map_err(|violations| failed_check(&violations))?;
     Ok(JointPlan {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use albacore_solver::{Mode, Stage, solve, solve_with_stage};
+use albacore_solver::{Mode, Stage, WorkBudget, solve, solve_with_stage};
 use albacore_topology::Topology;
 
 use crate::table::{BUDGET, problem};
@@ -14,13 +14,13 @@ const RUNS: usize = 2_000;
 pub(crate) fn respawn(name: &str, topology: &Topology, size: (u16, u16, Mode)) {
     let mut problem = problem(topology, size);
     // without a budget: on a busy machine it would leave something to be improved
-    let first = solve(&problem, &mut || false).expect("within limits");
+    let first = solve(&problem, &mut WorkBudget::unlimited()).expect("within limits");
     problem.current = Some(first.mapping.clone());
     let mut moved = 0;
     let mut took: Vec<Duration> = (0..RUNS)
         .map(|_| {
             let start = Instant::now();
-            let (again, stage) = solve_with_stage(&problem, &mut || start.elapsed() > BUDGET)
+            let (again, stage) = solve_with_stage(&problem, &mut WorkBudget::of_time(BUDGET))
                 .expect("within limits");
             let took = start.elapsed();
             moved += u32::from(stage != Stage::KeptCurrent || again.mapping != first.mapping);

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use albacore_solver::{
-    Certificate, Mode, Problem, Solution, Stage, check_solution, counted_bound, solve_with_stage,
+    Certificate, Mode, Problem, Solution, Stage, WorkBudget, check_solution, counted_bound,
+    solve_with_stage,
 };
 use albacore_topology::{Distances, Topology};
 
@@ -122,8 +123,8 @@ pub(crate) fn timed(problem: &Problem, runs: usize) -> (Solution, Stage, u128) {
     let mut last = None;
     for _ in 0..runs {
         let start = Instant::now();
-        let solution =
-            solve_with_stage(problem, &mut || start.elapsed() > BUDGET).expect("within limits");
+        let mut budget = WorkBudget::of_time(BUDGET);
+        let solution = solve_with_stage(problem, &mut budget).expect("within limits");
         least = least.min(start.elapsed().as_micros());
         last = Some(solution);
     }

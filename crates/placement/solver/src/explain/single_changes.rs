@@ -1,9 +1,10 @@
 //! Which rules keep the value down: every single change is tried, and where one would gain but for
 //! a single rule, a climb shows how much that rule costs.
 
+use crate::WorkBudget;
 use crate::explain::counted_mapping::{Change, CountedMapping};
 use crate::explain::rules::Rule;
-use crate::limits::{CLIMB_LOOKS_MAX, LOOKS_A_QUESTION};
+use crate::limits::{CHANGE_STEPS, CLIMB_LOOKS_MAX, LOOKS_A_QUESTION};
 
 /// What all single changes would do.
 pub(crate) struct Tried {
@@ -20,10 +21,7 @@ pub(crate) struct Tried {
 }
 
 /// Tries every exchange and every shift.
-pub(crate) fn try_all(
-    counted: &CountedMapping<'_>,
-    out_of_budget: &mut dyn FnMut() -> bool,
-) -> Tried {
+pub(crate) fn try_all(counted: &CountedMapping<'_>, budget: &mut WorkBudget) -> Tried {
     let mut tried = Tried {
         gains: [false; Rule::ALL.len()],
         equal: 0,
@@ -32,7 +30,7 @@ pub(crate) fn try_all(
         complete: true,
     };
     for thread in 0..counted.threads() {
-        if out_of_budget() {
+        if budget.spend(CHANGE_STEPS * (counted.threads() + counted.cpus().len())) {
             tried.complete = false;
             break;
         }
@@ -91,14 +89,15 @@ fn changes<'b>(
 pub(crate) fn climb_without(
     counted: &CountedMapping<'_>,
     rule: Option<Rule>,
-    out_of_budget: &mut dyn FnMut() -> bool,
+    budget: &mut WorkBudget,
 ) -> i64 {
     let mut free = counted.clone();
     let (mut gained, mut looks, mut idle, mut thread) = (0, 0, 0, 0);
     let count = free.threads();
     // bound: looks
     while idle < count {
-        if looks > CLIMB_LOOKS_MAX || out_of_budget() {
+        let changes = count + free.cpus().len();
+        if looks > CLIMB_LOOKS_MAX || budget.spend(CHANGE_STEPS * changes) {
             break;
         }
         let mut seen = 0;

@@ -1,6 +1,6 @@
 //! The whole mapping: its groups, all its alternatives, the rules that bind it.
 
-use crate::{Mapping, Mode, Problem};
+use crate::{Mapping, Mode, Problem, WorkBudget};
 
 use crate::explain::checked_mapping::CheckedMapping;
 use crate::explain::counted_mapping::Change;
@@ -8,7 +8,7 @@ use crate::explain::groups::Groups;
 use crate::explain::single_changes::{Tried, climb_without, try_all};
 use crate::{Binding, ExplainError, Explanation, Rule};
 
-/// CountedMapping and tries everything that explains `mapping`, or as much of it as `out_of_budget`
+/// CountedMapping and tries everything that explains `mapping`, or as much of it as `budget`
 /// allows.
 ///
 /// # Errors
@@ -16,7 +16,7 @@ use crate::{Binding, ExplainError, Explanation, Rule};
 pub fn explain(
     problem: &Problem,
     mapping: &Mapping,
-    out_of_budget: &mut dyn FnMut() -> bool,
+    budget: &mut WorkBudget,
 ) -> Result<Explanation, ExplainError> {
     let checked = CheckedMapping::of(problem, mapping)?;
     let counted = checked.counted(mapping);
@@ -27,15 +27,15 @@ pub fn explain(
         better,
         runner_up,
         mut complete,
-    } = try_all(&counted, out_of_budget);
+    } = try_all(&counted, budget);
     // what could be gained anyway is no rule's fault
     let anyway = match better {
-        Some(_) => climb_without(&counted, None, out_of_budget),
+        Some(_) => climb_without(&counted, None, budget),
         None => 0,
     };
     let mut binding = Vec::new();
     for rule in Rule::ALL.into_iter().filter(|&rule| gains[rule as usize]) {
-        let gain = climb_without(&counted, Some(rule), out_of_budget);
+        let gain = climb_without(&counted, Some(rule), budget);
         // a climb that was cut short is still a gain; none at all is one that never began
         complete &= gain > 0;
         if gain > anyway {

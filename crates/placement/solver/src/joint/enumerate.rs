@@ -9,6 +9,7 @@
 
 use super::instance::{CORE, Instance, NO_CPU};
 use super::rules::Rules;
+use crate::WorkBudget;
 use crate::limits::{PLACEMENT_STEPS, PLACEMENTS_MAX};
 
 /// mains-per-core, (12), (12+): by how much each is broken.
@@ -32,7 +33,7 @@ pub(super) fn enumerate(
     instance: &Instance,
     rules: &Rules,
     loads: &[u32],
-    out_of_budget: &mut dyn FnMut() -> bool,
+    budget: &mut WorkBudget,
 ) -> Option<Enumerated> {
     let mut ways = 1usize;
     for tenant in &instance.tenants {
@@ -44,7 +45,7 @@ pub(super) fn enumerate(
         }
     }
     let mut enumeration = Enumeration::new(instance, rules, loads);
-    enumeration.found.complete = enumeration.descend(0, out_of_budget);
+    enumeration.found.complete = enumeration.descend(0, budget);
     Some(enumeration.found)
 }
 
@@ -101,9 +102,9 @@ impl<'a> Enumeration<'a> {
     }
 
     /// Places the slots from `slot` on in every way; false if the budget was spent.
-    fn descend(&mut self, slot: usize, out_of_budget: &mut dyn FnMut() -> bool) -> bool {
+    fn descend(&mut self, slot: usize, budget: &mut WorkBudget) -> bool {
         self.steps += 1;
-        if self.steps.is_multiple_of(PLACEMENT_STEPS) && out_of_budget() {
+        if self.steps.is_multiple_of(PLACEMENT_STEPS) && budget.spend(40 * PLACEMENT_STEPS) {
             return false;
         }
         if slot == self.slots.len() {
@@ -120,7 +121,7 @@ impl<'a> Enumeration<'a> {
             self.loads[usize::from(cpu)] += 1;
             self.value += value;
             self.moved += moved;
-            let goes_on = self.descend(slot + 1, out_of_budget);
+            let goes_on = self.descend(slot + 1, budget);
             self.moved -= moved;
             self.value -= value;
             self.loads[usize::from(cpu)] -= 1;

@@ -16,34 +16,32 @@ use std::collections::VecDeque;
 
 use super::instance::NO_CPU;
 use super::search_state::{CYCLE, Move, SearchState, Thread};
+use crate::WorkBudget;
 use crate::limits::FROZEN_COST;
 
 const NEVER: i64 = i64::MIN / 8;
 
-/// What a budget says: true if it is spent.
-pub(super) type OutOfBudget<'a> = &'a mut dyn FnMut() -> bool;
-
 /// Lowers the violations of the rules on mains, thread by thread: first by moves that keep every
 /// thread on its current cpu, then by any.
-pub(super) fn repair(search: &mut SearchState<'_>, out_of_budget: OutOfBudget<'_>) {
+pub(super) fn repair(search: &mut SearchState<'_>, budget: &mut WorkBudget) {
     let move_cost = search.move_cost;
     if search.instance.has_running() {
         search.move_cost = FROZEN_COST;
-        repair_with(search, -FROZEN_COST * CYCLE / 2, out_of_budget);
+        repair_with(search, -FROZEN_COST * CYCLE / 2, budget);
         search.move_cost = move_cost;
     }
-    repair_with(search, i64::MIN, out_of_budget);
+    repair_with(search, i64::MIN, budget);
 }
 
 /// The same by moves that are worth at least so much.
-fn repair_with(search: &mut SearchState<'_>, least: i64, out_of_budget: OutOfBudget<'_>) {
+fn repair_with(search: &mut SearchState<'_>, least: i64, budget: &mut WorkBudget) {
     let (mut idle, mut thread) = (0, 0);
     // bound: each round over all threads but the last lowers the violations
     while search.violation() > 0 && idle < search.threads.len() {
         idle += 1;
         let cpu = usize::from(search.threads[thread].cpu);
         if search.may_violate(cpu) {
-            if out_of_budget() {
+            if budget.spend(12 * search.instance.cpus) {
                 return;
             }
             if let Some(step) = best_repair(search, thread, least) {
@@ -277,7 +275,7 @@ impl LocalSearch {
         &mut self,
         search: &mut SearchState<'_>,
         goal: i64,
-        out_of_budget: OutOfBudget<'_>,
+        budget: &mut WorkBudget,
     ) {
         let cpus = search.instance.cpus;
         let mut before = None;
@@ -285,7 +283,7 @@ impl LocalSearch {
         while before != Some(search.total_worth()) {
             before = Some(search.total_worth());
             (0..cpus).for_each(|cpu| self.enqueue(cpu));
-            if !self.climb_on(search, goal, out_of_budget) {
+            if !self.climb_on(search, goal, budget) {
                 return;
             }
         }
@@ -296,16 +294,16 @@ impl LocalSearch {
         &mut self,
         search: &mut SearchState<'_>,
         goal: i64,
-        out_of_budget: OutOfBudget<'_>,
+        budget: &mut WorkBudget,
     ) -> bool {
         // bound: a cpu waits again only after a move, which raises worth
         while let Some(cpu) = self.queue.pop_front() {
             self.waits[cpu] = false;
             let is_done = search.value >= goal && search.unmoved == self.max_unmoved;
-            if is_done || out_of_budget() {
+            if is_done || budget.spend(8 * search.instance.cpus) {
                 return false;
             }
-            self.improve(search, cpu, out_of_budget);
+            self.improve(search, cpu, budget);
         }
         true
     }
@@ -352,25 +350,22 @@ impl LocalSearch {
     }
 
     /// Makes moves of the threads on a cpu.
-    fn improve(
-        &mut self,
-        search: &mut SearchState<'_>,
-        cpu: usize,
-        out_of_budget: OutOfBudget<'_>,
-    ) {
+    fn improve(&mut self, search: &mut SearchState<'_>, cpu: usize, budget: &mut WorkBudget) {
         // bound: each turn raises worth
         while let Some(step) = main_with_own_peer(search, cpu) {
             self.make(search, step);
         }
         self.refresh(search, cpu);
         for other in (0..search.instance.cpus).filter(|&other| other != cpu) {
-            if self.is_stale[other] && out_of_budget() {
+            let filled = search.on[other].len() * search.instance.cpus;
+            if self.is_stale[other] && budget.spend(filled) {
                 return;
             }
             self.refresh(search, other);
             // bound: each turn raises worth
             while self.gains.may_improve(search, cpu, other) {
-                if out_of_budget() {
+                let moves = search.on[cpu].len() * search.on[other].len();
+                if budget.spend(6 * moves + 4 * search.instance.cpus) {
                     return;
                 }
                 let Some(step) = best_between(search, cpu, other) else {

@@ -6,8 +6,9 @@
 
 use albacore_values::XorShift64;
 
-use super::local_search::{LocalSearch, OutOfBudget, evaluate, make, repair};
+use super::local_search::{LocalSearch, evaluate, make, repair};
 use super::search_state::{Move, SearchState};
+use crate::WorkBudget;
 use crate::limits::{JOINT_PERTURBATION_WORK_MAX, PERTURBATION_TRIES_MAX, PERTURBATIONS_MAX};
 
 /// What is small in a good state: violations, minus value less cost of moves, minus threads that
@@ -23,7 +24,7 @@ pub(super) fn perturb(
     search: &mut SearchState<'_>,
     local_search: &mut LocalSearch,
     goal: i64,
-    out_of_budget: OutOfBudget<'_>,
+    budget: &mut WorkBudget,
 ) {
     let threads = search.threads.len();
     let work = (threads + search.instance.cpus) * search.instance.cpus;
@@ -31,16 +32,18 @@ pub(super) fn perturb(
     let mut best = key(search);
     let mut random = XorShift64::new(0x9e37_79b9_7f4a_7c15);
     for round in 0..rounds {
-        if (search.violation() == 0 && search.value >= goal) || out_of_budget() {
+        if (search.violation() == 0 && search.value >= goal)
+            || budget.spend(25 * search.instance.cpus)
+        {
             return;
         }
         search.undo_log.clear();
         for _ in 0..2 + round % 4 {
             random_exchange(search, &mut random);
         }
-        repair(search, out_of_budget);
+        repair(search, budget);
         local_search.mark_touched(search, &search.undo_log);
-        local_search.climb_on(search, goal, out_of_budget);
+        local_search.climb_on(search, goal, budget);
         let after = key(search);
         if after <= best {
             best = after;

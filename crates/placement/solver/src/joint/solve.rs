@@ -23,21 +23,21 @@ use super::perturbation::perturb;
 use super::rules::Rules;
 use super::search_state::SearchState;
 use super::volumes::{Volumes, balance};
-use crate::limits::FROZEN_COST;
+use crate::limits::{FIRST_PLACEMENT_STEPS, FROZEN_COST};
 use crate::{
-    Certificate, Mapping, Problem, Proof, ProvenBound, Relaxation, Solution, check, relaxed_by,
-    solve,
+    Certificate, Mapping, Problem, Proof, ProvenBound, Relaxation, Solution, WorkBudget, check,
+    relaxed_by, solve,
 };
 use crate::{JointError, JointProblem, JointSolution};
 
-/// The best mappings for all deployments together that can be found before `out_of_budget` says
-/// true; whatever it says, the answer is valid and its gap to the bound is honest.
+/// The best mappings for all deployments together that can be found within the
+/// budget; whatever it is, the answer is valid and its gap to the bound is honest.
 ///
 /// # Errors
 /// A deployment, an obstacle or the machine is outside the limits.
 pub fn solve_joint(
     problem: &JointProblem,
-    out_of_budget: &mut dyn FnMut() -> bool,
+    budget: &mut WorkBudget,
 ) -> Result<JointSolution, JointError> {
     validate(problem)?;
     let instance = Instance::of(problem);
@@ -45,12 +45,14 @@ pub fn solve_joint(
         && instance.obstacles.iter().all(|&weight| weight == 0)
         && let Some(alone) = problem.alone(one)
     {
-        return solve_alone(problem, &instance, &alone, out_of_budget);
+        return solve_alone(problem, &instance, &alone, budget);
     }
+    // what is done whatever the budget says
+    budget.spend(FIRST_PLACEMENT_STEPS * instance.slots * instance.cpus);
     let rules = Rules::of(problem, &instance);
     let volume = balance(&instance);
     let (best, limits) = keep_current(&instance, &rules, &volume)
-        .unwrap_or_else(|| search_best(&instance, &rules, &volume, out_of_budget));
+        .unwrap_or_else(|| search_best(&instance, &rules, &volume, budget));
     Ok(answer(problem, &instance, best, limits))
 }
 
@@ -108,15 +110,15 @@ fn search_best(
     instance: &Instance,
     rules: &Rules,
     volume: &Volumes,
-    out_of_budget: &mut dyn FnMut() -> bool,
+    budget: &mut WorkBudget,
 ) -> (Placement, Limits) {
-    let mut search = first_placement(instance, rules, volume, out_of_budget);
+    let mut search = first_placement(instance, rules, volume, budget);
     // ranks may cost moves that the search does not foresee: then its start may be the better
     // answer
     let start = instance.has_running().then(|| Outcome::of(&search));
     let excess = search.excess();
     let goal = upper_bound(instance, rules, volume, excess);
-    find_best(&mut search, goal, out_of_budget);
+    find_best(&mut search, goal, budget);
     let found = Outcome::of(&search);
     drop(search);
     let mut best = found.labeled(instance);
@@ -135,7 +137,7 @@ fn search_best(
     let tiny = if is_unchanged {
         None
     } else {
-        enumerate(instance, rules, &volume.loads, out_of_budget)
+        enumerate(instance, rules, &volume.loads, budget)
     };
     if let Some(tiny) = tiny {
         if let Some((key, places)) = tiny.best.filter(|(key, _)| *key < best.key) {
@@ -163,15 +165,15 @@ fn first_placement<'a>(
     instance: &'a Instance,
     rules: &'a Rules,
     volume: &Volumes,
-    out_of_budget: &mut dyn FnMut() -> bool,
+    budget: &mut WorkBudget,
 ) -> SearchState<'a> {
     let mut search = SearchState::new(instance, rules, volume);
     assign(&mut search, volume, false);
-    repair(&mut search, out_of_budget);
-    if search.crowding() > 0 && !out_of_budget() {
+    repair(&mut search, budget);
+    if search.crowding() > 0 && !budget.is_spent() {
         let mut other = SearchState::new(instance, rules, volume);
         assign(&mut other, volume, true);
-        repair(&mut other, out_of_budget);
+        repair(&mut other, budget);
         if other.excess() < search.excess() {
             return other;
         }
@@ -182,10 +184,10 @@ fn first_placement<'a>(
 /// Local search and perturbation: first of new threads alone, as if moving any other cost more than
 /// it could gain, then of all, so that each move of a running thread pays beside the best without
 /// it.
-fn find_best(search: &mut SearchState<'_>, goal: i64, out_of_budget: &mut dyn FnMut() -> bool) {
+fn find_best(search: &mut SearchState<'_>, goal: i64, budget: &mut WorkBudget) {
     let runs_on = search.unmoved == search.threads.len() as i64 && search.violation() == 0;
     if runs_on {
-        LocalSearch::new(search).climb(search, goal, out_of_budget);
+        LocalSearch::new(search).climb(search, goal, budget);
         return;
     }
     let move_cost = search.move_cost;
@@ -197,8 +199,8 @@ fn find_best(search: &mut SearchState<'_>, goal: i64, out_of_budget: &mut dyn Fn
     for &cost in passes {
         search.move_cost = cost;
         let mut local_search = LocalSearch::new(search);
-        local_search.climb(search, goal, out_of_budget);
-        perturb(search, &mut local_search, goal, out_of_budget);
+        local_search.climb(search, goal, budget);
+        perturb(search, &mut local_search, goal, budget);
     }
 }
 
@@ -363,13 +365,13 @@ fn solve_alone(
     problem: &JointProblem,
     instance: &Instance,
     alone: &Problem,
-    out_of_budget: &mut dyn FnMut() -> bool,
+    budget: &mut WorkBudget,
 ) -> Result<JointSolution, JointError> {
     let of_first = |error| JointError::Deployment {
         deployment: 0,
         error,
     };
-    let mut solution = solve(alone, out_of_budget).map_err(of_first)?;
+    let mut solution = solve(alone, budget).map_err(of_first)?;
     if let Some(unmoved) = worth_keeping(alone, &solution, problem.move_cost) {
         solution = unmoved;
     }

@@ -13,10 +13,10 @@
 
 use std::cmp::Reverse;
 
-use crate::Mode;
 use crate::single::domains::{CORE, CPU, Domains, LEVELS};
 use crate::single::spread::{add, zero_counts};
 use crate::single::volumes::Volumes;
+use crate::{Mode, WorkBudget};
 
 /// Who is where: the main's cpu and the peers' cpus of every worker, as positions.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,14 +28,14 @@ pub(crate) struct Assignment {
 }
 
 pub(crate) fn assign(domains: &Domains, volumes: &Volumes) -> Assignment {
-    assign_in_budget(domains, volumes, &mut || false)
+    assign_in_budget(domains, volumes, &mut WorkBudget::unlimited())
 }
 
 /// Assigns all threads, the plain way from when the budget is spent.
 pub(crate) fn assign_in_budget(
     domains: &Domains,
     volumes: &Volumes,
-    out_of_budget: &mut dyn FnMut() -> bool,
+    budget: &mut WorkBudget,
 ) -> Assignment {
     let mut out_of_time = false;
     let mut left = Remaining {
@@ -49,7 +49,7 @@ pub(crate) fn assign_in_budget(
     };
     for _ in 0..domains.workers {
         let main = left.take_main(domains);
-        out_of_time |= out_of_budget();
+        out_of_time |= budget.spend(5 * domains.threads * domains.cpus);
         let mut peers = left.take_peers(domains, main, out_of_time);
         left.workers -= 1;
         peers.sort_unstable();

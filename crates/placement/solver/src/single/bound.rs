@@ -15,7 +15,6 @@
 //! ignores which worker gets what, and whether mains may be where the best volumes want them, so it
 //! can be above every mapping.
 
-use crate::Mode;
 use crate::single::domain_classes::{
     Capacity, FullMainLimit, LevelGroup, capacities, classes, pairs_if_filled,
     pairs_if_filled_with_main, peers_beside_main,
@@ -25,6 +24,7 @@ use crate::single::lagrangian_bound::{Dimensions, minimize_dual};
 use crate::single::local_search::{Allowed, Search};
 use crate::single::spread::{spread, zero_counts};
 use crate::single::volumes::main_limits;
+use crate::{Mode, WorkBudget};
 
 /// What the assignment of a search is worth on the levels of a group.
 fn value_of_group(search: &Search<'_>, group: LevelGroup) -> i64 {
@@ -35,11 +35,7 @@ fn value_of_group(search: &Search<'_>, group: LevelGroup) -> i64 {
 
 /// A bound that is at most `bound`, by Lagrangian relaxation in every group of levels; the value of
 /// the assignment of `search` is the goal of the dual.
-pub(crate) fn lagrangian_bound(
-    search: &Search<'_>,
-    bound: i64,
-    out_of_budget: &mut dyn FnMut() -> bool,
-) -> i64 {
+pub(crate) fn lagrangian_bound(search: &Search<'_>, bound: i64, budget: &mut WorkBudget) -> i64 {
     if search.objective() >= bound {
         return bound;
     }
@@ -51,7 +47,7 @@ pub(crate) fn lagrangian_bound(
             inner: level,
             outer: level,
         };
-        alone[level] = bound_of_group(search, group, out_of_budget);
+        alone[level] = bound_of_group(search, group, budget);
     }
     // the best bound on all levels up to `outer`: each alone, or all as one group; groups between
     // these two hardly ever help
@@ -59,24 +55,20 @@ pub(crate) fn lagrangian_bound(
     for (outer, alone) in alone.into_iter().enumerate() {
         up_to = up_to.saturating_add(alone);
         let gains = (0..=outer).filter(|&level| domains.gain[level] > 0).count();
-        if gains > 1 && !out_of_budget() {
+        if gains > 1 && !budget.is_spent() {
             let all = LevelGroup { inner: 0, outer };
-            up_to = up_to.min(bound_of_group(search, all, out_of_budget));
+            up_to = up_to.min(bound_of_group(search, all, budget));
         }
     }
     bound.min(domains.objective(0, 0).saturating_add(up_to))
 }
 
 /// A bound on what all workers are worth on the levels of a group.
-fn bound_of_group(
-    search: &Search<'_>,
-    group: LevelGroup,
-    out_of_budget: &mut dyn FnMut() -> bool,
-) -> i64 {
+fn bound_of_group(search: &Search<'_>, group: LevelGroup, budget: &mut WorkBudget) -> i64 {
     let (domains, allowed) = (search.domains, &search.allowed);
     let classes = classes(domains, allowed, group).classes;
     let goal = value_of_group(search, group);
-    minimize_dual(&classes, dimensions(domains, allowed), goal, out_of_budget)
+    minimize_dual(&classes, dimensions(domains, allowed), goal, budget)
 }
 
 fn dimensions(domains: &Domains, allowed: &Allowed) -> Dimensions {
@@ -219,6 +211,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::lagrangian_bound;
+    use crate::WorkBudget;
     use crate::sample::problems;
     use crate::single::assignment::assign;
     use crate::single::domains::Domains;
@@ -237,15 +230,11 @@ mod tests {
             let volumes = volumes(&domains);
             let allowed = Allowed::by(&domains, &volumes);
             let start = Search::of(&domains, &allowed, &assign(&domains, &volumes));
-            let mut calls = 0;
-            let mut out_of_budget = || {
-                calls += 1;
-                calls > steps
-            };
-            let bound = lagrangian_bound(&start, i64::MAX, &mut out_of_budget);
+            let mut budget = WorkBudget::of_steps(u64::from(steps) * 1_000);
+            let bound = lagrangian_bound(&start, i64::MAX, &mut budget);
             let mut search = start.clone();
-            search.climb(i64::MAX, &mut || false);
-            perturb(&mut search, i64::MAX, &mut || false);
+            search.climb(i64::MAX, usize::MAX, &mut WorkBudget::unlimited());
+            perturb(&mut search, i64::MAX, &mut WorkBudget::unlimited());
             let value = search.objective();
             prop_assert!(bound >= value, "{value} above {bound}");
         }

@@ -11,6 +11,7 @@
 
 use albacore_values::XorShift64;
 
+use crate::WorkBudget;
 use crate::single::domain_classes::Class;
 
 /// What is to be shared out: how many threads each worker has here, and whether its main.
@@ -165,7 +166,7 @@ pub(crate) fn anneal_counts(
     start: Shares,
     moves: usize,
     seed: u64,
-    out_of_budget: &mut dyn FnMut() -> bool,
+    budget: &mut WorkBudget,
 ) -> (Shares, bool) {
     let marginal = |class: &&Class| {
         let steps = class.value.windows(2).map(|pair| (pair[1] - pair[0]).abs());
@@ -194,7 +195,7 @@ pub(crate) fn anneal_counts(
     for turn in 0..moves {
         if turn % 64 == 0 {
             temperature *= cooling;
-            if turn % 1_024 == 0 && out_of_budget() {
+            if turn % 1_024 == 0 && budget.spend(60 * 1_024) {
                 break;
             }
         }

@@ -12,6 +12,7 @@
 mod tests;
 
 use crate::Mode;
+use crate::WorkBudget;
 use crate::limits::{ENUMERATION_STEPS, ENUMERATION_WAYS_MAX};
 use crate::single::assignment::Assignment;
 use crate::single::domains::{CPU, Domains, LEVELS};
@@ -22,7 +23,7 @@ use crate::single::spread::{Counts, zero_counts};
 /// was spent before all were tried.
 pub(crate) fn enumerate<'a>(
     known: &Search<'a>,
-    out_of_budget: &mut dyn FnMut() -> bool,
+    budget: &mut WorkBudget,
 ) -> Option<Option<Search<'a>>> {
     let domains = known.domains;
     if ways(domains) > ENUMERATION_WAYS_MAX {
@@ -31,7 +32,7 @@ pub(crate) fn enumerate<'a>(
     let mut enumeration = Enumeration {
         domains,
         allowed: known.allowed,
-        out_of_budget,
+        budget,
         steps: 0,
         assignment: Assignment {
             mains: Vec::new(),
@@ -61,7 +62,7 @@ fn ways(domains: &Domains) -> usize {
 struct Enumeration<'a, 'b> {
     domains: &'a Domains,
     allowed: Allowed,
-    out_of_budget: &'b mut dyn FnMut() -> bool,
+    budget: &'b mut WorkBudget,
     steps: usize,
     /// Of the threads that are placed so far.
     assignment: Assignment,
@@ -104,7 +105,8 @@ impl Enumeration<'_, '_> {
     /// Places the next peer of the last worker in every way, on no cpu before `first`.
     fn place_peer(&mut self, first: u16) -> Option<()> {
         self.steps += 1;
-        if self.steps.is_multiple_of(ENUMERATION_STEPS) && (self.out_of_budget)() {
+        if self.steps.is_multiple_of(ENUMERATION_STEPS) && self.budget.spend(20 * ENUMERATION_STEPS)
+        {
             return None;
         }
         let last = self.assignment.peers.len() - 1;

@@ -9,6 +9,7 @@
 //! Nodes are decided one after the other: the best choice of a level is never given up for a level
 //! inside it.
 
+use crate::WorkBudget;
 use crate::limits::COUNT_ANNEALING_MOVES_MAX;
 use crate::single::assignment::Assignment;
 use crate::single::count_annealing::{Shares, TreeNode, WorkerPart, anneal_counts};
@@ -24,7 +25,7 @@ pub(crate) fn construct<'a>(
     domains: &'a Domains,
     allowed: &Allowed,
     seed: u64,
-    out_of_budget: &mut dyn FnMut() -> bool,
+    budget: &mut WorkBudget,
 ) -> Option<Search<'a>> {
     let levels: Vec<usize> = (CORE..LEVELS)
         .rev()
@@ -75,7 +76,7 @@ pub(crate) fn construct<'a>(
         cpus: 0..domains.cpus,
         full_main_limits,
     };
-    construction.node(machine, &all, out_of_budget)?;
+    construction.node(machine, &all, budget)?;
     let mut assignment = construction.assignment;
     assignment
         .peers
@@ -114,7 +115,7 @@ impl Construction<'_> {
         &mut self,
         subtree: Subtree,
         parts: &[WorkerPart],
-        out_of_budget: &mut dyn FnMut() -> bool,
+        budget: &mut WorkBudget,
     ) -> Option<()> {
         let Subtree {
             depth,
@@ -125,7 +126,7 @@ impl Construction<'_> {
             return self.core(cpus, parts);
         };
         // a construction that has begun is completed, without annealing if need be
-        let spent = out_of_budget();
+        let spent = budget.spend(10 * parts.len() * cpus.len());
         if spent && depth == 0 {
             return None;
         }
@@ -146,7 +147,7 @@ impl Construction<'_> {
             start
         } else {
             let moves = self.moves(depth, cpus.len(), parts.len() * width);
-            anneal_counts(&node, start, moves, self.seed, out_of_budget).0
+            anneal_counts(&node, start, moves, self.seed, budget).0
         };
         for (child, full_main_limits) in shares.full_main_limits(&node).into_iter().enumerate() {
             let inside: Vec<WorkerPart> = parts
@@ -167,7 +168,7 @@ impl Construction<'_> {
                 cpus: self.domains.members(level, first + child),
                 full_main_limits,
             };
-            self.node(subtree, &inside, out_of_budget)?;
+            self.node(subtree, &inside, budget)?;
         }
         Some(())
     }

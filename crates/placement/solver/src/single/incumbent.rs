@@ -191,7 +191,7 @@ mod tests {
     use super::Incumbent;
     use crate::sample::problems;
     use crate::single::domains::Domains;
-    use crate::{Proof, ProvenBound, check, solve};
+    use crate::{Proof, ProvenBound, WorkBudget, check, solve};
 
     proptest! {
         #![proptest_config(ProptestConfig {
@@ -204,7 +204,7 @@ mod tests {
             swaps in proptest::collection::vec((any::<usize>(), any::<usize>()), 0..4),
             lost in proptest::option::weighted(0.3, (any::<usize>(), any::<usize>()))
         ) {
-            let mut current = solve(&problem, &mut || true).unwrap().mapping;
+            let mut current = solve(&problem, &mut WorkBudget::of_steps(0)).unwrap().mapping;
             let slots = current.cpus.len();
             for (a, b) in swaps {
                 current.cpus.swap(a % slots, b % slots);

@@ -26,6 +26,7 @@
 //! any multipliers. That a domain has no more than W parts is relaxed, too: by the multiplier of
 //! the part of 0.
 
+use crate::WorkBudget;
 use crate::limits::{DUAL_IDLE_MAX, DUAL_STEPS_MAX, DUAL_WORK_MAX};
 use crate::single::domain_classes::Class;
 use crate::single::domain_subproblem::{domain_work, solve_domains};
@@ -106,7 +107,7 @@ pub(crate) fn minimize_dual(
     classes: &[Class],
     dimensions: Dimensions,
     goal: i64,
-    out_of_budget: &mut dyn FnMut() -> bool,
+    budget: &mut WorkBudget,
 ) -> i64 {
     // crowding takes many more tables: it is counted from good multipliers on
     let plain = Dimensions {
@@ -117,7 +118,7 @@ pub(crate) fn minimize_dual(
     for halves in [2, 0, 1] {
         // the first is evaluated in any case: without a bound of one group, all others are
         // worthless
-        if best.is_some() && out_of_budget() {
+        if budget.spend(work(classes, plain)) && best.is_some() {
             break;
         }
         let multipliers = initial_multipliers(classes, dimensions, halves);
@@ -130,9 +131,9 @@ pub(crate) fn minimize_dual(
         bound: i64::MAX,
         multipliers: initial_multipliers(classes, dimensions, 0),
     });
-    follow_subgradient(classes, plain, goal, &mut best, out_of_budget);
+    follow_subgradient(classes, plain, goal, &mut best, budget);
     if dimensions.peers_beside_main.is_some() {
-        follow_subgradient(classes, dimensions, goal, &mut best, out_of_budget);
+        follow_subgradient(classes, dimensions, goal, &mut best, budget);
     }
     best.bound.div_euclid(SCALE)
 }
@@ -159,18 +160,19 @@ fn follow_subgradient(
     dimensions: Dimensions,
     goal: i64,
     best: &mut DualBound,
-    out_of_budget: &mut dyn FnMut() -> bool,
+    budget: &mut WorkBudget,
 ) {
+    let steps_of_one = work(classes, dimensions);
     let steps = match domains(classes) {
         1 => 0,
-        _ => DUAL_STEPS_MAX.min(DUAL_WORK_MAX / work(classes, dimensions)),
+        _ => DUAL_STEPS_MAX.min(DUAL_WORK_MAX / steps_of_one),
     };
     let mut algorithm: Option<VolumeAlgorithm> = None;
     for _ in 0..steps {
         let is_idle = algorithm
             .as_ref()
             .is_some_and(|algorithm| algorithm.idle > DUAL_IDLE_MAX);
-        if is_idle || best.bound.div_euclid(SCALE) <= goal || out_of_budget() {
+        if is_idle || best.bound.div_euclid(SCALE) <= goal || budget.spend(steps_of_one) {
             break;
         }
         let Some(algorithm) = &mut algorithm else {

@@ -9,11 +9,11 @@
 //! **Limits.** A pass evaluates O((WT)^2) exchanges; the caller's budget is asked between threads,
 //! and a search that is cut short leaves a valid assignment.
 
-use crate::Mode;
-use crate::limits::PERTURBATION_TRIES_MAX;
+use crate::limits::{MOVE_STEPS, PERTURBATION_TRIES_MAX};
 use crate::single::assignment::Assignment;
 use crate::single::domains::{CORE, CPU, Domains, LEVELS, pairs};
 use crate::single::volumes::Volumes;
+use crate::{Mode, WorkBudget};
 
 /// What the rules allow, after the relaxations that the volumes could not avoid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -207,14 +207,18 @@ impl<'a> Search<'a> {
             self.domains.gain[level] * counts.map(|&x| pairs(x)).sum::<i64>()
         })
     }
-    /// Makes moves that gain until there is none, or the budget is spent, or `goal` is reached.
-    pub(crate) fn climb(&mut self, goal: i64, out_of_budget: &mut dyn FnMut() -> bool) {
+    /// Makes moves that gain until there is none, `goal` is reached, so many threads have been
+    /// looked at, or the budget is spent.
+    pub(crate) fn climb(&mut self, goal: i64, rounds: usize, budget: &mut WorkBudget) {
         let mut value = self.objective();
         let mut idle = 0;
         let count = self.threads.len();
         let mut first = 0;
+        let steps = MOVE_STEPS * (count + self.domains.cpus);
+        let mut taken = 0;
         // bound: every round but `count` in a row gains at least 1
-        while idle < count && value < goal && !out_of_budget() {
+        while idle < count && value < goal && taken < rounds && !budget.spend(steps) {
+            taken += 1;
             let gained = self.better_place(first);
             value += gained;
             idle = if gained > 0 { 0 } else { idle + 1 };

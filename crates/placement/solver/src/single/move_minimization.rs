@@ -7,11 +7,12 @@
 //! cpus, so the search ends; each is a legal move of `local_search`. **Limits.** A local search:
 //! few moves, not always the fewest.
 
+use crate::limits::MOVE_STEPS;
 use crate::single::assignment::Assignment;
 use crate::single::domains::Domains;
 use crate::single::labeling::align_to_current;
 use crate::single::local_search::{Allowed, Search, Thread};
-use crate::{Mapping, Problem};
+use crate::{Mapping, Problem, WorkBudget};
 
 /// The assignment, or one of at least its value that is closer to `current`.
 pub(crate) fn minimize_moves(
@@ -20,7 +21,7 @@ pub(crate) fn minimize_moves(
     allowed: &Allowed,
     current: &Mapping,
     assignment: &Assignment,
-    out_of_budget: &mut dyn FnMut() -> bool,
+    budget: &mut WorkBudget,
 ) -> Assignment {
     let current_cpus = CurrentCpus::of(domains, current);
     let mut search = Search::of(
@@ -29,7 +30,7 @@ pub(crate) fn minimize_moves(
         &align_to_current(problem, domains, assignment),
     );
     for first in 0..search.threads() {
-        if out_of_budget() {
+        if budget.spend(MOVE_STEPS * (search.threads() + domains.cpus)) {
             break;
         }
         if !current_cpus.holds(search.thread(first)) {

@@ -7,7 +7,8 @@
 //! `violation` is 0 exactly where all other rules hold, too. **Limits.** `repair` is greedy and can
 //! fail; it ends after [`REPAIR_EVALUATIONS_MAX`].
 
-use crate::limits::REPAIR_EVALUATIONS_MAX;
+use crate::WorkBudget;
+use crate::limits::{REPAIR_EVALUATIONS_MAX, REPAIR_STEPS};
 use crate::single::domains::{CORE, CPU};
 use crate::single::local_search::{Search, Thread};
 
@@ -27,7 +28,7 @@ pub(crate) struct Effect {
 impl Search<'_> {
     /// Takes mains off full cpus and cores, at the least cost, until no more than allowed are left;
     /// whether that was possible with [`REPAIR_EVALUATIONS_MAX`] and in time.
-    pub(crate) fn repair(&mut self, out_of_budget: &mut dyn FnMut() -> bool) -> bool {
+    pub(crate) fn repair(&mut self, budget: &mut WorkBudget) -> bool {
         let target = self.allowed;
         let mut looks = 0;
         // bound: every round takes a main off a full cpu or core
@@ -38,8 +39,9 @@ impl Search<'_> {
                 break;
             }
             let misplaced = self.full_mains.max(self.full_core_mains) as usize;
-            looks += misplaced * (self.threads.len() + self.domains.cpus);
-            if looks > REPAIR_EVALUATIONS_MAX || out_of_budget() {
+            let evaluations = misplaced * (self.threads.len() + self.domains.cpus);
+            looks += evaluations;
+            if looks > REPAIR_EVALUATIONS_MAX || budget.spend(REPAIR_STEPS * evaluations) {
                 break;
             }
             let below = |now: u32, most: u32| if now > most { now - 1 } else { most };

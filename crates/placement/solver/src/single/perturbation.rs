@@ -9,24 +9,25 @@
 
 use albacore_values::XorShift64;
 
+use crate::WorkBudget;
 use crate::limits::{PERTURBATION_WORK_MAX, PERTURBATIONS_MAX};
 use crate::single::local_search::Search;
 
 /// Tries to reach `goal`; leaves the best assignment found in `search`.
-pub(crate) fn perturb(search: &mut Search<'_>, goal: i64, out_of_budget: &mut dyn FnMut() -> bool) {
+pub(crate) fn perturb(search: &mut Search<'_>, goal: i64, budget: &mut WorkBudget) {
     let mut best = search.objective();
     let threads = search.threads();
     let rounds = PERTURBATIONS_MAX.min(PERTURBATION_WORK_MAX / (threads * threads).max(1));
     let mut random = XorShift64::new(0x9e37_79b9_7f4a_7c15);
     for round in 0..rounds {
-        if best >= goal || out_of_budget() {
+        if best >= goal || budget.spend(30 * threads) {
             return;
         }
         let mut trial = search.clone();
         for _ in 0..2 + round % 4 {
             trial.random_legal_move(&mut |below| random.below(below));
         }
-        trial.climb(goal, out_of_budget);
+        trial.climb(goal, usize::MAX, budget);
         let value = trial.objective();
         if value >= best {
             best = value;

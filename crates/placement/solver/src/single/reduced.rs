@@ -39,11 +39,14 @@ pub(crate) struct Found {
     pub(crate) proven: bool,
 }
 
-/// Solves the program if it is small enough.
+/// Whether the program is small enough to be solved.
+pub(crate) fn is_small(domains: &Domains) -> bool {
+    size(domains) <= REDUCED_VARIABLES_MAX
+}
+
+/// Solves the program of a small problem.
 pub(crate) fn solve_reduced(domains: &Domains, allowed: &Allowed) -> Option<Found> {
-    (size(domains) <= REDUCED_VARIABLES_MAX)
-        .then(|| solve_within(domains, allowed, REDUCED_SECONDS_MAX))
-        .flatten()
+    solve_within(domains, allowed, REDUCED_SECONDS_MAX)
 }
 
 fn solve_within(domains: &Domains, allowed: &Allowed, seconds: f64) -> Option<Found> {

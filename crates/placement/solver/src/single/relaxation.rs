@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::WorkBudget;
 use crate::limits::RELAXATION_STEPS_MAX;
 use crate::single::domains::{CORE, Domains};
 use crate::single::volumes::Volumes;
@@ -26,18 +27,14 @@ fn sum_last([excess, sum, mains, full, full_cores]: RuleExcess) -> RuleExcess {
 }
 
 /// Makes the excess of `volumes` over the rules small.
-pub(crate) fn reduce_excess(
-    domains: &Domains,
-    volumes: &mut Volumes,
-    out_of_budget: &mut dyn FnMut() -> bool,
-) {
+pub(crate) fn reduce_excess(domains: &Domains, volumes: &mut Volumes, budget: &mut WorkBudget) {
     for order in [|excess: RuleExcess| excess, sum_last] {
         let mut least = order(excess(domains, volumes));
         for _ in 0..RELAXATION_STEPS_MAX {
-            if least == RuleExcess::default() || out_of_budget() {
+            if least == RuleExcess::default() || budget.is_spent() {
                 return;
             }
-            match better(domains, volumes, least, order, out_of_budget) {
+            match better(domains, volumes, least, order, budget) {
                 Some((excess, next)) => (least, *volumes) = (excess, next),
                 None => break,
             }
@@ -50,13 +47,13 @@ fn better(
     volumes: &Volumes,
     least: RuleExcess,
     order: fn(RuleExcess) -> RuleExcess,
-    out_of_budget: &mut dyn FnMut() -> bool,
+    budget: &mut WorkBudget,
 ) -> Option<(RuleExcess, Volumes)> {
     let candidates = distinct_cpus(domains, volumes);
     let mut trial = volumes.clone();
     let mut best = (least, None);
     for &from in &candidates {
-        if out_of_budget() {
+        if budget.spend(8 * candidates.len() * domains.cpus) {
             break;
         }
         for &to in &candidates {

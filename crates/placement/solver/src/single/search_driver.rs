@@ -6,7 +6,9 @@
 //! sketch.** Every step keeps the best assignment and the lowest bound. **Limits.** Each step has a
 //! upper of its own; the budget is asked between and in them.
 
-use crate::limits::{ANNEALING_MOVES_MAX, CLIMB_WORK_MAX, CONSTRUCTION_SEEDS, LARGE_PROBLEM};
+use crate::limits::{
+    ANNEALING_MOVES_MAX, CLIMB_WORK_MAX, CONSTRUCTION_SEEDS, LARGE_PROBLEM, REDUCED_STEPS,
+};
 use crate::single::assignment::assign_in_budget;
 use crate::single::bound::lagrangian_bound;
 use crate::single::domains::{Domains, LEVELS};
@@ -14,11 +16,11 @@ use crate::single::enumeration::enumerate;
 use crate::single::hierarchical_construction::construct;
 use crate::single::local_search::{Allowed, Search};
 use crate::single::perturbation::perturb;
-use crate::single::reduced::{Found, solve_reduced};
+use crate::single::reduced::{Found, is_small, solve_reduced};
 use crate::single::simulated_annealing::anneal_threads;
 use crate::single::solve::Stage;
 use crate::single::volumes::Volumes;
-use crate::{Mode, Proof, ProvenBound};
+use crate::{Mode, Proof, ProvenBound, WorkBudget};
 
 /// Whether the choice of L3 caches dominates the problem.
 fn is_large(domains: &Domains) -> bool {
@@ -33,10 +35,10 @@ pub(crate) fn start<'a>(
     allowed: &Allowed,
     volumes: &Volumes,
     bound: i64,
-    out_of_budget: &mut dyn FnMut() -> bool,
+    budget: &mut WorkBudget,
 ) -> (Search<'a>, Stage) {
-    let plain = construct(domains, allowed, 0, out_of_budget)
-        .and_then(|mut plain| (plain.repair(out_of_budget) && plain.is_valid()).then_some(plain));
+    let plain = construct(domains, allowed, 0, budget)
+        .and_then(|mut plain| (plain.repair(budget) && plain.is_valid()).then_some(plain));
     if let Some(plain) = plain.as_ref().filter(|plain| plain.objective() >= bound) {
         return (plain.clone(), Stage::Constructed);
     }
@@ -49,13 +51,13 @@ pub(crate) fn start<'a>(
                     seed: CONSTRUCTION_SEEDS[0],
                     bound,
                 },
-                out_of_budget,
+                budget,
             )
         })
         .flatten()
         .map_or_else(
             || {
-                let assigned = assign_in_budget(domains, volumes, out_of_budget);
+                let assigned = assign_in_budget(domains, volumes, budget);
                 let greedy = Search::of(domains, allowed, &assigned);
                 (greedy, Stage::Constructed)
             },
@@ -79,17 +81,12 @@ fn annealed_start<'a>(
     domains: &'a Domains,
     allowed: &Allowed,
     goal: Goal,
-    out_of_budget: &mut dyn FnMut() -> bool,
+    budget: &mut WorkBudget,
 ) -> Option<Search<'a>> {
-    let mut found = construct(domains, allowed, goal.seed, out_of_budget)?;
-    found.repair(out_of_budget);
+    let mut found = construct(domains, allowed, goal.seed, budget)?;
+    found.repair(budget);
     if found.violation() > 0 {
-        anneal_threads(
-            &mut found,
-            goal.bound,
-            ANNEALING_MOVES_MAX / 4,
-            out_of_budget,
-        );
+        anneal_threads(&mut found, goal.bound, ANNEALING_MOVES_MAX / 4, budget);
     }
     found.is_valid().then_some(found)
 }
@@ -105,42 +102,42 @@ impl SearchDriver<'_> {
     /// Runs all methods until value and bound meet. Where the mapping in force has the value
     /// `in_force`, no less than a local search reaches, an earlier search has found it: the long
     /// searches are not repeated.
-    pub(crate) fn run(&mut self, in_force: Option<i64>, out_of_budget: &mut dyn FnMut() -> bool) {
+    pub(crate) fn run(&mut self, in_force: Option<i64>, budget: &mut WorkBudget) {
         let large = is_large(self.best.domains);
         let work = CLIMB_WORK_MAX / if large { 4 } else { 1 };
         let steps = work / (self.best.threads() + self.best.domains.cpus) + 1;
         self.keep_if_better(Stage::LocalSearch, |best, bound| {
-            climb_sample(best, bound, steps, out_of_budget);
+            best.climb(bound, steps, budget);
         });
-        self.tighten(out_of_budget);
+        self.tighten(budget);
         let again = in_force.is_some_and(|value| value >= self.best.objective());
         let seeds = if again { 1 } else { CONSTRUCTION_SEEDS.len() };
         let first = usize::from(large && self.stage != Stage::Constructed);
         for &seed in CONSTRUCTION_SEEDS.iter().take(seeds).skip(first) {
-            if self.is_over(out_of_budget) {
+            if self.is_over(budget) {
                 return;
             }
-            self.restart(seed, steps, out_of_budget);
+            self.restart(seed, steps, budget);
         }
         // before the long searches: a small problem reaches this point in a few milliseconds
-        self.prove(out_of_budget);
-        if again || self.is_over(out_of_budget) {
+        self.prove(budget);
+        if again || self.is_over(budget) {
             return;
         }
         self.keep_if_better(Stage::Annealed, |best, bound| {
-            anneal_threads(best, bound, ANNEALING_MOVES_MAX, out_of_budget);
-            perturb(best, bound, out_of_budget);
+            anneal_threads(best, bound, ANNEALING_MOVES_MAX, budget);
+            perturb(best, bound, budget);
         });
     }
 
     /// Lowers the bound by Lagrangian relaxation.
-    fn tighten(&mut self, out_of_budget: &mut dyn FnMut() -> bool) {
-        let bound = lagrangian_bound(&self.best, self.upper.bound, out_of_budget);
+    fn tighten(&mut self, budget: &mut WorkBudget) {
+        let bound = lagrangian_bound(&self.best, self.upper.bound, budget);
         self.upper = self.upper.lowered(bound, Proof::Lagrangian);
     }
 
-    fn is_over(&self, out_of_budget: &mut dyn FnMut() -> bool) -> bool {
-        self.best.objective() >= self.upper.bound || out_of_budget()
+    fn is_over(&self, budget: &WorkBudget) -> bool {
+        self.best.objective() >= self.upper.bound || budget.is_spent()
     }
 
     /// Runs a search on the best assignment; an improvement came from `stage`.
@@ -153,7 +150,7 @@ impl SearchDriver<'_> {
     }
 
     /// An annealed construction from another seed, then local search.
-    fn restart(&mut self, seed: u64, steps: usize, out_of_budget: &mut dyn FnMut() -> bool) {
+    fn restart(&mut self, seed: u64, steps: usize, budget: &mut WorkBudget) {
         let Search {
             domains, allowed, ..
         } = self.best;
@@ -161,10 +158,10 @@ impl SearchDriver<'_> {
             seed,
             bound: self.upper.bound,
         };
-        let Some(mut other) = annealed_start(domains, &allowed, goal, out_of_budget) else {
+        let Some(mut other) = annealed_start(domains, &allowed, goal, budget) else {
             return;
         };
-        climb_sample(&mut other, self.upper.bound, steps, out_of_budget);
+        other.climb(self.upper.bound, steps, budget);
         if other.objective() > self.best.objective() {
             self.best = other;
             self.stage = Stage::Annealed;
@@ -173,25 +170,25 @@ impl SearchDriver<'_> {
 
     /// Enumerates all assignments where they are few; otherwise solves the reduced program where
     /// that is small enough.
-    fn prove(&mut self, out_of_budget: &mut dyn FnMut() -> bool) {
-        if self.is_over(out_of_budget) {
+    fn prove(&mut self, budget: &mut WorkBudget) {
+        if self.is_over(budget) {
             return;
         }
-        match enumerate(&self.best, out_of_budget) {
+        match enumerate(&self.best, budget) {
             Some(better) => {
                 self.best = better.unwrap_or_else(|| self.best.clone());
                 self.upper = self.upper.lowered(self.best.objective(), Proof::Search);
                 self.stage = Stage::Enumerated;
             }
-            None => self.solve_reduced(out_of_budget),
+            None => self.solve_reduced(budget),
         }
     }
 
-    fn solve_reduced(&mut self, out_of_budget: &mut dyn FnMut() -> bool) {
-        if self.is_over(out_of_budget) {
+    fn solve_reduced(&mut self, budget: &mut WorkBudget) {
+        let domains = self.best.domains;
+        if self.is_over(budget) || !is_small(domains) || budget.spend(REDUCED_STEPS) {
             return;
         }
-        let domains = self.best.domains;
         let Some(Found { assignment, proven }) = solve_reduced(domains, &self.best.allowed) else {
             return;
         };
@@ -211,18 +208,4 @@ impl SearchDriver<'_> {
             self.stage = Stage::Reduced;
         }
     }
-}
-
-/// Local search for so many steps at most.
-fn climb_sample(
-    search: &mut Search<'_>,
-    goal: i64,
-    steps: usize,
-    out_of_budget: &mut dyn FnMut() -> bool,
-) {
-    let mut taken = 0;
-    search.climb(goal, &mut || {
-        taken += 1;
-        taken > steps || out_of_budget()
-    });
 }

@@ -10,17 +10,17 @@
 
 use albacore_values::XorShift64;
 
-use crate::Mode;
 use crate::single::domains::LEVELS;
 use crate::single::local_search::Search;
 use crate::single::penalized_moves::Acceptance;
+use crate::{Mode, WorkBudget};
 
 /// Anneals `search` for so many moves; leaves the best state seen in it.
 pub(crate) fn anneal_threads(
     search: &mut Search<'_>,
     goal: i64,
     moves: usize,
-    out_of_budget: &mut dyn FnMut() -> bool,
+    budget: &mut WorkBudget,
 ) {
     let domains = search.domains;
     let mut random = XorShift64::new(0x2545_f491_4f6c_dd1d);
@@ -38,7 +38,7 @@ pub(crate) fn anneal_threads(
     for turn in 0..moves {
         if turn % 64 == 0 {
             temperature *= cooling;
-            if turn % 256 == 0 && out_of_budget() {
+            if turn % 256 == 0 && budget.spend(60 * 256) {
                 break;
             }
         }

@@ -28,18 +28,16 @@ use crate::single::search_driver::{SearchDriver, start};
 use crate::single::volumes::volumes_in_budget;
 use crate::{
     Certificate, CheckReport, Mapping, Problem, ProblemError, Proof, ProvenBound, Solution,
+    WorkBudget,
 };
 
-/// The best mapping that can be found before `out_of_budget` says true; whatever it says, the
+/// The best mapping that can be found within the budget; whatever it is, the
 /// answer is valid and its gap to the bound is honest.
 ///
 /// # Errors
 /// The problem is outside the limits or its distances fall with the level.
-pub fn solve(
-    problem: &Problem,
-    out_of_budget: &mut dyn FnMut() -> bool,
-) -> Result<Solution, ProblemError> {
-    solve_with_stage(problem, out_of_budget).map(|(solution, _)| solution)
+pub fn solve(problem: &Problem, budget: &mut WorkBudget) -> Result<Solution, ProblemError> {
+    solve_with_stage(problem, budget).map(|(solution, _)| solution)
 }
 
 /// The step of [`solve()`] that an answer came from, in their order.
@@ -65,7 +63,7 @@ pub enum Stage {
 /// As [`solve()`].
 pub fn solve_with_stage(
     problem: &Problem,
-    out_of_budget: &mut dyn FnMut() -> bool,
+    budget: &mut WorkBudget,
 ) -> Result<(Solution, Stage), ProblemError> {
     validate(problem)?;
     let domains = Domains::of(problem);
@@ -76,7 +74,7 @@ pub fn solve_with_stage(
             return Ok((incumbent.solution(counted(bound)), Stage::KeptCurrent));
         }
     }
-    let volumes = volumes_in_budget(&domains, out_of_budget);
+    let volumes = volumes_in_budget(&domains, budget);
     let allowed = Allowed::by(&domains, &volumes);
     let bound = upper_bound(&domains, &allowed);
     let incumbent = incumbent.filter(|incumbent| incumbent.is_within(&domains, &allowed));
@@ -86,14 +84,14 @@ pub fn solve_with_stage(
     {
         return Ok((incumbent.solution(counted(bound)), Stage::KeptCurrent));
     }
-    let (start, stage) = start(&domains, &allowed, &volumes, bound, out_of_budget);
+    let (start, stage) = start(&domains, &allowed, &volumes, bound, budget);
     let in_force = incumbent.as_ref().map(|incumbent| incumbent.objective);
     let mut driver = SearchDriver {
         best: start,
         upper: counted(bound),
         stage,
     };
-    driver.run(in_force, out_of_budget);
+    driver.run(in_force, budget);
     let SearchDriver {
         best, upper, stage, ..
     } = driver;
@@ -105,7 +103,7 @@ pub fn solve_with_stage(
     let assignment = match &problem.current {
         Some(now) => {
             let assignment = best.assignment();
-            minimize_moves(problem, &domains, &allowed, now, &assignment, out_of_budget)
+            minimize_moves(problem, &domains, &allowed, now, &assignment, budget)
         }
         None => best.assignment(),
     };

@@ -11,10 +11,10 @@
 //! right. **Limits.** With unequal cores the core rules are best effort: the greatest excess of a
 //! core is kept small in the order (8+), (12), (12+).
 
-use crate::Mode;
 use crate::single::domains::{CORE, CPU, Domains, LEVELS};
 use crate::single::relaxation::reduce_excess;
 use crate::single::spread::{add, spread, zero_counts};
+use crate::{Mode, WorkBudget};
 
 /// Threads and mains of each cpu.
 #[derive(Clone)]
@@ -25,18 +25,15 @@ pub(crate) struct Volumes {
 
 /// Volumes that keep the rules or break them as little as this order of steps allows.
 pub(crate) fn volumes(domains: &Domains) -> Volumes {
-    volumes_in_budget(domains, &mut || false)
+    volumes_in_budget(domains, &mut WorkBudget::unlimited())
 }
 
 /// The same; once the budget is spent, what was broken until then stays broken.
-pub(crate) fn volumes_in_budget(
-    domains: &Domains,
-    out_of_budget: &mut dyn FnMut() -> bool,
-) -> Volumes {
+pub(crate) fn volumes_in_budget(domains: &Domains, budget: &mut WorkBudget) -> Volumes {
     let mains = spread_mains(domains);
     let threads = spread_extras(domains, &mains);
     let mut volumes = Volumes { threads, mains };
-    reduce_excess(domains, &mut volumes, out_of_budget);
+    reduce_excess(domains, &mut volumes, budget);
     volumes
 }
 

@@ -1,12 +1,12 @@
 //! The enumeration against one that goes through all mappings by the checker's rules.
 
 use super::enumerate;
-use crate::Mode;
 use crate::enumerated::{best_of_all, every_problem};
 use crate::single::assignment::assign;
 use crate::single::domains::Domains;
 use crate::single::local_search::{Allowed, Search};
 use crate::single::volumes::volumes;
+use crate::{Mode, WorkBudget};
 
 #[test]
 fn every_small_problem_is_solved_as_by_going_through_all_mappings() {
@@ -16,7 +16,7 @@ fn every_small_problem_is_solved_as_by_going_through_all_mappings() {
             let volumes = volumes(&domains);
             let allowed = Allowed::by(&domains, &volumes);
             let start = Search::of(&domains, &allowed, &assign(&domains, &volumes));
-            let better = enumerate(&start, &mut || false).unwrap();
+            let better = enumerate(&start, &mut WorkBudget::unlimited()).unwrap();
             let best = better.unwrap_or(start);
             assert!(best.is_valid(), "{problem:?}");
             assert_eq!(best.objective(), best_of_all(&problem).1, "{problem:?}");
@@ -34,5 +34,5 @@ fn a_problem_with_too_many_ways_is_not_enumerated() {
     let volumes = volumes(&domains);
     let allowed = Allowed::by(&domains, &volumes);
     let start = Search::of(&domains, &allowed, &assign(&domains, &volumes));
-    assert!(enumerate(&start, &mut || false).is_none());
+    assert!(enumerate(&start, &mut WorkBudget::unlimited()).is_none());
 }
