@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// How long `albacore plan` may search for a better mapping before it prints the best one so far, on
-/// a usual machine (the solver counts steps, not time): short enough to wait for at a prompt, long
-/// enough for a thousand pivots.
+/// How long `albacore plan` may search for a better mapping before it prints the best one so far,
+/// on a usual machine (the solver counts steps, not time): short enough to wait for at a prompt,
+/// long enough for a thousand pivots.
 pub(crate) const PLAN_BUDGET: Duration = Duration::from_secs(2);
 
 /// Largest model file read, in bytes: beyond it a typing error (a disk image, a dump) is likelier

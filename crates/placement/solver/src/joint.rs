@@ -28,6 +28,7 @@
 //! (`bound`, `min_cost_flow`); `check` judges the answer and shares no code with the solver.
 //! [`CachedSolution`] answers a problem that was solved before.
 
+mod alone;
 mod assignment;
 mod bound;
 mod cached_solution;
@@ -41,6 +42,7 @@ mod min_cost_flow;
 mod move_bound;
 mod perturbation;
 mod problem;
+mod repair;
 mod rules;
 mod search_state;
 mod solve;

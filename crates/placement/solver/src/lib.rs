@@ -4,7 +4,7 @@
 //! [`solve()`] answers the problem of one deployment (`single`), [`solve_joint`] that of several
 //! (`joint`), with obstacles and a cost of moves. `check` judges any mapping and counts bounds
 //! again; it shares no code with the solver. `explain` says why a mapping is as it is and what each
-//! alternative would cost. [`round_robin()`] is the baseline.
+//! alternative would cost. [`round_robin()`] is the baseline. A [`WorkBudget`] limits every search.
 #![forbid(unsafe_code)]
 
 // Unit tests share modules with the tests beside this crate, which name it.

@@ -5,8 +5,8 @@
 //!
 //! The 72 cases of the source article (W, T in {2,4,6,8,12,16}, both modes, one socket, 16 cores x
 //! 2 cpus, one L3), every kind of machine, 64 x 64 on 256 cpus. Each case is solved several times;
-//! micros is the least. Every answer is checked. `cargo bench -p albacore-mapping -- sweep 5000 7`
-//! sweeps over 5,000 problems from seed 7 only, `-- respawn` only solves again.
+//! micros is the least. Every answer is checked. `cargo bench -p albacore-solver --bench cases --
+//! sweep 5000 7` sweeps over 5,000 problems from seed 7 only, `-- respawn` only solves again.
 //! A gap is counted two ways: against the objective, and against its terms, all distances that it
 //! adds or subtracts. In compact the objective is the distances of the mains less those within
 //! workers; where that comes out near 0, a percentage of it says nothing.

@@ -8,9 +8,9 @@
 //! ceil(W/C) mains and ceil(W/C) (T-1) peers on a cpu.
 
 use crate::explain::rules::{Rule, Rules};
+use crate::single::allowed::Allowed;
 use crate::single::assignment::Assignment;
 use crate::single::domains::{CORE, CPU, Domains};
-use crate::single::incumbent::strict_rules;
 use crate::single::local_search::Search;
 use crate::{Mapping, Share};
 
@@ -58,7 +58,7 @@ impl<'a> CountedMapping<'a> {
             peers: workers.map(|worker| worker[1..].to_vec()).collect(),
         };
         Self {
-            search: Search::of(domains, &strict_rules(domains), &assignment),
+            search: Search::of(domains, &Allowed::strict(domains), &assignment),
             limits: Limits::of(domains, admitted),
         }
     }

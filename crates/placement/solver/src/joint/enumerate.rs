@@ -1,9 +1,9 @@
 //! Tiny problems: every placement.
 //!
 //! **Problem.** A local search proves nothing and may miss the optimum or the fewest moves.
-//! **Approach.** Where there are at most [`PLACEMENTS_MAX`] ways to put each thread on one of its cpus,
-//! all that keep (2), (3), (8) and (8+) are evaluated. The best has the least excess over the rules
-//! on mains, then the most value less cost of moves, then the fewest moves, then the
+//! **Approach.** Where there are at most [`PLACEMENTS_MAX`] ways to put each thread on one of its
+//! cpus, all that keep (2), (3), (8) and (8+) are evaluated. The best has the least excess over the
+//! rules on mains, then the most value less cost of moves, then the fewest moves, then the
 //! lexicographically smallest cpus. **Limits.** The budget is asked every so many steps; cut short
 //! it proves nothing, but what it found counts.
 

@@ -6,7 +6,8 @@
 
 use albacore_values::XorShift64;
 
-use super::local_search::{LocalSearch, evaluate, make, repair};
+use super::local_search::{LocalSearch, evaluate, make};
+use super::repair::repair;
 use super::search_state::{Move, SearchState};
 use crate::WorkBudget;
 use crate::limits::{JOINT_PERTURBATION_WORK_MAX, PERTURBATION_TRIES_MAX, PERTURBATIONS_MAX};

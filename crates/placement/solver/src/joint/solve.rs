@@ -11,24 +11,25 @@
 //! few moves and a good value, not proven optimal except on tiny problems or where the counts prove
 //! it.
 
+use super::alone::solve_alone;
 use super::assignment::assign;
 use super::bound::upper_bound;
 use super::enumerate::{Key, RuleExcess, enumerate};
 use super::error::validate;
 use super::instance::{CORE, Instance, LEVELS, NO_CPU, Tenant, pairs};
 use super::labeling::{keeps_rank_cap, label};
-use super::local_search::{LocalSearch, repair};
-use super::move_bound::{displaced, least_moves};
+use super::local_search::LocalSearch;
+use super::move_bound::least_moves;
 use super::perturbation::perturb;
+use super::repair::repair;
 use super::rules::Rules;
 use super::search_state::SearchState;
 use super::volumes::{Volumes, balance};
 use crate::limits::{FIRST_PLACEMENT_STEPS, FROZEN_COST};
 use crate::{
-    Certificate, Mapping, Problem, Proof, ProvenBound, Relaxation, Solution, WorkBudget, check,
-    relaxed_by, solve,
+    Certificate, JointError, JointProblem, JointSolution, Mapping, Proof, ProvenBound, Relaxation,
+    WorkBudget,
 };
-use crate::{JointError, JointProblem, JointSolution};
 
 /// The best mappings for all deployments together that can be found within the
 /// budget; whatever it is, the answer is valid and its gap to the bound is honest.
@@ -256,7 +257,7 @@ impl Placement {
 }
 
 /// Slots of mappings in force that have another cpu.
-fn moved(instance: &Instance, places: &[u16]) -> u32 {
+pub(super) fn moved(instance: &Instance, places: &[u16]) -> u32 {
     let current_cpus = instance
         .tenants
         .iter()
@@ -270,7 +271,7 @@ fn moved(instance: &Instance, places: &[u16]) -> u32 {
 }
 
 /// What the tenants that have a valid mapping in force gain among themselves.
-fn gained(instance: &Instance, places: &[u16]) -> i64 {
+pub(super) fn gained(instance: &Instance, places: &[u16]) -> i64 {
     let mut values = [0; 2];
     let mut mains = [vec![0; instance.cpus], vec![0; instance.cpus]];
     let mut first = 0;
@@ -357,65 +358,4 @@ fn answer(
         moved: best.key.2,
         moved_least: limits.moved_least,
     }
-}
-
-/// One deployment that has the machine to itself: the answer of [`solve`], unless it gains less
-/// than it moves.
-fn solve_alone(
-    problem: &JointProblem,
-    instance: &Instance,
-    alone: &Problem,
-    budget: &mut WorkBudget,
-) -> Result<JointSolution, JointError> {
-    let of_first = |error| JointError::Deployment {
-        deployment: 0,
-        error,
-    };
-    let mut solution = solve(alone, budget).map_err(of_first)?;
-    if let Some(unmoved) = worth_keeping(alone, &solution, problem.move_cost) {
-        solution = unmoved;
-    }
-    let positions: Vec<u16> = solution
-        .mapping
-        .cpus
-        .iter()
-        .map(|id| {
-            let position = problem
-                .topology
-                .cpus()
-                .binary_search_by_key(id, |cpu| cpu.id);
-            position.map_or(NO_CPU, |position| position as u16)
-        })
-        .collect();
-    Ok(JointSolution {
-        mappings: vec![solution.mapping],
-        certificate: solution.certificate,
-        gained: gained(instance, &positions),
-        moved: moved(instance, &positions),
-        moved_least: displaced(instance),
-    })
-}
-
-/// The mapping in force, if it keeps the rules as far as the solution does and the solution gains
-/// no more than its moves cost.
-fn worth_keeping(problem: &Problem, solution: &Solution, move_cost: u32) -> Option<Solution> {
-    let current = problem.current.as_ref().filter(|_| move_cost > 0)?;
-    let report = check(problem, current).ok()?;
-    let found = &solution.certificate;
-    let keeps = |now: &Relaxation| now.amount <= relaxed_by(&found.relaxed, now.rule);
-    let pairs = current.cpus.iter().zip(&solution.mapping.cpus);
-    let moved = pairs.filter(|(before, after)| before != after).count() as i64;
-    let gain = found.objective - report.objective;
-    let stays = report.relaxed.iter().all(keeps) && gain <= moved * i64::from(move_cost);
-    stays.then(|| Solution {
-        mapping: current.clone(),
-        certificate: Certificate::of(
-            report.objective,
-            ProvenBound {
-                bound: found.bound,
-                proof: found.proof,
-            },
-            report.relaxed,
-        ),
-    })
 }

@@ -15,13 +15,12 @@
 //! ignores which worker gets what, and whether mains may be where the best volumes want them, so it
 //! can be above every mapping.
 
-use crate::single::domain_classes::{
-    Capacity, FullMainLimit, LevelGroup, capacities, classes, pairs_if_filled,
-    pairs_if_filled_with_main, peers_beside_main,
-};
+use crate::single::allowed::Allowed;
+use crate::single::capacities::{Capacity, capacities, pairs_if_filled, pairs_if_filled_with_main};
+use crate::single::domain_classes::{FullMainLimit, LevelGroup, classes, peers_beside_main};
 use crate::single::domains::{CORE, Domains, LEVELS, pairs};
 use crate::single::lagrangian_bound::{Dimensions, minimize_dual};
-use crate::single::local_search::{Allowed, Search};
+use crate::single::local_search::Search;
 use crate::single::spread::{spread, zero_counts};
 use crate::single::volumes::main_limits;
 use crate::{Mode, WorkBudget};
@@ -213,9 +212,10 @@ mod tests {
     use super::lagrangian_bound;
     use crate::WorkBudget;
     use crate::sample::problems;
+    use crate::single::allowed::Allowed;
     use crate::single::assignment::assign;
     use crate::single::domains::Domains;
-    use crate::single::local_search::{Allowed, Search};
+    use crate::single::local_search::Search;
     use crate::single::perturbation::perturb;
     use crate::single::volumes::volumes;
 

@@ -25,7 +25,8 @@ use crate::single::volume_knapsack::{
     VolumeChoice, exact_volume_work, exact_volumes, priced_volume_work, priced_volumes,
 };
 
-/// The value of the best partitions of all domains; takes the parts that they offer off the subgradient.
+/// The value of the best partitions of all domains; takes the parts that they offer off the
+/// subgradient.
 pub(crate) fn solve_domains(
     classes: &[Class],
     dimensions: Dimensions,

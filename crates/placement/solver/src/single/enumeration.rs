@@ -14,9 +14,10 @@ mod tests;
 use crate::Mode;
 use crate::WorkBudget;
 use crate::limits::{ENUMERATION_STEPS, ENUMERATION_WAYS_MAX};
+use crate::single::allowed::Allowed;
 use crate::single::assignment::Assignment;
 use crate::single::domains::{CPU, Domains, LEVELS};
-use crate::single::local_search::{Allowed, Search};
+use crate::single::local_search::Search;
 use crate::single::spread::{Counts, zero_counts};
 
 /// The best assignment, if it is better than `known`. `None` if there are too many, or the budget

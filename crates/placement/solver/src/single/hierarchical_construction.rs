@@ -11,13 +11,14 @@
 
 use crate::WorkBudget;
 use crate::limits::COUNT_ANNEALING_MOVES_MAX;
+use crate::single::allowed::Allowed;
 use crate::single::assignment::Assignment;
 use crate::single::count_annealing::{Shares, TreeNode, WorkerPart, anneal_counts};
 use crate::single::domain_classes::{
     Classes, FullMainLimit, LevelGroup, classes, peers_beside_main,
 };
 use crate::single::domains::{CORE, Domains, LEVELS};
-use crate::single::local_search::{Allowed, Search};
+use crate::single::local_search::Search;
 
 /// An assignment that may violate rules about mains (`penalized_moves`). With the seed 0 nothing is
 /// annealed: workers lie end to end, which is optimal where they fit whole domains.

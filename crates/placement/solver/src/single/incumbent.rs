@@ -7,8 +7,8 @@
 //! closeness of `domains`. **Limits.** A mapping that breaks (1), (2), (3) or (8), which are never
 //! relaxed, is no answer. O(WT + C); `check` computes the same with code of its own.
 
+use crate::single::allowed::Allowed;
 use crate::single::domains::{CORE, CPU, Domains, LEVELS};
-use crate::single::local_search::Allowed;
 use crate::{Certificate, Mapping, Problem, ProvenBound, Relaxation, Solution};
 
 /// What the mapping in force is worth, and by how much it breaks the rules that can be loosened.
@@ -17,16 +17,6 @@ pub(crate) struct Incumbent<'a> {
     pub(crate) objective: i64,
     /// In the order of `check`.
     amounts: [(&'static str, u32); 4],
-}
-
-/// The rules as they are written, without any relaxation.
-pub(crate) fn strict_rules(domains: &Domains) -> Allowed {
-    Allowed {
-        core_volume: domains.rules.core_volume,
-        core_mains: domains.rules.core_mains,
-        full_mains: domains.rules.full_mains.unwrap_or(u32::MAX),
-        full_core_mains: domains.rules.full_core_mains.unwrap_or(u32::MAX),
-    }
 }
 
 impl<'a> Incumbent<'a> {

@@ -8,10 +8,11 @@
 //! few moves, not always the fewest.
 
 use crate::limits::MOVE_STEPS;
+use crate::single::allowed::Allowed;
 use crate::single::assignment::Assignment;
 use crate::single::domains::Domains;
 use crate::single::labeling::align_to_current;
-use crate::single::local_search::{Allowed, Search, Thread};
+use crate::single::local_search::{Search, Thread};
 use crate::{Mapping, Problem, WorkBudget};
 
 /// The assignment, or one of at least its value that is closer to `current`.

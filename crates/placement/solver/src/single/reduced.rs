@@ -24,9 +24,9 @@ use good_lp::solvers::microlp::microlp;
 use good_lp::{Solution, SolverModel, WithInitialSolution, WithMipGap, WithTimeLimit};
 
 use crate::limits::{REDUCED_SECONDS_MAX, REDUCED_VARIABLES_MAX};
+use crate::single::allowed::Allowed;
 use crate::single::assignment::{Assignment, assign};
 use crate::single::domains::Domains;
-use crate::single::local_search::Allowed;
 use crate::single::volumes::volumes;
 use model::{Model, size};
 

@@ -7,9 +7,9 @@
 //! gains value by breaking them raises it to its own.
 
 use crate::error::validate;
+use crate::single::allowed::Allowed;
 use crate::single::bound::upper_bound;
 use crate::single::domains::Domains;
-use crate::single::local_search::Allowed;
 use crate::single::volumes::volumes;
 use crate::{Certificate, Mapping, Problem, ProblemError, Proof, ProvenBound, Solution, check};
 

@@ -9,12 +9,13 @@
 use crate::limits::{
     ANNEALING_MOVES_MAX, CLIMB_WORK_MAX, CONSTRUCTION_SEEDS, LARGE_PROBLEM, REDUCED_STEPS,
 };
+use crate::single::allowed::Allowed;
 use crate::single::assignment::assign_in_budget;
 use crate::single::bound::lagrangian_bound;
 use crate::single::domains::{Domains, LEVELS};
 use crate::single::enumeration::enumerate;
 use crate::single::hierarchical_construction::construct;
-use crate::single::local_search::{Allowed, Search};
+use crate::single::local_search::Search;
 use crate::single::perturbation::perturb;
 use crate::single::reduced::{Found, is_small, solve_reduced};
 use crate::single::simulated_annealing::anneal_threads;

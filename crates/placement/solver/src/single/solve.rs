@@ -4,9 +4,10 @@
 //! known of its quality. **Approach.** A mapping in force that meets the bound is the answer
 //! (`incumbent`). Else construct: workers end to end down the tree (`hierarchical_construction`),
 //! or greedily (`volumes`, `assignment`). Where value and bound differ, `search_driver` runs local
-//! search, tightens the bound by Lagrangian relaxation, anneals counts and threads, and enumerates a tiny problem or solves the reduced program of a small one. A mapping
-//! in force stays unless something better was found; only then the assignment is brought close to
-//! it (`move_minimization`) and labeled (`labeling`). **Proof sketch.** Optimal is claimed only
+//! search, tightens the bound by Lagrangian relaxation, anneals counts and threads, and enumerates
+//! a tiny problem or solves the reduced program of a small one. A mapping in force stays unless
+//! something better was found; only then the assignment is brought close to it
+//! (`move_minimization`) and labeled (`labeling`). **Proof sketch.** Optimal is claimed only
 //! where value and bound meet, or where the program was solved to its end and its answer was
 //! counted again; the certificate says which of them it was ([`ProvenBound`]). **Limits.** The
 //! caller's budget is asked between steps; once it is spent, the rest is construction without
@@ -18,11 +19,11 @@
 
 use crate::check::report;
 use crate::error::validate;
+use crate::single::allowed::Allowed;
 use crate::single::bound::upper_bound;
 use crate::single::domains::Domains;
-use crate::single::incumbent::{Incumbent, strict_rules};
+use crate::single::incumbent::Incumbent;
 use crate::single::labeling::label;
-use crate::single::local_search::Allowed;
 use crate::single::move_minimization::minimize_moves;
 use crate::single::search_driver::{SearchDriver, start};
 use crate::single::volumes::volumes_in_budget;
@@ -69,7 +70,7 @@ pub fn solve_with_stage(
     let domains = Domains::of(problem);
     let incumbent = Incumbent::of(problem, &domains);
     if let Some(incumbent) = incumbent.as_ref().filter(|incumbent| incumbent.is_strict()) {
-        let bound = upper_bound(&domains, &strict_rules(&domains));
+        let bound = upper_bound(&domains, &Allowed::strict(&domains));
         if incumbent.objective >= bound {
             return Ok((incumbent.solution(counted(bound)), Stage::KeptCurrent));
         }

@@ -2,9 +2,10 @@
 
 use super::enumerate;
 use crate::enumerated::{best_of_all, every_problem};
+use crate::single::allowed::Allowed;
 use crate::single::assignment::assign;
 use crate::single::domains::Domains;
-use crate::single::local_search::{Allowed, Search};
+use crate::single::local_search::Search;
 use crate::single::volumes::volumes;
 use crate::{Mode, WorkBudget};
 

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use good_lp::{Constraint, Expression, ProblemVariables, Variable, constraint, variable};
 
 use crate::Mode;
+use crate::single::allowed::Allowed;
 use crate::single::assignment::Assignment;
 use crate::single::domains::{CORE, CPU, Domains, LEVELS, pairs};
-use crate::single::local_search::Allowed;
 
 /// How many integer variables the program has, but for the few of rules (12) and (12+).
 pub(crate) fn size(domains: &Domains) -> usize {

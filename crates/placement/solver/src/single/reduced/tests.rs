@@ -3,8 +3,9 @@
 use super::solve_within;
 use crate::Mode;
 use crate::enumerated::{best_of_all, every_problem};
+use crate::single::allowed::Allowed;
 use crate::single::domains::Domains;
-use crate::single::local_search::{Allowed, Search};
+use crate::single::local_search::Search;
 use crate::single::volumes::volumes;
 
 /// Far above what the slowest of these programs takes on a busy machine.
