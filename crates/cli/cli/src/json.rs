@@ -4,8 +4,7 @@
 mod explanation;
 mod joint;
 
-use albacore_explain::Move;
-use albacore_mapping::{Mapping, Relaxation};
+use albacore_solver::{Mapping, Move, Relaxation};
 use albacore_topology::{CoreKind, Cpu, Topology};
 use serde_json::{Value, json};
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// How long `albacore plan` may search for a better mapping before it prints the best one so far:
-/// short enough to wait for at a prompt, long enough for a thousand pivots.
+/// How long `albacore plan` may search for a better mapping before it prints the best one so far,
+/// on a usual machine (the solver counts steps, not time): short enough to wait for at a prompt,
+/// long enough for a thousand pivots.
 pub(crate) const PLAN_BUDGET: Duration = Duration::from_secs(2);
 
 /// Largest model file read, in bytes: beyond it a typing error (a disk image, a dump) is likelier
@@ -31,7 +32,8 @@ pub(crate) const PREDICT_THREADS_MAX: usize = 8192;
 /// Longest `--time-limit`: an hour. A problem that needs longer needs another solver.
 pub(crate) const TIME_LIMIT_MAX: Duration = Duration::from_secs(3_600);
 
-/// How long `albacore plan --explain` may try exchanges before it prints the result so far.
+/// How long `albacore plan --explain` may try exchanges before it prints the result so far,
+/// on a usual machine.
 pub(crate) const EXPLAIN_BUDGET: Duration = Duration::from_secs(5);
 
 /// Largest file of `--current` in bytes: the plan of as many threads as are allowed takes less than

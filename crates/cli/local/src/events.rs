@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use albacore_mapping::{Mode, Slot};
 use albacore_os::{Pid, Tid};
 use albacore_placer::{MicrosHistogram, PlacerCounters, Report, SlotRow};
 use albacore_plan::{
     BackOff, Enforcement, MainThread, Micros, PlacementMethod, PlacementWarning, SubjectPolicy,
 };
+use albacore_solver::{Mode, Slot};
 use albacore_topology::CpuSet;
 use serde_json::{Map, Value, json};
 

@@ -106,9 +106,9 @@ fn ago(ms: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use albacore_mapping::{Rank, Slot, WorkerIndex};
     use albacore_os::{Pid, Tid};
     use albacore_placer::SubjectId;
+    use albacore_solver::{Rank, Slot, WorkerIndex};
 
     use super::*;
 

@@ -1,10 +1,10 @@
 //! Pods for unit tests: placed, with every field at its usual value.
 
 use albacore_cluster::ObjectKey;
-use albacore_mapping::{Mode, Rank, Slot, WorkerIndex};
 use albacore_os::{Pid, Tid};
 use albacore_placer::{SlotRow, SlotState, SubjectId};
 use albacore_plan::{Enforcement, MainThread, PlacementMethod, ServerKind, SubjectPolicy};
+use albacore_solver::{Mode, Rank, Slot, WorkerIndex};
 
 use crate::desired::{DesiredPod, PodAction};
 use crate::facts::{PodFacts, Throttling};

@@ -18,8 +18,8 @@ pub fn policy_of(spec: &InferenceDeploymentSpec) -> SubjectPolicy {
         workers: spec.workers,
         threads: spec.threads,
         mode: match spec.mode {
-            deployment::Mode::Scatter => albacore_mapping::Mode::Scatter,
-            deployment::Mode::Compact => albacore_mapping::Mode::Compact,
+            deployment::Mode::Scatter => albacore_solver::Mode::Scatter,
+            deployment::Mode::Compact => albacore_solver::Mode::Compact,
         },
         placement: match policy {
             PlacementPolicy::Tuna => PlacementMethod::Tuna,

@@ -171,13 +171,13 @@ fn every_field_of_placement_reaches_the_policy() {
     let policy = |spec: &str| read(&format!("{model}{spec}")).unwrap().policy;
     let default = policy("");
     assert_eq!((default.workers, default.threads), (2, 3));
-    assert_eq!(default.mode, albacore_mapping::Mode::Scatter);
+    assert_eq!(default.mode, albacore_solver::Mode::Scatter);
     assert_eq!(default.placement, PlacementMethod::Tuna);
     assert_eq!(default.enforcement, Enforcement::Enforce);
     assert_eq!(default.main_thread, MainThread::Pinned);
     assert_eq!(
         policy("  mode: Compact\n").mode,
-        albacore_mapping::Mode::Compact
+        albacore_solver::Mode::Compact
     );
     let placement = |field: &str| policy(&format!("  placement: {{{field}}}\n"));
     assert_eq!(

@@ -1,11 +1,11 @@
 //! `albacore bench solver`: the solver of `albacore plan` beside the integer program of the source
 //! article on one problem, a line of JSON for each.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use albacore_command::{Failure, print_json};
-use albacore_mapping::{Mode, Problem, Solution, solve};
 use albacore_oracles::{SECONDS_MAX, solve_literal};
+use albacore_solver::{Mode, Problem, Solution, WorkBudget, solve};
 use albacore_topology::{Distances, parse_synthetic};
 use serde_json::{Value, json};
 
@@ -57,9 +57,8 @@ pub(crate) fn run(args: &BenchSolverArgs) -> Result<(), Failure> {
         current: None,
     };
     let start = Instant::now();
-    let exact = solve(&problem, &mut || {
-        start.elapsed().as_secs_f64() > args.time_limit
-    });
+    let limit = Duration::from_secs_f64(args.time_limit);
+    let exact = solve(&problem, &mut WorkBudget::of_time(limit));
     let exact = exact.map_err(|e| Failure::Usage(e.to_string()))?;
     print_json(&line("exact", start, &exact))?;
     let start = Instant::now();

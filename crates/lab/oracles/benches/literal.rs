@@ -7,8 +7,8 @@
 
 use std::time::{Duration, Instant};
 
-use albacore_mapping::{Mode, Problem, Solution, check_solution, solve};
 use albacore_oracles::solve_literal;
+use albacore_solver::{Mode, Problem, Solution, WorkBudget, check_solution, solve};
 use albacore_topology::{Distances, Topology, parse_synthetic};
 
 /// What the program gets; building it and reading it back come on top.
@@ -69,7 +69,7 @@ type Outcome = (Result<Solution, String>, Duration);
 
 fn exact(problem: &Problem) -> Outcome {
     let start = Instant::now();
-    let answer = solve(problem, &mut || start.elapsed() > BUDGET);
+    let answer = solve(problem, &mut WorkBudget::of_time(BUDGET));
     (answer.map_err(|error| error.to_string()), start.elapsed())
 }
 

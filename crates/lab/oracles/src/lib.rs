@@ -1,7 +1,7 @@
 //! Reference solvers that only tests and benchmarks use.
 //!
 //! People who know the source article want to see its own program give the value of
-//! [`albacore_mapping::solve()`], and tests want an oracle that shares no code with that solver.
+//! [`albacore_solver::solve()`], and tests want an oracle that shares no code with that solver.
 #![forbid(unsafe_code)]
 
 mod engine;

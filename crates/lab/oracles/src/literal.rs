@@ -19,7 +19,7 @@
 mod pairs;
 mod rules;
 
-use albacore_mapping::{
+use albacore_solver::{
     Certificate, Mapping, Mode, Problem, ProblemError, Proof, ProvenBound, Solution, Violation,
     check, validate,
 };

@@ -7,13 +7,13 @@
 //! soak`).
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-#[path = "../../../placement/mapping/src/enumerated/tests.rs"]
+#[path = "../../../placement/solver/src/enumerated/tests.rs"]
 mod enumerated;
-#[path = "../../../placement/mapping/tests/machines/mod.rs"]
+#[path = "../../../placement/solver/tests/machines/mod.rs"]
 mod machines;
 
-use albacore_mapping::{Mode, Problem, Solution, check_solution, solve};
 use albacore_oracles::{LiteralError, solve_literal};
+use albacore_solver::{Mode, Problem, Solution, WorkBudget, check_solution, solve};
 use enumerated::{RULES, best_of_all, every_problem, every_topology};
 use machines::{ARTICLE, Shape, problem};
 
@@ -35,7 +35,7 @@ fn literal(problem: &Problem) -> Solution {
 }
 
 fn exact(problem: &Problem) -> Solution {
-    solve(problem, &mut || false).unwrap()
+    solve(problem, &mut WorkBudget::unlimited()).unwrap()
 }
 
 fn breaches(solution: &Solution) -> [u32; 4] {

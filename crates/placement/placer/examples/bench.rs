@@ -13,10 +13,10 @@ use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use albacore_mapping::Mode;
 use albacore_os::{Pid, PidFd};
 use albacore_placer::{MicrosHistogram, Placer, PlacerConfig, SubjectConfig};
 use albacore_plan::{Enforcement, MainThread, PlacementMethod, ServerKind, SubjectPolicy};
+use albacore_solver::Mode;
 
 struct Server {
     child: Child,

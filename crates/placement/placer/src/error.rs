@@ -1,10 +1,9 @@
 //! Why placing cannot go on. What only concerns one thread for a moment is not an error but part of
 //! a report.
 
-use albacore_joint::{JointError, JointViolation};
-use albacore_mapping::ProblemError;
 use albacore_os::{CgroupError, MaskError, OsError};
 use albacore_plan::LintError;
+use albacore_solver::{JointError, JointViolation, ProblemError};
 use albacore_topology::SysfsError;
 
 use crate::SubjectId;

@@ -13,12 +13,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use albacore_joint::{
-    CachedSolution, Deployment, JointProblem, JointSolution, Obstacle, check_joint, solve_joint,
-};
-use albacore_mapping::{Mapping, Problem, Solution};
 use albacore_os::Micros;
 use albacore_plan::{Enforcement, PlacementMethod};
+use albacore_solver::{
+    CachedSolution, Deployment, JointProblem, JointSolution, Mapping, Obstacle, Problem, Solution,
+    WorkBudget, check_joint, solve_joint,
+};
 use albacore_topology::{CpuId, CpuSet, Distances, Topology};
 
 use crate::limits::{JOINT_MOVE_COST, NUMA_MOVE_COST, SOLVE_BUDGET};
@@ -90,7 +90,7 @@ impl JointSolver {
             self.subjects.clear();
             return Ok(());
         }
-        let solved = input.solve(start);
+        let solved = input.solve();
         let took = start.elapsed();
         self.rate.spend(took);
         let solved = solved?;
@@ -174,9 +174,9 @@ impl JointInput {
         }
     }
 
-    fn solve(&self, start: Instant) -> Result<JointSolution, PlacerError> {
+    fn solve(&self) -> Result<JointSolution, PlacerError> {
         let problem = &self.problem;
-        let joint = solve_joint(problem, &mut || start.elapsed() >= SOLVE_BUDGET)?;
+        let joint = solve_joint(problem, &mut WorkBudget::of_time(SOLVE_BUDGET))?;
         check_joint(problem, &joint)
             .map_err(|violations| PlacerError::JointCheck { violations })?;
         Ok(joint)

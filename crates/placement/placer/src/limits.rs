@@ -91,8 +91,9 @@ pub const PASSES_MAX: usize = 4;
 /// Rounds in which masks are given back at the end; ends earlier when a round finds nothing to do.
 pub const RESTORE_PASSES_MAX: usize = 8;
 
-/// Time for the solver; it runs on the cores that it is to protect. The constructed answer is there
-/// at once.
+/// Work for the solver, as the time that a usual machine takes for it: the solver counts steps, so
+/// the plan does not depend on how busy the machine is. It runs on the cores that it is to protect;
+/// the constructed answer is there at once.
 pub const SOLVE_BUDGET: Duration = Duration::from_millis(50);
 
 /// Time that was used for solving comes back this many times slower: a twentieth of a core in the

@@ -9,10 +9,10 @@
 //! by more than the new answer, it is replaced. **Limits.** All or nothing: moves that gain and
 //! moves that do not are weighed together.
 
-use albacore_mapping::{
+use albacore_os::Micros;
+use albacore_solver::{
     Certificate, Mapping, Problem, Proof, ProvenBound, Solution, check, relaxed_by,
 };
-use albacore_os::Micros;
 use albacore_topology::CpuId;
 
 use crate::limits::{MOVE_COST, NUMA_MOVE_COST, WARM_UP_TIME};
@@ -78,7 +78,7 @@ fn cost(problem: &Problem, from: &Mapping, to: &Mapping, is_warm: bool) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use albacore_mapping::{Mode, solve};
+    use albacore_solver::{Mode, WorkBudget, solve};
     use albacore_topology::{Distances, Topology, parse_synthetic};
 
     use super::*;
@@ -104,7 +104,7 @@ mod tests {
     }
 
     fn answer(problem: &Problem, is_warm: bool) -> Solution {
-        let found = solve(problem, &mut || false).unwrap();
+        let found = solve(problem, &mut WorkBudget::unlimited()).unwrap();
         keep_unless_worth_moving(problem, found, is_warm)
     }
 

@@ -1,8 +1,8 @@
 //! The events that a placer reports: a closed list.
 
-use albacore_mapping::{Mapping, Relaxation, Slot, WorkerIndex};
 use albacore_os::{Pid, Tid};
 use albacore_plan::{BackOff, MaskDriftCause, PlacementWarning};
+use albacore_solver::{Mapping, Relaxation, Slot, WorkerIndex};
 use albacore_topology::CpuSet;
 
 use crate::{MicrosHistogram, SubjectId};

@@ -1,9 +1,9 @@
-//! Solves a subject's problem when it changed, within a time budget.
+//! Solves a subject's problem when it changed, within a budget of work.
 
 use std::time::{Duration, Instant};
 
-use albacore_mapping::{Mapping, Problem, ProblemError, Solution, round_robin, solve};
 use albacore_plan::{Observation, PlacementMethod, SubjectPolicy, problem};
+use albacore_solver::{Mapping, Problem, ProblemError, Solution, WorkBudget, round_robin, solve};
 
 use crate::limits::{JOINT_PERIOD, SOLVE_BUDGET};
 use crate::move_hysteresis::{is_warm, keep_unless_worth_moving};
@@ -123,7 +123,7 @@ impl SubjectSolver {
         let solution = match policy.placement {
             PlacementMethod::RoundRobin => round_robin(&wanted)?,
             PlacementMethod::Tuna | PlacementMethod::None => {
-                let found = solve(&wanted, &mut || start.elapsed() >= SOLVE_BUDGET)?;
+                let found = solve(&wanted, &mut WorkBudget::of_time(SOLVE_BUDGET))?;
                 keep_unless_worth_moving(&wanted, found, is_server_warm(observation))
             }
         };

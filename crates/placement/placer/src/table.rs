@@ -1,7 +1,7 @@
 //! The state of every slot, for a live table.
 
-use albacore_mapping::Slot;
 use albacore_os::{Pid, Tid};
+use albacore_solver::Slot;
 use albacore_topology::CpuSet;
 
 use crate::SubjectId;

@@ -437,7 +437,7 @@ fn a_live_change_to_observe_gives_masks_back_once_and_then_writes_nothing() {
         now.is_some() && now != Some(killed)
     });
     let compact = albacore_plan::SubjectPolicy {
-        mode: albacore_mapping::Mode::Compact,
+        mode: albacore_solver::Mode::Compact,
         ..with(Enforcement::Observe)
     };
     handle.set_policy(run.subject, compact).unwrap();

@@ -1,7 +1,7 @@
 //! Why a mask is not the planned one. The kernel does not record who wrote a mask, so a cause is
 //! the best that follows from what is known: it is never more certain than its definition here.
 
-use albacore_mapping::Slot;
+use albacore_solver::Slot;
 use albacore_topology::CpuSet;
 
 use crate::ledger::{Environment, Ledger};

@@ -1,7 +1,7 @@
 //! One number for a mapping, so that two reports of it can be compared: what was shown and what is
 //! applied.
 
-use albacore_mapping::{Mapping, Problem};
+use albacore_solver::{Mapping, Problem};
 
 /// Equal for equal mappings of equal sizes on equal machines, today and tomorrow; FNV-1a.
 pub fn plan_hash(problem: &Problem, mapping: &Mapping) -> u64 {

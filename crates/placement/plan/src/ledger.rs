@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use albacore_mapping::{Slot, WorkerIndex};
+use albacore_solver::{Slot, WorkerIndex};
 use albacore_topology::CpuSet;
 
 use crate::limits::{

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use albacore_mapping::{Mapping, Problem, Slot, Violation, WorkerIndex, check};
+use albacore_solver::{Mapping, Problem, Slot, Violation, WorkerIndex, check};
 use albacore_topology::CpuSet;
 
 use crate::{

@@ -1,7 +1,7 @@
 //! The names by which the built-in server shows worker and rank to other processes:
 //! `albw<worker>.<rank>`.
 
-use albacore_mapping::{Rank, Slot, WorkerIndex};
+use albacore_solver::{Rank, Slot, WorkerIndex};
 
 /// The name of the thread in a slot; at most 15 bytes, as the kernel keeps.
 pub fn thread_name(slot: Slot) -> String {

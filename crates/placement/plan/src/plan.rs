@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 
-use albacore_mapping::{Mapping, Problem, Slot, WorkerIndex};
+use albacore_solver::{Mapping, Problem, Slot, WorkerIndex};
 use albacore_topology::{CpuSet, Distances};
 
 use crate::drift::cause_of;

@@ -1,6 +1,6 @@
 //! What the user asked, validated.
 
-use albacore_mapping::Mode;
+use albacore_solver::Mode;
 
 /// How the cpus of threads are decided.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use albacore_mapping::{Rank, Slot, WorkerIndex};
+use albacore_solver::{Rank, Slot, WorkerIndex};
 
 use crate::limits::{BUSY_RATIO, BUSY_TICKS};
 use crate::{Ledger, PlacementWarning, Process, SubjectPolicy, ThreadId, parse_thread_name};

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use albacore_mapping::{Mapping, Rank, Slot, WorkerIndex};
+use albacore_solver::{Mapping, Rank, Slot, WorkerIndex};
 use albacore_topology::CpuSet;
 
 use crate::ranks::RankedThreads;

@@ -9,6 +9,9 @@ const INLINE_TEST_LINES_MAX: usize = 100;
 /// Lines of product code in a crate, without comments and blank lines: documentation is no reason
 /// to split one.
 const CRATE_LINES_MAX: usize = 7_000;
+/// Crates that are larger, and the most that they may be. The solver has one noun: searches for one
+/// deployment and for several share its problem, its checker and its limits.
+const LARGER_CRATES: [(&str, usize); 1] = [("solver", 11_000)];
 
 fn own_sources() -> Vec<Source> {
     sources()
@@ -89,15 +92,12 @@ fn crates_are_small() {
     for source in own_sources() {
         *lines.entry(source.krate.clone()).or_default() += product_code_lines(&source);
     }
-    let violations = lines
-        .into_iter()
-        .filter(|&(_, lines)| lines > CRATE_LINES_MAX)
-        .map(|(k, n)| {
-            let what = format!(
-                "{n} lines of code, at most {CRATE_LINES_MAX}: split by permission or by noun"
-            );
-            Violation::of(format!("crates/{k}"), what)
-        });
+    let violations = lines.into_iter().filter_map(|(k, n)| {
+        let larger = LARGER_CRATES.iter().find(|(krate, _)| *krate == k);
+        let most = larger.map_or(CRATE_LINES_MAX, |&(_, most)| most);
+        let what = format!("{n} lines of code, at most {most}: split by permission or by noun");
+        (n > most).then(|| Violation::of(format!("crates/{k}"), what))
+    });
     assert_kept("Crates are small.", violations);
 }
 

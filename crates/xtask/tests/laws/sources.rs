@@ -3,11 +3,9 @@
 use crate::tree::{Source, Violation, assert_kept, sources};
 
 /// Crates that see the world as values only.
-const PURE: [&str; 13] = [
+const PURE: [&str; 11] = [
     "topology",
-    "mapping",
-    "explain",
-    "joint",
+    "solver",
     "plan",
     "batching",
     "simulator",
@@ -228,8 +226,8 @@ fn nothing_is_left_undone_or_skipped(sources: &[Source]) -> Vec<Violation> {
 }
 
 /// What the agent is made of, but for the client of the API server.
-const AGENT: [&str; 10] = [
-    "agent", "placer", "os", "joint", "mapping", "plan", "topology", "api", "settings", "program",
+const AGENT: [&str; 9] = [
+    "agent", "placer", "os", "solver", "plan", "topology", "api", "settings", "program",
 ];
 
 /// The listener of `program`, a feature that the agent does not link.

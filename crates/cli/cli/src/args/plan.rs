@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use albacore_mapping::{Rank, Slot, WorkerIndex};
+use albacore_solver::{Rank, Slot, WorkerIndex};
 use albacore_topology::{CpuId, CpuSet};
 use clap::ValueEnum;
 
@@ -72,7 +72,7 @@ pub(crate) enum Mode {
     Compact,
 }
 
-impl From<Mode> for albacore_mapping::Mode {
+impl From<Mode> for albacore_solver::Mode {
     fn from(mode: Mode) -> Self {
         match mode {
             Mode::Scatter => Self::Scatter,
@@ -82,10 +82,10 @@ impl From<Mode> for albacore_mapping::Mode {
 }
 
 /// The name of a mode on the command line and in output.
-pub(crate) fn mode_name(mode: albacore_mapping::Mode) -> &'static str {
+pub(crate) fn mode_name(mode: albacore_solver::Mode) -> &'static str {
     match mode {
-        albacore_mapping::Mode::Scatter => "scatter",
-        albacore_mapping::Mode::Compact => "compact",
+        albacore_solver::Mode::Scatter => "scatter",
+        albacore_solver::Mode::Compact => "compact",
     }
 }
 

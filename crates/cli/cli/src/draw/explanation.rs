@@ -3,8 +3,7 @@
 //! proof.
 
 use albacore_api::counted;
-use albacore_explain::{Alternative, Explanation, Group, PairCounts, Share};
-use albacore_mapping::{Mode, Proof};
+use albacore_solver::{Alternative, Explanation, Group, Mode, PairCounts, Proof, Share};
 use albacore_topology::Cpu;
 
 use super::columns::{listed, paragraph, ranges};

@@ -206,7 +206,7 @@ fn draw_legend_key(svg: &mut Svg, center: (f64, f64), key: &LegendKey, title: &s
 }
 
 /// `objective 1,234 cycles, proven optimal`.
-pub(super) fn verdict(certificate: &albacore_mapping::Certificate) -> String {
+pub(super) fn verdict(certificate: &albacore_solver::Certificate) -> String {
     let objective = grouped(certificate.objective);
     if certificate.optimal {
         return format!("objective {objective} cycles, proven optimal");

@@ -5,8 +5,7 @@ use albacore_api::counted;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use albacore_explain::Move;
-use albacore_mapping::{Proof, Relaxation};
+use albacore_solver::{Move, Proof, Relaxation};
 use albacore_topology::CpuId;
 
 use super::columns::{listed, paragraph};
@@ -75,7 +74,7 @@ fn head(plan: &SinglePlan) -> String {
 }
 
 /// The lines on the quality of a solution.
-pub(super) fn quality(certificate: &albacore_mapping::Certificate, micros: u64) -> String {
+pub(super) fn quality(certificate: &albacore_solver::Certificate, micros: u64) -> String {
     let optimal = match certificate.proof {
         Proof::Bound => "yes: it meets the bound that counting gives",
         Proof::Lagrangian => "yes: it meets the bound that Lagrangian relaxation gives",

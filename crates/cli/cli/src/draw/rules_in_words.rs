@@ -1,6 +1,6 @@
 //! The rules in words.
 
-use albacore_explain::Rule;
+use albacore_solver::Rule;
 
 /// The rule's number and what it says, as in `rule 8 (threads on a cpu)`.
 pub(super) fn named(rule: Rule) -> String {

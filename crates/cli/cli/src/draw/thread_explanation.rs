@@ -2,8 +2,7 @@
 //! equal cost on one line.
 
 use albacore_api::counted;
-use albacore_explain::{Nearness, Place, ThreadExplanation};
-use albacore_mapping::{Mode, Slot};
+use albacore_solver::{Mode, Nearness, Place, Slot, ThreadExplanation};
 
 use super::columns::{listed, paragraph, ranges};
 use super::rules_in_words::{named, numbered};

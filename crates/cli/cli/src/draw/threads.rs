@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use albacore_mapping::{Mapping, Slot};
+use albacore_solver::{Mapping, Slot};
 use albacore_topology::CpuId;
 
 use crate::planning::{JointPlan, SinglePlan};

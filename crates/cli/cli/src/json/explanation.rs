@@ -1,9 +1,8 @@
 //! An explanation as JSON: the numbers that the sentences are made of.
 
-use albacore_explain::{
-    Alternative, Explanation, Group, Nearness, PairCounts, Place, Share, ThreadExplanation,
+use albacore_solver::{
+    Alternative, Explanation, Group, Nearness, PairCounts, Place, Share, Slot, ThreadExplanation,
 };
-use albacore_mapping::Slot;
 use serde_json::{Value, json};
 
 use super::list;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::Path;
 
-use albacore_mapping::{Mapping, Rank, Slot, WorkerIndex};
+use albacore_solver::{Mapping, Rank, Slot, WorkerIndex};
 use albacore_topology::{CpuId, CpuSet};
 use serde_json::Value;
 

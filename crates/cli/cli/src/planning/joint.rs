@@ -5,12 +5,11 @@ use std::path::Path;
 use std::time::Instant;
 
 use albacore_api::{policy_of, read_deployment};
-use albacore_explain::{Move, difference};
-use albacore_joint::{
-    Deployment, JointError, JointProblem, JointSolution, Obstacle, check_joint, solve_joint,
-};
-use albacore_mapping::{Mapping, Problem, Solution};
 use albacore_plan::PlacementMethod;
+use albacore_solver::{
+    Deployment, JointError, JointProblem, JointSolution, Mapping, Move, Obstacle, Problem,
+    Solution, WorkBudget, check_joint, difference, solve_joint,
+};
 use albacore_topology::{CpuSet, Distances, Topology};
 
 use super::single::{SinglePlan, explained_plan};
@@ -85,7 +84,7 @@ pub(crate) fn plan_joint(args: &PlanArgs) -> Result<JointPlan, Failure> {
     let limit = args.time_limit.unwrap_or(PLAN_BUDGET);
     let start = Instant::now();
     let solution =
-        solve_joint(&problem, &mut || start.elapsed() >= limit).map_err(|e| refused(args, &e))?;
+        solve_joint(&problem, &mut WorkBudget::of_time(limit)).map_err(|e| refused(args, &e))?;
     let solve_micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
     check_joint(&problem, &solution).map_err(|violations| failed_check(&violations))?;
     Ok(JointPlan {

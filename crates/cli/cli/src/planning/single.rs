@@ -2,11 +2,9 @@
 
 use std::time::Instant;
 
-use albacore_explain::{
-    ExplainError, Explanation, Move, ThreadExplanation, difference, explain, explain_thread,
-};
-use albacore_mapping::{
-    Mapping, Problem, Solution, check, check_solution, relaxed_by, round_robin, solve,
+use albacore_solver::{
+    ExplainError, Explanation, Mapping, Move, Problem, Solution, ThreadExplanation, WorkBudget,
+    check, check_solution, difference, explain, explain_thread, relaxed_by, round_robin, solve,
 };
 use albacore_topology::{Distances, Topology};
 
@@ -66,7 +64,7 @@ pub(crate) fn plan_single(args: &PlanArgs) -> Result<SinglePlan, Failure> {
         current,
     };
     let start = Instant::now();
-    let solution = solve_with(&problem, args, start)?;
+    let solution = solve_with(&problem, args)?;
     let solve_micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
     check_solution(&problem, &solution).map_err(|violations| failed_check(&violations))?;
     let change = problem
@@ -119,12 +117,12 @@ fn requested_size(args: &PlanArgs) -> Result<(u16, u16, Mode), Failure> {
     Ok((workers, threads, mode))
 }
 
-fn solve_with(problem: &Problem, args: &PlanArgs, start: Instant) -> Result<Solution, Failure> {
+fn solve_with(problem: &Problem, args: &PlanArgs) -> Result<Solution, Failure> {
     let solved = match args.policy {
         Policy::RoundRobin => round_robin(problem),
         Policy::Tuna => {
             let limit = args.time_limit.unwrap_or(PLAN_BUDGET);
-            solve(problem, &mut || start.elapsed() >= limit)
+            solve(problem, &mut WorkBudget::of_time(limit))
         }
     };
     solved.map_err(|e| Failure::Usage(e.to_string()))
@@ -159,8 +157,7 @@ fn explained(problem: &Problem, mapping: &Mapping, args: &PlanArgs) -> Result<Ex
         Some(ThreadArg(slot)) => Some(explain_thread(problem, mapping, *slot).map_err(refused)?),
         None => None,
     };
-    let start = Instant::now();
-    let mut out_of_budget = || start.elapsed() >= EXPLAIN_BUDGET;
-    let whole = explain(problem, mapping, &mut out_of_budget).map_err(refused)?;
+    let mut budget = WorkBudget::of_time(EXPLAIN_BUDGET);
+    let whole = explain(problem, mapping, &mut budget).map_err(refused)?;
     Ok((Some(whole), thread))
 }

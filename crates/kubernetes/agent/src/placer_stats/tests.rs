@@ -95,7 +95,7 @@ fn only_a_worker_that_replaces_another_counts_as_respawn() {
     for respawns in [0, 1, 2] {
         let report = Report::WorkerSpawned {
             subject,
-            worker: albacore_mapping::WorkerIndex(0),
+            worker: albacore_solver::WorkerIndex(0),
             pid: Pid(1),
             respawns,
         };

@@ -2,9 +2,9 @@
 
 use albacore_api::DriftCause;
 use albacore_cluster::ObjectKey;
-use albacore_mapping::Rank;
 use albacore_placer::{SlotState, SubjectId};
 use albacore_plan::SubjectPolicy;
+use albacore_solver::Rank;
 use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
 

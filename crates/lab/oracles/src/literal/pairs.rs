@@ -17,7 +17,7 @@
 //! pairs of places are what pairs of cpus were, two places of one cpu at the distance of a cpu to
 //! itself.
 
-use albacore_mapping::{Mode, Problem};
+use albacore_solver::{Mode, Problem};
 use albacore_topology::Topology;
 use good_lp::{Expression, constraint, variable};
 

@@ -1,7 +1,7 @@
 //! The constraints of the article, one function each, with their numbers; `+` marks those for
 //! physical cores, which the article has "by near similar reasoning" and does not print.
 
-use albacore_mapping::Problem;
+use albacore_solver::Problem;
 use good_lp::{Constraint, Expression, ProblemVariables, Variable, constraint, variable};
 
 /// How many rules may have to be loosened: (8+), mains-per-core, (12), (12+), in this order.

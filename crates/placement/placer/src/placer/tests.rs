@@ -5,8 +5,8 @@ use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 
-use albacore_mapping::Mode;
 use albacore_plan::{Enforcement, MainThread, PlacementMethod, ServerKind};
+use albacore_solver::Mode;
 
 use super::*;
 use crate::SlotState;

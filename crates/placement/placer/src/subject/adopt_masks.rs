@@ -1,8 +1,8 @@
 //! Adopts the masks that an earlier incarnation of the placer wrote: after a restart the mapping is
 //! read from the masks, so that the next one starts from it and moves a thread only for a gain.
 
-use albacore_mapping::{Mapping, Slot};
 use albacore_plan::{SubjectPolicy, plan};
+use albacore_solver::{Mapping, Slot};
 use albacore_topology::{CpuId, Topology};
 
 use super::Subject;

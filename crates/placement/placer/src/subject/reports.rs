@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use albacore_mapping::Slot;
 use albacore_os::Micros;
 use albacore_plan::{Linted, PlacementMethod, PlacementWarning, Plan, StepKind, Target, plan_hash};
+use albacore_solver::Slot;
 
 use crate::execute::{ExecutedStep, StepOutcome};
 use crate::report::{Report, SpawnKind};

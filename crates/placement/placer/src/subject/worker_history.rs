@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use albacore_mapping::WorkerIndex;
 use albacore_os::Pid;
+use albacore_solver::WorkerIndex;
 
 #[derive(Debug, Default)]
 pub(crate) struct WorkerHistory {

@@ -9,10 +9,10 @@ use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use albacore_mapping::Mode;
 use albacore_os::{Pid, Tid, write_mask};
 use albacore_placer::{Placer, PlacerConfig, Report, SlotRow, SubjectConfig, SubjectId};
 use albacore_plan::{Enforcement, MainThread, PlacementMethod, ServerKind, SubjectPolicy};
+use albacore_solver::Mode;
 use albacore_topology::CpuSet;
 
 /// Only for liveness: how long anything may take on a machine that is busy with other tests.

@@ -18,10 +18,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use albacore_mapping::Mode;
 use albacore_os::{HostRoot, Pid, Poll, PollKey, Signals, Tid, read_mask, write_mask};
 use albacore_placer::{Placer, PlacerConfig, SubjectConfig};
 use albacore_plan::{Enforcement, MainThread, PlacementMethod, ServerKind, SubjectPolicy};
+use albacore_solver::Mode;
 
 type Stdins = Arc<Mutex<Vec<Option<std::process::ChildStdin>>>>;
 

@@ -1,7 +1,7 @@
 //! The planner and the lint find the same workers on random process trees, and a planner that
 //! assigns a wrong role is refused.
 
-use albacore_mapping::{Mode, Rank, solve};
+use albacore_solver::{Mode, Rank, WorkBudget, solve};
 use albacore_topology::parse_synthetic;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -143,7 +143,7 @@ fn plan_by(
     roles: &Roles,
 ) -> Plan<Proposed> {
     let problem = problem(policy, observation, None).unwrap();
-    let solution = solve(&problem, &mut || true).unwrap();
+    let solution = solve(&problem, &mut WorkBudget::of_steps(0)).unwrap();
     let mapping = Some(&solution.mapping);
     plan_with_roles(policy, observation, mapping, ledger, roles)
 }

@@ -1,6 +1,6 @@
 //! Laws of plans, on a simulated server: stability, repair, scope, and what each cause means.
 
-use albacore_mapping::{Mode, Rank, solve};
+use albacore_solver::{Mode, Rank, WorkBudget, solve};
 use albacore_topology::{Topology, parse_synthetic};
 use proptest::prelude::*;
 
@@ -139,7 +139,7 @@ impl World {
     /// Plans and lints; nothing is executed.
     fn look(&self) -> Plan<Linted> {
         let problem = problem(&self.policy, &self.observation, None);
-        let solved = problem.map(|p| (solve(&p, &mut || false).unwrap(), p));
+        let solved = problem.map(|p| (solve(&p, &mut WorkBudget::unlimited()).unwrap(), p));
         let pair = solved.as_ref().map(|(s, p)| (p, &s.mapping));
         let mapping = pair.map(|(_, m)| m);
         let plan = plan(&self.policy, &self.observation, mapping, &self.ledger);
@@ -556,7 +556,7 @@ fn lint_refuses_what_plan_never_makes() {
     let mut world = named(2, 2);
     let good = {
         let problem = problem(&world.policy, &world.observation, None).unwrap();
-        let solution = solve(&problem, &mut || false).unwrap();
+        let solution = solve(&problem, &mut WorkBudget::unlimited()).unwrap();
         plan(
             &world.policy,
             &world.observation,

@@ -1,0 +1,216 @@
+//! Prints one table of joint problems: case, threads, objective, bound, what proves it, whether the
+//! checker counts it too, gap, milliseconds with no budget at all and with one, microseconds of the
+//! checker; microseconds after one worker's respawn (nothing changed) from the cached
+//! answer and from a solver without one, with the threads that it moved; milliseconds and
+//! threads moved when one more deployment joins; peak memory.
+//!
+//! Every answer is checked. Each case is solved several times; times are medians. An argument picks
+//! the cases that have it in their name.
+#![allow(clippy::expect_used)] // a benchmark has nobody to return an error to
+
+use std::time::{Duration, Instant};
+
+use albacore_solver::{
+    CachedSolution, Deployment, JointProblem, JointSolution, Mode, WorkBudget, check_joint,
+    counted_joint_bound, solve_joint,
+};
+use albacore_topology::{CoreKind, Cpu, CpuId, CpuSet, Distances, Topology};
+
+const RUNS: usize = 5;
+const RESPAWNS: usize = 101;
+/// Leaves 5 of 50 ms for what runs whatever the budget says.
+const BUDGET: Duration = Duration::from_millis(45);
+
+fn main() {
+    println!(
+        "case\tthreads\tobjective\tbound\tproof\tcounted\tgap_percent\tfloor_ms\tms\tcheck_us\trespawn_us\tagain_us\tmoved\tjoin_ms\tjoin_moved\tpeak_mib"
+    );
+    let article = machine([1, 1, 16, 2]);
+    let large = machine([2, 8, 8, 2]);
+    for (name, topology, count, cpusets) in [
+        ("2 on 32 cpus", &article, 2, Cpusets::Same),
+        ("10 on 32 cpus", &article, 10, Cpusets::Same),
+        ("10 on 32 cpus, halves", &article, 10, Cpusets::Halves),
+        ("10 on 256 cpus", &large, 10, Cpusets::Same),
+        ("50 on 256 cpus, by L3", &large, 50, Cpusets::Sixteenths),
+        ("200 on 256 cpus", &large, 200, Cpusets::Same),
+        ("200 on 256 cpus, halves", &large, 200, Cpusets::Halves),
+        ("200 on 256 cpus, windows", &large, 200, Cpusets::Windows),
+    ] {
+        run(name, &problem(topology, count, cpusets));
+    }
+    run("1 of 16 x 16 on 32 cpus", &square(&article, 1, 16));
+    run("1 of 64 x 64 on 256 cpus", &square(&large, 1, 64));
+    run("200 of 16 x 16 on 256 cpus", &square(&large, 200, 16));
+}
+
+/// So many deployments, each of as many workers as threads, on the whole machine.
+fn square(topology: &Topology, count: usize, side: u16) -> JointProblem {
+    let mut problem = problem(topology, count, Cpusets::Same);
+    for deployment in &mut problem.deployments {
+        (deployment.workers, deployment.threads) = (side, side);
+    }
+    problem
+}
+
+#[derive(Clone, Copy)]
+enum Cpusets {
+    /// The whole machine for everybody.
+    Same,
+    /// The lower or the upper half of the cores.
+    Halves,
+    /// An L3 each.
+    Sixteenths,
+    /// A quarter of the cpus each, from a place of its own.
+    Windows,
+}
+
+impl Cpusets {
+    fn of(self, index: usize, topology: &Topology) -> CpuSet {
+        let cpus = topology.cpus();
+        let cores = cpus.len() / 2;
+        let keep = |cpu: &&Cpu| {
+            let core = cpu.core as usize;
+            match self {
+                Self::Same => true,
+                Self::Halves => (core * 2 / cores) == index % 2,
+                Self::Sixteenths => cpu.l3 as usize == index % 16,
+                Self::Windows => (core + cores - index * 7 % cores) % cores < cores / 4,
+            }
+        };
+        cpus.iter().filter(keep).map(|cpu| cpu.id).collect()
+    }
+}
+
+fn problem(topology: &Topology, count: usize, cpusets: Cpusets) -> JointProblem {
+    let sizes = [
+        (4, 4, Mode::Scatter),
+        (2, 8, Mode::Compact),
+        (8, 2, Mode::Scatter),
+        (1, 16, Mode::Compact),
+    ];
+    let deployment = |(index, &(workers, threads, mode))| Deployment {
+        workers,
+        threads,
+        mode,
+        cpuset: cpusets.of(index, topology),
+        current: None,
+    };
+    JointProblem {
+        deployments: sizes
+            .iter()
+            .cycle()
+            .take(count)
+            .enumerate()
+            .map(deployment)
+            .collect(),
+        topology: topology.clone(),
+        distances: Distances::default(),
+        obstacles: Vec::new(),
+        move_cost: 200,
+    }
+}
+
+/// Packages x L3 each x cores each x cpus each.
+fn machine([packages, l3s, cores, width]: [u32; 4]) -> Topology {
+    let all_cores = packages * l3s * cores;
+    let cpus = (0..all_cores * width).map(|id| {
+        let core = id % all_cores;
+        let (l3, package) = (core / cores, core / cores / l3s);
+        Cpu {
+            id: CpuId(id as u16),
+            core,
+            l2: core,
+            l3,
+            numa: package,
+            package,
+            kind: CoreKind::Performance,
+        }
+    });
+    Topology::new(cpus.collect()).expect("a regular machine is nested")
+}
+
+fn run(name: &str, problem: &JointProblem) {
+    let wanted = std::env::args().skip(1).find(|a| !a.starts_with('-'));
+    if wanted.is_some_and(|wanted| !name.contains(&wanted)) {
+        return;
+    }
+    let threads: usize = problem
+        .deployments
+        .iter()
+        .map(|d| usize::from(d.workers) * usize::from(d.threads))
+        .sum();
+    let (solution, micros) = timed(problem, BUDGET);
+    let stated = &solution.certificate;
+    let gap = (stated.bound - stated.objective) as f64 / (stated.objective.abs().max(1)) as f64;
+    let mut again = problem.clone();
+    for (deployment, mapping) in again.deployments.iter_mut().zip(&solution.mappings) {
+        deployment.current = Some(mapping.clone());
+    }
+    let (second, again_micros) = timed(&again, BUDGET);
+    let (_, floor_micros) = timed(problem, Duration::ZERO);
+    let respawn_micros = respawned(problem, &solution, &again);
+    let mut joined = again.clone();
+    joined.deployments.push(Deployment {
+        current: None,
+        ..problem.deployments[0].clone()
+    });
+    let (third, join_micros) = timed(&joined, BUDGET);
+    let start = Instant::now();
+    check_joint(problem, &solution).expect("every answer is valid");
+    let check_micros = start.elapsed().as_micros();
+    let counted = counted_joint_bound(problem, &solution);
+    let is_counted = counted.is_some_and(|counted| counted <= stated.bound);
+    println!(
+        "{name}\t{threads}\t{}\t{}\t{:?}\t{is_counted}\t{:.2}\t{:.1}\t{:.1}\t{check_micros}\t{respawn_micros:.1}\t\
+         {again_micros}\t{}\t{:.1}\t{}\t{}",
+        stated.objective,
+        stated.bound,
+        stated.proof,
+        gap * 100.0,
+        floor_micros as f64 / 1000.0,
+        micros as f64 / 1000.0,
+        second.moved,
+        join_micros as f64 / 1000.0,
+        third.moved,
+        peak_mib()
+    );
+}
+
+/// Median of the microseconds until it is known that the cached answer holds after a respawn.
+fn respawned(problem: &JointProblem, solution: &JointSolution, again: &JointProblem) -> f64 {
+    let cached = CachedSolution::new(problem.clone(), solution.clone());
+    let mut nanos = Vec::new();
+    for _ in 0..RESPAWNS {
+        let start = Instant::now();
+        let answer = cached.answer(again);
+        nanos.push(start.elapsed().as_nanos());
+        assert!(answer.is_some_and(|answer| answer.moved == 0));
+    }
+    nanos.sort_unstable();
+    nanos[RESPAWNS / 2] as f64 / 1000.0
+}
+
+/// The answer, checked, and the median of the microseconds it took.
+fn timed(problem: &JointProblem, budget: Duration) -> (JointSolution, u128) {
+    let mut micros = Vec::new();
+    let mut last = None;
+    for _ in 0..RUNS {
+        let start = Instant::now();
+        let solution = solve_joint(problem, &mut WorkBudget::of_time(budget));
+        micros.push(start.elapsed().as_micros());
+        last = Some(solution.expect("within limits"));
+    }
+    micros.sort_unstable();
+    let solution = last.expect("at least one run");
+    check_joint(problem, &solution).expect("every answer is valid");
+    (solution, micros[RUNS / 2])
+}
+
+/// Most memory that this process had, in MiB.
+fn peak_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kib.unwrap_or(0) / 1024
+}

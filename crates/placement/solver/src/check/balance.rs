@@ -1,0 +1,161 @@
+//! Are the loads of cpus, and then those of cores, as even as the cpusets and rules (2) and (3)
+//! allow?
+//!
+//! A thread of deployment d may go from cpu a to cpu b if both are in d's cpuset and b holds fewer
+//! than min(W ceil(T/C), T ceil(W/C)) threads of d: then workers and ranks can be dealt anew so
+//! that (2) and (3) hold. Links of that kind form chains. A chain from a to b whose loads differ by
+//! 2 or more is a better balance of cpus. A chain whose loads differ by 1 leaves it as good, and
+//! links their cores; a chain of such links between cores whose loads differ by 2 or more is a
+//! better balance of cores.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use albacore_topology::CpuId;
+
+use super::placed::Placed;
+use super::several::loads;
+use crate::JointProblem;
+use crate::JointViolation;
+
+/// The first violation of (8) or else of (8+) that is found.
+pub(super) fn unbalanced(problem: &JointProblem, placed: &[Placed<'_>]) -> Option<JointViolation> {
+    if is_even(problem, placed) {
+        return None;
+    }
+    let links = Links::of(problem, placed);
+    let reached: Vec<Vec<usize>> = (0..links.load.len()).map(|cpu| links.from(cpu)).collect();
+    let ids: Vec<CpuId> = problem.topology.cpus().iter().map(|cpu| cpu.id).collect();
+    for (from, ends) in reached.iter().enumerate() {
+        let better = |&&to: &&usize| links.load[from] >= links.load[to] + 2;
+        if let Some(&to) = ends.iter().find(better) {
+            let (from, to) = (ids[from], ids[to]);
+            return Some(JointViolation::Unbalanced {
+                rule: "8",
+                from,
+                to,
+            });
+        }
+    }
+    unbalanced_cores(problem, &links.load, &reached).map(|(from, to)| JointViolation::Unbalanced {
+        rule: "8+",
+        from: ids[from],
+        to: ids[to],
+    })
+}
+
+/// Whether no two cpus that any deployment may use, and no two of their cores, have loads that
+/// differ by 2: then there is nothing to even out.
+fn is_even(problem: &JointProblem, placed: &[Placed<'_>]) -> bool {
+    let load = loads(problem, placed);
+    let mut of_cores: BTreeMap<u32, u32> = BTreeMap::new();
+    let (mut cpus, mut cores) = (Vec::new(), Vec::new());
+    for cpu in problem.topology.cpus() {
+        *of_cores.entry(cpu.core).or_insert(0) += load[&cpu.id];
+    }
+    for cpu in problem.topology.cpus() {
+        if problem
+            .deployments
+            .iter()
+            .any(|d| d.cpuset.contains(cpu.id))
+        {
+            cpus.push(load[&cpu.id]);
+            cores.push(of_cores[&cpu.core]);
+        }
+    }
+    let spread = |loads: &[u32]| loads.iter().max() <= loads.iter().min().map(|l| l + 1).as_ref();
+    spread(&cpus) && spread(&cores)
+}
+
+/// Which thread may go where, by positions in the topology's list of cpus.
+struct Links {
+    load: Vec<u32>,
+    /// Deployments with a thread on each cpu.
+    on: Vec<Vec<usize>>,
+    /// Cpus that could take one more thread of each deployment.
+    open: Vec<Vec<usize>>,
+}
+
+impl Links {
+    fn of(problem: &JointProblem, placed: &[Placed<'_>]) -> Self {
+        let cpus = problem.topology.cpus();
+        let load: Vec<u32> = loads(problem, placed).into_values().collect();
+        let mut on = vec![Vec::new(); cpus.len()];
+        let mut open = Vec::new();
+        for (deployment, (asked, own)) in problem.deployments.iter().zip(placed).enumerate() {
+            let count = asked.cpuset.len() as u32;
+            let (workers, threads) = (u32::from(asked.workers), u32::from(asked.threads));
+            let most = (workers * threads.div_ceil(count)).min(threads * workers.div_ceil(count));
+            let mut held: BTreeMap<CpuId, u32> = BTreeMap::new();
+            for cpu in own.cpus() {
+                *held.entry(cpu.id).or_insert(0) += 1;
+            }
+            let mut takes = Vec::new();
+            for (position, cpu) in cpus.iter().enumerate() {
+                let here = held.get(&cpu.id).copied().unwrap_or(0);
+                if here > 0 {
+                    on[position].push(deployment);
+                }
+                if asked.cpuset.contains(cpu.id) && here < most {
+                    takes.push(position);
+                }
+            }
+            open.push(takes);
+        }
+        Self { load, on, open }
+    }
+
+    /// The ends of all chains that start at a cpu.
+    fn from(&self, start: usize) -> Vec<usize> {
+        let mut seen = vec![false; self.load.len()];
+        seen[start] = true;
+        let mut used = vec![false; self.open.len()];
+        let mut ends = Vec::new();
+        let mut waiting = VecDeque::from([start]);
+        while let Some(cpu) = waiting.pop_front() {
+            for &deployment in &self.on[cpu] {
+                if std::mem::replace(&mut used[deployment], true) {
+                    continue;
+                }
+                for &next in &self.open[deployment] {
+                    if !std::mem::replace(&mut seen[next], true) {
+                        ends.push(next);
+                        waiting.push_back(next);
+                    }
+                }
+            }
+        }
+        ends
+    }
+}
+
+/// Two cpus at the ends of a chain of links between cores that would balance them better.
+fn unbalanced_cores(
+    problem: &JointProblem,
+    load: &[u32],
+    reached: &[Vec<usize>],
+) -> Option<(usize, usize)> {
+    let cpus = problem.topology.cpus();
+    let mut members: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (position, cpu) in cpus.iter().enumerate() {
+        members.entry(cpu.core).or_default().push(position);
+    }
+    let total = |core: u32| members[&core].iter().map(|&cpu| load[cpu]).sum::<u32>();
+    for (&first, start) in &members {
+        let mut seen = BTreeSet::from([first]);
+        let mut waiting = VecDeque::from([first]);
+        while let Some(core) = waiting.pop_front() {
+            for &from in &members[&core] {
+                for &to in &reached[from] {
+                    if load[from] != load[to] + 1 || !seen.insert(cpus[to].core) {
+                        continue;
+                    }
+                    if total(first) >= total(cpus[to].core) + 2 {
+                        return Some((start[0], to));
+                    }
+                    waiting.push_back(cpus[to].core);
+                }
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,83 @@
+//! The bounds that counts alone give, counted again from the problem: what the checker can confirm.
+//!
+//! Both bounds, of one deployment and of several, take distances pair by pair or level by level; no
+//! tree order, no solver's tables.
+
+mod mains;
+mod one;
+mod several;
+
+use albacore_topology::{Cpu, Distances, Topology};
+
+pub use one::counted_bound;
+pub(super) use several::counted;
+
+/// The number of a cpu's domain.
+type Key = fn(&Cpu) -> u32;
+
+/// A level of the tree.
+struct Level {
+    /// How much closer a pair is for sharing a domain of it.
+    gain: i64,
+    key: Key,
+}
+
+/// Cpus, cores, L2 and L3.
+fn levels(d: &Distances) -> [Level; 4] {
+    let gain = |outer: u32, inner: u32| i64::from(outer) - i64::from(inner);
+    let keys: [(i64, Key); 4] = [
+        (gain(d.l1, d.cpu), |cpu| u32::from(cpu.id.0)),
+        (gain(d.l2, d.l1), |cpu| cpu.core),
+        (gain(d.l3, d.l2), |cpu| cpu.l2),
+        (gain(d.beyond, d.l3), |cpu| cpu.l3),
+    ];
+    keys.map(|(gain, key)| Level { gain, key })
+}
+
+/// x(x-1)/2.
+fn pairs(x: i64) -> i64 {
+    x * (x - 1) / 2
+}
+
+/// Pairs in one domain if domains of these sizes are filled one after the other.
+fn fill(sizes: impl Iterator<Item = i64>, mut threads: i64) -> i64 {
+    let mut sum = 0;
+    for size in sizes {
+        let here = size.min(threads);
+        threads -= here;
+        sum += pairs(here);
+    }
+    sum
+}
+
+/// The greatest sum of distances of so many items with limits on a cpu and on a core: one at a time
+/// where it is farthest from those before.
+fn farthest(
+    cpus: &[&Cpu],
+    distances: &Distances,
+    items: i64,
+    (on_cpu, on_core): (i64, i64),
+) -> i64 {
+    let mut numbers = std::collections::BTreeMap::new();
+    let number = |cpu: &&Cpu| {
+        let next = numbers.len();
+        *numbers.entry(cpu.core).or_insert(next)
+    };
+    let core_of: Vec<usize> = cpus.iter().map(number).collect();
+    let (mut held, mut cores) = (vec![0; cpus.len()], vec![0; cpus.len()]);
+    let mut far = vec![0i64; cpus.len()];
+    let mut sum = 0;
+    for _ in 0..items {
+        let open = |&at: &usize| held[at] < on_cpu && cores[core_of[at]] < on_core;
+        let Some(best) = (0..cpus.len()).filter(open).max_by_key(|&at| far[at]) else {
+            break;
+        };
+        sum += far[best];
+        held[best] += 1;
+        cores[core_of[best]] += 1;
+        for (far, cpu) in far.iter_mut().zip(cpus) {
+            *far += i64::from(Topology::distance(cpu, cpus[best], distances));
+        }
+    }
+    sum
+}

@@ -1,0 +1,261 @@
+//! The bound on mains: how far apart the mains of all deployments can be, whatever their peers
+//! need.
+//!
+//! **Problem.** The checker needs the greatest sum of distances of mains, each on its own cpuset,
+//! with a limit on a core. **Approach.** A minimum-cost flow by negative-cycle cancelling (Klein
+//! 1967): from the mains as they are placed, find a cycle of moves (a main of one cpuset from one
+//! cpu to another, or one more in a domain and one less in another) that brings them farther apart,
+//! make it, and search again. **Proof sketch.** Sums of distances in a tree are concave in the
+//! counts of its domains, so a flow without such a cycle is optimal. **Limits.** After
+//! [`CYCLES_MAX`] cycles all mains count as if they might use all cpus that any of them may use:
+//! still a bound. Deployments with the same cpuset are one source.
+
+use std::collections::BTreeMap;
+
+use albacore_topology::CpuSet;
+
+use super::{levels, pairs};
+use crate::JointProblem;
+use crate::check::placed::Placed;
+use crate::limits::CYCLES_MAX;
+
+/// The greatest sum of distances of all pairs of mains, at most `on_core` of them on a core.
+pub(super) fn max_distance(problem: &JointProblem, placed: &[Placed<'_>], on_core: u32) -> i64 {
+    let mut flow = Flow::of(problem, placed, on_core);
+    if !flow.cancel_negative_cycles() {
+        flow.merge_sources();
+        while flow
+            .negative_cycle()
+            .is_some_and(|cycle| flow.augment(&cycle))
+        {}
+    }
+    flow.distances(problem)
+}
+
+/// Where mains come from: a cpuset.
+struct Source {
+    /// Most of its mains on a cpu.
+    most: i64,
+    /// Positions of its cpus, and its mains on each.
+    cpus: Vec<(usize, i64)>,
+}
+
+/// The mains as a flow from sources over cpus, cores, L2 and L3 to the machine.
+struct Flow {
+    sources: Vec<Source>,
+    on_core: i64,
+    /// Of each level: what sharing is worth, the mains in each domain, the domain around each.
+    levels: Vec<LevelMains>,
+}
+
+struct LevelMains {
+    gain: i64,
+    mains: Vec<i64>,
+    parents: Vec<usize>,
+}
+
+/// One main more (or less) on an arc.
+#[derive(Clone, Copy)]
+enum ArcChange {
+    /// From a source to the cpu at that place of its list.
+    Place(usize, usize, i64),
+    /// From a domain of a level to that around it.
+    Up(usize, usize, i64),
+}
+
+/// An arc between two nodes, what it costs, and what taking it means.
+type Arc = (usize, usize, i64, ArcChange);
+
+impl Flow {
+    fn of(problem: &JointProblem, placed: &[Placed<'_>], on_core: u32) -> Self {
+        let cpus = problem.topology.cpus();
+        let position: BTreeMap<u16, usize> = cpus.iter().map(|cpu| cpu.id.0).zip(0..).collect();
+        let mut sources: BTreeMap<&CpuSet, Source> = BTreeMap::new();
+        let mut mains = vec![0; cpus.len()];
+        for (deployment, own) in problem.deployments.iter().zip(placed) {
+            let source = sources.entry(&deployment.cpuset).or_insert_with(|| Source {
+                most: 0,
+                cpus: deployment
+                    .cpuset
+                    .iter()
+                    .map(|id| (position[&id.0], 0))
+                    .collect(),
+            });
+            let count = source.cpus.len() as i64;
+            source.most += (i64::from(deployment.workers) + count - 1) / count;
+            for cpu in own.mains() {
+                let at = position[&cpu.id.0];
+                mains[at] += 1;
+                if let Ok(here) = source.cpus.binary_search_by_key(&at, |&(cpu, _)| cpu) {
+                    source.cpus[here].1 += 1;
+                }
+            }
+        }
+        let all = levels(&problem.distances);
+        let domains = all.each_ref().map(|level| {
+            let mut numbers = BTreeMap::new();
+            let number = |cpu| {
+                let next = numbers.len();
+                *numbers.entry((level.key)(cpu)).or_insert(next)
+            };
+            cpus.iter().map(number).collect::<Vec<usize>>()
+        });
+        let level_flow = |at: usize| {
+            let count = domains[at].iter().max().map_or(0, |&most| most + 1);
+            let mut level_flow = LevelMains {
+                gain: all[at].gain,
+                mains: vec![0; count],
+                parents: vec![0; count],
+            };
+            for (cpu, &domain) in domains[at].iter().enumerate() {
+                level_flow.mains[domain] += mains[cpu];
+                level_flow.parents[domain] = domains.get(at + 1).map_or(0, |outer| outer[cpu]);
+            }
+            level_flow
+        };
+        Self {
+            sources: sources.into_values().collect(),
+            on_core: on_core.into(),
+            levels: (0..all.len()).map(level_flow).collect(),
+        }
+    }
+
+    /// Turns circles until there is none; false if there are too many.
+    fn cancel_negative_cycles(&mut self) -> bool {
+        for _ in 0..CYCLES_MAX {
+            match self.negative_cycle() {
+                Some(cycle) => self.augment(&cycle),
+                None => return true,
+            };
+        }
+        self.sources.len() == 1
+    }
+
+    /// All mains as one source that may use all cpus.
+    fn merge_sources(&mut self) {
+        let mut cpus: BTreeMap<usize, i64> = BTreeMap::new();
+        for &(cpu, mains) in self.sources.iter().flat_map(|source| &source.cpus) {
+            *cpus.entry(cpu).or_insert(0) += mains;
+        }
+        self.sources = vec![Source {
+            most: cpus.values().sum(),
+            cpus: cpus.into_iter().collect(),
+        }];
+    }
+
+    /// Every arc on which one main more or less may go.
+    fn arcs(&self) -> (usize, Vec<Arc>) {
+        let mut starts = vec![self.sources.len()];
+        for level_flow in &self.levels {
+            starts.push(starts[starts.len() - 1] + level_flow.mains.len());
+        }
+        let mut arcs = Vec::new();
+        for (source, of) in self.sources.iter().enumerate() {
+            for (at, &(cpu, mains)) in of.cpus.iter().enumerate() {
+                let node = starts[0] + cpu;
+                if mains < of.most {
+                    arcs.push((source, node, 0, ArcChange::Place(source, at, 1)));
+                }
+                if mains > 0 {
+                    arcs.push((node, source, 0, ArcChange::Place(source, at, -1)));
+                }
+            }
+        }
+        for (level, level_flow) in self.levels.iter().enumerate() {
+            for (domain, (&mains, &parents)) in
+                level_flow.mains.iter().zip(&level_flow.parents).enumerate()
+            {
+                let (inside, outside) = (starts[level] + domain, starts[level + 1] + parents);
+                if level != 1 || mains < self.on_core {
+                    let step = ArcChange::Up(level, domain, 1);
+                    arcs.push((inside, outside, level_flow.gain * mains, step));
+                }
+                if mains > 0 {
+                    let step = ArcChange::Up(level, domain, -1);
+                    arcs.push((outside, inside, -level_flow.gain * (mains - 1), step));
+                }
+            }
+        }
+        (starts[self.levels.len()] + 1, arcs)
+    }
+
+    /// A circle of arcs that costs less than nothing.
+    fn negative_cycle(&self) -> Option<Vec<ArcChange>> {
+        let (nodes, arcs) = self.arcs();
+        let mut cost = vec![0; nodes];
+        let mut by: Vec<Option<usize>> = vec![None; nodes];
+        let mut last = None;
+        // bound: Bellman and Ford: what still changes after as many rounds as nodes is on a circle
+        for round in 0..=nodes {
+            last = None;
+            for (arc, &(from, to, price, _)) in arcs.iter().enumerate() {
+                if cost[from] + price < cost[to] {
+                    cost[to] = cost[from] + price;
+                    by[to] = Some(arc);
+                    last = Some(to);
+                }
+            }
+            last?;
+            // a circle among the predecessors shows long before
+            if round % ROUNDS_BETWEEN_CHECKS == ROUNDS_BETWEEN_CHECKS - 1
+                && let Some(cycle) = find_cycle(&by, &arcs)
+            {
+                return Some(cycle);
+            }
+        }
+        last.and_then(|_| find_cycle(&by, &arcs))
+    }
+
+    /// Takes every step; always true.
+    fn augment(&mut self, cycle: &[ArcChange]) -> bool {
+        for &step in cycle {
+            match step {
+                ArcChange::Place(source, at, more) => self.sources[source].cpus[at].1 += more,
+                ArcChange::Up(level, domain, more) => self.levels[level].mains[domain] += more,
+            }
+        }
+        true
+    }
+
+    fn distances(&self, problem: &JointProblem) -> i64 {
+        let beyond = i64::from(problem.distances.beyond);
+        let mains: i64 = problem
+            .deployments
+            .iter()
+            .map(|d| i64::from(d.workers))
+            .sum();
+        let closer = self.levels.iter().map(|level_flow| {
+            let shared: i64 = level_flow.mains.iter().map(|&mains| pairs(mains)).sum();
+            level_flow.gain * shared
+        });
+        beyond * pairs(mains) - closer.sum::<i64>()
+    }
+}
+
+/// Rounds of Bellman and Ford between two searches for a cycle: most flows need fewer.
+const ROUNDS_BETWEEN_CHECKS: usize = 8;
+
+/// A circle among the arcs by which nodes were reached.
+fn find_cycle(by: &[Option<usize>], arcs: &[Arc]) -> Option<Vec<ArcChange>> {
+    let mut seen = vec![usize::MAX; by.len()];
+    for start in 0..by.len() {
+        let mut node = start;
+        // bound: each node is seen once
+        while let Some(arc) = by[node].filter(|_| seen[node] == usize::MAX) {
+            seen[node] = start;
+            node = arcs[arc].0;
+        }
+        if by[node].is_none() || seen[node] != start {
+            continue;
+        }
+        let (mut cycle, first) = (Vec::new(), node);
+        while let Some(arc) = by[node] {
+            cycle.push(arcs[arc].3);
+            node = arcs[arc].0;
+            if node == first {
+                return Some(cycle);
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,232 @@
+//! The bound that counts alone give, recomputed from the problem: what the checker can confirm.
+//!
+//! **Problem.** A certificate is to be believed without trusting the solver. **Approach.** From the
+//! rules and the admitted relaxations: what the mains, one worker alone, and all workers in the
+//! domains of one level could reach at best. Distances are taken pair by pair or level by level; no
+//! tree order, no solver's tables. **Proof sketch.** Distances form a tree, so placing one item at
+//! a time where it is farthest from those placed is best for the sum; a level's pairs of one worker
+//! in one domain are most if whole shares fill it and least if shares are even (convexity); a sum
+//! of bounds bounds the sum. **Limits.** Mappings that relax a rule further than admitted are not
+//! covered. Bounds that were found by Lagrangian relaxation or by a search are stronger than these
+//! counts and are not recomputed here.
+
+use std::collections::BTreeMap;
+
+use albacore_topology::Cpu;
+
+use super::{Key, Level, farthest, fill, levels, pairs};
+
+use crate::{Mode, Problem, Relaxation, relaxed_by};
+
+/// No mapping that relaxes no rule beyond `relaxed` has a greater objective.
+pub fn counted_bound(problem: &Problem, relaxed: &[Relaxation]) -> i64 {
+    let rules = Rules::of(problem, relaxed);
+    let mains = rules.spread(rules.workers, (rules.mains_on_cpu, rules.mains_on_core));
+    let pairs = rules.workers * pairs(rules.threads);
+    let farthest = i64::from(problem.distances.beyond) * pairs;
+    let levels = rules.levels();
+    mains
+        + match problem.mode {
+            Mode::Scatter => {
+                let alone = rules.spread(rules.threads, (rules.on_cpu, rules.core.1));
+                let together: i64 = levels.iter().map(|level| level.least(&rules)).sum();
+                (rules.workers * alone).min(farthest - together)
+            }
+            Mode::Compact => levels.iter().map(|level| level.most(&rules)).sum::<i64>() - farthest,
+        }
+}
+
+/// Right-hand sides after the relaxations.
+struct Rules<'a> {
+    problem: &'a Problem,
+    workers: i64,
+    threads: i64,
+    /// Most threads of one worker on a cpu.
+    on_cpu: i64,
+    /// Fewest and most threads of a cpu and of a core.
+    cpu: (i64, i64),
+    core: (i64, i64),
+    /// Threads of a core that is full by rule (12+).
+    full_core: i64,
+    mains_on_cpu: i64,
+    mains_on_core: i64,
+    /// Most cores that are full and hold a main.
+    full_cores_with_main: i64,
+}
+
+impl<'a> Rules<'a> {
+    fn of(problem: &'a Problem, relaxed: &[Relaxation]) -> Self {
+        let more = |rule: &str| i64::from(relaxed_by(relaxed, rule));
+        let (workers, threads) = (i64::from(problem.workers), i64::from(problem.threads));
+        let cpus = problem.topology.cpus().len() as i64;
+        let cores = problem.topology.core_count() as i64;
+        let slots = workers * threads;
+        let up = |a: i64, b: i64| (a + b - 1) / b;
+        let rest = slots % cores;
+        let binds = rest > 0 && slots > cores && workers <= cores;
+        let ranks = up(workers, cpus) + more("2");
+        let cpu = (
+            (slots / cpus - more("8")).max(0),
+            up(slots, cpus) + more("8"),
+        );
+        Self {
+            problem,
+            workers,
+            threads,
+            on_cpu: up(threads, cpus) + more("3"),
+            cpu,
+            core: (
+                (slots / cores - more("8+")).max(0),
+                up(slots, cores) + more("8+"),
+            ),
+            full_core: up(slots, cores),
+            mains_on_cpu: ranks.min(cpu.1),
+            mains_on_core: up(workers, cores) + more("mains-per-core"),
+            full_cores_with_main: if binds {
+                (workers - cores + rest).max(0) + more("12+")
+            } else {
+                i64::MAX
+            },
+        }
+    }
+
+    /// The greatest sum of distances of so many items.
+    fn spread(&self, items: i64, limits: (i64, i64)) -> i64 {
+        let cpus: Vec<&Cpu> = self.problem.topology.cpus().iter().collect();
+        farthest(&cpus, &self.problem.distances, items, limits)
+    }
+
+    /// The levels on which closeness counts.
+    fn levels(&self) -> Vec<LevelRooms> {
+        let levels = levels(&self.problem.distances).into_iter().enumerate();
+        let of_level = |(at, Level { gain, key }): (usize, Level)| LevelRooms {
+            gain,
+            rooms: match at {
+                0 => self.cpu_rooms(),
+                _ => self.rooms(key),
+            },
+            cores: at > 0 && self.is_cores(key),
+        };
+        levels
+            .filter(|(_, level)| level.gain > 0)
+            .map(of_level)
+            .collect()
+    }
+
+    fn is_cores(&self, key: Key) -> bool {
+        let cpus = self.problem.topology.cpus();
+        let count: std::collections::BTreeSet<u32> = cpus.iter().map(key).collect();
+        count.len() == self.problem.topology.core_count()
+    }
+
+    fn cpu_rooms(&self) -> Vec<Capacity> {
+        let room = Capacity {
+            least: self.cpu.0,
+            most: self.cpu.1,
+            of_worker: self.on_cpu.min(self.cpu.1).min(self.threads),
+        };
+        vec![room; self.problem.topology.cpus().len()]
+    }
+
+    /// What each domain may hold: the sum over its cores.
+    fn rooms(&self, key: Key) -> Vec<Capacity> {
+        let mut cores: BTreeMap<u32, (u32, i64)> = BTreeMap::new();
+        for cpu in self.problem.topology.cpus() {
+            cores.entry(cpu.core).or_insert((key(cpu), 0)).1 += 1;
+        }
+        let mut rooms: BTreeMap<u32, Capacity> = BTreeMap::new();
+        for (domain, cpus) in cores.into_values() {
+            let most = (cpus * self.cpu.1).min(self.core.1);
+            let room = rooms.entry(domain).or_default();
+            room.least += (cpus * self.cpu.0).max(self.core.0.min(most));
+            room.most += most;
+            room.of_worker += (cpus * self.on_cpu).min(most);
+        }
+        let mut rooms: Vec<Capacity> = rooms.into_values().collect();
+        for room in &mut rooms {
+            room.of_worker = room.of_worker.min(self.threads);
+        }
+        rooms.sort_by_key(|room| std::cmp::Reverse(room.of_worker));
+        rooms
+    }
+}
+
+/// Threads of a domain: at least, at most, at most of one worker.
+#[derive(Clone, Copy, Default)]
+struct Capacity {
+    least: i64,
+    most: i64,
+    of_worker: i64,
+}
+
+/// A level with its rooms, those that take most of a worker first.
+struct LevelRooms {
+    gain: i64,
+    rooms: Vec<Capacity>,
+    cores: bool,
+}
+
+impl LevelRooms {
+    /// Least closeness: volumes as even as they may be, shares of workers even in each.
+    fn least(&self, rules: &Rules<'_>) -> i64 {
+        let mut volumes: Vec<i64> = self.rooms.iter().map(|room| room.least).collect();
+        let placed: i64 = volumes.iter().sum();
+        for _ in placed..rules.workers * rules.threads {
+            let open = |&at: &usize| volumes[at] < self.rooms[at].most;
+            let next = (0..volumes.len()).filter(open);
+            if let Some(at) = next.min_by_key(|&at| volumes[at] / rules.workers) {
+                volumes[at] += 1;
+            }
+        }
+        let even = |n: i64| {
+            let (each, more) = (n / rules.workers, n % rules.workers);
+            more * pairs(each + 1) + (rules.workers - more) * pairs(each)
+        };
+        self.gain * volumes.into_iter().map(even).sum::<i64>()
+    }
+
+    /// Most closeness: what workers could reach alone or what volumes leave to all.
+    fn most(&self, rules: &Rules<'_>) -> i64 {
+        self.gain * self.alone(rules).min(self.together(rules))
+    }
+
+    fn alone(&self, rules: &Rules<'_>) -> i64 {
+        let sizes = |count: usize| self.rooms[..count].iter().map(|room| room.of_worker);
+        let free = fill(sizes(self.rooms.len()), rules.threads);
+        let full_main_limits = rules.full_cores_with_main.min(rules.workers);
+        if !self.cores || rules.mains_on_core > 1 {
+            return rules.workers * free;
+        }
+        let others = self.rooms.len() - 1;
+        let below = (rules.full_core - 1).min(rules.threads);
+        let bound_by_main = (1..=below)
+            .map(|here| pairs(here) + fill(sizes(others), rules.threads - here))
+            .max()
+            .unwrap_or(free);
+        full_main_limits * free + (rules.workers - full_main_limits) * free.min(bound_by_main)
+    }
+
+    /// The best volumes, from a table over domains and threads beyond the least.
+    fn together(&self, rules: &Rules<'_>) -> i64 {
+        let least: i64 = self.rooms.iter().map(|room| room.least).sum();
+        let extras = (rules.workers * rules.threads - least).max(0) as usize;
+        let mut best: Vec<Option<i64>> = vec![None; extras + 1];
+        best[0] = Some(0);
+        for room in &self.rooms {
+            let whole = |n: i64| {
+                let cap = room.of_worker.max(1);
+                n / cap * pairs(cap) + pairs(n % cap)
+            };
+            let mut next: Vec<Option<i64>> = vec![None; extras + 1];
+            for more in 0..=(room.most - room.least).max(0) as usize {
+                for total in more..=extras {
+                    let sum = best[total - more].map(|sum| sum + whole(room.least + more as i64));
+                    next[total] = next[total].max(sum);
+                }
+            }
+            best = next;
+        }
+        // where no volumes sum to WT, no bound follows
+        best[extras].unwrap_or(i64::MAX / 1_000_000_000)
+    }
+}

@@ -1,0 +1,203 @@
+//! The bound on several deployments, counted again from the problem and from what every balanced
+//! placement has in common.
+//!
+//! **Problem.** A certificate is to be believed without trusting the solver. **Approach.** The
+//! mains of all (`mains`) and the pairs within workers are bounded alone. *Scatter*: one
+//! worker alone on its cpuset, thread by thread where it is farthest from those before.
+//! *Compact*: level by level, a worker fills the largest rooms, each no larger than rule (3) and
+//! the largest load allow; where (12+) keeps its main off full cores, the room with the main is
+//! smaller. On cpus and on cores no more pairs than the loads have room for. **Proof sketch.** A
+//! balanced placement has these loads, wherever they lie, so the largest limits every worker;
+//! x(x-1)/2 is convex, so whole rooms have most pairs; distances form a tree, so one at a time
+//! spreads best; a sum of bounds bounds the sum. **Limits.** Mappings that relax a rule further
+//! than admitted are not covered.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{Mode, Relaxation, relaxed_by};
+use albacore_topology::{Cpu, CpuSet};
+
+use super::{Key, farthest, fill, levels, mains, pairs};
+use crate::check::main_rules;
+use crate::check::placed::Placed;
+use crate::check::several::loads;
+use crate::{Deployment, JointProblem};
+
+/// No placement that relaxes no rule beyond `admitted` has a greater objective.
+pub(in crate::check) fn counted(
+    problem: &JointProblem,
+    placed: &[Placed<'_>],
+    admitted: &[Relaxation],
+) -> i64 {
+    let amount = |rule: &str| relaxed_by(admitted, rule);
+    let on_core = main_rules::least_on_core(problem, placed) + amount("mains-per-core");
+    let mut sum = mains::max_distance(problem, placed, on_core);
+    let mut known: BTreeMap<(&CpuSet, u16), i64> = BTreeMap::new();
+    for deployment in &problem.deployments {
+        let workers = i64::from(deployment.workers);
+        sum += match deployment.mode {
+            Mode::Scatter => {
+                let alike = (&deployment.cpuset, deployment.threads);
+                let alone = known.entry(alike);
+                workers * *alone.or_insert_with(|| spread(problem, deployment))
+            }
+            Mode::Compact => {
+                let all = pairs(deployment.threads.into());
+                -workers * i64::from(problem.distances.beyond) * all
+            }
+        };
+    }
+    let rules = main_rules::full_core_rule(problem).map(|(full, through)| {
+        let beside = i64::from(through + amount("12+")) * i64::from(on_core);
+        (i64::from(full), beside)
+    });
+    let packing = Packing::of(problem, placed, rules);
+    sum + levels(&problem.distances)
+        .iter()
+        .enumerate()
+        .map(|(at, level)| level.gain * packing.most(at, level.key))
+        .sum::<i64>()
+}
+
+/// The cpus of a deployment.
+fn own<'a>(problem: &'a JointProblem, deployment: &Deployment) -> Vec<&'a Cpu> {
+    let cpus = problem.topology.cpus().iter();
+    cpus.filter(|cpu| deployment.cpuset.contains(cpu.id))
+        .collect()
+}
+
+/// Most threads of a worker on a cpu, rule (3).
+fn of_worker(deployment: &Deployment, cpus: usize) -> i64 {
+    (i64::from(deployment.threads) + cpus as i64 - 1) / cpus as i64
+}
+
+/// The greatest sum of distances within a worker that is alone.
+fn spread(problem: &JointProblem, deployment: &Deployment) -> i64 {
+    let cpus = own(problem, deployment);
+    let limits = (of_worker(deployment, cpus.len()), i64::MAX);
+    farthest(&cpus, &problem.distances, deployment.threads.into(), limits)
+}
+
+/// How many pairs of compact workers can share domains.
+struct Packing<'a> {
+    problem: &'a JointProblem,
+    /// Loads of cpus and of cores.
+    loads: [Vec<i64>; 2],
+    /// (12+), where it binds: load of a full core, and how many mains may lie beside one.
+    rules: Option<(i64, i64)>,
+}
+
+/// What a domain takes of one worker, and how much less if the worker's main is there and must not
+/// be on a full core.
+type Room = (i64, i64);
+
+impl<'a> Packing<'a> {
+    fn of(problem: &'a JointProblem, placed: &[Placed<'_>], rules: Option<(i64, i64)>) -> Self {
+        let of_cpus = loads(problem, placed);
+        let mut of_cores: BTreeMap<u32, i64> = BTreeMap::new();
+        for cpu in problem.topology.cpus() {
+            *of_cores.entry(cpu.core).or_insert(0) += i64::from(of_cpus[&cpu.id]);
+        }
+        let of_cpus = of_cpus.into_values().map(i64::from);
+        Self {
+            problem,
+            loads: [of_cpus.collect(), of_cores.into_values().collect()],
+            rules,
+        }
+    }
+
+    fn compact(&self) -> impl Iterator<Item = &'a Deployment> {
+        let all = self.problem.deployments.iter();
+        all.filter(|deployment| deployment.mode == Mode::Compact)
+    }
+
+    /// Most pairs in domains of a level.
+    fn most(&self, level: usize, key: Key) -> i64 {
+        let alone = self.alone(level, key);
+        match self.loads.get(level) {
+            Some(loads) => alone.min(self.together(loads, key)),
+            None => alone,
+        }
+    }
+
+    /// If each worker were alone.
+    fn alone(&self, level: usize, key: Key) -> i64 {
+        let (mut sum, mut gap, mut workers) = (0, 0, 0);
+        let mut known: BTreeMap<(&CpuSet, u16), (i64, i64)> = BTreeMap::new();
+        for deployment in self.compact() {
+            let alike = (&deployment.cpuset, deployment.threads);
+            let (free, bound) = *known.entry(alike).or_insert_with(|| {
+                let rooms = self.rooms(deployment, level, key);
+                most_pairs(&rooms, deployment.threads.into())
+            });
+            let count = i64::from(deployment.workers);
+            sum += count * bound;
+            gap = (free - bound).max(gap);
+            workers += count;
+        }
+        let beside = self.rules.map_or(0, |(_, beside)| beside);
+        sum + gap * workers.min(beside)
+    }
+
+    /// The rooms of a level, the largest first.
+    fn rooms(&self, deployment: &Deployment, level: usize, key: Key) -> Vec<Room> {
+        let cpus = own(self.problem, deployment);
+        let of_worker = of_worker(deployment, cpus.len());
+        let mut rooms: BTreeMap<u32, Room> = BTreeMap::new();
+        if level == 0 {
+            return vec![(of_worker, 0); cpus.len()];
+        }
+        let mut cores: BTreeMap<u32, (u32, i64)> = BTreeMap::new();
+        for cpu in cpus {
+            cores.entry(cpu.core).or_insert((key(cpu), 0)).1 += of_worker;
+        }
+        let most = self.loads[1].iter().copied().max().unwrap_or(0);
+        for (domain, takes) in cores.into_values() {
+            let takes = takes.min(most);
+            let below = self.rules.map_or(takes, |(full, _)| takes.min(full - 1));
+            let room = rooms.entry(domain).or_insert((0, i64::MAX));
+            *room = (room.0 + takes, room.1.min(takes - below));
+        }
+        let mut rooms: Vec<Room> = rooms.into_values().collect();
+        rooms.sort_unstable_by(|a, b| b.cmp(a));
+        rooms
+    }
+
+    /// As the loads of cpus or cores leave room for all of them.
+    fn together(&self, loads: &[i64], key: Key) -> i64 {
+        let mut cap = 1;
+        for deployment in self.compact() {
+            let cpus = own(self.problem, deployment);
+            let of_worker = of_worker(deployment, cpus.len());
+            let mut units: BTreeMap<u32, i64> = BTreeMap::new();
+            for cpu in cpus {
+                *units.entry(key(cpu)).or_insert(0) += of_worker;
+            }
+            let most = units.into_values().max().unwrap_or(0);
+            cap = cap.max(most.min(deployment.threads.into()));
+        }
+        let of = |&load: &i64| load / cap * pairs(cap) + pairs(load % cap);
+        loads.iter().map(of).sum()
+    }
+}
+
+/// Most pairs of one worker in rooms, free and with its main on a core that is not full.
+fn most_pairs(rooms: &[Room], threads: i64) -> (i64, i64) {
+    let sizes = |without: usize| {
+        let rooms = rooms.iter().enumerate();
+        rooms.filter_map(move |(at, &(size, _))| (at != without).then_some(size))
+    };
+    let free = fill(sizes(usize::MAX), threads);
+    if rooms.first().is_none_or(|&(_, less)| less == 0) {
+        return (free, free);
+    }
+    let mut bound = 0;
+    let kinds: BTreeSet<Room> = rooms.iter().copied().collect();
+    for kind in kinds {
+        let at = rooms.iter().position(|&room| room == kind).unwrap_or(0);
+        for with_main in 1..=(kind.0 - kind.1).min(threads) {
+            bound = bound.max(pairs(with_main) + fill(sizes(at), threads - with_main));
+        }
+    }
+    (free, bound.min(free))
+}

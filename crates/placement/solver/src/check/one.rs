@@ -1,0 +1,345 @@
+//! Is this mapping an answer, and is it as good as it is said to be? Judged by code that the solver
+//! does not share.
+//!
+//! **Problem.** A mapping decides where a server runs; neither a solver's bug nor a stale answer
+//! may reach a kernel. **Approach.** Count from the mapping alone, with the rules as they are
+//! written in the source article (numbers in brackets): no tree, no reduction, pair by pair. Every
+//! rule yields one figure: how far its right-hand side would have to move for the mapping to keep
+//! it. [`check`] reports the figures, [`check_solution`] compares them with what a [`Solution`]
+//! admits. **Proof sketch.** Each `fn` below is one constraint. **Limits.** Quadratic in T and W. A
+//! bound that is said to be counted is counted again (`check_bound`) where it is to prove
+//! something; one that was found by Lagrangian relaxation or by a search is compared with the value
+//! only.
+
+use albacore_topology::{Cpu, CpuId};
+
+use super::placed::{Placed, value};
+use crate::{
+    Certificate, Mapping, Problem, Proof, Relaxation, Slot, Solution, counted_bound, relaxed_by,
+};
+
+/// What [`check`] found of a mapping that places every thread.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CheckReport {
+    /// Its value: clock cycles summed over pairs, higher is better.
+    pub objective: i64,
+    /// Every rule that it does not keep and how far the right-hand side would have to move; empty:
+    /// all are kept.
+    pub relaxed: Vec<Relaxation>,
+}
+
+/// Why a mapping or a solution is refused.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Violation {
+    /// The mapping has another T than the problem.
+    #[error("the mapping is for {mapping} threads per worker, the problem has {problem}")]
+    OtherThreads {
+        /// T of the mapping.
+        mapping: u16,
+        /// T of the problem.
+        problem: u16,
+    },
+    /// Rule (1): not every thread has a cpu, or there are threads too many.
+    #[error("rule (1): the mapping places {placed} threads, the problem has {asked}")]
+    OtherCount {
+        /// Entries of the mapping.
+        placed: usize,
+        asked: usize,
+    },
+    /// Rule (1): a thread is on a cpu outside the cpuset.
+    #[error(
+        "rule (1): worker {} rank {} is on cpu {cpu}, outside the cpuset",
+        slot.worker.0,
+        slot.rank.0
+    )]
+    OutsideCpuset {
+        slot: Slot,
+        /// Where it was put.
+        cpu: CpuId,
+    },
+    /// A rule is broken by more than the solution admits.
+    #[error("rule ({rule}) is broken by {amount}, the solution admits {admitted}")]
+    Broken {
+        /// Name of the rule.
+        rule: &'static str,
+        /// How far the right-hand side would have to move.
+        amount: u32,
+        /// How far the solution says that it moved.
+        admitted: u32,
+    },
+    /// The stated objective is not that of the mapping.
+    #[error("the solution states the objective {stated}, the mapping has {actual}")]
+    OtherObjective { stated: i64, actual: i64 },
+    /// The stated bound is below the value that was reached.
+    #[error("the bound {bound} is below the objective {objective}")]
+    BoundTooLow { bound: i64, objective: i64 },
+    /// `optimal` is claimed although bound and objective differ.
+    #[error("optimal is claimed, but the objective is {objective} and the bound {bound}")]
+    NotProven { objective: i64, bound: i64 },
+    /// `optimal` goes without a proof, or a proof without `optimal`.
+    #[error(
+        "optimal is {}, but the proof is {}",
+        if *optimal { "claimed" } else { "not claimed" },
+        proof.name()
+    )]
+    OtherProof { optimal: bool, proof: Proof },
+    /// The bound is said to be counted from the problem, and counting gives a greater one.
+    #[error(
+        "optimal is claimed by the counted bound {bound}, but counting gives no less than {counted}"
+    )]
+    Unconfirmed { bound: i64, counted: i64 },
+}
+
+/// The value of a mapping: clock cycles summed over pairs of mains, plus (scatter) or minus
+/// (compact) those over pairs of threads of one worker; higher is better.
+///
+/// # Errors
+/// The mapping does not place exactly the problem's threads on the problem's cpus.
+pub fn objective(problem: &Problem, mapping: &Mapping) -> Result<i64, Vec<Violation>> {
+    Ok(value_of_one(problem, &placed(problem, mapping)?))
+}
+
+/// Counts every rule of the design, section 4, in `mapping`.
+///
+/// # Errors
+/// The mapping does not place exactly the problem's threads on the problem's cpus (rule 1). Every
+/// other rule that is broken is in [`CheckReport::relaxed`]; [`check_solution`] refuses what was
+/// not admitted.
+pub fn check(problem: &Problem, mapping: &Mapping) -> Result<CheckReport, Vec<Violation>> {
+    Ok(count(problem, &placed(problem, mapping)?))
+}
+
+/// The report on a mapping made of the problem's own cpus, one for each thread.
+pub(crate) fn report(problem: &Problem, mapping: &Mapping) -> CheckReport {
+    count(problem, &Placed::known(&problem.topology, mapping))
+}
+
+/// The objective of the mapping of one deployment.
+fn value_of_one(problem: &Problem, placed: &Placed<'_>) -> i64 {
+    value(&problem.distances, std::iter::once((problem.mode, placed)))
+}
+
+fn count(problem: &Problem, placed: &Placed<'_>) -> CheckReport {
+    let threads = Threads::of(problem, placed);
+    let (cpus, cores) = (threads.cpus(), threads.cores());
+    let excesses = [
+        ("2", threads.equal_ranks_apart()),
+        ("3", threads.worker_apart()),
+        ("8", cpus.uneven()),
+        ("12", cpus.overloaded_mains()),
+        ("8+", cores.uneven()),
+        ("mains-per-core", cores.crowded_mains()),
+        ("12+", cores.overloaded_mains()),
+    ];
+    let relaxed = excesses
+        .into_iter()
+        .filter(|&(_, amount)| amount > 0)
+        .map(|(rule, amount)| Relaxation { rule, amount })
+        .collect();
+    CheckReport {
+        objective: value_of_one(problem, placed),
+        relaxed,
+    }
+}
+
+/// [`check`], and the mapping keeps what its certificate says: no rule is broken by more than it
+/// admits, the objective is right, bound, `optimal` and proof do not contradict it, and a counted
+/// bound that is to prove the mapping best is confirmed by counting.
+///
+/// # Errors
+/// Everything that is not so.
+pub fn check_solution(
+    problem: &Problem,
+    solution: &Solution,
+) -> Result<CheckReport, Vec<Violation>> {
+    let report = check(problem, &solution.mapping)?;
+    let stated = &solution.certificate;
+    let mut violations = misstated(report.objective, &report.relaxed, stated);
+    violations.extend(unproven(problem, stated));
+    if violations.is_empty() {
+        Ok(report)
+    } else {
+        Err(violations)
+    }
+}
+
+/// Where a certificate differs from what was counted: it admits too little, or its objective or
+/// bound is wrong.
+pub fn misstated(actual: i64, relaxed: &[Relaxation], stated: &Certificate) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for &Relaxation { rule, amount } in relaxed {
+        let admitted = relaxed_by(&stated.relaxed, rule);
+        if amount > admitted {
+            violations.push(Violation::Broken {
+                rule,
+                amount,
+                admitted,
+            });
+        }
+    }
+    let (objective, bound) = (stated.objective, stated.bound);
+    if objective != actual {
+        let stated = objective;
+        violations.push(Violation::OtherObjective { stated, actual });
+    }
+    if bound < objective {
+        violations.push(Violation::BoundTooLow { bound, objective });
+    }
+    violations
+}
+
+/// What is wrong with what a certificate says of its proof, for any mapping: [`check_solution`]
+/// asks it too. A counted bound that is to prove something is counted again.
+pub fn unproven(problem: &Problem, stated: &Certificate) -> Option<Violation> {
+    let contradiction = contradiction(stated);
+    if contradiction.is_some() || stated.proof != Proof::Bound {
+        return contradiction;
+    }
+    let (bound, counted) = (stated.bound, counted_bound(problem, &stated.relaxed));
+    (counted > bound).then_some(Violation::Unconfirmed { bound, counted })
+}
+
+/// Where `optimal`, bound and proof of a certificate contradict each other.
+pub(super) fn contradiction(stated: &Certificate) -> Option<Violation> {
+    let &Certificate {
+        objective,
+        bound,
+        optimal,
+        proof,
+        ..
+    } = stated;
+    if optimal && bound != objective {
+        return Some(Violation::NotProven { objective, bound });
+    }
+    let contradicts = optimal == (proof == Proof::None);
+    contradicts.then_some(Violation::OtherProof { optimal, proof })
+}
+
+/// Rule (1) for the problem of one deployment.
+fn placed<'a>(problem: &'a Problem, mapping: &Mapping) -> Result<Placed<'a>, Vec<Violation>> {
+    let size = (problem.workers, problem.threads);
+    Placed::of(&problem.topology, None, size, mapping)
+}
+
+/// W x T threads on their cpus.
+struct Threads<'a> {
+    workers: u32,
+    placed: &'a Placed<'a>,
+    /// Number of the core of each cpu.
+    core_of: Vec<usize>,
+}
+
+impl<'a> Threads<'a> {
+    fn of(problem: &Problem, placed: &'a Placed<'a>) -> Self {
+        let cpus = problem.topology.cpus();
+        let mut cores: Vec<u32> = cpus.iter().map(|cpu| cpu.core).collect();
+        cores.sort_unstable();
+        cores.dedup();
+        let number = |cpu: &Cpu| cores.partition_point(|&core| core < cpu.core);
+        Self {
+            workers: problem.workers.into(),
+            placed,
+            core_of: cpus.iter().map(number).collect(),
+        }
+    }
+
+    fn cpus(&self) -> Units {
+        self.units(self.core_of.len(), |cpu| cpu)
+    }
+
+    fn cores(&self) -> Units {
+        let count = self.core_of.iter().max().map_or(0, |last| last + 1);
+        self.units(count, |cpu| self.core_of[cpu])
+    }
+
+    fn units(&self, count: usize, unit: impl Fn(usize) -> usize) -> Units {
+        let mut units = Units {
+            workers: self.workers,
+            threads: self.placed.at.len() as u32,
+            volume: vec![0; count],
+            mains: vec![0; count],
+        };
+        for worker in self.placed.workers() {
+            units.mains[unit(worker[0])] += 1;
+            worker.iter().for_each(|&cpu| units.volume[unit(cpu)] += 1);
+        }
+        units
+    }
+
+    /// Rule (2): equal ranks of different workers on distinct cpus; at most ceil(W/C) together
+    /// where W > C.
+    fn equal_ranks_apart(&self) -> u32 {
+        let ranks = 0..self.placed.threads();
+        let limit = self.workers.div_ceil(self.core_of.len() as u32);
+        let most = self.most_on_a_cpu(ranks.map(|rank| self.placed.of_rank(rank)));
+        most.saturating_sub(limit)
+    }
+
+    /// Rule (3): threads of one worker on distinct cpus; at most ceil(T/C) together where T > C.
+    fn worker_apart(&self) -> u32 {
+        let workers = self.placed.workers().map(|worker| worker.iter());
+        let limit = self.placed.threads().div_ceil(self.core_of.len()) as u32;
+        self.most_on_a_cpu(workers).saturating_sub(limit)
+    }
+
+    /// The most threads of one group on one cpu.
+    fn most_on_a_cpu<'t, G>(&self, groups: impl Iterator<Item = G>) -> u32
+    where
+        G: Iterator<Item = &'t usize> + Clone,
+    {
+        let mut held = vec![0; self.core_of.len()];
+        let mut most = 0;
+        for group in groups {
+            for &cpu in group.clone() {
+                held[cpu] += 1;
+                most = most.max(held[cpu]);
+            }
+            group.for_each(|&cpu| held[cpu] = 0);
+        }
+        most
+    }
+}
+
+/// What threads are shared out to: cpus or cores.
+struct Units {
+    workers: u32,
+    threads: u32,
+    volume: Vec<u32>,
+    mains: Vec<u32>,
+}
+
+impl Units {
+    fn count(&self) -> u32 {
+        self.volume.len() as u32
+    }
+
+    /// Rules (8) and (8+): every unit holds floor(WT/units) to ceil(WT/units) threads.
+    fn uneven(&self) -> u32 {
+        let lower = self.threads / self.count();
+        let upper = self.threads.div_ceil(self.count());
+        let off = |&held: &u32| lower.saturating_sub(held).max(held.saturating_sub(upper));
+        self.volume.iter().map(off).max().unwrap_or(0)
+    }
+
+    /// At most ceil(W/units) mains on one unit; a rule of cores.
+    fn crowded_mains(&self) -> u32 {
+        let most = self.mains.iter().copied().max().unwrap_or(0);
+        most.saturating_sub(self.workers.div_ceil(self.count()))
+    }
+
+    /// Rules (9)-(12) and (12+): where the threads exceed the units and leave a remainder r, at
+    /// most max(0, W - units + r) units hold both ceil(WT/units) threads and a main. For cores
+    /// (fewer units than cpus, or as many) the rule is stated for W <= P; for cpus with W > C its
+    /// right-hand side is at least r and it holds of itself.
+    fn overloaded_mains(&self) -> u32 {
+        let rest = self.threads % self.count();
+        if rest == 0 || self.threads < self.count() || self.workers > self.count() {
+            return 0;
+        }
+        let full = self.threads.div_ceil(self.count());
+        let both = self.volume.iter().zip(&self.mains);
+        let both = both.filter(|&(&held, &mains)| held >= full && mains > 0);
+        (both.count() as u32).saturating_sub((self.workers + rest).saturating_sub(self.count()))
+    }
+}

@@ -1,0 +1,184 @@
+//! Rule (1), every thread on one cpu of its cpuset, and the objective of what is placed so.
+
+use std::collections::BTreeMap;
+
+use albacore_topology::{Cpu, CpuSet, Distances, Topology};
+
+use crate::{Mapping, Mode, Violation};
+
+/// The threads of a deployment on their cpus, worker by worker, rank by rank.
+pub(super) struct Placed<'a> {
+    machine: &'a [Cpu],
+    /// T, at least 1.
+    threads: usize,
+    /// Index of the cpu of each thread in `machine`.
+    pub(super) at: Vec<usize>,
+}
+
+impl<'a> Placed<'a> {
+    /// Rule (1) for a deployment of `size` = (W, T); its cpus are those of `topology` that are in
+    /// the cpuset, if there is one.
+    pub(super) fn of(
+        topology: &'a Topology,
+        cpuset: Option<&CpuSet>,
+        size: (u16, u16),
+        mapping: &Mapping,
+    ) -> Result<Self, Vec<Violation>> {
+        let (workers, threads) = size;
+        if mapping.threads != threads {
+            let (mapping, problem) = (mapping.threads, threads);
+            return Err(vec![Violation::OtherThreads { mapping, problem }]);
+        }
+        let asked = usize::from(workers) * usize::from(threads);
+        if mapping.cpus.len() != asked {
+            let placed = mapping.cpus.len();
+            return Err(vec![Violation::OtherCount { placed, asked }]);
+        }
+        let machine = topology.cpus();
+        let mut at = Vec::with_capacity(asked);
+        let mut violations = Vec::new();
+        for (slot, cpu) in mapping.iter() {
+            let index = machine.binary_search_by_key(&cpu, |known| known.id);
+            match index
+                .ok()
+                .filter(|_| cpuset.is_none_or(|own| own.contains(cpu)))
+            {
+                Some(index) => at.push(index),
+                None => violations.push(Violation::OutsideCpuset { slot, cpu }),
+            }
+        }
+        let placed = Self {
+            machine,
+            threads: usize::from(threads).max(1),
+            at,
+        };
+        if violations.is_empty() {
+            Ok(placed)
+        } else {
+            Err(violations)
+        }
+    }
+
+    /// The threads of a mapping made of the problem's own cpus, one for each thread.
+    pub(super) fn known(topology: &'a Topology, mapping: &Mapping) -> Self {
+        let machine = topology.cpus();
+        let known = |id| machine.binary_search_by_key(&id, |cpu: &Cpu| cpu.id).ok();
+        Self {
+            machine,
+            threads: usize::from(mapping.threads).max(1),
+            at: mapping.cpus.iter().copied().filter_map(known).collect(),
+        }
+    }
+
+    /// The cpu of every thread.
+    pub(super) fn cpus(&self) -> impl Iterator<Item = &'a Cpu> + '_ {
+        self.at.iter().map(|&at| &self.machine[at])
+    }
+
+    /// The cpu of every main.
+    pub(super) fn mains(&self) -> impl Iterator<Item = &'a Cpu> + '_ {
+        self.cpus().step_by(self.threads)
+    }
+
+    /// Worker, rank and cpu of every thread.
+    pub(super) fn slots(&self) -> impl Iterator<Item = (usize, usize, &'a Cpu)> + '_ {
+        let of = |(slot, cpu)| (slot / self.threads, slot % self.threads, cpu);
+        self.cpus().enumerate().map(of)
+    }
+
+    /// The indices of the cpus of each worker.
+    pub(super) fn workers(&self) -> std::slice::Chunks<'_, usize> {
+        self.at.chunks(self.threads)
+    }
+
+    /// The indices of the cpus of the threads of a rank.
+    pub(super) fn of_rank(&self, rank: usize) -> impl Iterator<Item = &usize> + Clone {
+        self.at.iter().skip(rank).step_by(self.threads)
+    }
+
+    /// T.
+    pub(super) fn threads(&self) -> usize {
+        self.threads
+    }
+}
+
+/// The objective of deployments among themselves, pair by pair.
+pub(super) fn value<'a>(
+    distances: &Distances,
+    deployments: impl Iterator<Item = (Mode, &'a Placed<'a>)>,
+) -> i64 {
+    let mut mains: BTreeMap<u16, (&Cpu, i64)> = BTreeMap::new();
+    let mut sum = 0;
+    for (mode, placed) in deployments {
+        for cpu in placed.mains() {
+            mains.entry(cpu.id.0).or_insert((cpu, 0)).1 += 1;
+        }
+        let mut pairs = Pairs::default();
+        for worker in placed.workers() {
+            pairs.count(placed.machine, worker);
+        }
+        let within = pairs.distances(distances);
+        sum += match mode {
+            Mode::Scatter => within,
+            Mode::Compact => -within,
+        };
+    }
+    // many mains share a cpu: pairs of cpus instead of pairs of threads
+    let distance = |a, b| i64::from(Topology::distance(a, b, distances));
+    let held: Vec<(&Cpu, i64)> = mains.into_values().collect();
+    for (i, &(a, of_a)) in held.iter().enumerate() {
+        sum += of_a * (of_a - 1) / 2 * distance(a, a);
+        for &(b, of_b) in &held[i + 1..] {
+            sum += of_a * of_b * distance(a, b);
+        }
+    }
+    sum
+}
+
+/// Pairs of threads by what their cpus have in common. Two cpus that share something share all that
+/// is around it too: a [`Topology`](albacore_topology::Topology) where that is not so is refused.
+#[derive(Default)]
+struct Pairs {
+    all: i64,
+    same_cpu: i64,
+    same_core: i64,
+    same_l2: i64,
+    same_l3: i64,
+}
+
+impl Pairs {
+    /// Looks at every pair of a group.
+    fn count(&mut self, machine: &[Cpu], group: &[usize]) {
+        let n = group.len() as i64;
+        self.all += n * (n - 1) / 2;
+        let alike = |number: fn(&Cpu) -> u32| {
+            // one number beside the other, so that many are compared at a time
+            let numbers: Vec<u32> = group.iter().map(|&at| number(&machine[at])).collect();
+            let later = |(at, &a): (usize, &u32)| {
+                let same = numbers[at + 1..].iter().map(|&b| u32::from(a == b));
+                i64::from(same.sum::<u32>())
+            };
+            numbers.iter().enumerate().map(later).sum::<i64>()
+        };
+        self.same_cpu += alike(|cpu| cpu.id.0.into());
+        self.same_core += alike(|cpu| cpu.core);
+        self.same_l2 += alike(|cpu| cpu.l2);
+        self.same_l3 += alike(|cpu| cpu.l3);
+    }
+
+    /// Each pair at the distance of the nearest item that it shares.
+    fn distances(&self, distances: &Distances) -> i64 {
+        let Self {
+            all,
+            same_cpu,
+            same_core,
+            same_l2,
+            same_l3,
+        } = *self;
+        i64::from(distances.cpu) * same_cpu
+            + i64::from(distances.l1) * (same_core - same_cpu)
+            + i64::from(distances.l2) * (same_l2 - same_core)
+            + i64::from(distances.l3) * (same_l3 - same_l2)
+            + i64::from(distances.beyond) * (all - same_l3)
+    }
+}

@@ -1,0 +1,329 @@
+//! Is this an answer to the joint problem, and is it as good as it is said to be? Judged by code
+//! that the solver does not share.
+//!
+//! **Problem.** As in [`check`](crate::check()): no stale answer and no bug of the
+//! solver may reach a kernel. **Approach.** Count from the mappings alone: rules (1), (2), (3) a
+//! deployment at a time, distances pair by pair, mains and loads by their definitions. That loads
+//! are balanced is judged by looking for a chain of threads that could each go one cpu further so
+//! that the loads at its ends come closer (`balance`). A deployment that has the machine to itself
+//! is judged by the rules for one. **Proof sketch.** Loads that can be had are the integral points
+//! of a base polyhedron, on which being lexicographically least (from the largest) is the same as
+//! having no such chain (Frank and Murota, decreasing minimality); for cores the chain's links may
+//! pass through cores. A bound is refused as *wrong* where the mappings exceed it, and as
+//! *unconfirmed* where it is to prove something and counting it again (`bound`) gives more.
+//! **Limits.** What a search proved is not searched again. That the amounts of relaxed rules are
+//! the smallest is not judged.
+
+use std::collections::BTreeMap;
+
+use albacore_topology::CpuId;
+
+use super::one::contradiction;
+use super::placed::{Placed, value};
+use super::{balance, bound, main_rules};
+use crate::{Deployment, JointProblem, JointSolution};
+use crate::{Mapping, Proof, Relaxation, Violation, counted_bound, misstated, unproven};
+
+/// What [`report_joint`] found of mappings that keep the rules which are never relaxed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JointReport {
+    /// Value of all together: clock cycles summed over pairs, higher is better.
+    pub objective: i64,
+    /// Every rule that is not kept and how far the right-hand side would have to move.
+    pub relaxed: Vec<Relaxation>,
+    /// See [`JointSolution::gained`].
+    pub gained: i64,
+    /// See [`JointSolution::moved`].
+    pub moved: u32,
+}
+
+/// Why mappings or a solution are refused.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum JointViolation {
+    /// Not one mapping a deployment.
+    #[error("there are {mappings} mappings for {deployments} deployments")]
+    OtherCount { mappings: usize, deployments: usize },
+    /// A mapping is no answer for its deployment.
+    #[error("deployment {deployment}: {violation}")]
+    Deployment {
+        deployment: usize,
+        violation: Violation,
+    },
+    /// Rule (8) or (8+): threads could go along a chain so that loads come closer.
+    #[error(
+        "rule ({rule}): threads could move so that cpu {from}'s load falls and cpu {to}'s rises, \
+         which is balanced better"
+    )]
+    Unbalanced {
+        /// `8` for loads of cpus, `8+` for loads of cores.
+        rule: &'static str,
+        /// A cpu that carries too much.
+        from: CpuId,
+        /// A cpu that could carry more.
+        to: CpuId,
+    },
+    /// What the solution states is not so.
+    #[error(transparent)]
+    Stated(Violation),
+    /// The stated gain is not that of the mappings.
+    #[error("the solution states a gain of {stated}, it is {actual}")]
+    OtherGain { stated: i64, actual: i64 },
+    /// Fewer threads moved than are said to be the fewest.
+    #[error("the solution states that at least {least} threads move, and moves {moved}")]
+    TooFewMoves { least: u32, moved: u32 },
+    /// The stated number of moved threads is not that of the mappings.
+    #[error("the solution states {stated} moved threads, it is {actual}")]
+    OtherMoves { stated: u32, actual: u32 },
+}
+
+/// [`report_joint`], and the solution keeps what it states: no rule is broken by more than it
+/// admits; objective, gain and moves are right; bound and `optimal` do not contradict them.
+///
+/// # Errors
+/// Everything that is not so.
+pub fn check_joint(
+    problem: &JointProblem,
+    solution: &JointSolution,
+) -> Result<JointReport, Vec<JointViolation>> {
+    let report = report_joint(problem, &solution.mappings)?;
+    let stated = &solution.certificate;
+    let misstated = misstated(report.objective, &report.relaxed, stated);
+    let misstated = misstated.into_iter().map(JointViolation::Stated);
+    let mut violations: Vec<_> = misstated.collect();
+    let alone = only(problem).and_then(|one| problem.alone(one));
+    let unproven = match alone {
+        Some(alone) => unproven(&alone, stated),
+        None => contradiction(stated).or_else(|| unconfirmed(problem, solution)),
+    };
+    violations.extend(unproven.map(JointViolation::Stated));
+    if solution.gained != report.gained {
+        let (stated, actual) = (solution.gained, report.gained);
+        violations.push(JointViolation::OtherGain { stated, actual });
+    }
+    if solution.moved != report.moved {
+        let (stated, actual) = (solution.moved, report.moved);
+        violations.push(JointViolation::OtherMoves { stated, actual });
+    }
+    if solution.moved_least > report.moved {
+        let (least, moved) = (solution.moved_least, report.moved);
+        violations.push(JointViolation::TooFewMoves { least, moved });
+    }
+    if violations.is_empty() {
+        Ok(report)
+    } else {
+        Err(violations)
+    }
+}
+
+/// A counted bound that proves something, and is below what counting it again gives.
+fn unconfirmed(problem: &JointProblem, solution: &JointSolution) -> Option<Violation> {
+    let stated = &solution.certificate;
+    if stated.proof != Proof::Bound {
+        return None;
+    }
+    let (bound, counted) = (stated.bound, counted_joint_bound(problem, solution)?);
+    (counted > bound).then_some(Violation::Unconfirmed { bound, counted })
+}
+
+/// No mappings that relax no rule beyond what the solution admits have a greater objective: counted
+/// from the problem and the loads that every balanced placement has. `None` for mappings that are
+/// not placed on the cpusets. The solution's own bound may be lower where it rests on a search.
+pub fn counted_joint_bound(problem: &JointProblem, solution: &JointSolution) -> Option<i64> {
+    let admitted = &solution.certificate.relaxed;
+    match only(problem).and_then(|one| problem.alone(one)) {
+        Some(alone) => Some(counted_bound(&alone, admitted)),
+        None => {
+            let placed = placed(problem, &solution.mappings).ok()?;
+            Some(bound::counted(problem, &placed, admitted))
+        }
+    }
+}
+
+/// Counts every rule, the objective, gain and moves of `mappings`, one a deployment.
+///
+/// # Errors
+/// A mapping does not place exactly its deployment's threads on its cpuset, breaks rule (2) or (3),
+/// or the loads are not balanced (8), (8+): these are never relaxed where there is more than one
+/// deployment or an obstacle.
+pub fn report_joint(
+    problem: &JointProblem,
+    mappings: &[Mapping],
+) -> Result<JointReport, Vec<JointViolation>> {
+    let (asked, given) = (problem.deployments.len(), mappings.len());
+    if asked != given {
+        return Err(vec![JointViolation::OtherCount {
+            mappings: given,
+            deployments: asked,
+        }]);
+    }
+    let placed = placed(problem, mappings)?;
+    let relaxed = match only(problem) {
+        Some(one) => rules_for_one(problem, one, &mappings[0])?,
+        None => {
+            rules_together(problem, &placed)?;
+            main_rules::relaxed(problem, &placed)
+        }
+    };
+    let modes = problem.deployments.iter().map(|asked| asked.mode);
+    Ok(JointReport {
+        objective: value(&problem.distances, modes.zip(&placed)),
+        relaxed,
+        gained: gained(problem, &placed),
+        moved: moved(problem, mappings),
+    })
+}
+
+/// Rule (1), deployment by deployment.
+fn placed<'a>(
+    problem: &'a JointProblem,
+    mappings: &[Mapping],
+) -> Result<Vec<Placed<'a>>, Vec<JointViolation>> {
+    let mut violations = Vec::new();
+    let mut all = Vec::with_capacity(mappings.len());
+    for (deployment, (asked, mapping)) in problem.deployments.iter().zip(mappings).enumerate() {
+        match place(problem, asked, mapping) {
+            Ok(placed) => all.push(placed),
+            Err(refused) => {
+                violations.extend(
+                    refused
+                        .into_iter()
+                        .map(|violation| JointViolation::Deployment {
+                            deployment,
+                            violation,
+                        }),
+                )
+            }
+        }
+    }
+    if violations.is_empty() {
+        Ok(all)
+    } else {
+        Err(violations)
+    }
+}
+
+/// The same for one of them.
+fn place<'a>(
+    problem: &'a JointProblem,
+    asked: &Deployment,
+    mapping: &Mapping,
+) -> Result<Placed<'a>, Vec<Violation>> {
+    let size = (asked.workers, asked.threads);
+    Placed::of(&problem.topology, Some(&asked.cpuset), size, mapping)
+}
+
+/// A deployment that has the machine to itself: the rules for one.
+fn rules_for_one(
+    problem: &JointProblem,
+    deployment: &Deployment,
+    mapping: &Mapping,
+) -> Result<Vec<Relaxation>, Vec<JointViolation>> {
+    let of_first = |violation| JointViolation::Deployment {
+        deployment: 0,
+        violation,
+    };
+    // an empty cpuset places nothing, which rule (1) has refused
+    let Some(alone) = problem.alone(deployment) else {
+        return Ok(Vec::new());
+    };
+    match crate::check(&alone, mapping) {
+        Ok(report) => Ok(report.relaxed),
+        Err(violations) => Err(violations.into_iter().map(of_first).collect()),
+    }
+}
+
+/// The deployment that has the machine to itself, if one has.
+fn only(problem: &JointProblem) -> Option<&Deployment> {
+    let is_free = problem.obstacles.iter().all(|o| o.weight == 0);
+    match &problem.deployments[..] {
+        [one] if is_free => Some(one),
+        _ => None,
+    }
+}
+
+/// Rules (2), (3), (8) and (8+).
+fn rules_together(
+    problem: &JointProblem,
+    placed: &[Placed<'_>],
+) -> Result<(), Vec<JointViolation>> {
+    let mut violations = Vec::new();
+    for (deployment, (asked, own)) in problem.deployments.iter().zip(placed).enumerate() {
+        let cpus = asked.cpuset.len() as u32;
+        let mut refuse = |rule, most: u32, limit: u32| {
+            if most > limit {
+                let (amount, admitted) = (most - limit, 0);
+                violations.push(JointViolation::Deployment {
+                    deployment,
+                    violation: Violation::Broken {
+                        rule,
+                        amount,
+                        admitted,
+                    },
+                });
+            }
+        };
+        let ranks = most_alike(own.slots().map(|(_, rank, cpu)| (rank, cpu.id)));
+        refuse("2", ranks, u32::from(asked.workers).div_ceil(cpus));
+        let workers = most_alike(own.slots().map(|(worker, _, cpu)| (worker, cpu.id)));
+        refuse("3", workers, u32::from(asked.threads).div_ceil(cpus));
+    }
+    if violations.is_empty() {
+        violations.extend(balance::unbalanced(problem, placed));
+    }
+    if violations.is_empty() {
+        Ok(())
+    } else {
+        Err(violations)
+    }
+}
+
+/// How often the most frequent key occurs.
+fn most_alike<K: Ord>(keys: impl Iterator<Item = K>) -> u32 {
+    let mut keys: Vec<K> = keys.collect();
+    keys.sort_unstable();
+    let counts = keys.chunk_by(|a, b| a == b).map(|alike| alike.len() as u32);
+    counts.max().unwrap_or(0)
+}
+
+/// Loads of cpus by id: threads and obstacles.
+pub(super) fn loads(problem: &JointProblem, placed: &[Placed<'_>]) -> BTreeMap<CpuId, u32> {
+    let mut loads: BTreeMap<CpuId, u32> =
+        problem.topology.cpus().iter().map(|c| (c.id, 0)).collect();
+    for obstacle in &problem.obstacles {
+        *loads.entry(obstacle.cpu).or_insert(0) += obstacle.weight;
+    }
+    for cpu in placed.iter().flat_map(Placed::cpus) {
+        *loads.entry(cpu.id).or_insert(0) += 1;
+    }
+    loads
+}
+
+/// What the deployments with a valid mapping in force gain among themselves.
+fn gained(problem: &JointProblem, after: &[Placed<'_>]) -> i64 {
+    let (mut before, mut now) = (Vec::new(), Vec::new());
+    for (asked, after) in problem.deployments.iter().zip(after) {
+        let current = asked.current.as_ref();
+        let valid = current.and_then(|current| place(problem, asked, current).ok());
+        if let Some(valid) = valid {
+            before.push((asked.mode, valid));
+            now.push((asked.mode, after));
+        }
+    }
+    let before = before.iter().map(|(mode, placed)| (*mode, placed));
+    value(&problem.distances, now.into_iter()) - value(&problem.distances, before)
+}
+
+/// Threads of a mapping in force whose cpu is another one now.
+fn moved(problem: &JointProblem, mappings: &[Mapping]) -> u32 {
+    let mut moved = 0;
+    for (asked, mapping) in problem.deployments.iter().zip(mappings) {
+        let Some(current) = &asked.current else {
+            continue;
+        };
+        for (slot, cpu) in mapping.iter() {
+            moved += u32::from(current.cpu(slot).is_some_and(|before| before != cpu));
+        }
+    }
+    moved
+}

@@ -1,0 +1,214 @@
+//! A mapping as counts on which single changes can be tried: what a change gains, which rules it
+//! breaks.
+//!
+//! **Approach.** The counts and gains are those of the local search; a change touches two cpus, so
+//! breaches follow from the counts of these two alone. A rule counts as broken by
+//! a change if one of its figures passes what the rule and the mapping's own loosening allow and
+//! gets worse. **Limits.** (2) is judged as if the peers' ranks were given anew (`label`): at most
+//! ceil(W/C) mains and ceil(W/C) (T-1) peers on a cpu.
+
+use crate::explain::rules::{Rule, Rules};
+use crate::single::allowed::Allowed;
+use crate::single::assignment::Assignment;
+use crate::single::domains::{CORE, CPU, Domains};
+use crate::single::local_search::Search;
+use crate::{Mapping, Share};
+
+/// `thread` goes to cpu `to`; `partner`, if any, comes to where it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Change {
+    pub(crate) thread: usize,
+    pub(crate) to: usize,
+    pub(crate) partner: Option<usize>,
+}
+
+/// How far each figure may go: the rules, loosened as far as the mapping loosens them.
+#[derive(Clone, Copy)]
+struct Limits {
+    mains: u32,
+    peers: u32,
+    own: u32,
+    cpu: (u32, u32),
+    core: (u32, u32),
+    core_mains: u32,
+    full_cpus: u32,
+    full_cores: u32,
+}
+
+/// A mapping with its counts, and how far each rule may be broken. Threads are numbered as in
+/// [`Mapping::cpus`], cpus are positions of [`Domains`].
+#[derive(Clone)]
+pub(crate) struct CountedMapping<'a> {
+    search: Search<'a>,
+    limits: Limits,
+}
+
+impl<'a> CountedMapping<'a> {
+    /// Counts a mapping of the problem's threads on the problem's cpus.
+    pub(crate) fn of(
+        domains: &'a Domains,
+        admitted: [u32; Rule::ALL.len()],
+        mapping: &Mapping,
+    ) -> Self {
+        let known = mapping.cpus.iter().filter_map(|&id| domains.position(id));
+        let places: Vec<u16> = known.collect();
+        let workers = places.chunks(domains.threads);
+        let assignment = Assignment {
+            mains: workers.clone().map(|worker| worker[0]).collect(),
+            peers: workers.map(|worker| worker[1..].to_vec()).collect(),
+        };
+        Self {
+            search: Search::of(domains, &Allowed::strict(domains), &assignment),
+            limits: Limits::of(domains, admitted),
+        }
+    }
+
+    /// How many threads there are.
+    pub(crate) fn threads(&self) -> usize {
+        self.search.threads()
+    }
+
+    /// The cpus in the order of their ids.
+    pub(crate) fn cpus(&self) -> &'a [u16] {
+        &self.search.domains.by_id
+    }
+
+    /// The cpu of a thread.
+    pub(crate) fn cpu(&self, thread: usize) -> usize {
+        self.search.thread(thread).cpu.into()
+    }
+
+    /// False if the change would give the same mapping but for the names of its threads.
+    pub(crate) fn is_change(&self, change: Change) -> bool {
+        let own = self.search.thread(change.thread);
+        let alike = |other: usize| {
+            let other = self.search.thread(other);
+            other.worker == own.worker && other.main == own.main
+        };
+        usize::from(own.cpu) != change.to && !change.partner.is_some_and(alike)
+    }
+
+    /// What the objective gains.
+    pub(crate) fn gain(&self, change: Change) -> i64 {
+        let own = self.search.own_gain(change.thread, change.to);
+        match change.partner {
+            Some(partner) => self.search.exchange_gain(change.thread, partner, own),
+            None => self.search.shift_gain(change.thread, change.to, own),
+        }
+    }
+
+    /// Which rules the change breaks, or breaks further.
+    pub(crate) fn broken(&self, change: Change) -> Rules {
+        let (search, limits) = (&self.search, &self.limits);
+        let (from, to) = (self.cpu(change.thread), change.to);
+        let mains = self.mains_of(change);
+        let threads = i32::from(change.partner.is_none());
+        let mut rules = Rules::default();
+        let worker = search.thread(change.thread).worker;
+        if (change.partner).is_none_or(|p| search.thread(p).worker != worker) {
+            rules.note(Rule::OwnThreads, self.is_crowded(worker, to));
+            let crowded = |p: usize| self.is_crowded(search.thread(p).worker, from);
+            rules.note(Rule::OwnThreads, change.partner.is_some_and(crowded));
+        }
+        for (cpu, n, m) in [(from, -threads, -mains), (to, threads, mains)] {
+            let (volume, held) = (search.volume[cpu], search.mains[CPU][cpu]);
+            let more =
+                |count: u32, by: i32, most: u32| by > 0 && count.saturating_add_signed(by) > most;
+            let ranks = more(held, m, limits.mains) || more(volume - held, n - m, limits.peers);
+            rules.note(Rule::EqualRanks, ranks);
+            rules.note(Rule::CpuVolume, leaves(volume, n, limits.cpu));
+        }
+        let (a, b) = (search.domains.core(from), search.domains.core(to));
+        if a != b {
+            for (core, n, m) in [(a, -threads, -mains), (b, threads, mains)] {
+                let held = search.mains[CORE][core].saturating_add_signed(m);
+                rules.note(Rule::MainsPerCore, m > 0 && held > limits.core_mains);
+                let volume = search.core_volume[core];
+                rules.note(Rule::CoreVolume, leaves(volume, n, limits.core));
+            }
+        }
+        let (cpus, cores) = search.full_after(from, to, threads, mains);
+        let more = |after: u32, before: u32, most: u32| after > before && after > most;
+        rules.note(
+            Rule::FullCpus,
+            more(cpus, search.full_mains, limits.full_cpus),
+        );
+        rules.note(
+            Rule::FullCores,
+            more(cores, search.full_core_mains, limits.full_cores),
+        );
+        rules
+    }
+
+    pub(crate) fn make(&mut self, change: Change) {
+        match change.partner {
+            Some(partner) => self.search.exchange(change.thread, partner),
+            None => self.search.shift(change.thread, change.to),
+        }
+    }
+
+    /// How the threads are shared out over cpus.
+    pub(crate) fn share_of_cpus(&self) -> Share {
+        self.share(self.search.domains.rules.cpu_volume, &self.search.volume)
+    }
+
+    /// How the threads are shared out over cores.
+    pub(crate) fn share_of_cores(&self) -> Share {
+        self.share(
+            self.search.domains.rules.core_volume,
+            &self.search.core_volume,
+        )
+    }
+
+    fn share(&self, (least, most): (u32, u32), volume: &[u32]) -> Share {
+        let units = volume.len() as u32;
+        let rest = self.threads() as u32 % units;
+        Share {
+            units,
+            least,
+            most,
+            at_most: if rest == 0 { units } else { rest },
+            held: (
+                volume.iter().copied().min().unwrap_or(0),
+                volume.iter().copied().max().unwrap_or(0),
+            ),
+        }
+    }
+
+    /// How many mains `change.to` gains: -1, 0 or 1.
+    fn mains_of(&self, change: Change) -> i32 {
+        let is_main = |thread: usize| i32::from(self.search.thread(thread).main);
+        is_main(change.thread) - change.partner.map_or(0, is_main)
+    }
+
+    /// Has the worker as many threads on the cpu as it may?
+    fn is_crowded(&self, worker: u16, cpu: usize) -> bool {
+        self.search.of_worker(worker, cpu) >= self.limits.own
+    }
+}
+
+impl Limits {
+    fn of(domains: &Domains, admitted: [u32; Rule::ALL.len()]) -> Self {
+        let more = |rule: Rule| admitted[rule as usize];
+        let around =
+            |(least, most): (u32, u32), rule| (least.saturating_sub(more(rule)), most + more(rule));
+        let full = |most: Option<u32>, rule| most.map_or(u32::MAX, |most| most + more(rule));
+        let ranks = domains.rules.rank_cap + more(Rule::EqualRanks);
+        Self {
+            mains: ranks,
+            peers: ranks * (domains.threads as u32 - 1),
+            own: domains.rules.worker_cap + more(Rule::OwnThreads),
+            cpu: around(domains.rules.cpu_volume, Rule::CpuVolume),
+            core: around(domains.rules.core_volume, Rule::CoreVolume),
+            core_mains: domains.rules.core_mains + more(Rule::MainsPerCore),
+            full_cpus: full(domains.rules.full_mains, Rule::FullCpus),
+            full_cores: full(domains.rules.full_core_mains, Rule::FullCores),
+        }
+    }
+}
+
+/// Does a volume leave its limits, on the side that it moves to?
+fn leaves(volume: u32, by: i32, (least, most): (u32, u32)) -> bool {
+    let then = volume.saturating_add_signed(by);
+    (by > 0 && then > most) || (by < 0 && then < least)
+}

@@ -1,0 +1,21 @@
+//! What changes between two mappings.
+
+use crate::{Mapping, Slot};
+use albacore_topology::CpuId;
+
+/// A thread that goes to another cpu.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Move {
+    pub slot: Slot,
+    pub from: CpuId,
+    pub to: CpuId,
+}
+
+/// The threads of both mappings that go to another cpu, worker by worker, rank by rank.
+pub fn difference(before: &Mapping, after: &Mapping) -> Vec<Move> {
+    let moved = |(slot, to)| {
+        let from = before.cpu(slot)?;
+        (from != to).then_some(Move { slot, from, to })
+    };
+    after.iter().filter_map(moved).collect()
+}

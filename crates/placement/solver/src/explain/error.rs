@@ -1,0 +1,27 @@
+//! Why nothing can be explained.
+
+use crate::{ProblemError, Slot, Violation};
+
+/// Why nothing can be explained.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ExplainError {
+    /// The problem is outside the limits.
+    #[error(transparent)]
+    Problem(#[from] ProblemError),
+    /// The mapping is not one for this problem.
+    #[error("the mapping is not one for this problem: {}", .0.first().map_or_else(String::new, ToString::to_string))]
+    Mapping(Vec<Violation>),
+    /// The mapping has no such thread.
+    #[error(
+        "there is no thread {}.{}: workers are 0 to {workers_last}, ranks 0 to {ranks_last}",
+        slot.worker.0, slot.rank.0
+    )]
+    NoThread {
+        slot: Slot,
+        /// W - 1.
+        workers_last: u16,
+        /// T - 1.
+        ranks_last: u16,
+    },
+}

@@ -1,0 +1,142 @@
+//! What explanations are made of: counts, sums and alternatives. Distances are clock cycles.
+
+use crate::Slot;
+use albacore_topology::{Cpu, CpuId, Distances};
+
+use crate::Rule;
+
+/// Pairs of threads by the nearest thing that both have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PairCounts {
+    pub cpu: u32,
+    pub core: u32,
+    /// L2.
+    pub l2: u32,
+    /// L3.
+    pub l3: u32,
+    pub beyond: u32,
+}
+
+impl PairCounts {
+    pub(crate) fn of(cpus: &[&Cpu]) -> Self {
+        let mut counts = Self::default();
+        for (i, a) in cpus.iter().enumerate() {
+            for b in &cpus[i + 1..] {
+                *counts.of_pair(a, b) += 1;
+            }
+        }
+        counts
+    }
+
+    fn of_pair(&mut self, a: &Cpu, b: &Cpu) -> &mut u32 {
+        if a.id == b.id {
+            &mut self.cpu
+        } else if a.core == b.core {
+            &mut self.core
+        } else if a.l2 == b.l2 {
+            &mut self.l2
+        } else if a.l3 == b.l3 {
+            &mut self.l3
+        } else {
+            &mut self.beyond
+        }
+    }
+
+    /// Sum of the distances, clock cycles.
+    pub fn cycles(&self, distances: &Distances) -> i64 {
+        let &Self {
+            cpu,
+            core,
+            l2,
+            l3,
+            beyond,
+        } = self;
+        [
+            (cpu, distances.cpu),
+            (core, distances.l1),
+            (l2, distances.l2),
+            (l3, distances.l3),
+            (beyond, distances.beyond),
+        ]
+        .iter()
+        .map(|&(pairs, cycles)| i64::from(pairs) * i64::from(cycles))
+        .sum()
+    }
+}
+
+/// How W x T threads are shared out over cpus, or over cores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// How many cpus or cores there are.
+    pub units: u32,
+    /// Fewest threads of one as the rule wants it: floor(WT / units).
+    pub least: u32,
+    /// Most threads of one as the rule wants it: ceil(WT / units).
+    pub most: u32,
+    /// How many units must hold the most: WT mod units, or all of them where that is 0.
+    pub at_most: u32,
+    /// Fewest and most threads that one holds in this mapping.
+    pub held: (u32, u32),
+}
+
+/// Threads of which the objective sums the distances: the mains, or the threads of one worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Group {
+    pub pairs: PairCounts,
+    /// Sum of their distances, clock cycles.
+    pub cycles: i64,
+    /// The best sum that this group could have if it were alone on the machine and kept the rules,
+    /// loosened as far as this mapping loosens them: greatest, for workers in compact least.
+    pub alone: i64,
+}
+
+/// Two threads that exchange their cpus, or one that goes elsewhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Alternative {
+    /// The thread that goes.
+    pub slot: Slot,
+    pub to: CpuId,
+    /// The thread that comes in return; `None`: no other thread moves.
+    pub partner: Option<Slot>,
+    /// What the objective gains; negative: it costs.
+    pub gain: i64,
+}
+
+/// A rule that keeps the value down.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Binding {
+    pub rule: Rule,
+    /// What the objective would gain, at the least, if this rule alone were dropped; on top of what
+    /// could be gained with it.
+    pub gain: i64,
+}
+
+/// The explanation of a mapping.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Explanation {
+    /// Its value: clock cycles summed over pairs, higher is better.
+    pub objective: i64,
+    /// Threads over cpus, rule (8).
+    pub cpus: Share,
+    /// Threads over cores, rule (8+).
+    pub cores: Share,
+    /// Most mains on one core: ceil(W/P).
+    pub mains_per_core: u32,
+    pub mains: Group,
+    pub workers: Vec<Group>,
+    /// The mains and every worker at the best that each could have alone: nothing that keeps the
+    /// rules is above this.
+    pub parts: i64,
+    /// Rules that keep the value down, the costliest first.
+    pub binding: Vec<Binding>,
+    /// How many single exchanges and shifts keep every rule and cost nothing.
+    pub equal: u64,
+    /// The best single exchange or shift that keeps every rule and gains; `None` for a mapping that
+    /// no such step improves.
+    pub better: Option<Alternative>,
+    /// The cheapest single exchange or shift that keeps every rule and costs something.
+    pub runner_up: Option<Alternative>,
+    /// False if the budget ended before every step and every rule was tried: then `binding`,
+    /// `equal`, `better` and `runner_up` are of what was.
+    pub complete: bool,
+}

@@ -1,0 +1,58 @@
+//! The mains and the threads of each worker: how far apart they are, and could be alone.
+
+use crate::{Mapping, Mode, Problem};
+use albacore_topology::{Cpu, CpuId};
+
+use crate::explain::checked_mapping::CheckedMapping;
+use crate::explain::group_bound::{Caps, best_alone};
+use crate::{Group, PairCounts, Rule};
+
+/// The pairs that the objective counted.
+pub(crate) struct Groups {
+    pub(crate) mains: Group,
+    pub(crate) workers: Vec<Group>,
+}
+
+impl Groups {
+    /// CountedMapping a mapping that was checked.
+    pub(crate) fn of(problem: &Problem, mapping: &Mapping, checked: &CheckedMapping) -> Self {
+        let domains = &checked.domains;
+        let (cpu_most, core_most) = (
+            domains.rules.cpu_volume.1 + checked.admitted(Rule::CpuVolume),
+            domains.rules.core_volume.1 + checked.admitted(Rule::CoreVolume),
+        );
+        let mains_caps = Caps {
+            cpu: (domains.rules.rank_cap + checked.admitted(Rule::EqualRanks)).min(cpu_most),
+            core: (domains.rules.core_mains + checked.admitted(Rule::MainsPerCore)).min(core_most),
+        };
+        let worker_caps = Caps {
+            cpu: (domains.rules.worker_cap + checked.admitted(Rule::OwnThreads)).min(cpu_most),
+            core: core_most,
+        };
+        let group = |slots: &mut dyn Iterator<Item = CpuId>, alone: Option<i64>| {
+            let cpus: Vec<&Cpu> = slots.filter_map(|id| problem.topology.cpu(id)).collect();
+            let pairs = PairCounts::of(&cpus);
+            let cycles = pairs.cycles(&problem.distances);
+            Group {
+                pairs,
+                cycles,
+                alone: alone.unwrap_or(cycles),
+            }
+        };
+        let threads = usize::from(problem.threads);
+        let is_far = problem.mode == Mode::Scatter;
+        let mains_alone = best_alone(domains, problem.workers.into(), mains_caps, true);
+        let worker_alone = best_alone(domains, problem.threads.into(), worker_caps, is_far);
+        Self {
+            mains: group(
+                &mut mapping.cpus.iter().step_by(threads).copied(),
+                mains_alone,
+            ),
+            workers: mapping
+                .cpus
+                .chunks(threads)
+                .map(|row| group(&mut row.iter().copied(), worker_alone))
+                .collect(),
+        }
+    }
+}

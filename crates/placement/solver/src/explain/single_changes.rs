@@ -1,0 +1,142 @@
+//! Which rules keep the value down: every single change is tried, and where one would gain but for
+//! a single rule, a climb shows how much that rule costs.
+
+use crate::WorkBudget;
+use crate::explain::counted_mapping::{Change, CountedMapping};
+use crate::explain::rules::Rule;
+use crate::limits::{CHANGE_STEPS, CLIMB_LOOKS_MAX, LOOKS_A_QUESTION};
+
+/// What all single changes would do.
+pub(crate) struct Tried {
+    /// By rule: is there a change that gains and breaks this rule alone?
+    pub(crate) gains: [bool; Rule::ALL.len()],
+    /// Changes that keep every rule and cost nothing.
+    pub(crate) equal: u64,
+    /// The change that keeps every rule and gains most.
+    pub(crate) better: Option<(Change, i64)>,
+    /// The change that keeps every rule and costs least, but something.
+    pub(crate) runner_up: Option<(Change, i64)>,
+    /// Whether all changes were tried.
+    pub(crate) complete: bool,
+}
+
+/// Tries every exchange and every shift.
+pub(crate) fn try_all(counted: &CountedMapping<'_>, budget: &mut WorkBudget) -> Tried {
+    let mut tried = Tried {
+        gains: [false; Rule::ALL.len()],
+        equal: 0,
+        better: None,
+        runner_up: None,
+        complete: true,
+    };
+    for thread in 0..counted.threads() {
+        if budget.spend(CHANGE_STEPS * (counted.threads() + counted.cpus().len())) {
+            tried.complete = false;
+            break;
+        }
+        for change in changes(counted, thread) {
+            tried.note(counted, change);
+        }
+    }
+    tried
+}
+
+impl Tried {
+    fn note(&mut self, counted: &CountedMapping<'_>, change: Change) {
+        let gain = counted.gain(change);
+        let broken = counted.broken(change);
+        if let Some(rule) = broken.only() {
+            self.gains[rule as usize] |= gain > 0;
+        }
+        if !broken.is_empty() {
+            return;
+        }
+        let keep = |best: &mut Option<(Change, i64)>| {
+            if best.is_none_or(|(_, most)| gain > most) {
+                *best = Some((change, gain));
+            }
+        };
+        match gain {
+            0 => self.equal += 1,
+            1.. => keep(&mut self.better),
+            _ => keep(&mut self.runner_up),
+        }
+    }
+}
+
+/// Every exchange of a thread with a later one, and every shift of it.
+fn changes<'b>(
+    counted: &'b CountedMapping<'_>,
+    thread: usize,
+) -> impl Iterator<Item = Change> + 'b {
+    let exchanges = (thread + 1..counted.threads()).map(move |partner| Change {
+        thread,
+        to: counted.cpu(partner),
+        partner: Some(partner),
+    });
+    let shifts = counted.cpus().iter().map(move |&to| Change {
+        thread,
+        to: to.into(),
+        partner: None,
+    });
+    exchanges
+        .chain(shifts)
+        .filter(|&change| counted.is_change(change))
+}
+
+/// What changes gain that keep every rule but `rule`, until there is none that gains or the budget
+/// or the work that one rule is worth is spent.
+pub(crate) fn climb_without(
+    counted: &CountedMapping<'_>,
+    rule: Option<Rule>,
+    budget: &mut WorkBudget,
+) -> i64 {
+    let mut free = counted.clone();
+    let (mut gained, mut looks, mut idle, mut thread) = (0, 0, 0, 0);
+    let count = free.threads();
+    // bound: looks
+    while idle < count {
+        let changes = count + free.cpus().len();
+        if looks > CLIMB_LOOKS_MAX || budget.spend(CHANGE_STEPS * changes) {
+            break;
+        }
+        let mut seen = 0;
+        let step = changes_of(&free, thread)
+            .inspect(|_| seen += 1)
+            .map(|change| (change, free.gain(change)))
+            .filter(|&(change, gain)| gain > 0 && keeps_others(&free, change, rule))
+            .max_by_key(|&(_, gain)| gain);
+        looks += seen + LOOKS_A_QUESTION;
+        match step {
+            Some((change, gain)) => {
+                free.make(change);
+                gained += gain;
+                idle = 0;
+            }
+            None => idle += 1,
+        }
+        thread = (thread + 1) % count;
+    }
+    gained
+}
+
+/// Does the change keep every rule but `rule`?
+fn keeps_others(counted: &CountedMapping<'_>, change: Change, rule: Option<Rule>) -> bool {
+    let broken = counted.broken(change);
+    rule.map_or(broken, |rule| broken.without(rule)).is_empty()
+}
+
+/// Every exchange and every shift of a thread.
+pub(crate) fn changes_of<'b>(
+    counted: &'b CountedMapping<'_>,
+    thread: usize,
+) -> impl Iterator<Item = Change> + 'b {
+    let earlier = (0..thread).map(move |partner| Change {
+        thread,
+        to: counted.cpu(partner),
+        partner: Some(partner),
+    });
+    earlier
+        .filter(|&change| counted.is_change(change))
+        .chain(changes(counted, thread))
+}

@@ -1,0 +1,144 @@
+//! One thread: why it is where it is, cpu by cpu.
+
+use crate::{Mapping, Problem, Slot};
+use albacore_topology::{Cpu, CpuId, Topology};
+
+use crate::ExplainError;
+use crate::explain::checked_mapping::CheckedMapping;
+use crate::explain::counted_mapping::Change;
+use crate::explain::rules::{Rule, Rules};
+use crate::explain::single_changes::changes_of;
+
+/// What two cpus have in common, the nearest first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Nearness {
+    Core,
+    /// L2.
+    L2,
+    /// L3.
+    L3,
+    /// The package, but no cache.
+    Package,
+    Machine,
+}
+
+impl Nearness {
+    fn of(a: &Cpu, b: &Cpu) -> Self {
+        if a.core == b.core {
+            Self::Core
+        } else if a.l2 == b.l2 {
+            Self::L2
+        } else if a.l3 == b.l3 {
+            Self::L3
+        } else if a.package == b.package {
+            Self::Package
+        } else {
+            Self::Machine
+        }
+    }
+}
+
+/// Another cpu for the thread, and the best way to bring it there: one that keeps every rule, or
+/// if there is none, one that breaks the fewest rules.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    pub cpu: CpuId,
+    /// What it has in common with the thread's own.
+    pub nearness: Nearness,
+    /// The thread that would come in return; `None`: no other thread moves.
+    pub partner: Option<Slot>,
+    /// What the objective would gain; negative: it costs.
+    pub gain: i64,
+    /// The rules that forbid it; empty: it is allowed.
+    pub forbidden: Vec<Rule>,
+}
+
+/// Why a thread is where it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ThreadExplanation {
+    pub slot: Slot,
+    pub cpu: CpuId,
+    /// Sum of its distances to the other mains, clock cycles; 0 for a peer.
+    pub to_mains: i64,
+    /// Sum of its distances to the other threads of its worker, clock cycles.
+    pub to_worker: i64,
+    /// Every other cpu, by id.
+    pub places: Vec<Place>,
+}
+
+/// What it would cost to run one thread on each of the other cpus, and which rules forbid it.
+///
+/// # Errors
+/// The problem is outside the limits, the mapping is not one for it or has no such thread.
+pub fn explain_thread(
+    problem: &Problem,
+    mapping: &Mapping,
+    slot: Slot,
+) -> Result<ThreadExplanation, ExplainError> {
+    let checked = CheckedMapping::of(problem, mapping)?;
+    let no_thread = || ExplainError::NoThread {
+        slot,
+        workers_last: problem.workers - 1,
+        ranks_last: problem.threads - 1,
+    };
+    let here = mapping
+        .cpu(slot)
+        .and_then(|id| problem.topology.cpu(id))
+        .ok_or_else(no_thread)?;
+    let counted = checked.counted(mapping);
+    let thread =
+        usize::from(slot.worker.0) * usize::from(problem.threads) + usize::from(slot.rank.0);
+    let mut best: Vec<Option<(Change, Rules, i64)>> = vec![None; counted.cpus().len()];
+    for change in changes_of(&counted, thread) {
+        let (broken, gain) = (counted.broken(change), counted.gain(change));
+        let best = &mut best[change.to];
+        let is_better = best.is_none_or(|(_, least, most)| {
+            (broken.len(), std::cmp::Reverse(gain)) < (least.len(), std::cmp::Reverse(most))
+        });
+        if is_better {
+            *best = Some((change, broken, gain));
+        }
+    }
+    let place = |(change, broken, gain): (Change, Rules, i64)| {
+        let cpu = checked.domains.ids[change.to];
+        Some(Place {
+            cpu,
+            nearness: Nearness::of(here, problem.topology.cpu(cpu)?),
+            partner: change.partner.map(|p| checked.domains.slot(p)),
+            gain,
+            forbidden: broken.iter().collect(),
+        })
+    };
+    let mut places: Vec<Place> = best.into_iter().flatten().filter_map(place).collect();
+    places.sort_by_key(|place| place.cpu);
+    let others = |keep: &dyn Fn(Slot) -> bool| {
+        let others = mapping
+            .iter()
+            .filter(|&(other, _)| other != slot && keep(other))
+            .filter_map(|(_, id)| problem.topology.cpu(id));
+        sum_of_distances(problem, here, others)
+    };
+    let to_mains = if slot.rank.0 == 0 {
+        others(&|other| other.rank.0 == 0)
+    } else {
+        0
+    };
+    Ok(ThreadExplanation {
+        slot,
+        cpu: here.id,
+        to_mains,
+        to_worker: others(&|other| other.worker == slot.worker),
+        places,
+    })
+}
+
+/// The distance of one cpu to others, summed.
+fn sum_of_distances<'a>(
+    problem: &Problem,
+    from: &Cpu,
+    others: impl Iterator<Item = &'a Cpu>,
+) -> i64 {
+    others
+        .map(|other| i64::from(Topology::distance(from, other, &problem.distances)))
+        .sum()
+}

@@ -1,0 +1,74 @@
+//! The whole mapping: its groups, all its alternatives, the rules that bind it.
+
+use crate::{Mapping, Mode, Problem, WorkBudget};
+
+use crate::explain::checked_mapping::CheckedMapping;
+use crate::explain::counted_mapping::Change;
+use crate::explain::groups::Groups;
+use crate::explain::single_changes::{Tried, climb_without, try_all};
+use crate::{Binding, ExplainError, Explanation, Rule};
+
+/// CountedMapping and tries everything that explains `mapping`, or as much of it as `budget`
+/// allows.
+///
+/// # Errors
+/// The problem is outside the limits, or the mapping does not place its threads on its cpus.
+pub fn explain(
+    problem: &Problem,
+    mapping: &Mapping,
+    budget: &mut WorkBudget,
+) -> Result<Explanation, ExplainError> {
+    let checked = CheckedMapping::of(problem, mapping)?;
+    let counted = checked.counted(mapping);
+    let groups = Groups::of(problem, mapping, &checked);
+    let Tried {
+        gains,
+        equal,
+        better,
+        runner_up,
+        mut complete,
+    } = try_all(&counted, budget);
+    // what could be gained anyway is no rule's fault
+    let anyway = match better {
+        Some(_) => climb_without(&counted, None, budget),
+        None => 0,
+    };
+    let mut binding = Vec::new();
+    for rule in Rule::ALL.into_iter().filter(|&rule| gains[rule as usize]) {
+        let gain = climb_without(&counted, Some(rule), budget);
+        // a climb that was cut short is still a gain; none at all is one that never began
+        complete &= gain > 0;
+        if gain > anyway {
+            let gain = gain - anyway;
+            binding.push(Binding { rule, gain });
+        }
+    }
+    binding.sort_by_key(|b| std::cmp::Reverse(b.gain));
+    let alternative = |found: Option<(Change, i64)>| {
+        found.map(|(change, gain)| checked.alternative(change, gain))
+    };
+    let sign = worth(problem.mode);
+    let (mains, workers) = (groups.mains, groups.workers);
+    Ok(Explanation {
+        objective: mains.cycles + sign * workers.iter().map(|w| w.cycles).sum::<i64>(),
+        cpus: counted.share_of_cpus(),
+        cores: counted.share_of_cores(),
+        mains_per_core: checked.domains.rules.core_mains,
+        parts: mains.alone + sign * workers.iter().map(|w| w.alone).sum::<i64>(),
+        mains,
+        workers,
+        binding,
+        equal,
+        better: alternative(better),
+        runner_up: alternative(runner_up),
+        complete,
+    })
+}
+
+/// What distance within a worker is worth: +1 scatter, -1 compact.
+fn worth(mode: Mode) -> i64 {
+    match mode {
+        Mode::Scatter => 1,
+        Mode::Compact => -1,
+    }
+}

@@ -1,0 +1,318 @@
+//! An instance: a joint problem as indices. Cpus are positions, distances a table, deployments
+//! *tenants* in an order that does not depend on how they were listed.
+
+use std::cmp::Ordering;
+
+use albacore_topology::{Cpu, CpuId, Distances};
+
+use crate::levels::{gains, number_domains};
+use crate::{Deployment, JointProblem};
+use crate::{Mode, Slot};
+
+pub(super) use crate::labeling::NO_CPU;
+pub(super) use crate::levels::{CORE, LEVELS, pairs};
+
+pub(super) struct Tenant {
+    /// Index in the problem.
+    pub(super) original: usize,
+    pub(super) workers: usize,
+    pub(super) threads: usize,
+    /// What distance within a worker is worth: +1 scatter, -1 compact.
+    pub(super) sign: i64,
+    /// Positions that it may use.
+    pub(super) cpus: Vec<u16>,
+    /// The same as a table over all positions.
+    pub(super) allows: Vec<bool>,
+    /// ceil(T/C), rule (3).
+    pub(super) worker_cap: u16,
+    /// ceil(W/C), rule (2).
+    pub(super) rank_cap: u16,
+    /// Number of its first worker among those of all tenants.
+    pub(super) first_worker: usize,
+    /// Whether there is a mapping in force.
+    pub(super) is_running: bool,
+    /// Where each slot runs, if that cpu may still be used.
+    pub(super) current_cpus: Vec<u16>,
+    /// Which slots have a cpu in force, usable or not.
+    pub(super) had_cpu: Vec<bool>,
+}
+
+impl Tenant {
+    /// Most of its peers on a cpu.
+    pub(super) fn peers_cap(&self) -> u32 {
+        u32::from(self.rank_cap) * (self.threads as u32 - 1)
+    }
+
+    /// Most of its threads on a cpu: beyond, (2) or (3) cannot hold.
+    pub(super) fn cpu_cap(&self) -> u32 {
+        let of_workers = self.workers as u32 * u32::from(self.worker_cap);
+        of_workers.min(self.threads as u32 * u32::from(self.rank_cap))
+    }
+
+    /// Where its mains run.
+    pub(super) fn mains(&self) -> impl Iterator<Item = u16> + '_ {
+        self.current_cpus.iter().step_by(self.threads).copied()
+    }
+
+    pub(super) fn slots(&self) -> usize {
+        self.workers * self.threads
+    }
+}
+
+/// A validated problem, indexed.
+pub(super) struct Instance {
+    /// How many cpus the machine has.
+    pub(super) cpus: usize,
+    /// Domain of each position at each level.
+    pub(super) of: [Vec<u16>; LEVELS],
+    /// How many domains each level has.
+    pub(super) counts: [usize; LEVELS],
+    /// Closeness of a pair that shares a domain of the level, on top of the levels above.
+    pub(super) gain: [i64; LEVELS],
+    /// Distance where no domain is shared.
+    pub(super) beyond: i64,
+    /// Distance of two positions, row by row.
+    distance: Vec<u32>,
+    /// Domains of the level below, domain by domain, and where those of each domain start.
+    inner: [(Vec<u16>, Vec<u16>); LEVELS],
+    /// Which positions any tenant may use.
+    pub(super) is_used: Vec<bool>,
+    /// Weight of the obstacles of each position.
+    pub(super) obstacles: Vec<u32>,
+    pub(super) tenants: Vec<Tenant>,
+    pub(super) workers: usize,
+    pub(super) slots: usize,
+    /// Cycles that a moved thread costs.
+    pub(super) move_cost: i64,
+}
+
+impl Instance {
+    /// Indexes a validated problem.
+    pub(super) fn of(problem: &JointProblem) -> Self {
+        let cpus = problem.topology.cpus();
+        let numbered: [_; LEVELS] = std::array::from_fn(|level| number_domains(cpus, level));
+        let counts = numbered.each_ref().map(|&(_, count)| count);
+        let of = numbered.map(|(of, _)| of);
+        let inner = std::array::from_fn(|level| match level {
+            0 => (Vec::new(), vec![0; counts[0] + 1]),
+            _ => {
+                let of_level = |level: usize| Level {
+                    of: &of[level],
+                    count: counts[level],
+                };
+                inner(of_level(level - 1), of_level(level))
+            }
+        });
+        let distance = distances(&of, &counts, &problem.distances);
+        let mut instance = Self {
+            cpus: cpus.len(),
+            of,
+            counts,
+            inner,
+            gain: gains(&problem.distances),
+            beyond: problem.distances.beyond.into(),
+            distance,
+            is_used: vec![false; cpus.len()],
+            obstacles: vec![0; cpus.len()],
+            tenants: Vec::with_capacity(problem.deployments.len()),
+            workers: 0,
+            slots: 0,
+            move_cost: problem.move_cost.into(),
+        };
+        for obstacle in &problem.obstacles {
+            let position = cpus.binary_search_by_key(&obstacle.cpu, |cpu| cpu.id);
+            if let Ok(position) = position {
+                instance.obstacles[position] += obstacle.weight;
+            }
+        }
+        let mut order: Vec<usize> = (0..problem.deployments.len()).collect();
+        order.sort_by(|&a, &b| compare(&problem.deployments[a], &problem.deployments[b]));
+        let positions = positions(cpus);
+        for index in order {
+            let first_worker = instance.workers;
+            let before = instance.tenants.last();
+            let own = before
+                .filter(|tenant| {
+                    problem.deployments[tenant.original].cpuset == problem.deployments[index].cpuset
+                })
+                .map(|tenant| (tenant.cpus.clone(), tenant.allows.clone()));
+            let (own, allows) = own.unwrap_or_else(|| usable(cpus, &problem.deployments[index]));
+            let mut tenant = tenant(problem, index, own, allows, &positions);
+            tenant.first_worker = first_worker;
+            for &cpu in &tenant.cpus {
+                instance.is_used[usize::from(cpu)] = true;
+            }
+            instance.workers += tenant.workers;
+            instance.slots += tenant.slots();
+            instance.tenants.push(tenant);
+        }
+        instance
+    }
+
+    /// Distance of two positions.
+    pub(super) fn distance(&self, a: usize, b: usize) -> i64 {
+        i64::from(self.distance[a * self.cpus + b])
+    }
+
+    /// Distances from a position to all.
+    pub(super) fn distances(&self, from: usize) -> &[u32] {
+        &self.distance[from * self.cpus..][..self.cpus]
+    }
+
+    /// The domains of the level below that a domain holds; none of cpus.
+    pub(super) fn inner(&self, level: usize, domain: usize) -> impl Iterator<Item = usize> + '_ {
+        let (inner, starts) = &self.inner[level];
+        let (from, to) = (usize::from(starts[domain]), usize::from(starts[domain + 1]));
+        inner[from..to].iter().map(|&domain| usize::from(domain))
+    }
+
+    /// The core of a position.
+    pub(super) fn core(&self, cpu: usize) -> usize {
+        usize::from(self.of[CORE][cpu])
+    }
+
+    /// Whether any tenant has a mapping in force.
+    pub(super) fn has_running(&self) -> bool {
+        self.tenants.iter().any(|tenant| tenant.is_running)
+    }
+
+    /// Loads of cores from those of cpus.
+    pub(super) fn core_loads(&self, loads: &[u32]) -> Vec<u32> {
+        let mut cores = vec![0; self.counts[CORE]];
+        for (cpu, load) in loads.iter().enumerate() {
+            cores[self.core(cpu)] += load;
+        }
+        cores
+    }
+}
+
+/// Distances of all pairs of positions, row by row: that of the nearest domain that both are in.
+fn distances(of: &[Vec<u16>; LEVELS], counts: &[usize; LEVELS], table: &Distances) -> Vec<u32> {
+    let count = of[0].len();
+    let mut members = [1, 2, 3].map(|level: usize| vec![Vec::new(); counts[level]]);
+    for (members, of) in members.iter_mut().zip(&of[1..]) {
+        for (position, &domain) in of.iter().enumerate() {
+            members[usize::from(domain)].push(position);
+        }
+    }
+    let [cores, l2s, l3s] = &members;
+    let mut all = vec![table.beyond; count * count];
+    for (a, row) in all.chunks_mut(count.max(1)).enumerate() {
+        for (mates, distance) in [
+            (&l3s[usize::from(of[3][a])], table.l3),
+            (&l2s[usize::from(of[2][a])], table.l2),
+            (&cores[usize::from(of[1][a])], table.l1),
+        ] {
+            mates.iter().for_each(|&b| row[b] = distance);
+        }
+        row[a] = table.cpu;
+    }
+    all
+}
+
+/// The domain of each cpu at a level, and how many domains the level has.
+struct Level<'a> {
+    of: &'a [u16],
+    count: usize,
+}
+
+/// The domains of a level that each of the next one holds, and where each starts.
+fn inner(inner: Level<'_>, outer: Level<'_>) -> (Vec<u16>, Vec<u16>) {
+    let (of, count) = (inner.of, inner.count);
+    let (outers, outer) = (outer.count, outer.of);
+    let mut holder = vec![0; count];
+    for (&domain, &outer) in of.iter().zip(outer) {
+        holder[usize::from(domain)] = outer;
+    }
+    let mut inner: Vec<u16> = (0..count as u16).collect();
+    inner.sort_by_key(|&domain| holder[usize::from(domain)]);
+    let mut starts = vec![0; outers + 1];
+    holder
+        .iter()
+        .for_each(|&outer| starts[usize::from(outer) + 1] += 1);
+    for domain in 0..outers {
+        starts[domain + 1] += starts[domain];
+    }
+    (inner, starts)
+}
+
+/// The position of each cpu id, up to the highest.
+fn positions(cpus: &[Cpu]) -> Vec<u16> {
+    let ids = cpus.last().map_or(0, |cpu| usize::from(cpu.id.0) + 1);
+    let mut positions = vec![NO_CPU; ids];
+    for (cpu, position) in cpus.iter().zip(0..) {
+        positions[usize::from(cpu.id.0)] = position;
+    }
+    positions
+}
+
+/// The positions that a deployment may use, and the same as a table.
+fn usable(cpus: &[Cpu], deployment: &Deployment) -> (Vec<u16>, Vec<bool>) {
+    let allows: Vec<bool> = cpus
+        .iter()
+        .map(|c| deployment.cpuset.contains(c.id))
+        .collect();
+    let own = (0u16..)
+        .zip(&allows)
+        .filter(|&(_, &allowed)| allowed)
+        .map(|(position, _)| position)
+        .collect();
+    (own, allows)
+}
+
+/// An order by content: deployments that compare equal are the same problem.
+fn compare(a: &Deployment, b: &Deployment) -> Ordering {
+    let scatter = |d: &Deployment| d.mode == Mode::Scatter;
+    fn current(d: &Deployment) -> Option<(u16, &[CpuId])> {
+        d.current.as_ref().map(|c| (c.threads, &c.cpus[..]))
+    }
+    // running deployments first, then those with the fewest cpus, then those with the most threads
+    (b.current.is_some().cmp(&a.current.is_some()))
+        .then_with(|| a.cpuset.len().cmp(&b.cpuset.len()))
+        .then_with(|| (b.threads, b.workers).cmp(&(a.threads, a.workers)))
+        .then_with(|| scatter(a).cmp(&scatter(b)))
+        .then_with(|| a.cpuset.cmp(&b.cpuset))
+        .then_with(|| current(a).cmp(&current(b)))
+}
+
+fn tenant(
+    problem: &JointProblem,
+    index: usize,
+    own: Vec<u16>,
+    allows: Vec<bool>,
+    positions: &[u16],
+) -> Tenant {
+    let deployment = &problem.deployments[index];
+    let (workers, threads) = (deployment.workers, deployment.threads);
+    let count = own.len().max(1) as u16;
+    let slots = usize::from(workers) * usize::from(threads);
+    let mut current_cpus = Vec::with_capacity(slots);
+    let mut had_cpu = Vec::with_capacity(slots);
+    for slot in Slot::all(workers, threads) {
+        let current = deployment.current.as_ref();
+        let id = current.and_then(|current| current.cpu(slot));
+        let position = id
+            .and_then(|id| positions.get(usize::from(id.0)).copied())
+            .filter(|&position| position != NO_CPU && allows[usize::from(position)]);
+        current_cpus.push(position.unwrap_or(NO_CPU));
+        had_cpu.push(id.is_some());
+    }
+    Tenant {
+        original: index,
+        workers: workers.into(),
+        threads: threads.into(),
+        sign: if deployment.mode == Mode::Scatter {
+            1
+        } else {
+            -1
+        },
+        cpus: own,
+        allows,
+        worker_cap: threads.div_ceil(count),
+        rank_cap: workers.div_ceil(count),
+        first_worker: 0,
+        is_running: deployment.current.is_some(),
+        current_cpus,
+        had_cpu,
+    }
+}

@@ -1,0 +1,366 @@
+//! Better placements by moves: exchanges of two threads and shifts of one.
+//!
+//! **Problem.** An assignment made thread by thread is not the best. **Approach.** Moves that leave
+//! the loads balanced: an *exchange* of the cpus of two threads, of any tenants, and a *shift* of a
+//! thread to a cpu that carries exactly one less (on a core that does too, or on its own): the
+//! loads swap. First moves that lower the violation of the rules on mains (`repair`), then moves
+//! that raise worth. A table keeps for each pair of cpus the most that any thread on one gains by
+//! going to the other, so that most pairs are dismissed by one comparison. **Proof sketch.** Each
+//! move lowers the violation, or keeps it and raises worth, an integer with a bound; the table is
+//! an upper limit for a cpu's threads when it was last filled, and it is filled again where one of
+//! their workers moved; a round over all cpus that changes nothing ends the search. **Limits.** A
+//! local search. The budget is asked before the gains of a cpu are filled and before each move of a
+//! pair.
+
+use std::collections::VecDeque;
+
+use super::instance::NO_CPU;
+use super::search_state::{CYCLE, Move, SearchState, Thread};
+use crate::WorkBudget;
+
+const NEVER: i64 = i64::MIN / 8;
+
+pub(super) fn make(search: &mut SearchState<'_>, step: Move) {
+    match step {
+        Move::Exchange(first, second) => search.exchange(first, second),
+        Move::Shift(thread, to) => search.shift(thread, to),
+    }
+}
+
+/// Whether one thread may go from a cpu to another without unbalancing loads.
+pub(super) fn may_trade(search: &SearchState<'_>, from: usize, to: usize) -> bool {
+    let (a, b) = (search.instance.core(from), search.instance.core(to));
+    search.loads[from] == search.loads[to] + 1
+        && (a == b || search.core_loads[a] == search.core_loads[b] + 1)
+}
+
+/// How violations and worth change with a move; `None` if it is not legal.
+pub(super) fn evaluate(search: &SearchState<'_>, step: Move) -> Option<(i64, i64)> {
+    match step {
+        Move::Exchange(first, second) => evaluate_exchange(search, first, second),
+        Move::Shift(thread, to) => evaluate_shift(search, thread, to),
+    }
+}
+
+fn evaluate_shift(search: &SearchState<'_>, thread: usize, to: usize) -> Option<(i64, i64)> {
+    let Thread {
+        tenant,
+        worker,
+        main,
+        cpu,
+    } = search.threads[thread];
+    let from = usize::from(cpu);
+    let legal = from != to
+        && may_trade(search, from, to)
+        && search.has_room(tenant, worker, to)
+        && search.has_ranks(tenant, to, main.into(), (!main).into());
+    let mains = if main {
+        search.mains_worth(from, to)
+    } else {
+        0
+    };
+    legal.then(|| {
+        let violation = search.violation_change(from, to, main.into(), 1);
+        (violation, search.worth(thread, to) + mains)
+    })
+}
+
+fn evaluate_exchange(search: &SearchState<'_>, first: usize, second: usize) -> Option<(i64, i64)> {
+    let (a, b) = (search.threads[first], search.threads[second]);
+    let (from, to) = (usize::from(a.cpu), usize::from(b.cpu));
+    if from == to || (a.worker == b.worker && a.main == b.main) {
+        return None;
+    }
+    if a.worker != b.worker
+        && !(search.has_room(a.tenant, a.worker, to) && search.has_room(b.tenant, b.worker, from))
+    {
+        return None;
+    }
+    if !(a.tenant == b.tenant && a.main == b.main) {
+        let count = |thread: Thread, sign: i32| {
+            let main = i32::from(thread.main);
+            (sign * main, sign * (1 - main))
+        };
+        let leaves = |of: Thread, to: Thread| {
+            if of.tenant == to.tenant {
+                count(of, -1)
+            } else {
+                (0, 0)
+            }
+        };
+        let enters = |thread: Thread, other: Thread, cpu: usize| {
+            let (mains, peers) = count(thread, 1);
+            let less = leaves(other, thread);
+            search.has_ranks(thread.tenant, cpu, mains + less.0, peers + less.1)
+        };
+        if !(enters(a, b, to) && enters(b, a, from)) {
+            return None;
+        }
+    }
+    let (mut violation, mut worth) = (0, 0);
+    if a.worker == b.worker {
+        worth += (search.stays(first, to) + search.stays(second, from)) * search.stay_worth();
+    } else {
+        worth += search.worth(first, to) + search.worth(second, from);
+    }
+    if a.main != b.main {
+        let (from, to) = if a.main { (from, to) } else { (to, from) };
+        violation = search.violation_change(from, to, 1, 0);
+        worth += search.mains_worth(from, to);
+    }
+    Some((violation, worth))
+}
+
+/// For each pair of cpus the most that a main or a peer on the one wants to be on the other.
+struct GainTable {
+    cpus: usize,
+    mains: Vec<i64>,
+    peers: Vec<i64>,
+}
+
+impl GainTable {
+    fn fill(&mut self, search: &SearchState<'_>, from: usize) {
+        let row = from * self.cpus..(from + 1) * self.cpus;
+        self.mains[row.clone()].fill(NEVER);
+        self.peers[row.clone()].fill(NEVER);
+        for &thread in &search.on[from] {
+            let thread = thread as usize;
+            let Thread {
+                tenant,
+                worker,
+                main,
+                ..
+            } = search.threads[thread];
+            let gains = if main {
+                &mut self.mains
+            } else {
+                &mut self.peers
+            };
+            let gains = &mut gains[row.clone()];
+            let of = &search.instance.tenants[usize::from(tenant)];
+            let held = &search.held[search.cell(worker, 0)..][..self.cpus];
+            let worker_distance = &search.worker_distance[search.cell(worker, 0)..][..self.cpus];
+            let distances = search.instance.distances(from);
+            let here = i64::from(worker_distance[from]) - i64::from(distances[from]);
+            let stay_worth = search.stay_worth();
+            for &to in &of.cpus {
+                let to = usize::from(to);
+                if to == from || held[to] >= of.worker_cap {
+                    continue;
+                }
+                let there = i64::from(worker_distance[to]) - i64::from(distances[to]);
+                let mut worth = of.sign * (there - here) * CYCLE;
+                if of.is_running {
+                    worth += search.stays(thread, to) * stay_worth;
+                }
+                gains[to] = gains[to].max(worth);
+            }
+        }
+    }
+
+    /// Whether some exchange or shift between two cpus might raise worth.
+    fn may_improve(&self, search: &SearchState<'_>, a: usize, b: usize) -> bool {
+        let at = |of: &[i64], from: usize, to: usize| of[from * self.cpus + to];
+        let (main_a, peer_a) = (at(&self.mains, a, b), at(&self.peers, a, b));
+        let (main_b, peer_b) = (at(&self.mains, b, a), at(&self.peers, b, a));
+        let alike = peer_a + peer_b > 0 || main_a + main_b > 0;
+        let (there, back) = (search.mains_worth(a, b), search.mains_worth(b, a));
+        let unlike = (main_a + peer_b + there > 0 && search.violation_change(a, b, 1, 0) <= 0)
+            || (peer_a + main_b + back > 0 && search.violation_change(b, a, 1, 0) <= 0);
+        let trades = may_trade(search, a, b);
+        alike || unlike || (trades && (peer_a > 0 || main_a + there > 0))
+    }
+}
+
+/// A local search that remembers what it evaluated: after a few moves only what they touch is
+/// evaluated again.
+pub(super) struct LocalSearch {
+    gains: GainTable,
+    /// Cpus whose row of the gain table is out of date.
+    is_stale: Vec<bool>,
+    /// Cpus to visit, in order, and whether each is among them.
+    queue: VecDeque<usize>,
+    waits: Vec<bool>,
+    /// How many threads could stay if there were no rules.
+    max_unmoved: i64,
+}
+
+impl LocalSearch {
+    /// Nothing evaluated yet.
+    pub(super) fn new(search: &SearchState<'_>) -> Self {
+        let cpus = search.instance.cpus;
+        let current_cpus = search
+            .instance
+            .tenants
+            .iter()
+            .flat_map(|tenant| &tenant.current_cpus);
+        Self {
+            gains: GainTable {
+                cpus,
+                mains: vec![NEVER; cpus * cpus],
+                peers: vec![NEVER; cpus * cpus],
+            },
+            is_stale: vec![true; cpus],
+            queue: VecDeque::new(),
+            waits: vec![false; cpus],
+            max_unmoved: current_cpus
+                .filter(|&&current_cpu| current_cpu != NO_CPU)
+                .count() as i64,
+        }
+    }
+
+    /// Makes moves that raise worth until there is none, the objective reaches `goal` with nothing
+    /// moved that could stay, or the budget is spent.
+    pub(super) fn climb(
+        &mut self,
+        search: &mut SearchState<'_>,
+        goal: i64,
+        budget: &mut WorkBudget,
+    ) {
+        let cpus = search.instance.cpus;
+        let mut before = None;
+        // bound: each round but the last raises worth
+        while before != Some(search.total_worth()) {
+            before = Some(search.total_worth());
+            (0..cpus).for_each(|cpu| self.enqueue(cpu));
+            if !self.climb_on(search, goal, budget) {
+                return;
+            }
+        }
+    }
+
+    /// The same from the cpus that wait alone; false if the goal was met or the budget spent.
+    pub(super) fn climb_on(
+        &mut self,
+        search: &mut SearchState<'_>,
+        goal: i64,
+        budget: &mut WorkBudget,
+    ) -> bool {
+        // bound: a cpu waits again only after a move, which raises worth
+        while let Some(cpu) = self.queue.pop_front() {
+            self.waits[cpu] = false;
+            let is_done = search.value >= goal && search.unmoved == self.max_unmoved;
+            if is_done || budget.spend(8 * search.instance.cpus) {
+                return false;
+            }
+            self.improve(search, cpu, budget);
+        }
+        true
+    }
+
+    /// Notes what moves touch: all cpus of the workers that moved.
+    pub(super) fn mark_touched(&mut self, search: &SearchState<'_>, undo_log: &[Move]) {
+        for &step in undo_log {
+            let (thread, other) = match step {
+                Move::Exchange(first, second) => (first, Some(second)),
+                Move::Shift(thread, from) => {
+                    self.touch(from);
+                    (thread, None)
+                }
+            };
+            for thread in std::iter::once(thread).chain(other) {
+                for mate in search.mates(thread) {
+                    self.touch(usize::from(search.threads[mate].cpu));
+                }
+            }
+        }
+    }
+
+    pub(super) fn clear_queue(&mut self) {
+        for cpu in self.queue.drain(..) {
+            self.waits[cpu] = false;
+        }
+    }
+
+    fn touch(&mut self, cpu: usize) {
+        self.is_stale[cpu] = true;
+        self.enqueue(cpu);
+    }
+
+    fn enqueue(&mut self, cpu: usize) {
+        if !std::mem::replace(&mut self.waits[cpu], true) {
+            self.queue.push_back(cpu);
+        }
+    }
+
+    fn refresh(&mut self, search: &SearchState<'_>, cpu: usize) {
+        if std::mem::replace(&mut self.is_stale[cpu], false) {
+            self.gains.fill(search, cpu);
+        }
+    }
+
+    /// Makes moves of the threads on a cpu.
+    fn improve(&mut self, search: &mut SearchState<'_>, cpu: usize, budget: &mut WorkBudget) {
+        // bound: each turn raises worth
+        while let Some(step) = main_with_own_peer(search, cpu) {
+            self.make(search, step);
+        }
+        self.refresh(search, cpu);
+        for other in (0..search.instance.cpus).filter(|&other| other != cpu) {
+            let filled = search.on[other].len() * search.instance.cpus;
+            if self.is_stale[other] && budget.spend(filled) {
+                return;
+            }
+            self.refresh(search, other);
+            // bound: each turn raises worth
+            while self.gains.may_improve(search, cpu, other) {
+                let moves = search.on[cpu].len() * search.on[other].len();
+                if budget.spend(6 * moves + 4 * search.instance.cpus) {
+                    return;
+                }
+                let Some(step) = best_between(search, cpu, other) else {
+                    break;
+                };
+                self.make(search, step);
+                self.refresh(search, cpu);
+                self.refresh(search, other);
+            }
+        }
+    }
+
+    fn make(&mut self, search: &mut SearchState<'_>, step: Move) {
+        let first = search.undo_log.len();
+        make(search, step);
+        self.mark_touched(search, &search.undo_log[first..]);
+    }
+}
+
+/// The exchange of a main on the cpu with a peer of its worker that raises worth most.
+fn main_with_own_peer(search: &SearchState<'_>, cpu: usize) -> Option<Move> {
+    let mut best: Option<((i64, i64), Move)> = None;
+    for &main in search.on[cpu]
+        .iter()
+        .filter(|&&t| search.threads[t as usize].main)
+    {
+        let main = main as usize;
+        for peer in search.mates(main).skip(1) {
+            consider(search, Move::Exchange(main, peer), &mut best);
+        }
+    }
+    best.map(|(_, step)| step)
+}
+
+/// The best move between two cpus, if one raises worth.
+fn best_between(search: &SearchState<'_>, a: usize, b: usize) -> Option<Move> {
+    let mut best: Option<((i64, i64), Move)> = None;
+    for &first in &search.on[a] {
+        for &second in &search.on[b] {
+            let step = Move::Exchange(first as usize, second as usize);
+            consider(search, step, &mut best);
+        }
+        if may_trade(search, a, b) {
+            consider(search, Move::Shift(first as usize, b), &mut best);
+        }
+    }
+    best.map(|(_, step)| step)
+}
+
+/// Keeps the move if it is legal, better than nothing and better than the best so far.
+fn consider(search: &SearchState<'_>, step: Move, best: &mut Option<((i64, i64), Move)>) {
+    if let Some((violation, worth)) = evaluate(search, step) {
+        let key = (violation, -worth);
+        if key < (0, 0) && best.as_ref().is_none_or(|(before, _)| key < *before) {
+            *best = Some((key, step));
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Leaves a local optimum: a few random exchanges, then repair and local search again.
+//!
+//! As `perturbation` for one deployment: every state on the way is valid, what is not better is
+//! undone, the random numbers are fixed. Where every thread runs already and may stay, nothing is
+//! perturbed: then only moves that gain one by one are proposed.
+
+use albacore_values::XorShift64;
+
+use super::local_search::{LocalSearch, evaluate, make};
+use super::repair::repair;
+use super::search_state::{Move, SearchState};
+use crate::WorkBudget;
+use crate::limits::{JOINT_PERTURBATION_WORK_MAX, PERTURBATION_TRIES_MAX, PERTURBATIONS_MAX};
+
+/// What is small in a good state: violations, minus value less cost of moves, minus threads that
+/// stay.
+fn key(search: &SearchState<'_>) -> (i64, i64, i64) {
+    let worth = search.value + search.move_cost * search.unmoved;
+    (search.violation(), -worth, -search.unmoved)
+}
+
+/// Tries to reach `goal` from where `local_search` ended; leaves the best state found in
+/// `search`.
+pub(super) fn perturb(
+    search: &mut SearchState<'_>,
+    local_search: &mut LocalSearch,
+    goal: i64,
+    budget: &mut WorkBudget,
+) {
+    let threads = search.threads.len();
+    let work = (threads + search.instance.cpus) * search.instance.cpus;
+    let rounds = PERTURBATIONS_MAX.min(JOINT_PERTURBATION_WORK_MAX / work.max(1));
+    let mut best = key(search);
+    let mut random = XorShift64::new(0x9e37_79b9_7f4a_7c15);
+    for round in 0..rounds {
+        if (search.violation() == 0 && search.value >= goal)
+            || budget.spend(25 * search.instance.cpus)
+        {
+            return;
+        }
+        search.undo_log.clear();
+        for _ in 0..2 + round % 4 {
+            random_exchange(search, &mut random);
+        }
+        repair(search, budget);
+        local_search.mark_touched(search, &search.undo_log);
+        local_search.climb_on(search, goal, budget);
+        let after = key(search);
+        if after <= best {
+            best = after;
+        } else {
+            local_search.mark_touched(search, &search.undo_log);
+            let undone = search.undo();
+            local_search.mark_touched(search, &undone);
+        }
+        local_search.clear_queue();
+    }
+}
+
+/// An exchange that breaks no rule on mains further.
+fn random_exchange(search: &mut SearchState<'_>, random: &mut XorShift64) {
+    let threads = search.threads.len();
+    for _ in 0..PERTURBATION_TRIES_MAX {
+        let step = Move::Exchange(random.below(threads), random.below(threads));
+        if evaluate(search, step).is_some_and(|(violation, _)| violation <= 0) {
+            return make(search, step);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Lowers the violations of the rules on mains, before worth counts.
+
+use super::local_search::{evaluate, make, may_trade};
+use super::search_state::{CYCLE, Move, SearchState, Thread};
+use crate::WorkBudget;
+use crate::limits::FROZEN_COST;
+
+/// Lowers the violations of the rules on mains, thread by thread: first by moves that keep every
+/// thread on its current cpu, then by any.
+pub(super) fn repair(search: &mut SearchState<'_>, budget: &mut WorkBudget) {
+    let move_cost = search.move_cost;
+    if search.instance.has_running() {
+        search.move_cost = FROZEN_COST;
+        repair_with(search, -FROZEN_COST * CYCLE / 2, budget);
+        search.move_cost = move_cost;
+    }
+    repair_with(search, i64::MIN, budget);
+}
+
+/// The same by moves that are worth at least so much.
+fn repair_with(search: &mut SearchState<'_>, least: i64, budget: &mut WorkBudget) {
+    let (mut idle, mut thread) = (0, 0);
+    // bound: each round over all threads but the last lowers the violations
+    while search.violation() > 0 && idle < search.threads.len() {
+        idle += 1;
+        let cpu = usize::from(search.threads[thread].cpu);
+        if search.may_violate(cpu) {
+            if budget.spend(12 * search.instance.cpus) {
+                return;
+            }
+            if let Some(step) = best_repair(search, thread, least) {
+                make(search, step);
+                idle = 0;
+            }
+        }
+        thread = (thread + 1) % search.threads.len();
+    }
+}
+
+/// The move of a thread that lowers the violations most.
+fn best_repair(search: &SearchState<'_>, thread: usize, least: i64) -> Option<Move> {
+    let mut best: Option<((i64, i64), Move)> = None;
+    let Thread { main, cpu, .. } = search.threads[thread];
+    let from = usize::from(cpu);
+    let mut consider = |step: Move| {
+        let lowers = |&(violation, worth): &(i64, i64)| violation < 0 && worth >= least;
+        if let Some((violation, worth)) = evaluate(search, step).filter(lowers) {
+            let key = (violation, -worth);
+            if best.as_ref().is_none_or(|(before, _)| key < *before) {
+                best = Some((key, step));
+            }
+        }
+    };
+    for to in (0..search.instance.cpus).filter(|&to| to != from) {
+        if may_trade(search, from, to) {
+            consider(Move::Shift(thread, to));
+        }
+        if main && search.violation_change(from, to, 1, 0) < 0 {
+            for &other in &search.on[to] {
+                consider(Move::Exchange(thread, other as usize));
+            }
+        }
+    }
+    best.map(|(_, step)| step)
+}

@@ -1,0 +1,180 @@
+//! The rules on mains in their joint form: mains-per-core, (12), (12+), and how far a state
+//! violates them.
+//!
+//! The limit of mains per core is the smallest maximum of a balanced placement: mains go one by one
+//! to the core with fewest, and augmenting chains of mains lower the maximum until none is left
+//! that could (the same argument as for loads in `volumes`).
+
+use std::collections::VecDeque;
+
+use crate::full_mains;
+
+use super::JointProblem;
+use super::instance::{CORE, Instance};
+
+/// Right-hand sides of the rules on mains.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Rules {
+    /// Mains of each tenant on each core in a placement that keeps mains-per-core, row by row.
+    pub(super) crowding: Vec<u32>,
+    /// Most mains on a core.
+    pub(super) core_mains: u32,
+    /// (12): a cpu with so many threads is full; so many full cpus may hold a main.
+    pub(super) full_cpus: Option<(u32, u32)>,
+    /// (12+): the same of cores.
+    pub(super) full_cores: Option<(u32, u32)>,
+}
+
+impl Rules {
+    /// The rules of a problem.
+    pub(super) fn of(problem: &JointProblem, instance: &Instance) -> Self {
+        let (full_cpus, full_cores) = full(problem, instance);
+        let (core_mains, crowding) = least_core_mains(instance);
+        Self {
+            crowding,
+            core_mains,
+            full_cpus,
+            full_cores,
+        }
+    }
+
+    /// RuleExcess as one number, mains-per-core before (12) before (12+).
+    pub(super) fn violation(&self, crowding: u32, full_cpus: u32, full_cores: u32) -> i64 {
+        let beyond = |count: u32, rule: Option<(u32, u32)>| {
+            i64::from(rule.map_or(0, |(_, most)| count.saturating_sub(most)))
+        };
+        (i64::from(crowding) << 40)
+            + (beyond(full_cpus, self.full_cpus) << 20)
+            + beyond(full_cores, self.full_cores)
+    }
+
+    /// By how much a placement with these loads and mains of cpus and of cores breaks each rule.
+    pub(super) fn excess(
+        &self,
+        (loads, mains): (&[u32], &[u32]),
+        (core_loads, core_mains): (&[u32], &[u32]),
+    ) -> [u32; 3] {
+        let most = core_mains.iter().copied().max().unwrap_or(0);
+        let cpus = loads
+            .iter()
+            .zip(mains)
+            .filter(|&(&n, &m)| self.is_full_cpu(n, m))
+            .count();
+        let both = core_loads.iter().zip(core_mains);
+        let cores = both.filter(|&(&n, &m)| self.is_full_core(n, m)).count();
+        let beyond = |count: usize, rule: Option<(u32, u32)>| {
+            rule.map_or(0, |(_, most)| (count as u32).saturating_sub(most))
+        };
+        [
+            most.saturating_sub(self.core_mains),
+            beyond(cpus, self.full_cpus),
+            beyond(cores, self.full_cores),
+        ]
+    }
+
+    /// Whether a cpu with these counts is full and holds a main.
+    pub(super) fn is_full_cpu(&self, load: u32, mains: u32) -> bool {
+        mains > 0 && self.full_cpus.is_some_and(|(full, _)| load >= full)
+    }
+
+    /// Whether a core with these counts is full and holds a main.
+    pub(super) fn is_full_core(&self, load: u32, mains: u32) -> bool {
+        mains > 0 && self.full_cores.is_some_and(|(full, _)| load >= full)
+    }
+}
+
+type Full = Option<(u32, u32)>;
+
+/// (12) and (12+), where all deployments have the same cpus and nothing else runs there.
+fn full(problem: &JointProblem, instance: &Instance) -> (Full, Full) {
+    let Some(first) = problem.deployments.first() else {
+        return (None, None);
+    };
+    let apart = problem.deployments.iter().any(|d| d.cpuset != first.cpuset);
+    let own = &instance.tenants[0];
+    let mut cores = vec![false; instance.counts[CORE]];
+    own.cpus
+        .iter()
+        .for_each(|&cpu| cores[instance.core(cpu.into())] = true);
+    let beside =
+        (0..instance.cpus).any(|cpu| instance.obstacles[cpu] > 0 && cores[instance.core(cpu)]);
+    if apart || beside {
+        return (None, None);
+    }
+    let (slots, workers) = (instance.slots as u32, instance.workers as u32);
+    let rule = |units: u32| {
+        let most = full_mains(workers, slots, units)?;
+        Some((slots.div_ceil(units), most))
+    };
+    let used = cores.iter().filter(|&&used| used).count() as u32;
+    (rule(own.cpus.len() as u32), rule(used))
+}
+
+/// The least number such that every tenant can place its mains with at most so many on a core, and
+/// such a placement.
+fn least_core_mains(instance: &Instance) -> (u32, Vec<u32>) {
+    let cores = instance.counts[CORE];
+    let mut room = vec![0u32; instance.tenants.len() * cores];
+    let mut held = vec![0u32; instance.tenants.len() * cores];
+    let mut mains = vec![0u32; cores];
+    for (index, tenant) in instance.tenants.iter().enumerate() {
+        let row = index * cores;
+        for &cpu in &tenant.cpus {
+            room[row + instance.core(cpu.into())] += u32::from(tenant.rank_cap);
+        }
+        for _ in 0..tenant.workers {
+            let counts = held[row..][..cores].iter().zip(&room[row..][..cores]);
+            let counts = counts.zip(&mains).zip(0u64..);
+            let open = counts.map(|(((held, room), &mains), core)| match held < room {
+                true => (u64::from(mains) << 32) + core,
+                false => u64::MAX,
+            });
+            if let Some(best) = open.min().filter(|&best| best < u64::MAX) {
+                let core = (best & u64::from(u32::MAX)) as usize;
+                held[row + core] += 1;
+                mains[core] += 1;
+            }
+        }
+    }
+    // bound: each chain takes a main from a fullest core
+    while relieve(cores, &room, &mut held, &mut mains) {}
+    (mains.into_iter().max().unwrap_or(0), held)
+}
+
+/// Takes a main from a fullest core along a chain to one with at least 2 less.
+fn relieve(cores: usize, room: &[u32], held: &mut [u32], mains: &mut [u32]) -> bool {
+    let most = mains.iter().copied().max().unwrap_or(0);
+    let mut before: Vec<Option<(usize, usize)>> = vec![None; cores];
+    let mut seen = vec![false; cores];
+    let mut used = vec![false; room.len() / cores.max(1)];
+    let mut queue: VecDeque<usize> = (0..cores).filter(|&core| mains[core] == most).collect();
+    queue.iter().for_each(|&core| seen[core] = true);
+    while let Some(core) = queue.pop_front() {
+        for tenant in 0..used.len() {
+            if used[tenant] || held[tenant * cores + core] == 0 {
+                continue;
+            }
+            used[tenant] = true;
+            for next in 0..cores {
+                let at = tenant * cores + next;
+                if held[at] >= room[at] || std::mem::replace(&mut seen[next], true) {
+                    continue;
+                }
+                before[next] = Some((tenant, core));
+                if mains[next] + 2 <= most {
+                    mains[next] += 1;
+                    let mut to = next;
+                    while let Some((tenant, from)) = before[to] {
+                        held[tenant * cores + to] += 1;
+                        held[tenant * cores + from] -= 1;
+                        to = from;
+                    }
+                    mains[to] -= 1;
+                    return true;
+                }
+                queue.push_back(next);
+            }
+        }
+    }
+    false
+}

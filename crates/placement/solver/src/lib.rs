@@ -1,0 +1,54 @@
+//! Which cpu each thread of one deployment, or of several on one machine, runs on: takes a problem,
+//! returns mappings with their certificate. Pure but for good_lp.
+//!
+//! [`solve()`] answers the problem of one deployment (`single`), [`solve_joint`] that of several
+//! (`joint`), with obstacles and a cost of moves. `check` judges any mapping and counts bounds
+//! again; it shares no code with the solver. `explain` says why a mapping is as it is and what each
+//! alternative would cost. [`round_robin()`] is the baseline. A [`WorkBudget`] limits every search.
+#![forbid(unsafe_code)]
+
+// Unit tests share modules with the tests beside this crate, which name it.
+#[cfg(test)]
+extern crate self as albacore_solver;
+
+mod check;
+#[cfg(test)]
+#[path = "enumerated/tests.rs"]
+mod enumerated;
+mod error;
+mod explain;
+mod joint;
+mod labeling;
+mod levels;
+pub mod limits;
+#[cfg(test)]
+#[path = "../tests/machines/mod.rs"]
+mod machines;
+mod problem;
+mod rule_limits;
+#[cfg(test)]
+#[path = "sample/tests.rs"]
+mod sample;
+mod single;
+mod work_budget;
+
+pub use albacore_values::WorkerIndex;
+pub use check::{
+    CheckReport, JointReport, JointViolation, Violation, check, check_joint, check_solution,
+    counted_bound, counted_joint_bound, misstated, objective, report_joint, unproven,
+};
+pub use error::{ProblemError, validate, validate_distances, validate_size};
+pub use explain::{
+    Alternative, Binding, ExplainError, Explanation, Group, Move, Nearness, PairCounts, Place,
+    Rule, Share, ThreadExplanation, difference, explain, explain_thread,
+};
+pub use joint::{
+    CachedSolution, Deployment, JointError, JointProblem, JointSolution, Obstacle, solve_joint,
+};
+pub use problem::{
+    Certificate, Mapping, Mode, Problem, Proof, ProvenBound, Rank, Relaxation, Slot, Solution,
+    relaxed_by,
+};
+pub use rule_limits::{RuleLimits, full_mains};
+pub use single::{Stage, round_robin, solve, solve_with_stage};
+pub use work_budget::{NANOS_PER_STEP, WorkBudget};

@@ -1,0 +1,44 @@
+//! The problem of one deployment.
+//!
+//! [`solve()`] goes through these steps; each module has its theory at its head. The problem as
+//! counts in a tree (`domains`), the value of the mapping in force (`incumbent`), maximum
+//! dispersion (`spread`), threads and mains of each cpu with the smallest relaxation of the rules
+//! (`volumes`, `relaxation`, `allowed`), which worker gets which thread
+//! (`hierarchical_construction`, `assignment`), search (`search_driver`: `local_search`,
+//! `penalized_moves`, `count_annealing`, `simulated_annealing`, `perturbation`), upper bounds
+//! (`bound`, `capacities`, `domain_classes`, `lagrangian_bound`, `domain_subproblem`,
+//! `volume_knapsack`); where value and bound do not meet, every assignment of a tiny problem
+//! (`enumeration`) or the integer program of a small one (`reduced`); fewest moves
+//! (`move_minimization`), then ranks, worker indices and which of equal domains (`labeling`,
+//! `symmetry`).
+
+pub(crate) mod allowed;
+pub(crate) mod assignment;
+mod bound;
+mod capacities;
+mod count_annealing;
+mod domain_classes;
+mod domain_subproblem;
+pub(crate) mod domains;
+mod enumeration;
+mod hierarchical_construction;
+mod incumbent;
+mod labeling;
+mod lagrangian_bound;
+pub(crate) mod local_search;
+mod move_minimization;
+mod penalized_moves;
+mod perturbation;
+mod reduced;
+mod relaxation;
+mod round_robin;
+mod search_driver;
+mod simulated_annealing;
+mod solve;
+mod spread;
+mod symmetry;
+mod volume_knapsack;
+pub(crate) mod volumes;
+
+pub use round_robin::round_robin;
+pub use solve::{Stage, solve, solve_with_stage};

@@ -1,0 +1,205 @@
+//! Assigns the threads that the volumes foresee to workers.
+//!
+//! **Problem.** Give every worker one main and T-1 peers, at most `worker_cap` threads on a cpu,
+//! such that the cpus' volumes and mains are used up exactly: a transportation problem.
+//! **Approach.** Worker by worker. A worker must take what the workers after it could not
+//! (`forced`); beyond that it is free and takes, thread by thread, what is best for itself; once
+//! the budget is spent, what is most left. **Proof sketch.** Let n' and m' be what is left of a
+//! cpu, W' the workers left. With n' <= cap W' everywhere, sum n' = W'T, sum m' = W' and m' <= n',
+//! each row n'/W' is a fractional answer, so any choice of T threads with at least n' - cap (W'-1)
+//! and at most cap on each cpu keeps the same invariant. The forced threads are at most T, because
+//! n' - cap (W'-1) <= n'/W'; where they are exactly T they are all that is left and hold the mains.
+//! **Limits.** O(W T C).
+
+use std::cmp::Reverse;
+
+use crate::single::domains::{CORE, CPU, Domains, LEVELS};
+use crate::single::spread::{add, zero_counts};
+use crate::single::volumes::Volumes;
+use crate::{Mode, WorkBudget};
+
+/// Who is where: the main's cpu and the peers' cpus of every worker, as positions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Assignment {
+    /// Cpu of each worker's main.
+    pub(crate) mains: Vec<u16>,
+    /// Cpus of each worker's peers, T-1 each.
+    pub(crate) peers: Vec<Vec<u16>>,
+}
+
+pub(crate) fn assign(domains: &Domains, volumes: &Volumes) -> Assignment {
+    assign_in_budget(domains, volumes, &mut WorkBudget::unlimited())
+}
+
+/// Assigns all threads, the plain way from when the budget is spent.
+pub(crate) fn assign_in_budget(
+    domains: &Domains,
+    volumes: &Volumes,
+    budget: &mut WorkBudget,
+) -> Assignment {
+    let mut out_of_time = false;
+    let mut left = Remaining {
+        threads: volumes.threads.clone(),
+        mains: volumes.mains.clone(),
+        workers: domains.workers as u32,
+    };
+    let mut assignment = Assignment {
+        mains: Vec::new(),
+        peers: Vec::new(),
+    };
+    for _ in 0..domains.workers {
+        let main = left.take_main(domains);
+        out_of_time |= budget.spend(5 * domains.threads * domains.cpus);
+        let mut peers = left.take_peers(domains, main, out_of_time);
+        left.workers -= 1;
+        peers.sort_unstable();
+        assignment.mains.push(main as u16);
+        assignment.peers.push(peers);
+    }
+    assignment
+}
+
+/// What no worker has taken yet.
+struct Remaining {
+    threads: Vec<u32>,
+    mains: Vec<u32>,
+    workers: u32,
+}
+
+impl Remaining {
+    /// How many threads on `cpu` the current worker must take.
+    fn forced(&self, domains: &Domains, cpu: usize) -> u32 {
+        self.threads[cpu].saturating_sub(domains.rules.worker_cap * (self.workers - 1))
+    }
+
+    /// A main cpu; within the forced ones if these are all that the worker may take.
+    fn take_main(&mut self, domains: &Domains) -> usize {
+        let forced: u32 = (0..domains.cpus).map(|cpu| self.forced(domains, cpu)).sum();
+        let all = forced as usize >= domains.threads;
+        let open = |&cpu: &usize| self.mains[cpu] > 0 && (!all || self.forced(domains, cpu) > 0);
+        let main = (0..domains.cpus).find(open).unwrap_or(0);
+        self.mains[main] -= self.mains[main].min(1);
+        main
+    }
+
+    fn take_peers(&mut self, domains: &Domains, main: usize, out_of_time: bool) -> Vec<u16> {
+        let mut counts = zero_counts(domains);
+        let mut need: Vec<u32> = (0..domains.cpus)
+            .map(|cpu| self.forced(domains, cpu))
+            .collect();
+        self.threads[main] -= self.threads[main].min(1);
+        need[main] = need[main].saturating_sub(1);
+        add(domains, &mut counts, main);
+        let mut peers = Vec::with_capacity(domains.threads - 1);
+        let forced: Vec<usize> = (0..domains.cpus)
+            .flat_map(|cpu| vec![cpu; need[cpu] as usize])
+            .collect();
+        for cpu in forced {
+            self.take(domains, cpu, &mut counts, &mut peers);
+        }
+        if out_of_time {
+            self.take_most_left(domains, &mut counts, &mut peers);
+        }
+        while peers.len() + 1 < domains.threads {
+            let open = |&cpu: &usize| {
+                self.threads[cpu] > self.mains[cpu] && counts[0][cpu] < domains.rules.worker_cap
+            };
+            let free = self.free(domains, &counts);
+            let missing = (domains.threads - 1 - peers.len()) as u32;
+            let Some(cpu) = (0..domains.cpus).filter(open).max_by_key(|&cpu| {
+                let left = self.threads[cpu] - self.mains[cpu];
+                (
+                    preference(domains, &counts, &free, cpu, missing),
+                    left,
+                    Reverse(cpu),
+                )
+            }) else {
+                break;
+            };
+            self.take(domains, cpu, &mut counts, &mut peers);
+        }
+        peers
+    }
+
+    /// Fills a row without a look at distances: the cpus of which most is left.
+    fn take_most_left(
+        &mut self,
+        domains: &Domains,
+        counts: &mut [Vec<u32>; LEVELS],
+        peers: &mut Vec<u16>,
+    ) {
+        let mut order: Vec<usize> = (0..domains.cpus).collect();
+        if domains.mode == Mode::Scatter {
+            // the first cpu of every L3, then the second...
+            let first = |cpu: usize| {
+                domains
+                    .members(LEVELS - 1, domains.domain(LEVELS - 1, cpu))
+                    .start
+            };
+            order.sort_by_key(|&cpu| (cpu - first(cpu), cpu));
+        }
+        order.sort_by_key(|&cpu| Reverse(self.threads[cpu].saturating_sub(self.mains[cpu])));
+        // bound: T threads are at most worker_cap for each cpu
+        for _ in 0..domains.rules.worker_cap {
+            for &cpu in &order {
+                let open = self.threads[cpu] > self.mains[cpu];
+                let room = counts[CPU][cpu] < domains.rules.worker_cap;
+                if peers.len() + 1 < domains.threads && open && room {
+                    self.take(domains, cpu, counts, peers);
+                }
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        domains: &Domains,
+        cpu: usize,
+        counts: &mut [Vec<u32>; LEVELS],
+        peers: &mut Vec<u16>,
+    ) {
+        self.threads[cpu] -= self.threads[cpu].min(1);
+        add(domains, counts, cpu);
+        peers.push(cpu as u16);
+    }
+
+    /// What a worker could still take of each domain: its cpus with a peer left and none of this
+    /// worker.
+    fn free(&self, domains: &Domains, counts: &[Vec<u32>; LEVELS]) -> [Vec<u32>; LEVELS] {
+        let mut free = zero_counts(domains);
+        for (cpu, &held) in counts[CPU].iter().enumerate() {
+            if held == 0 && self.threads[cpu] > self.mains[cpu] {
+                add(domains, &mut free, cpu);
+            }
+        }
+        free
+    }
+}
+
+/// How much a worker with `counts` wants a thread on `cpu`: its own gain; then, where it has to
+/// open a new domain, the largest that it can use up or else the smallest (compact), so that large
+/// ones stay whole for others; the caller adds where most is left to take.
+fn preference(
+    domains: &Domains,
+    counts: &[Vec<u32>; LEVELS],
+    free: &[Vec<u32>; LEVELS],
+    cpu: usize,
+    missing: u32,
+) -> (i64, [i64; 3]) {
+    let held = |level: usize| i64::from(counts[level][domains.domain(level, cpu)]);
+    let closer: i64 = (0..LEVELS)
+        .map(|level| domains.gain[level] * held(level))
+        .sum();
+    if domains.mode == Mode::Scatter {
+        return (-closer, [0; 3]);
+    }
+    let fit = |level: usize| {
+        let free = free[level][domains.domain(level, cpu)];
+        if free <= missing {
+            i64::from(free)
+        } else {
+            -i64::from(free)
+        }
+    };
+    (closer, [fit(3), fit(2), fit(CORE)])
+}

@@ -1,0 +1,227 @@
+//! A problem as indices: cpus as positions in tree order, domains by level, and the right-hand
+//! sides of all rules.
+//!
+//! **Distances form a tree** (cpu < core < L2 < L3 < machine). With `gain(level)` = distance of the
+//! next level out minus the distance of this one, the sum of distances over all pairs of k items
+//! is `beyond * k(k-1)/2 - closeness`, `closeness = sum over domains of gain * x(x-1)/2`, where x
+//! is how many of the items lie in the domain. So everything below counts closeness in domains and
+//! never looks at a pair.
+
+use std::ops::Range;
+
+use albacore_topology::{Cpu, CpuId};
+
+use crate::levels::{domain_keys, gains};
+use crate::rule_limits::RuleLimits;
+use crate::{Mode, Problem, Rank, Slot, WorkerIndex};
+
+pub(crate) use crate::levels::{CORE, CPU, LEVELS, pairs};
+
+/// The position of an id that no cpu has.
+const NOWHERE: u16 = u16::MAX;
+
+/// What the solver needs of a [`Problem`]. Cpus are positions 0..C in tree order.
+pub(crate) struct Domains {
+    pub(crate) workers: usize,
+    pub(crate) threads: usize,
+    pub(crate) cpus: usize,
+    pub(crate) mode: Mode,
+    /// Distance where no domain is shared.
+    pub(crate) beyond: i64,
+    /// Closeness of a pair that shares a domain of the level, on top of that of the levels above
+    /// it; never negative.
+    pub(crate) gain: [i64; LEVELS],
+    /// The domain of each level that a position lies in, numbered in tree order.
+    pub(crate) of: Vec<[u16; LEVELS]>,
+    /// First position of each domain of each level, and C at the end.
+    pub(crate) starts: [Vec<u16>; LEVELS],
+    /// Id of the cpu at each position.
+    pub(crate) ids: Vec<CpuId>,
+    /// The positions in the order of their ids.
+    pub(crate) by_id: Vec<u16>,
+    /// Position of each id up to the highest, [`NOWHERE`] where no cpu has it.
+    positions: Vec<u16>,
+    pub(crate) rules: RuleLimits,
+}
+
+impl Domains {
+    /// Indexes a validated problem.
+    pub(crate) fn of(problem: &Problem) -> Self {
+        let cpus = problem.topology.cpus();
+        let original = tree_order(cpus);
+        let (of, starts) = number(cpus, &original);
+        let ids: Vec<CpuId> = original
+            .iter()
+            .map(|&at| cpus[usize::from(at)].id)
+            .collect();
+        let highest = cpus.last().map_or(0, |cpu| usize::from(cpu.id.0));
+        let mut positions = vec![NOWHERE; highest + 1];
+        for (position, id) in (0u16..).zip(&ids) {
+            positions[usize::from(id.0)] = position;
+        }
+        let mut by_id: Vec<u16> = (0..cpus.len() as u16).collect();
+        by_id.sort_unstable_by_key(|&position| ids[usize::from(position)]);
+        Self {
+            workers: problem.workers.into(),
+            threads: problem.threads.into(),
+            cpus: cpus.len(),
+            mode: problem.mode,
+            beyond: problem.distances.beyond.into(),
+            gain: gains(&problem.distances),
+            rules: RuleLimits::of(problem, starts[CORE].len() - 1),
+            of,
+            starts,
+            ids,
+            by_id,
+            positions,
+        }
+    }
+
+    /// The position of a cpu, if it is one of the problem's.
+    pub(crate) fn position(&self, id: CpuId) -> Option<u16> {
+        let position = self.positions.get(usize::from(id.0)).copied();
+        position.filter(|&position| position != NOWHERE)
+    }
+
+    /// The slot of a thread, numbered worker by worker, the main first.
+    pub(crate) fn slot(&self, thread: usize) -> Slot {
+        Slot {
+            worker: WorkerIndex((thread / self.threads) as u16),
+            rank: Rank((thread % self.threads) as u16),
+        }
+    }
+
+    /// How many domains a level has.
+    pub(crate) fn count(&self, level: usize) -> usize {
+        self.starts[level].len() - 1
+    }
+
+    /// The positions of a domain.
+    pub(crate) fn members(&self, level: usize, domain: usize) -> Range<usize> {
+        usize::from(self.starts[level][domain])..usize::from(self.starts[level][domain + 1])
+    }
+
+    /// The core of a position.
+    pub(crate) fn core(&self, cpu: usize) -> usize {
+        usize::from(self.of[cpu][CORE])
+    }
+
+    /// The domain of a position at a level.
+    pub(crate) fn domain(&self, level: usize, cpu: usize) -> usize {
+        usize::from(self.of[cpu][level])
+    }
+
+    /// The objective of a mapping from its closeness: that of the mains and the sum over workers.
+    pub(crate) fn objective(&self, mains: i64, within: i64) -> i64 {
+        let apart = |items: usize, closeness: i64| self.beyond * pairs(items as u32) - closeness;
+        let all = self.workers as i64 * self.beyond * pairs(self.threads as u32) - within;
+        apart(self.workers, mains)
+            + match self.mode {
+                Mode::Scatter => all,
+                Mode::Compact => -all,
+            }
+    }
+}
+
+/// The cpus, domain within domain: the largest first (by the sizes of what is in them), equal ones
+/// by their lowest cpu. So two machines that differ only in the names of their cpus have the same
+/// positions.
+fn tree_order(cpus: &[Cpu]) -> Vec<u16> {
+    let mut order: Vec<u16> = (0..cpus.len() as u16).collect();
+    let mut nodes: Vec<Node> = (0..cpus.len()).map(Node::of_cpu).collect();
+    for domain in [
+        |cpu: &Cpu| cpu.core,
+        |cpu: &Cpu| cpu.l2,
+        |cpu: &Cpu| cpu.l3,
+        |_: &Cpu| 0,
+    ] {
+        let parent = |node: &Node| domain(&cpus[node.lowest]);
+        nodes.sort_unstable_by_key(|node| (parent(node), node.shape, node.lowest));
+        let mut moved = Vec::with_capacity(order.len());
+        let mut outer: Vec<Node> = Vec::with_capacity(nodes.len());
+        for (part, node) in nodes.iter().enumerate() {
+            let start = moved.len();
+            moved.extend_from_slice(&order[node.members.clone()]);
+            match outer.last_mut() {
+                Some(last) if parent(last) == parent(node) => {
+                    last.members.end = moved.len();
+                    last.parts.end = part + 1;
+                    last.lowest = last.lowest.min(node.lowest);
+                }
+                _ => outer.push(Node {
+                    members: start..moved.len(),
+                    parts: part..part + 1,
+                    lowest: node.lowest,
+                    shape: 0,
+                }),
+            }
+        }
+        number_shapes(&mut outer, &nodes);
+        (order, nodes) = (moved, outer);
+    }
+    order
+}
+
+/// A domain while the order is found.
+struct Node {
+    /// Its cpus, as a part of the order found so far.
+    members: Range<usize>,
+    /// Its parts, among the nodes one level in.
+    parts: Range<usize>,
+    /// The lowest index of its cpus.
+    lowest: usize,
+    /// Equal for domains of equal shape, smaller for larger ones.
+    shape: usize,
+}
+
+impl Node {
+    fn of_cpu(index: usize) -> Self {
+        Self {
+            members: index..index + 1,
+            parts: 0..0,
+            lowest: index,
+            shape: 0,
+        }
+    }
+}
+
+/// Numbers the shapes of domains: by how many cpus, then by the shapes of their parts, which are in
+/// order.
+fn number_shapes(nodes: &mut [Node], inner: &[Node]) {
+    let compare = |a: &Node, b: &Node| {
+        let shapes = |node: &Node| inner[node.parts.clone()].iter().map(|part| part.shape);
+        let by_size = b.members.len().cmp(&a.members.len());
+        by_size.then_with(|| shapes(a).cmp(shapes(b)))
+    };
+    let mut sorted: Vec<usize> = (0..nodes.len()).collect();
+    sorted.sort_unstable_by(|&a, &b| compare(&nodes[a], &nodes[b]));
+    let mut shape = 0;
+    for at in 1..sorted.len() {
+        let (before, now) = (sorted[at - 1], sorted[at]);
+        shape += usize::from(compare(&nodes[before], &nodes[now]).is_ne());
+        nodes[now].shape = shape;
+    }
+}
+
+type Numbered = (Vec<[u16; LEVELS]>, [Vec<u16>; LEVELS]);
+
+/// Numbers the domains in the order in which `original` visits them.
+fn number(cpus: &[Cpu], original: &[u16]) -> Numbered {
+    let mut of: Vec<[u16; LEVELS]> = Vec::with_capacity(cpus.len());
+    let mut starts: [Vec<u16>; LEVELS] = Default::default();
+    let mut last: Option<[u32; LEVELS]> = None;
+    for (position, &index) in original.iter().enumerate() {
+        let now = domain_keys(&cpus[usize::from(index)]);
+        for level in 0..LEVELS {
+            if last.is_none_or(|last| last[level] != now[level]) {
+                starts[level].push(position as u16);
+            }
+        }
+        of.push(std::array::from_fn(|level| starts[level].len() as u16 - 1));
+        last = Some(now);
+    }
+    for level in &mut starts {
+        level.push(cpus.len() as u16);
+    }
+    (of, starts)
+}

@@ -1,0 +1,180 @@
+//! Maximum dispersion: items placed as far apart as possible, one at a time.
+//!
+//! **Problem.** Place so many mains, or threads of one worker, on cpus with limits at the least
+//! closeness. **Approach.** The next item goes where it adds least. Every domain stores the best of
+//! its cpus, so one more item changes only what the domains around it store. **Proof sketch.**
+//! Closeness is a sum of convex functions of the counts of nested domains, so the greedy method is
+//! exact (brute force agrees). Within a domain all cpus have the outer domains in common, so the
+//! best cpu of the machine is the best of its domain. **Limits.** O(C + items x widest domain).
+
+use crate::single::domains::{CORE, CPU, Domains, LEVELS};
+
+/// Threads or mains in each domain of each level.
+pub(crate) type Counts = [Vec<u32>; LEVELS];
+
+/// What one more item on a cpu adds, what is on the cpu and its core already, the cpu: less is
+/// better.
+type Rank = (i64, u32, u32, u16);
+
+/// No cpu is open.
+const NOWHERE: Rank = (i64::MAX, 0, 0, u16::MAX);
+
+pub(crate) fn zero_counts(domains: &Domains) -> Counts {
+    std::array::from_fn(|level| vec![0; domains.count(level)])
+}
+
+/// One more item on `cpu`.
+pub(crate) fn add(domains: &Domains, counts: &mut Counts, cpu: usize) {
+    for (level, counts) in counts.iter_mut().enumerate() {
+        counts[domains.domain(level, cpu)] += 1;
+    }
+}
+
+/// Adds items one by one where they come closest to the fewest; `open` says by what is on a cpu
+/// and on its core whether one more may go there. How many found a place.
+pub(crate) fn spread(
+    domains: &Domains,
+    counts: &mut Counts,
+    items: usize,
+    open: &dyn Fn(u32, u32) -> bool,
+) -> usize {
+    let mut best: [Vec<Rank>; LEVELS] =
+        std::array::from_fn(|level| vec![NOWHERE; domains.count(level)]);
+    for level in 0..LEVELS {
+        for domain in 0..domains.count(level) {
+            best[level][domain] = best_of(domains, counts, &best, (level, domain), open);
+        }
+    }
+    for placed in 0..items {
+        let (.., cpu) = best[LEVELS - 1].iter().copied().min().unwrap_or(NOWHERE);
+        if cpu == NOWHERE.3 {
+            return placed;
+        }
+        let cpu = usize::from(cpu);
+        add(domains, counts, cpu);
+        // the other cpus of the core see one more beside them
+        for cpu in domains.members(CORE, domains.core(cpu)) {
+            best[CPU][cpu] = best_of(domains, counts, &best, (CPU, cpu), open);
+        }
+        for level in CORE..LEVELS {
+            let domain = domains.domain(level, cpu);
+            best[level][domain] = best_of(domains, counts, &best, (level, domain), open);
+        }
+    }
+    items
+}
+
+/// The best cpu of a domain, from the best of its parts; what it adds is counted up to this level.
+fn best_of(
+    domains: &Domains,
+    counts: &Counts,
+    best: &[Vec<Rank>; LEVELS],
+    (level, domain): (usize, usize),
+    open: &dyn Fn(u32, u32) -> bool,
+) -> Rank {
+    let held = counts[level][domain];
+    let (inside, on_cpu, on_core, cpu) = if level == CPU {
+        let on_core = counts[CORE][domains.core(domain)];
+        if open(held, on_core) {
+            (0, held, on_core, domain as u16)
+        } else {
+            NOWHERE
+        }
+    } else {
+        let members = domains.members(level, domain);
+        let first = domains.domain(level - 1, members.start);
+        let last = domains.domain(level - 1, members.end - 1);
+        let parts = best[level - 1][first..=last].iter();
+        parts.copied().min().unwrap_or(NOWHERE)
+    };
+    let added = inside.saturating_add(domains.gain[level] * i64::from(held));
+    (added, on_cpu, on_core, cpu)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{spread, zero_counts};
+    use crate::check::objective;
+    use crate::sample::problems;
+    use crate::single::domains::{CPU, Domains, LEVELS, pairs};
+    use crate::{Mapping, Mode, Problem};
+
+    fn closeness(domains: &Domains, held: &[u32]) -> i64 {
+        let domain = |level: usize, domain: usize| {
+            pairs(domains.members(level, domain).map(|cpu| held[cpu]).sum())
+        };
+        let level = |l: usize| (0..domains.count(l)).map(|d| domain(l, d)).sum::<i64>();
+        (0..LEVELS).map(|l| domains.gain[l] * level(l)).sum()
+    }
+
+    /// All ways to put `items` on cpus with at most `cap` on each.
+    fn every_way(cpus: usize, items: u32, cap: u32) -> Vec<Vec<u32>> {
+        if cpus == 0 {
+            return if items == 0 {
+                vec![Vec::new()]
+            } else {
+                Vec::new()
+            };
+        }
+        let with = |first: u32| {
+            every_way(cpus - 1, items - first, cap)
+                .into_iter()
+                .map(move |mut rest| {
+                    rest.insert(0, first);
+                    rest
+                })
+        };
+        (0..=cap.min(items)).flat_map(with).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: 300, failure_persistence: None, ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn spreading_one_by_one_is_the_least_close(
+            problem in problems(), items in 1..6u32, cap in 1..3u32
+        ) {
+            let domains = Domains::of(&problem);
+            let mut counts = zero_counts(&domains);
+            let placed = spread(&domains, &mut counts, items as usize, &|on_cpu, _| on_cpu < cap);
+            let ways = every_way(domains.cpus, items, cap);
+            match ways.iter().map(|held| closeness(&domains, held)).min() {
+                Some(least) => prop_assert_eq!(closeness(&domains, &counts[CPU]), least),
+                None => prop_assert!(placed < items as usize),
+            }
+        }
+
+        #[test]
+        fn closeness_in_domains_is_the_sum_over_pairs(
+            problem in problems(), seed in proptest::collection::vec(0..64usize, 36)
+        ) {
+            let domains = Domains::of(&problem);
+            let threads = domains.threads;
+            let slots = domains.workers * threads;
+            let places: Vec<usize> = (0..slots).map(|i| seed[i % 36] % domains.cpus).collect();
+            let id = |&p: &usize| domains.ids[p];
+            let mapping = Mapping {
+                threads: problem.threads,
+                cpus: places.iter().map(id).collect(),
+            };
+            let held = |places: &mut dyn Iterator<Item = usize>| {
+                let mut held = vec![0; domains.cpus];
+                places.for_each(|place| held[place] += 1);
+                closeness(&domains, &held)
+            };
+            let mains = held(&mut places.iter().step_by(threads).copied());
+            let within =
+                places.chunks(threads).map(|row| held(&mut row.iter().copied())).sum();
+            for mode in [Mode::Scatter, Mode::Compact] {
+                let problem = Problem { mode, ..problem.clone() };
+                let domains = Domains::of(&problem);
+                let pairwise = objective(&problem, &mapping).unwrap();
+                prop_assert_eq!(domains.objective(mains, within), pairwise);
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Random joint problems for the tests of this crate.
+#![allow(dead_code, unreachable_pub, clippy::expect_used)] // each test binary uses a part of it
+
+use std::collections::BTreeMap;
+
+use albacore_solver::{Deployment, JointProblem, Mapping, Obstacle};
+use albacore_topology::{CpuId, CpuSet, Distances, Topology};
+use proptest::prelude::*;
+
+use crate::machines::{modes, topologies};
+
+/// How large random problems get.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    pub cpus: u16,
+    pub deployments: usize,
+    pub workers: u16,
+    pub threads: u16,
+    /// Most placements, if that is bounded.
+    pub placements: f64,
+}
+
+impl Sizes {
+    /// What brute force can do, twice.
+    pub const TINY: Self = Self {
+        cpus: 12,
+        deployments: 3,
+        workers: 3,
+        threads: 3,
+        placements: 3_000.0,
+    };
+    /// What the laws are tried on.
+    pub const SMALL: Self = Self {
+        cpus: 32,
+        deployments: 5,
+        workers: 6,
+        threads: 6,
+        placements: f64::INFINITY,
+    };
+}
+
+/// A deployment before its machine is known.
+type Draft = (u16, u16, albacore_solver::Mode, u64, u32, Option<u64>);
+
+fn drafts(sizes: Sizes) -> impl Strategy<Value = Vec<Draft>> {
+    let percent = prop_oneof![Just(100u32), 20..=90u32];
+    let current = prop_oneof![Just(None), any::<u64>().prop_map(Some)];
+    let draft = (
+        1..=sizes.workers,
+        1..=sizes.threads,
+        modes(),
+        any::<u64>(),
+        percent,
+        current,
+    );
+    proptest::collection::vec(draft, 1..=sizes.deployments)
+}
+
+/// Joint problems on all kinds of machines: cpusets apart, nested and overlapping, obstacles, some
+/// deployments with a random mapping in force.
+pub fn joint_problems(sizes: Sizes) -> impl Strategy<Value = JointProblem> {
+    let obstacles = proptest::collection::vec((any::<u16>(), 0..4u32), 0..3);
+    let cost = prop_oneof![Just(0u32), 1..400u32];
+    (topologies(sizes.cpus), drafts(sizes), obstacles, cost)
+        .prop_map(|(topology, drafts, obstacles, move_cost)| {
+            let ids: Vec<CpuId> = topology.cpus().iter().map(|cpu| cpu.id).collect();
+            let deployments = drafts.iter().map(|draft| deployment(&ids, draft)).collect();
+            let obstacle = |&(at, weight): &(u16, u32)| Obstacle {
+                cpu: ids[usize::from(at) % ids.len()],
+                weight,
+            };
+            JointProblem {
+                obstacles: obstacles.iter().map(obstacle).collect(),
+                distances: Distances::default(),
+                topology,
+                deployments,
+                move_cost,
+            }
+        })
+        .prop_filter("few placements", move |problem| {
+            let ways =
+                |d: &Deployment| (d.cpuset.len() as f64).powi((d.workers * d.threads).into());
+            problem.deployments.iter().map(ways).product::<f64>() <= sizes.placements
+        })
+}
+
+fn deployment(ids: &[CpuId], draft: &Draft) -> Deployment {
+    let &(workers, threads, mode, seed, percent, current) = draft;
+    let mut random = Random(seed | 1);
+    let mut cpuset: CpuSet = ids
+        .iter()
+        .copied()
+        .filter(|_| random.below(100) < percent as usize)
+        .collect();
+    if cpuset.is_empty() {
+        cpuset.insert(ids[random.below(ids.len())]);
+    }
+    let current = current.map(|seed| {
+        let mut random = Random(seed | 1);
+        let slots = usize::from(workers * threads);
+        Mapping {
+            threads,
+            // now and then on a cpu that it may no longer use
+            cpus: (0..slots).map(|_| ids[random.below(ids.len())]).collect(),
+        }
+    });
+    Deployment {
+        workers,
+        threads,
+        mode,
+        cpuset,
+        current,
+    }
+}
+
+/// Whether one deployment has the machine to itself: then the rules for one hold.
+pub fn is_alone(problem: &JointProblem) -> bool {
+    problem.deployments.len() == 1 && problem.obstacles.iter().all(|o| o.weight == 0)
+}
+
+/// xorshift64.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 33) as usize % below.max(1)
+    }
+}
+
+/// Loads of cpus from the largest, then those of cores.
+pub fn loads_from_the_largest(problem: &JointProblem, mappings: &[Mapping]) -> [Vec<u32>; 2] {
+    let core = |id: CpuId| problem.topology.cpu(id).expect("a cpu of the machine").core;
+    let mut cpus: BTreeMap<CpuId, u32> = problem
+        .topology
+        .cpus()
+        .iter()
+        .map(|cpu| (cpu.id, 0))
+        .collect();
+    for obstacle in &problem.obstacles {
+        *cpus.get_mut(&obstacle.cpu).expect("a cpu of the machine") += obstacle.weight;
+    }
+    for cpu in mappings.iter().flat_map(|mapping| &mapping.cpus) {
+        *cpus.get_mut(cpu).expect("a cpu of the machine") += 1;
+    }
+    let mut cores: BTreeMap<u32, u32> = BTreeMap::new();
+    for (&id, load) in &cpus {
+        *cores.entry(core(id)).or_insert(0) += load;
+    }
+    let from_the_largest = |loads: &mut Vec<u32>| loads.sort_unstable_by(|a, b| b.cmp(a));
+    let mut both = [cpus.into_values().collect(), cores.into_values().collect()];
+    both.iter_mut().for_each(from_the_largest);
+    both
+}
+
+/// The whole machine for everybody.
+pub fn same_cpuset(
+    topology: &Topology,
+    sizes: &[(u16, u16, albacore_solver::Mode)],
+) -> JointProblem {
+    let deployment = |&(workers, threads, mode): &(u16, u16, albacore_solver::Mode)| Deployment {
+        workers,
+        threads,
+        mode,
+        cpuset: topology.cpuset(),
+        current: None,
+    };
+    JointProblem {
+        topology: topology.clone(),
+        distances: Distances::default(),
+        deployments: sizes.iter().map(deployment).collect(),
+        obstacles: Vec::new(),
+        move_cost: 0,
+    }
+}

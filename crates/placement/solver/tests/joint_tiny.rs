@@ -1,0 +1,187 @@
+//! Tiny joint problems against brute force: every placement there is.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod joint_problems;
+mod machines;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use albacore_solver::{
+    JointProblem, JointReport, JointViolation, Mapping, WorkBudget, check_joint,
+    counted_joint_bound, report_joint, solve_joint,
+};
+use albacore_topology::CpuId;
+use joint_problems::{Sizes, is_alone, joint_problems, loads_from_the_largest};
+use proptest::prelude::*;
+
+/// Every way to put every thread on a cpu of its cpuset.
+fn every_placement(problem: &JointProblem, look: &mut dyn FnMut(&[Mapping])) {
+    let choices: Vec<Vec<CpuId>> = problem
+        .deployments
+        .iter()
+        .map(|d| d.cpuset.iter().collect())
+        .collect();
+    let mut mappings: Vec<Mapping> = Vec::new();
+    for (deployment, cpus) in problem.deployments.iter().zip(&choices) {
+        let slots = usize::from(deployment.workers * deployment.threads);
+        mappings.push(Mapping {
+            threads: deployment.threads,
+            cpus: vec![cpus[0]; slots],
+        });
+    }
+    let slots: Vec<(usize, usize)> = (0..mappings.len())
+        .flat_map(|d| (0..mappings[d].cpus.len()).map(move |slot| (d, slot)))
+        .collect();
+    let mut digits = vec![0usize; slots.len()];
+    loop {
+        look(&mappings);
+        let Some(up) = (0..slots.len()).find(|&i| digits[i] + 1 < choices[slots[i].0].len()) else {
+            return;
+        };
+        for i in 0..=up {
+            digits[i] = if i == up { digits[i] + 1 } else { 0 };
+            let (deployment, slot) = slots[i];
+            mappings[deployment].cpus[slot] = choices[deployment][digits[i]];
+        }
+    }
+}
+
+/// mains-per-core, (12), (12+).
+fn breaches(report: &JointReport) -> [u32; 3] {
+    ["mains-per-core", "12", "12+"].map(|rule| {
+        report
+            .relaxed
+            .iter()
+            .find(|r| r.rule == rule)
+            .map_or(0, |r| r.amount)
+    })
+}
+
+/// Whether a placement is refused for another reason than its loads.
+fn breaks_2_or_3(violations: &[JointViolation]) -> bool {
+    violations
+        .iter()
+        .any(|v| !matches!(v, JointViolation::Unbalanced { .. }))
+}
+
+struct Best {
+    /// Fewest moves of all placements that break the rules on mains by so much.
+    fewest: BTreeMap<[u32; 3], u32>,
+    key: ([u32; 3], Reverse<i64>, u32),
+    most: ([u32; 3], Reverse<i64>),
+}
+
+/// The best placement; on the way, that the checker calls exactly the balanced ones balanced.
+fn brute_force(problem: &JointProblem) -> Best {
+    let mut balanced = None;
+    every_placement(problem, &mut |mappings| {
+        if !report_joint(problem, mappings).is_err_and(|v| breaks_2_or_3(&v)) {
+            let loads = loads_from_the_largest(problem, mappings);
+            if balanced.as_ref().is_none_or(|least| loads < *least) {
+                balanced = Some(loads);
+            }
+        }
+    });
+    let mut best: Option<Best> = None;
+    every_placement(
+        problem,
+        &mut |mappings| match report_joint(problem, mappings) {
+            Ok(report) => {
+                let loads = loads_from_the_largest(problem, mappings);
+                assert_eq!(Some(&loads), balanced.as_ref(), "accepted, so balanced");
+                let worth =
+                    report.objective - i64::from(problem.move_cost) * i64::from(report.moved);
+                let key = (breaches(&report), Reverse(worth), report.moved);
+                let most = (breaches(&report), Reverse(report.objective));
+                let best = best.get_or_insert_with(|| Best {
+                    key,
+                    most,
+                    fewest: BTreeMap::new(),
+                });
+                best.key = best.key.min(key);
+                best.most = best.most.min(most);
+                let fewest = best.fewest.entry(breaches(&report));
+                let fewest = fewest.or_insert(report.moved);
+                *fewest = report.moved.min(*fewest);
+            }
+            Err(violations) if !breaks_2_or_3(&violations) => {
+                let loads = loads_from_the_largest(problem, mappings);
+                assert_ne!(Some(&loads), balanced.as_ref(), "refused, so not balanced");
+            }
+            Err(_) => {}
+        },
+    );
+    best.expect("rules 2, 3, 8 and 8+ can always be kept")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 400,
+        max_global_rejects: 1_000_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn tiny_joint_problems_are_solved_as_by_brute_force(
+        problem in joint_problems(Sizes::TINY)
+    ) {
+        prop_assume!(!is_alone(&problem));
+        let solution = solve_joint(&problem, &mut WorkBudget::unlimited()).unwrap();
+        let report = check_joint(&problem, &solution).unwrap();
+        let best = brute_force(&problem);
+        let worth = report.objective - i64::from(problem.move_cost) * i64::from(report.moved);
+        prop_assert_eq!((breaches(&report), Reverse(worth), report.moved), best.key);
+        prop_assert!(solution.certificate.bound >= best.most.1.0, "the bound is a bound");
+        if problem.move_cost == 0 {
+            prop_assert!(solution.certificate.optimal, "proven");
+        }
+        let counted = counted_joint_bound(&problem, &solution).unwrap();
+        prop_assert!(counted >= best.most.1.0, "no mapping exceeds what the checker counts");
+        // without enumeration the bound is counted
+        let hasty = solve_joint(&problem, &mut WorkBudget::of_steps(0)).unwrap();
+        let report = check_joint(&problem, &hasty).unwrap();
+        let bound = hasty.certificate.bound;
+        let mut as_good = best.fewest.range(..=breaches(&report));
+        let is_least = as_good.all(|(_, &fewest)| hasty.moved_least <= fewest);
+        // the smallest are enumerated all the same: then fewer moves would gain less
+        let worth = report.objective - i64::from(problem.move_cost) * i64::from(report.moved);
+        let is_best = (breaches(&report), Reverse(worth), report.moved) == best.key;
+        prop_assert!(is_least || is_best, "what must move is counted");
+        prop_assert!(breaches(&report) > best.most.0 || bound >= best.most.1.0, "a bound");
+        let counted = counted_joint_bound(&problem, &hasty).unwrap();
+        prop_assert!(counted >= best.most.1.0 || breaches(&report) > best.most.0, "a count");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 200,
+        max_global_rejects: 1_000_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn a_newcomer_moves_the_fewest_threads_that_optimality_allows(
+        problem in joint_problems(Sizes::TINY)
+    ) {
+        let mut settled = problem.clone();
+        settled.deployments.truncate(problem.deployments.len() - 1);
+        prop_assume!(!settled.deployments.is_empty());
+        let before = solve_joint(&settled, &mut WorkBudget::unlimited()).unwrap();
+        let mut joined = problem.clone();
+        for (deployment, mapping) in joined.deployments.iter_mut().zip(before.mappings) {
+            deployment.current = Some(mapping);
+        }
+        if let Some(newcomer) = joined.deployments.last_mut() {
+            newcomer.current = None;
+        }
+        let after = solve_joint(&joined, &mut WorkBudget::unlimited()).unwrap();
+        check_joint(&joined, &after).unwrap();
+        let best = brute_force(&joined);
+        prop_assert_eq!(after.moved, best.key.2);
+        prop_assert_eq!(after.moved_least, after.moved, "and it is known");
+    }
+}

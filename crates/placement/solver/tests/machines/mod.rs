@@ -1,0 +1,125 @@
+//! Random and regular machines for the tests of this crate and of those that know it.
+#![allow(dead_code, unreachable_pub, clippy::expect_used)] // each test binary uses a part of it
+
+use albacore_solver::{Mode, Problem};
+use albacore_topology::{CoreKind, Cpu, CpuId, CpuSet, Distances, Topology};
+use proptest::prelude::*;
+
+/// Packages x L3 each x L2 each x cores each x cpus each.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape(pub [u16; 5]);
+
+impl Shape {
+    /// All cpus of the machine; ids go round the cores first, as Linux numbers them.
+    pub fn cpus(self) -> Vec<Cpu> {
+        let [packages, l3s, l2s, cores, width] = self.0.map(u32::from);
+        let all = packages * l3s * l2s * cores;
+        let cpu = |id: u32| {
+            let core = id % all;
+            let (l2, l3) = (core / cores, core / cores / l2s);
+            let package = l3 / l3s;
+            let kind = CoreKind::Performance;
+            Cpu {
+                id: CpuId(id as u16),
+                core,
+                l2,
+                l3,
+                numa: package,
+                package,
+                kind,
+            }
+        };
+        (0..all * width).map(cpu).collect()
+    }
+
+    pub fn topology(self) -> Topology {
+        Topology::new(self.cpus()).expect("regular machines are nested")
+    }
+}
+
+/// The machine of the source article: one socket, one L3, 16 cores x 2 cpus.
+pub const ARTICLE: Shape = Shape([1, 1, 16, 1, 2]);
+
+/// A problem without a mapping in force.
+pub fn problem(topology: Topology, (workers, threads, mode): (u16, u16, Mode)) -> Problem {
+    Problem {
+        workers,
+        threads,
+        mode,
+        topology,
+        distances: Distances::default(),
+        current: None,
+    }
+}
+
+pub fn modes() -> impl Strategy<Value = Mode> {
+    prop_oneof![Just(Mode::Scatter), Just(Mode::Compact)]
+}
+
+/// Machines of one to three levels with at most `cpus` cpus, each cpu left in the cpuset with a
+/// chance that is drawn too (so: whole machines, holes, half cores).
+pub fn topologies(cpus: u16) -> impl Strategy<Value = Topology> {
+    let shape = (
+        1..=2u16,
+        1..=3u16,
+        1..=3u16,
+        1..=4u16,
+        prop_oneof![Just(1u16), Just(2), Just(4)],
+    );
+    (shape, prop_oneof![Just(100u32), 40..=95u32], any::<u64>())
+        .prop_map(|((a, b, c, d, e), percent, seed)| (Shape([a, b, c, d, e]), percent, seed))
+        .prop_filter("small enough", move |(shape, ..)| {
+            shape.0.iter().product::<u16>() <= cpus
+        })
+        .prop_map(|(shape, percent, seed)| punched(&shape.topology(), percent, seed))
+}
+
+/// The topology with each cpu kept with `percent` chance, but never empty.
+fn punched(topology: &Topology, percent: u32, seed: u64) -> Topology {
+    let mut state = seed | 1;
+    let mut kept: CpuSet = topology
+        .cpus()
+        .iter()
+        .filter(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 33) % 100 < u64::from(percent)
+        })
+        .map(|cpu| cpu.id)
+        .collect();
+    if kept.is_empty() {
+        kept.insert(topology.cpus()[0].id);
+    }
+    topology.restrict(&kept).expect("not empty")
+}
+
+/// Whether all cores have the same number of usable cpus.
+pub fn has_equal_cores(topology: &Topology) -> bool {
+    let mut counts = std::collections::BTreeMap::new();
+    for cpu in topology.cpus() {
+        *counts.entry(cpu.core).or_insert(0) += 1;
+    }
+    let first = counts.values().next().copied();
+    counts.values().all(|&count| Some(count) == first)
+}
+
+/// The same machine with other ids of cpus, cores and caches.
+pub fn renamed(topology: &Topology, seed: u64) -> Topology {
+    let mut cpus = topology.cpus().to_vec();
+    let mut state = seed | 1;
+    for i in (1..cpus.len()).rev() {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        cpus.swap(i, (state >> 33) as usize % (i + 1));
+    }
+    let renamed = cpus.iter().enumerate().map(|(i, cpu)| Cpu {
+        id: CpuId(3 * i as u16 + 1),
+        core: 1_000 - cpu.core,
+        l2: 1_000 - cpu.l2,
+        l3: 1_000 - cpu.l3,
+        ..*cpu
+    });
+    Topology::new(renamed.collect()).expect("still nested")
+}
