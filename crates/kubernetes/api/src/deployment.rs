@@ -305,11 +305,10 @@ pub struct Model {
     /// Most threads of a worker that compute one batch of this model: `auto`, or a number from 1 to
     /// `spec.threads`. Left out, auto.
     ///
-    /// auto: all threads of the worker, as far as busy workers leave cpus for them. The rows of a
-    /// long request also run on idle workers, where dividing them costs little.
+    /// auto: all threads of the worker, as far as busy workers leave cpus for them.
     ///
-    /// A number: at most so many threads of one worker. For a model whose batches are too short to
-    /// gain from more, or that should leave cpus to others.
+    /// A number: at most so many of these. For a model whose batches are too short to gain from
+    /// more, or that should leave cpus to others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "model_threads::schema")]
     pub threads: Option<ModelThreads>,

@@ -135,11 +135,6 @@ impl Counters {
         });
     }
 
-    /// The rows of a request were divided among idle workers.
-    pub(super) fn spread(&mut self, model: usize) {
-        self.count(model, |stats| stats.spread_total += 1);
-    }
-
     pub(super) fn shed(&mut self, model: usize, kind: Option<Kind>, now: Nanos) {
         self.count(model, |stats| stats.shed_total += 1);
         self.outcome(model, kind, now, |outcomes| outcomes.shed += 1);

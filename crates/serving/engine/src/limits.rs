@@ -149,14 +149,6 @@ pub const WAKE_PROBE_PAUSE: Duration = Duration::from_micros(300);
 /// ... with this timeout.
 pub const WAKE_PROBE_TIMEOUT: Duration = Duration::from_millis(2);
 
-/// A request that one worker computes faster is not spread over several: clients do not notice the
-/// difference, and single rows keep their batches.
-pub const SPREAD_TIME_MIN: Duration = Duration::from_millis(1);
-
-/// Spreading a request costs one part in so many of its time on one worker at most, in dispatches:
-/// near the peak of the load, workers that happen to be idle are needed for the next request.
-pub const SPREAD_COST_SHARE: u64 = 10;
-
 /// By how much a request of high priority overtakes where no objective is known: far more than a
 /// batch takes, and others do not wait noticeably longer for it.
 pub const HEAD_START: Nanos = Nanos(100_000_000);

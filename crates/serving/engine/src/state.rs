@@ -23,7 +23,6 @@ mod coalesce;
 mod dispatches;
 mod hangs;
 mod requests;
-mod spread;
 mod workers;
 
 pub(super) use admission::{AdmissionRequest, RequestTerms};

@@ -17,8 +17,6 @@ pub struct ModelStats {
     pub requests_total: u64,
     /// Rows that were submitted.
     pub rows_total: u64,
-    /// Requests whose rows were divided among idle workers.
-    pub spread_total: u64,
     /// Requests that were answered.
     pub answered_total: u64,
     /// Answered requests whose reply came after the model's objective or their own.

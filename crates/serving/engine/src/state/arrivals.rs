@@ -27,11 +27,8 @@ impl State {
         let (model, rows) = (request.model, request.rows);
         let queue = queue_of(model, request.kinds);
         let position = self.queue_position(queue, &request, now);
-        let part_rows_max = self.part_rows_max(queue, rows);
+        let part_rows_max = self.dispatcher.batch_rows_max;
         self.counters.submitted(model, rows);
-        if part_rows_max < rows.min(self.dispatcher.batch_rows_max) {
-            self.counters.spread(model);
-        }
         let idle_before = self.idle_time.until(now);
         let id = self
             .requests

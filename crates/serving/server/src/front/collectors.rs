@@ -188,7 +188,7 @@ fn encode_load(families: &mut Families<'_>, load: &Load) -> Result<(), Error> {
 fn encode_models(families: &mut Families<'_>, models: &[ModelStats]) -> Result<(), Error> {
     type Count = fn(&ModelStats) -> u64;
     let good: Count = |of| of.answered_total.saturating_sub(of.late_total);
-    let counters: [(&str, &str, Count); 10] = [
+    let counters: [(&str, &str, Count); 9] = [
         ("accepted_requests", "Requests submitted", |of| {
             of.requests_total
         }),
@@ -205,11 +205,6 @@ fn encode_models(families: &mut Families<'_>, models: &[ModelStats]) -> Result<(
         ("abandoned", "Requests whose client went away", |of| {
             of.abandoned_total
         }),
-        (
-            "spread_requests",
-            "Requests whose rows were divided among idle workers",
-            |of| of.spread_total,
-        ),
         ("batches", "Batches handed to a worker", |of| {
             of.batches_total
         }),

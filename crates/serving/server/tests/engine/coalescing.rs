@@ -48,8 +48,6 @@ async fn small_requests_that_come_together_share_a_batch() {
 async fn what_takes_long_goes_to_workers_one_by_one() {
     let started = start(config(4, 1), &SMALL).await;
     let rows = started.rows(0, 200, 1);
-    // Else the first one may be spread over several workers.
-    started.engine.set_batch_threads(&[(SMALL[0], Some(1))]);
     let released = release_often(started.engine.flush_handle());
     let kinds = KindSet::only(Kind::Interactions);
     assert_eq!(batches_of(&started, kinds, (4, &rows)).await, 4);

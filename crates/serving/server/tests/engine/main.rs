@@ -13,7 +13,6 @@ mod results;
 #[path = "../running/mod.rs"]
 mod running;
 mod sharing;
-mod spreading;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};

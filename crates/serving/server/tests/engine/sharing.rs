@@ -9,7 +9,7 @@ use super::*;
 const FEATURES: usize = 10;
 
 /// A model in LightGBM's format: complete trees of 32 leaves.
-pub(crate) fn many_trees(trees: usize) -> Vec<u8> {
+fn many_trees(trees: usize) -> Vec<u8> {
     let (leaves, splits) = (32, 31);
     let list = |count: usize, of: &dyn Fn(usize) -> String| -> String {
         (0..count).map(of).collect::<Vec<_>>().join(" ")
