@@ -7,14 +7,14 @@
 //! **Approach.** [`Forecast`] computes both. A queue whose arrivals come in bursts is eager: the
 //! closed forms hold for even arrivals, and bursts make large batches without waiting. Of the
 //! others [`Prefer::IdleWorkers`] defers every queue. [`Prefer::ShortWaits`] defers a queue where
-//! that gains at least [`GAIN_MIN`] of goodput, and only while the measured load of all queues is
+//! that gains at least `GAIN_MIN` of goodput, and only while the measured load of all queues is
 //! more than eager batches carry. The drop rule aims at the batches of the deferred pattern where
 //! the gain is that large, and otherwise at eager ones, which leave more room for chance.
 //!
-//! Decisions are made every [`DECISION_PERIOD`], and a queue changes at most every
-//! [`CHANGE_PERIOD`]; every bound has a lower one at which it ends. Clients that wait for a reply
+//! Decisions are made every `DECISION_PERIOD`, and a queue changes at most every
+//! `CHANGE_PERIOD`; every bound has a lower one at which it ends. Clients that wait for a reply
 //! before they send the next request send less while deferred, so the load that asked for it is
-//! gone: a deferral that ends within [`FAILED_WITHIN`] is not tried again for [`RETRY_MIN`], and
+//! gone: a deferral that ends within `FAILED_WITHIN` is not tried again for `RETRY_MIN`, and
 //! each time for twice as long.
 //!
 //! **Limits.** Gains are computed as if each queue had the workers alone.
