@@ -239,7 +239,7 @@ async fn ask(address: SocketAddr) -> Result<ServerState, Silence> {
         .collect()
         .await;
     let body = body.map_err(Silence::Body)?.to_bytes();
-    Ok(serde_json::from_slice(&body)?)
+    Ok(serde_json::from_slice::<ServerState>(&body)?.bounded())
 }
 
 #[cfg(test)]

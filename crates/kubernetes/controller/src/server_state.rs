@@ -114,6 +114,50 @@ pub(crate) struct KindOutcomes {
 /// The kind of requests of which no kind is known.
 pub(crate) const UNREAD: &str = "unread";
 
+/// Kinds of output that a server reports.
+const KINDS: [&str; 6] = [
+    "value",
+    "margin",
+    "contribs",
+    "interactions",
+    "leaf",
+    UNREAD,
+];
+
+/// Buckets of a server's histogram of latencies: 16 for each power of two of 64-bit numbers.
+const BUCKETS_MAX: usize = 16 * 64;
+
+impl ServerState {
+    /// Keeps of a state no more than a server of this version reports: the pod may run any image,
+    /// and what it says is kept in memory and written to the status.
+    pub(crate) fn bounded(mut self) -> Self {
+        self.models.truncate(albacore_api::limits::MODELS_MAX);
+        self.models.iter_mut().for_each(ModelState::bound);
+        self
+    }
+}
+
+impl ModelState {
+    fn bound(&mut self) {
+        let is_digest = |text: &String| text.len() == 64;
+        self.sha256 = self.sha256.take().filter(is_digest);
+        self.latency = first_of_each_kind(&self.latency, |fit| &fit.kind);
+        self.batching = first_of_each_kind(&self.batching, |choice| &choice.kind);
+        if let Some(outcomes) = &mut self.outcomes {
+            *outcomes = first_of_each_kind(outcomes, |of| &of.kind);
+            for of in outcomes {
+                of.latency_us.truncate(BUCKETS_MAX);
+            }
+        }
+    }
+}
+
+fn first_of_each_kind<T: Clone>(entries: &[T], kind: fn(&T) -> &str) -> Vec<T> {
+    let known = KINDS.iter();
+    let first = known.filter_map(|known| entries.iter().find(|entry| kind(entry) == *known));
+    first.cloned().collect()
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LoadState {
@@ -149,7 +193,7 @@ pub(crate) struct BatchingChoice {
 
 #[cfg(test)]
 mod tests {
-    use super::{KindOutcomes, LoadState, ModelState, RequestCounts};
+    use super::{KindOutcomes, LoadState, ModelState, RequestCounts, ServerState};
 
     #[test]
     fn every_load_state_that_a_server_reports_is_read() {
@@ -162,6 +206,36 @@ mod tests {
             let model: ModelState = serde_json::from_value(model).unwrap();
             assert_eq!(model.state, state);
         }
+    }
+
+    #[test]
+    fn a_state_of_any_image_is_cut_to_what_servers_report() {
+        let kinds: Vec<_> = (0..50)
+            .flat_map(|n| ["value".to_owned(), format!("kind {n}")])
+            .map(|kind| serde_json::json!({"kind": kind, "samples": 1}))
+            .collect();
+        let buckets: Vec<(u64, u64)> = (0..2000).map(|bound| (bound, 1)).collect();
+        let model = serde_json::json!({
+            "name": "a",
+            "sha256": "0".repeat(100_000),
+            "latency": kinds,
+            "batching": kinds,
+            "outcomes": [{"kind": "leaf", "latency_us": buckets}],
+        });
+        let state: ServerState =
+            serde_json::from_value(serde_json::json!({"models": vec![model; 40]})).unwrap();
+        let state = state.bounded();
+        assert_eq!(state.models.len(), 32);
+        let ModelState {
+            sha256,
+            latency,
+            batching,
+            outcomes,
+            ..
+        } = &state.models[0];
+        assert_eq!((sha256, latency.len(), batching.len()), (&None, 1, 1));
+        let outcomes = outcomes.as_ref().unwrap();
+        assert_eq!((outcomes.len(), outcomes[0].latency_us.len()), (1, 1024));
     }
 
     #[test]
