@@ -15,8 +15,11 @@ use tonic_prost_build::FileDescriptorSet;
 const CRATE_DIR: &str = "crates/serving/proto";
 
 /// First lines of a generated file.
-const HEAD: &str = "//! Written by `cargo run -p albacore-xtask -- proto` from `crates/serving/proto/proto`. Do not \
-                    edit.\n";
+const HEAD: &str =
+    "//! Written by `cargo run -p albacore-xtask -- proto` from the proto files. Do not edit.\n";
+
+/// The width of comments in this repository.
+const WIDTH: usize = 100;
 
 /// One file that the generator writes.
 pub struct Written {
@@ -76,7 +79,32 @@ fn print(documented: FileDescriptorSet, package: &str) -> Result<Vec<u8>> {
         .context("the Rust code cannot be printed")?;
     let printed = fs::read_to_string(out.path().join(format!("{package}.rs")))
         .with_context(|| format!("the generator wrote no {package}.rs"))?;
-    Ok(format!("{HEAD}{printed}").into_bytes())
+    let wrapped: String = format!("{HEAD}{printed}").lines().map(wrap).collect();
+    Ok(wrapped.into_bytes())
+}
+
+/// A line, as several if it is a comment wider than [`WIDTH`].
+fn wrap(line: &str) -> String {
+    let comment = line.trim_start();
+    let Some(text) = ["/// ", "//! "]
+        .iter()
+        .find_map(|of| comment.strip_prefix(of))
+    else {
+        return format!("{line}\n");
+    };
+    let prefix = &line[..line.len() - text.len()];
+    let mut lines = vec![prefix.to_owned()];
+    for word in text.split(' ') {
+        let last = lines
+            .last_mut()
+            .filter(|last| last.len() == prefix.len() || last.len() + 1 + word.len() <= WIDTH);
+        match last {
+            Some(last) if last.len() > prefix.len() => *last += &format!(" {word}"),
+            Some(last) => *last += word,
+            None => lines.push(format!("{prefix}{word}")),
+        }
+    }
+    lines.join("\n") + "\n"
 }
 
 /// Writes what [`generate`] gives.

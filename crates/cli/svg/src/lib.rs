@@ -15,11 +15,11 @@ impl Svg {
         let ((x, y), (w, h)) = (corner, size);
         self.put(format_args!(
             "<rect class=\"{class}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"{}\"/>",
-            N(x),
-            N(y),
-            N(w),
-            N(h),
-            N(radius)
+            Coordinate(x),
+            Coordinate(y),
+            Coordinate(w),
+            Coordinate(h),
+            Coordinate(radius)
         ));
     }
 
@@ -29,8 +29,8 @@ impl Svg {
         let text = escape(text);
         self.put(format_args!(
             "<text class=\"{class}\" x=\"{}\" y=\"{}\">{text}</text>",
-            N(x),
-            N(y)
+            Coordinate(x),
+            Coordinate(y)
         ));
     }
 
@@ -47,10 +47,10 @@ impl Svg {
              viewBox=\"0 0 {0} {1}\" role=\"img\">\n<title>{title}</title>\n<style>{css}</style>\n\
              <rect class=\"ground\" x=\"0.5\" y=\"0.5\" width=\"{2}\" height=\"{3}\" rx=\"14\"/>\n\
              {4}</svg>\n",
-            N(w),
-            N(h),
-            N(w - 1.0),
-            N(h - 1.0),
+            Coordinate(w),
+            Coordinate(h),
+            Coordinate(w - 1.0),
+            Coordinate(h - 1.0),
             self.body
         );
         out
@@ -78,9 +78,9 @@ pub fn bold_width(text: &str, font: f64) -> f64 {
 
 /// A coordinate with at most one decimal.
 #[derive(Clone, Copy, Debug)]
-pub struct N(pub f64);
+pub struct Coordinate(pub f64);
 
-impl std::fmt::Display for N {
+impl std::fmt::Display for Coordinate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let tenths = (self.0 * 10.0).round();
         write!(f, "{}", tenths / 10.0)

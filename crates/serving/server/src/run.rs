@@ -127,13 +127,25 @@ struct Started {
     watcher: Option<ConfigWatcher>,
 }
 
+/// Writes the engine's events. A choice of batching is made on a thread of the front end, which
+/// must not wait for the reader of standard output.
+fn observer(runtime: tokio::runtime::Handle) -> Observer {
+    Observer(Box::new(move |event| {
+        let line = event.into();
+        match line {
+            ServerEvent::BatchingChosen { .. } => drop(runtime.spawn_blocking(move || emit(&line))),
+            _ => emit(&line),
+        }
+    }))
+}
+
 /// Starts the engine, and the watcher of the settings file if there is one.
 fn start_engine(
     config: &ServerConfig,
     models: StartModels,
     storage: Storage,
 ) -> anyhow::Result<Started> {
-    let observer = Observer(Box::new(|event| emit(&event.into())));
+    let observer = observer(tokio::runtime::Handle::current());
     let has_stream = config.params.is_some();
     match models {
         StartModels::Arguments(models, statuses, (batching, params)) => {

@@ -189,7 +189,7 @@ fn comments_are_at_most_100_columns_wide() {
         [0, 1],
         "the law sees a wide comment"
     );
-    let violations = own_sources().into_iter().flat_map(|source| {
+    let violations = sources().into_iter().flat_map(|source| {
         let wide = wide_comments(&source).into_iter();
         wide.map(|index| Violation::at(&source, index, "a comment over 100 columns: wrap it"))
             .collect::<Vec<_>>()

@@ -46,7 +46,8 @@ pub(crate) struct PlanArgs {
     /// where it is
     #[arg(long, value_name = "W.R", num_args = 0..=1)]
     pub(crate) explain: Option<Option<ThreadArg>>,
-    /// Longest search, in seconds [default: 2]
+    /// How much may be searched, as seconds of a usual machine: a slow one takes longer and finds
+    /// the same [default: 2]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) time_limit: Option<Duration>,
     /// With -f: so many threads of somebody else run on a cpu, as in --obstacle 3=2; also on cpus

@@ -1,6 +1,6 @@
 //! A thread on a cpu, drawn as a disc.
 
-use albacore_svg::{N, Svg, escape};
+use albacore_svg::{Coordinate, Svg, escape};
 
 /// A thread on a cpu.
 #[derive(Debug)]
@@ -28,11 +28,11 @@ impl Disc<'_> {
         let font = self.radius * if self.label.len() > 2 { 0.8 } else { 1.05 };
         let (title, label) = (escape(self.title), escape(self.label));
         let ring = if self.is_moved {
-            let radius = N(self.radius + 0.5);
+            let radius = Coordinate(self.radius + 0.5);
             format!(
                 "<circle class=\"moved\" cx=\"{}\" cy=\"{}\" r=\"{radius}\"/>",
-                N(x),
-                N(y)
+                Coordinate(x),
+                Coordinate(y)
             )
         } else {
             String::new()
@@ -41,12 +41,12 @@ impl Disc<'_> {
             "<g><title>{title}</title><circle class=\"{class}\" {paint} cx=\"{}\" cy=\"{}\" \
              r=\"{}\"/>{ring}<text class=\"{class}text\" font-size=\"{}\" x=\"{}\" y=\"{}\">\
              {label}</text></g>",
-            N(x),
-            N(y),
-            N(self.radius),
-            N(font),
-            N(x),
-            N(y + font * 0.36)
+            Coordinate(x),
+            Coordinate(y),
+            Coordinate(self.radius),
+            Coordinate(font),
+            Coordinate(x),
+            Coordinate(y + font * 0.36)
         ));
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! Cgroups are real ones of the live cpuset hierarchy, below a scratch parent that the agent takes
 //! for the root of the tree. Masks are read from /proc by the tests' own code.
-#![allow(dead_code, clippy::unwrap_used, clippy::panic)] // each test uses a part; tests fail by panicking
+// Each test uses a part; tests fail by panicking.
+#![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,6 +1,7 @@
 //! A real control plane with a real controller, and the roles of a test: the kubelet (pods'
 //! status), the user (kubectl), and the reader of the audit log.
-#![allow(dead_code, clippy::unwrap_used, clippy::panic)] // each test uses a part; tests fail by panicking
+// Each test uses a part; tests fail by panicking.
+#![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

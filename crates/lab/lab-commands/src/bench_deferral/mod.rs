@@ -90,7 +90,7 @@ impl Server {
             match event["event"].as_str() {
                 Some("listening") => {
                     let http = event["http"].as_str().and_then(|text| text.parse().ok());
-                    server.http = http.ok_or_else(|| failed("tells no address"))?;
+                    server.http = http.ok_or_else(|| failed("reports no address"))?;
                 }
                 Some("ready") => return Ok(server),
                 _ => {}
