@@ -22,7 +22,7 @@ pub use exposition::MetricsFormat;
 #[cfg(feature = "listener")]
 pub use limits::ACCEPT_PAUSE;
 #[cfg(feature = "listener")]
-pub use listener::{ListenError, listen};
+pub use listener::{ListenError, listen, listen_on_each};
 pub use logs::{LogArgs, LogFormat, LogsError, start_logs};
 #[cfg(feature = "listener")]
 pub use pages::{Pages, serve_pages};

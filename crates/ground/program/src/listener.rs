@@ -26,10 +26,30 @@ pub async fn listen(
     argument: &'static str,
     address: SocketAddr,
 ) -> Result<TcpListener, ListenError> {
+    let failed = |source| ListenError {
+        argument,
+        address,
+        source,
+    };
+    let [listener] = <[_; 1]>::try_from(listen_on_each(argument, address, 1)?)
+        .map_err(|_| failed(io::Error::other("there is not one socket")))?;
+    TcpListener::from_std(listener).map_err(failed)
+}
+
+/// As [`listen`], with `sockets` sockets, among which the kernel divides the connections by a hash
+/// of their addresses. Each has a queue of its own.
+///
+/// # Errors
+/// As [`listen`].
+pub fn listen_on_each(
+    argument: &'static str,
+    address: SocketAddr,
+    sockets: usize,
+) -> Result<Vec<std::net::TcpListener>, ListenError> {
     let is_everywhere = address.ip() == Ipv6Addr::UNSPECIFIED;
-    let bound = match bind(address) {
+    let bound = match bind(address, sockets) {
         Err(error) if is_everywhere && has_no_ipv6(&error) => {
-            bind((Ipv4Addr::UNSPECIFIED, address.port()).into())
+            bind((Ipv4Addr::UNSPECIFIED, address.port()).into(), sockets)
         }
         bound => bound,
     };
@@ -40,16 +60,36 @@ pub async fn listen(
     })
 }
 
-/// As [`TcpListener::bind`], but with a longer backlog than 128.
-fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+fn bind(address: SocketAddr, sockets: usize) -> io::Result<Vec<std::net::TcpListener>> {
+    // Sockets that share a port could share it with those of another server, too. A first socket
+    // that shares nothing finds out whether the port is free.
+    let first = open(address, false)?;
+    if sockets == 1 {
+        return Ok(vec![into_listener(first)?]);
+    }
+    drop(first);
+    let first = into_listener(open(address, true)?)?;
+    let address = first.local_addr()?;
+    let rest = (1..sockets).map(|_| into_listener(open(address, true)?));
+    std::iter::once(Ok(first)).chain(rest).collect()
+}
+
+/// A bound socket; `is_shared` allows others on its port.
+fn open(address: SocketAddr, is_shared: bool) -> io::Result<TcpSocket> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
     // So that a restarted server need not wait for connections of its predecessor.
     socket.set_reuseaddr(true)?;
+    socket.set_reuseport(is_shared)?;
     socket.bind(address)?;
-    socket.listen(WAITING_CONNECTIONS_MAX)
+    Ok(socket)
+}
+
+/// Listens, with a longer backlog than the 128 of the standard library.
+fn into_listener(socket: TcpSocket) -> io::Result<std::net::TcpListener> {
+    socket.listen(WAITING_CONNECTIONS_MAX)?.into_std()
 }
 
 /// Whether IPv6 is missing (`ipv6.disable=1`) or has no addresses (`disable_ipv6`).

@@ -1,15 +1,20 @@
-//! The accept loop of one port. It closes connections at their deadlines, and evicts idle ones when
-//! the port is near [`CONNECTIONS_MAX`].
+//! The accept loops of one port, one in each event loop. They close connections at their deadlines,
+//! and evict idle ones when the port is near [`CONNECTIONS_MAX`].
+//!
+//! Each loop has a listening socket of its own, to which the kernel assigns connections by a hash.
+//! Few connections are divided unevenly so; a loop therefore passes a connection on to the loop
+//! that has fewest.
 //!
 //! A flood of connections that send nothing does not block other clients: near the bound,
 //! connections that never sent a complete request are evicted first, then those that have been idle
 //! longest. A new connection is refused only if all others are being served.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior};
 
@@ -19,11 +24,87 @@ use crate::limit_metrics::{Limit, LimitMetrics};
 use crate::limits::{
     ACCEPT_PAUSE, CONNECTIONS_MAX, CONNECTIONS_SPARE, EVICTIONS_AT_ONCE, SWEEP_PERIOD,
 };
-use crate::state::{ConnState, Control, ListenerState};
+use crate::state::{ConnState, Control, ListenerState, UnsentBytes};
+
+/// Connections that a loop may be given before it takes the first of them.
+const HANDOVERS_MAX: usize = 256;
+
+/// One event loop of a port, as the others see it.
+#[derive(Debug)]
+struct Peer {
+    /// Connections, those that are being handed over included.
+    open: AtomicUsize,
+    handovers: mpsc::Sender<Handover>,
+}
+
+/// A connection that another loop accepted.
+type Handover = (std::net::TcpStream, OpenGuard);
+
+/// The part of a port that one event loop serves.
+#[derive(Debug)]
+pub struct PortShare {
+    peers: Arc<[Peer]>,
+    index: usize,
+    handovers: mpsc::Receiver<Handover>,
+    unsent_bytes: UnsentBytes,
+    limit_metrics: LimitMetrics,
+}
+
+/// Divides a port among so many event loops.
+#[must_use]
+pub fn divide_port(loops: usize, limit_metrics: &LimitMetrics) -> Vec<PortShare> {
+    let channels = (0..loops).map(|_| mpsc::channel(HANDOVERS_MAX));
+    let (senders, receivers): (Vec<_>, Vec<_>) = channels.unzip();
+    let peer = |handovers| Peer {
+        open: AtomicUsize::new(0),
+        handovers,
+    };
+    let peers: Arc<[Peer]> = senders.into_iter().map(peer).collect();
+    let unsent_bytes = UnsentBytes::default();
+    let share = |(index, handovers)| PortShare {
+        peers: Arc::clone(&peers),
+        index,
+        handovers,
+        unsent_bytes: unsent_bytes.clone(),
+        limit_metrics: limit_metrics.clone(),
+    };
+    receivers.into_iter().enumerate().map(share).collect()
+}
+
+/// Counts a connection of a loop until it is dropped.
+#[derive(Debug)]
+struct OpenGuard {
+    peers: Arc<[Peer]>,
+    index: usize,
+}
+
+impl OpenGuard {
+    fn of(peers: &Arc<[Peer]>, index: usize) -> Self {
+        peers[index].open.fetch_add(1, Ordering::Relaxed);
+        let peers = Arc::clone(peers);
+        Self { peers, index }
+    }
+
+    /// Counts a connection of the loop with fewest; of loop `own` if it is one of them.
+    fn of_least_loaded(peers: &Arc<[Peer]>, own: usize) -> Self {
+        let open = |index: usize| peers[index].open.load(Ordering::Relaxed);
+        let least = (0..peers.len()).min_by_key(|&index| (open(index), index != own));
+        Self::of(peers, least.unwrap_or(own))
+    }
+}
+
+impl Drop for OpenGuard {
+    fn drop(&mut self) {
+        self.peers[self.index].open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 struct Acceptor<H> {
     handler: Arc<H>,
     listener: Arc<ListenerState>,
+    peers: Arc<[Peer]>,
+    index: usize,
+    connections_max: usize,
     conns: Vec<Arc<ConnState>>,
     tasks: JoinSet<()>,
     /// Connections that may be accepted before the next eviction.
@@ -31,17 +112,28 @@ struct Acceptor<H> {
 }
 
 /// Accepts connections until `stopped` is true and answers their requests by `handler`; returns
-/// when the last connection is closed. Arrivals at `socket` should be stamped
+/// when the last connection of this share is closed. Arrivals at `socket` should be stamped
 /// ([`albacore_os::stamp_arrivals`]), otherwise [`ConnState::arrival`] is the time of the read.
 pub async fn serve<H: Handler>(
     socket: TcpListener,
-    limit_metrics: LimitMetrics,
+    share: PortShare,
     mut stopped: watch::Receiver<bool>,
     handler: Arc<H>,
 ) {
+    let PortShare {
+        peers,
+        index,
+        mut handovers,
+        unsent_bytes,
+        limit_metrics,
+    } = share;
+    let listener = ListenerState::new(limit_metrics, unsent_bytes);
     let mut acceptor = Acceptor {
         handler,
-        listener: Arc::new(ListenerState::new(limit_metrics)),
+        listener: Arc::new(listener),
+        connections_max: CONNECTIONS_MAX.div_ceil(peers.len()),
+        peers,
+        index,
         conns: Vec::new(),
         tasks: JoinSet::new(),
         evictions_left: 0,
@@ -53,19 +145,25 @@ pub async fn serve<H: Handler>(
         // bound: ends when `stopped` is true; CONNECTIONS_MAX tasks at most
         tokio::select! {
             accepted = socket.accept() => match accepted {
-                Ok((stream, _)) => acceptor.admit(stream),
+                Ok((stream, _)) => acceptor.distribute(stream),
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     acceptor.evict();
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
+            Some(handover) = handovers.recv() => acceptor.take_over(handover),
             _ = sweep.tick() => acceptor.sweep(),
             () = is_set(&mut stopped) => break,
         }
     }
     acceptor.admit_pending(&socket).await;
     drop(socket);
+    handovers.close();
+    while let Ok(handover) = handovers.try_recv() {
+        // bound: HANDOVERS_MAX, as the channel is closed
+        acceptor.take_over(handover);
+    }
     acceptor.drain(&mut sweep).await;
 }
 
@@ -76,16 +174,42 @@ async fn is_set(stopped: &mut watch::Receiver<bool>) {
 }
 
 impl<H: Handler> Acceptor<H> {
-    fn admit(&mut self, stream: TcpStream) {
+    /// Serves an accepted connection in the loop with the fewest connections.
+    fn distribute(&mut self, stream: TcpStream) {
+        let guard = OpenGuard::of_least_loaded(&self.peers, self.index);
+        if guard.index == self.index {
+            return self.admit(stream, guard);
+        }
+        let target = Arc::clone(&self.peers);
+        let target = &target[guard.index].handovers;
+        // The connection stays here if the other loop stops or has many to take over.
+        match target.try_reserve() {
+            Ok(permit) => match stream.into_std() {
+                Ok(stream) => permit.send((stream, guard)),
+                Err(error) => tracing::warn!(%error, "a connection could not be handed over"),
+            },
+            Err(_) => self.admit(stream, OpenGuard::of(&self.peers, self.index)),
+        }
+    }
+
+    /// Serves a connection that another loop accepted.
+    fn take_over(&mut self, (stream, guard): Handover) {
+        match TcpStream::from_std(stream) {
+            Ok(stream) => self.admit(stream, guard),
+            Err(error) => tracing::warn!(%error, "a connection could not be taken over"),
+        }
+    }
+
+    fn admit(&mut self, stream: TcpStream, guard: OpenGuard) {
         while self.tasks.try_join_next().is_some() {} // bound: connections that ended
         let open = self.tasks.len();
-        if open >= CONNECTIONS_MAX - CONNECTIONS_SPARE {
+        if open >= self.connections_max - CONNECTIONS_SPARE / self.peers.len() {
             match self.evictions_left.checked_sub(1) {
                 Some(left) => self.evictions_left = left,
                 None => self.evict(),
             }
         }
-        if open >= CONNECTIONS_MAX {
+        if open >= self.connections_max {
             self.listener.limit_metrics.count(Limit::Connections);
             let reply =
                 io::closing_reply("503 Service Unavailable", "too many connections are open");
@@ -95,14 +219,19 @@ impl<H: Handler> Acceptor<H> {
         let conn = Arc::new(ConnState::new(Arc::clone(&self.listener)));
         self.conns.push(Arc::clone(&conn));
         let connection = connection::serve_socket(stream, conn, Arc::clone(&self.handler));
-        self.tasks.spawn(connection);
+        self.tasks.spawn(async move {
+            connection.await;
+            drop(guard);
+        });
     }
 
     /// Admits connections that the kernel has completed: closing the port would reset them.
     async fn admit_pending(&mut self, socket: &TcpListener) {
-        for _ in 0..CONNECTIONS_MAX {
+        for _ in 0..self.connections_max {
             match tokio::time::timeout(Duration::ZERO, socket.accept()).await {
-                Ok(Ok((stream, _))) => self.admit(stream),
+                Ok(Ok((stream, _))) => {
+                    self.admit(stream, OpenGuard::of(&self.peers, self.index));
+                }
                 Ok(Err(_)) | Err(_) => return,
             }
         }

@@ -23,7 +23,7 @@ use crate::limits::{
     PREFACE_POLL_PERIOD, READ_AHEAD_BYTES_MAX, SHUTDOWN_GRACE, STREAM_WINDOW_BYTES, STREAMS_MAX,
 };
 use crate::socket::TimedSocket;
-use crate::state::{ActiveRequest, ConnState, Control, ListenerState, Phase};
+use crate::state::{ActiveRequest, ConnState, Control, ListenerState, Phase, UnsentBytes};
 
 /// The connection preface of HTTP/2.
 const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -69,7 +69,10 @@ where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     H: Handler,
 {
-    let listener = Arc::new(ListenerState::new(LimitMetrics::default()));
+    let listener = Arc::new(ListenerState::new(
+        LimitMetrics::default(),
+        UnsentBytes::default(),
+    ));
     let conn = Arc::new(ConnState::new(listener));
     let protocol = if is_http2 {
         Protocol::Http2

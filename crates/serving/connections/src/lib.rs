@@ -15,7 +15,7 @@ pub mod limits;
 mod socket;
 mod state;
 
-pub use acceptor::serve;
+pub use acceptor::{PortShare, divide_port, serve};
 pub use connection::{Handler, serve_stream};
 pub use head::{HeadError, check_head};
 pub use limit_metrics::{Limit, LimitMetrics};

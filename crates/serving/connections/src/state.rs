@@ -34,23 +34,27 @@ pub(crate) enum Phase {
     Idle,
 }
 
-/// State that the connections of one port share.
+/// Bytes of large replies of one port that are not sent yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct UnsentBytes(Arc<AtomicUsize>);
+
+/// State that the connections of one port in one event loop share.
 #[derive(Debug)]
 pub(crate) struct ListenerState {
     /// Time in units of [`SWEEP_PERIOD`].
     clock: AtomicU32,
-    /// Bytes of large replies that are not sent yet.
-    unsent_bytes: AtomicUsize,
+    /// Shared by the event loops.
+    unsent_bytes: UnsentBytes,
     /// The server shuts down: the next reply of each connection is its last.
     is_closing: AtomicBool,
     pub(crate) limit_metrics: LimitMetrics,
 }
 
 impl ListenerState {
-    pub(crate) fn new(limit_metrics: LimitMetrics) -> Self {
+    pub(crate) fn new(limit_metrics: LimitMetrics, unsent_bytes: UnsentBytes) -> Self {
         Self {
             clock: AtomicU32::new(0),
-            unsent_bytes: AtomicUsize::new(0),
+            unsent_bytes,
             is_closing: AtomicBool::new(false),
             limit_metrics,
         }
@@ -67,10 +71,10 @@ impl ListenerState {
 
     /// Counts the bytes of a large reply; false if too many bytes are unsent.
     fn reserve_reply(&self, bytes: usize) -> bool {
-        let before = self.unsent_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let before = self.unsent_bytes.0.fetch_add(bytes, Ordering::Relaxed);
         let is_reserved = before + bytes <= REPLIES_BYTES_MAX;
         if !is_reserved {
-            self.unsent_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.unsent_bytes.0.fetch_sub(bytes, Ordering::Relaxed);
         }
         is_reserved
     }
@@ -467,6 +471,7 @@ impl Drop for TrackedBody {
         self.conn
             .listener
             .unsent_bytes
+            .0
             .fetch_sub(self.counted, Ordering::Relaxed);
         if let Some(epoch) = self.epoch {
             self.conn.unsent_replies[epoch].fetch_sub(1, Ordering::Relaxed);

@@ -12,8 +12,8 @@ use albacore_os::Extent;
 use crate::limits::ALIGNMENT;
 
 /// Blocks of up to this many bytes have free lists.
-const LISTED_BYTES_MAX: usize = 64 << 10;
-const LISTS: usize = (LISTED_BYTES_MAX / ALIGNMENT).trailing_zeros() as usize + 1;
+pub(crate) const LISTED_BYTES_MAX: usize = 64 << 10;
+pub(crate) const LISTS: usize = (LISTED_BYTES_MAX / ALIGNMENT).trailing_zeros() as usize + 1;
 
 /// Free ranges of one mapping.
 #[derive(Debug)]
@@ -115,7 +115,7 @@ impl Arena {
 }
 
 /// The size of the block for an allocation; `None` if it exceeds the address space.
-fn rounded(bytes: usize) -> Option<usize> {
+pub(crate) fn rounded(bytes: usize) -> Option<usize> {
     let bytes = bytes.max(1);
     if bytes <= LISTED_BYTES_MAX {
         Some(bytes.next_power_of_two().max(ALIGNMENT))
@@ -124,7 +124,7 @@ fn rounded(bytes: usize) -> Option<usize> {
     }
 }
 
-fn list_of(size: usize) -> Option<usize> {
+pub(crate) fn list_of(size: usize) -> Option<usize> {
     (size <= LISTED_BYTES_MAX).then(|| (size / ALIGNMENT).trailing_zeros() as usize)
 }
 

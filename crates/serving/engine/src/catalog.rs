@@ -19,14 +19,6 @@ struct ModelSlot {
     current: Option<Arc<Edition>>,
 }
 
-/// An edition that a batch may name.
-#[derive(Debug)]
-struct RetainedEdition {
-    edition: Arc<Edition>,
-    /// Requests that name it.
-    pins: usize,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Declared {
     pub(super) slot: usize,
@@ -41,8 +33,25 @@ pub struct NoSlot;
 #[derive(Debug, Default)]
 pub(super) struct Catalog {
     slots: Vec<ModelSlot>,
-    retained: Vec<RetainedEdition>,
+    /// Every edition that a batch may name.
+    retained: Vec<Arc<Edition>>,
     last: u64,
+    /// The models changed since the last [`Catalog::changed_view`].
+    is_changed: bool,
+}
+
+/// The declared models by name, with their current editions.
+#[derive(Debug, Default)]
+pub(super) struct CatalogView(Vec<(String, Option<Arc<Edition>>)>);
+
+impl CatalogView {
+    /// The current edition of a model; `None` if it is not declared, `Some(None)` if it is not
+    /// loaded.
+    pub(super) fn find(&self, name: &str) -> Option<Option<&Arc<Edition>>> {
+        let mut models = self.0.iter();
+        let (_, edition) = models.find(|(declared, _)| declared == name)?;
+        Some(edition.as_ref())
+    }
 }
 
 impl Catalog {
@@ -83,7 +92,17 @@ impl Catalog {
 
     /// Every edition that a batch may name.
     pub(super) fn retained(&self) -> impl Iterator<Item = &Arc<Edition>> {
-        self.retained.iter().map(|retained| &retained.edition)
+        self.retained.iter()
+    }
+
+    /// The models, if they changed since the last call.
+    pub(super) fn changed_view(&mut self) -> Option<CatalogView> {
+        if !std::mem::take(&mut self.is_changed) {
+            return None;
+        }
+        let declared = self.slots.iter().filter(|slot| slot.is_declared);
+        let models = declared.map(|slot| (slot.name.clone(), slot.current.clone()));
+        Some(CatalogView(models.collect()))
     }
 
     /// Declares a model; a slot is reused once no request names an edition of it.
@@ -93,10 +112,7 @@ impl Catalog {
             return Ok(Declared { slot, is_new });
         }
         let is_free = |(at, slot): &(usize, &ModelSlot)| {
-            let is_held = self
-                .retained
-                .iter()
-                .any(|retained| retained.edition.slot == *at);
+            let is_held = self.retained.iter().any(|edition| edition.slot == *at);
             !slot.is_declared && !is_held
         };
         let free = self.slots.iter().enumerate().find(is_free);
@@ -113,6 +129,7 @@ impl Catalog {
             Some(free) => *free = declared,
             None => self.slots.push(declared),
         }
+        self.is_changed = true;
         let is_new = true;
         Ok(Declared { slot, is_new })
     }
@@ -122,7 +139,10 @@ impl Catalog {
         for slot in &mut self.slots {
             if slot.is_declared && !names.contains(&slot.name.as_str()) {
                 slot.is_declared = false;
-                slot.current = None;
+                self.is_changed = true;
+                if let Some(edition) = slot.current.take() {
+                    edition.usage.retire();
+                }
             }
         }
         self.drop_unneeded();
@@ -136,49 +156,20 @@ impl Catalog {
         if !slot.is_declared || slot.name != edition.info.name {
             return false;
         }
-        slot.current = Some(Arc::clone(&edition));
-        self.retained.push(RetainedEdition { edition, pins: 0 });
+        if let Some(before) = slot.current.replace(Arc::clone(&edition)) {
+            before.usage.retire();
+        }
+        self.retained.push(edition);
+        self.is_changed = true;
         self.drop_unneeded();
         true
     }
 
-    /// Pins the current edition for a request.
-    pub(super) fn pin(&mut self, id: EditionId) {
-        if let Some(retained) = self
-            .retained
-            .iter_mut()
-            .find(|retained| retained.edition.id == id)
-        {
-            retained.pins += 1;
-        }
-    }
-
-    /// Releases a request's pin; returns whether the edition is no longer retained.
-    pub(super) fn unpin(&mut self, id: EditionId) -> bool {
-        let Some(at) = self
-            .retained
-            .iter()
-            .position(|retained| retained.edition.id == id)
-        else {
-            return false;
-        };
-        self.retained[at].pins = self.retained[at].pins.saturating_sub(1);
-        if self.retained[at].pins > 0 || self.is_current(&self.retained[at].edition) {
-            return false;
-        }
-        self.retained.swap_remove(at);
-        true
-    }
-
-    fn is_current(&self, edition: &Edition) -> bool {
-        let current = self.current_of(edition.slot);
-        current.is_some_and(|current| current.id == edition.id)
-    }
-
-    fn drop_unneeded(&mut self) {
-        let mut retained = std::mem::take(&mut self.retained);
-        retained.retain(|retained| retained.pins > 0 || self.is_current(&retained.edition));
-        self.retained = retained;
+    /// Drops retired editions without pins; returns whether there were any.
+    pub(super) fn drop_unneeded(&mut self) -> bool {
+        let before = self.retained.len();
+        self.retained.retain(|edition| edition.usage.is_needed());
+        self.retained.len() < before
     }
 }
 
@@ -188,6 +179,7 @@ mod tests {
 
     use super::super::ModelInfo;
     use super::*;
+    use crate::model::Usage;
 
     fn edition(catalog: &mut Catalog, name: &str, slot: usize) -> Arc<Edition> {
         Arc::new(Edition {
@@ -200,6 +192,7 @@ mod tests {
             },
             kernels: Default::default(),
             image: SharedMemory::holding("test", b"image").unwrap(),
+            usage: Usage::default(),
         })
     }
 
@@ -213,17 +206,17 @@ mod tests {
         let slot = catalog.declare("m").unwrap().slot;
         let old = edition(&mut catalog, "m", slot);
         assert!(catalog.promote(Arc::clone(&old)));
-        catalog.pin(old.id);
-        catalog.pin(old.id);
+        assert!(old.usage.pin() && old.usage.pin());
         let new = edition(&mut catalog, "m", slot);
         assert!(catalog.promote(Arc::clone(&new)));
         assert_eq!(retained(&catalog), [old.id, new.id]);
-        assert!(!catalog.unpin(old.id));
-        assert!(catalog.unpin(old.id), "the last one");
+        assert!(!old.usage.unpin() && !catalog.drop_unneeded());
+        assert!(old.usage.unpin(), "the last one");
+        assert!(catalog.drop_unneeded());
         assert_eq!(retained(&catalog), [new.id]);
-        catalog.pin(new.id);
-        assert!(!catalog.unpin(new.id), "it is current");
-        assert!(!catalog.unpin(old.id), "it is gone");
+        assert!(new.usage.pin());
+        assert!(!new.usage.unpin(), "it is current");
+        assert!(!old.usage.pin(), "it is retired");
     }
 
     #[test]
@@ -232,7 +225,7 @@ mod tests {
         let slot = catalog.declare("a").unwrap().slot;
         let a = edition(&mut catalog, "a", slot);
         catalog.promote(Arc::clone(&a));
-        catalog.pin(a.id);
+        assert!(a.usage.pin());
         catalog.keep_only(&["b"]);
         assert_eq!(catalog.slot_of("a"), None);
         assert_eq!(
@@ -253,7 +246,7 @@ mod tests {
             !catalog.promote(edition(&mut Catalog::default(), "a", slot)),
             "removed"
         );
-        assert!(catalog.unpin(a.id));
+        assert!(a.usage.unpin() && catalog.drop_unneeded());
         assert_eq!(
             catalog.declare("c").unwrap(),
             Declared {
@@ -266,15 +259,34 @@ mod tests {
     }
 
     #[test]
+    fn the_view_follows_each_change_and_names_what_is_not_loaded() {
+        let mut catalog = Catalog::default();
+        assert!(catalog.changed_view().is_none());
+        let slot = catalog.declare("m").unwrap().slot;
+        let view = catalog.changed_view().unwrap();
+        assert!(matches!(view.find("m"), Some(None)) && view.find("n").is_none());
+        let first = edition(&mut catalog, "m", slot);
+        catalog.promote(Arc::clone(&first));
+        let view = catalog.changed_view().unwrap();
+        assert_eq!(view.find("m").flatten().unwrap().id, first.id);
+        assert!(catalog.changed_view().is_none());
+        catalog.keep_only(&[]);
+        assert!(catalog.changed_view().unwrap().find("m").is_none());
+        assert!(
+            !first.usage.pin(),
+            "a view that is out of date gives nothing"
+        );
+    }
+
+    #[test]
     fn slots_are_bounded() {
         let mut catalog = Catalog::default();
         for at in 0..SLOTS_MAX {
             let name = at.to_string();
             let slot = catalog.declare(&name).unwrap().slot;
             let edition = edition(&mut catalog, &name, slot);
-            let id = edition.id;
+            assert!(edition.usage.pin());
             catalog.promote(edition);
-            catalog.pin(id);
             catalog.keep_only(&[]);
         }
         assert_eq!(catalog.declare("more"), Err(NoSlot));

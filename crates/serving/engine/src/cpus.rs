@@ -26,6 +26,12 @@ pub(super) fn spin_time(cpus: usize, threads_of_all: usize) -> Duration {
     }
 }
 
+/// How many cpus this process may use; `None` if no limit can be read.
+#[must_use]
+pub fn usable_cpus() -> Option<usize> {
+    Cpus::new().read()
+}
+
 /// Reads how many cpus this process may use: those of its cgroup, or its cpu quota where that is
 /// less. Affinity masks are not considered: threads are pinned to one cpu of the many that the
 /// process may use.

@@ -6,10 +6,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use albacore_batching::{BatchingParams, Config, Slo};
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
 
 use crate::catalog::NoSlot;
 use crate::error::{InstallError, ModelLookupError, StartError};
 use crate::event::Observer;
+use crate::event_loop::LoopIndex;
+use crate::inbox::Inboxes;
 use crate::load::LoadedModel;
 use crate::model::Edition;
 use crate::request::ModelHandle;
@@ -36,7 +40,7 @@ pub struct EngineConfig {
 pub struct Engine {
     shared: Arc<SharedState>,
     supervisor: Mutex<Option<JoinHandle<()>>>,
-    completion: tokio::task::AbortHandle,
+    completions: Vec<AbortHandle>,
     /// One model is installed at a time.
     installing: tokio::sync::Mutex<()>,
     broken: tokio::sync::watch::Receiver<Option<&'static str>>,
@@ -57,27 +61,40 @@ impl Drop for ExitGuard {
 /// Flushes coalesced requests. Every thread that submits requests must flush before it sleeps:
 /// small requests wait for that.
 #[derive(Clone, Debug)]
-pub struct FlushHandle(Weak<SharedState>);
+pub struct FlushHandle(Weak<SharedState>, LoopIndex);
 
 impl FlushHandle {
     /// Schedules the coalesced requests. Wakes no task of the runtime.
     pub fn flush(&self) {
         if let Some(shared) = self.0.upgrade() {
-            shared.flush();
+            shared.flush(self.1);
         }
     }
 }
 
 impl Engine {
-    /// Starts the workers and returns at once; [`Engine::started`] waits for them. Must be called
-    /// inside of a tokio runtime.
+    /// [`Engine::start_on`] with the current tokio runtime as the only event loop.
     ///
     /// # Errors
-    /// Memory, descriptors or threads cannot be created.
+    /// As there.
     pub fn start(
         config: &EngineConfig,
         models: Vec<LoadedModel>,
         observer: Observer,
+    ) -> Result<Self, StartError> {
+        Self::start_on(config, models, observer, &[Handle::current()])
+    }
+
+    /// Starts the workers and returns at once; [`Engine::started`] waits for them. Each event loop
+    /// collects the results of its requests.
+    ///
+    /// # Errors
+    /// Memory, descriptors or threads cannot be created.
+    pub fn start_on(
+        config: &EngineConfig,
+        models: Vec<LoadedModel>,
+        observer: Observer,
+        event_loops: &[Handle],
     ) -> Result<Self, StartError> {
         // Each connection of the front takes a descriptor, too: a service manager's limit of 1,024
         // is soon reached.
@@ -95,9 +112,11 @@ impl Engine {
             batching: config.batching,
             batch_requests_max: BATCH_REQUESTS_MAX,
         };
-        let front_threads = tokio::runtime::Handle::current().metrics().num_workers();
-        let state = State::new(scheduling, config.threads, front_threads);
-        let shared = Arc::new(SharedState::new(parallelism, state, observer)?);
+        let loops = event_loops.len();
+        let inboxes = Arc::new(Inboxes::new(loops));
+        let state = State::new(scheduling, config.threads, loops, Arc::clone(&inboxes));
+        let shared = SharedState::new(parallelism, loops, (state, inboxes), observer)?;
+        let shared = Arc::new(shared);
         shared.set_queue_rows_max(config.batching.queue_rows_max);
         shared.update(|state, _, out| {
             for model in models {
@@ -110,17 +129,18 @@ impl Engine {
             Ok::<_, NoSlot>(())
         })?;
         let (breaks, broken) = tokio::sync::watch::channel(None);
-        let completion = {
-            let completing = run_completions(Arc::clone(&shared));
+        let complete = |(index, event_loop): (usize, &Handle)| {
+            let completing = run_completions(Arc::clone(&shared), LoopIndex(index));
             let guard = ExitGuard(breaks.clone(), "the workers are not heard any more");
-            tokio::spawn(async move {
+            let completing = async move {
                 let _guard = guard;
                 if let Err(error) = completing.await {
                     tracing::error!(%error, "the workers cannot be heard");
                 }
-            })
-            .abort_handle()
+            };
+            event_loop.spawn(completing).abort_handle()
         };
+        let completions = event_loops.iter().enumerate().map(complete).collect();
         let supervisor = Supervisor::new(Arc::clone(&shared), program)?;
         let supervisor = std::thread::Builder::new()
             .name("albf.watch".to_owned())
@@ -133,17 +153,20 @@ impl Engine {
         Ok(Self {
             shared,
             supervisor: Mutex::new(Some(supervisor)),
-            completion,
+            completions,
             installing: tokio::sync::Mutex::new(()),
             broken,
         })
     }
 
-    /// Enables coalescing: from now on small requests wait until the handle is flushed.
+    /// One handle for each event loop. From now on small requests wait until the handle of their
+    /// loop is flushed.
     #[must_use]
-    pub fn flush_handle(&self) -> FlushHandle {
-        self.shared.update(|state, _, _| state.enable_coalescing());
-        FlushHandle(Arc::downgrade(&self.shared))
+    pub fn flush_handles(&self) -> Vec<FlushHandle> {
+        self.shared.inboxes.enable();
+        let loops = 0..self.completions.len();
+        let handle = |index| FlushHandle(Arc::downgrade(&self.shared), LoopIndex(index));
+        loops.map(handle).collect()
     }
 
     /// Waits until every worker is ready; from then on the engine is ready.
@@ -213,7 +236,19 @@ impl Engine {
     /// # Errors
     /// [`ModelLookupError`].
     pub fn model(&self, name: &str) -> Result<ModelHandle, ModelLookupError> {
-        ModelHandle::new(&self.shared, name)
+        self.model_on(LoopIndex::default(), name)
+    }
+
+    /// As [`Engine::model`], for a request that this event loop reads and answers.
+    ///
+    /// # Errors
+    /// [`ModelLookupError`].
+    pub fn model_on(
+        &self,
+        event_loop: LoopIndex,
+        name: &str,
+    ) -> Result<ModelHandle, ModelLookupError> {
+        ModelHandle::new(&self.shared, event_loop, name)
     }
 
     /// Declares exactly these models with these objectives. New ones are not loaded yet:
@@ -301,10 +336,7 @@ impl Engine {
     /// A snapshot for `/metrics`.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let (arena_used_bytes, arena_bytes) = {
-            let memory = self.shared.memory();
-            (memory.used(), memory.bytes())
-        };
+        let memory = self.shared.memory.usage();
         let (workers, now) = (self.shared.parallelism.workers, self.shared.now());
         let mut state = self.shared.state();
         let mut windows = state.counters.windows(now);
@@ -330,8 +362,8 @@ impl Engine {
             worker_last_end: state.counters.worker_last_end.clone(),
             worker_hangs_total: state.counters.worker_hangs_total,
             replayed_batches_total: state.counters.replayed_batches_total,
-            arena_used_bytes,
-            arena_bytes,
+            arena_used_bytes: memory.used,
+            arena_bytes: memory.bytes,
             front_cost: state.front_cost.cost(),
             load,
         }
@@ -379,7 +411,7 @@ impl Engine {
 
     /// No worker is left to write results: fails the requests that are not answered.
     fn close(&self) {
-        self.completion.abort();
+        self.completions.iter().for_each(AbortHandle::abort);
         self.enter(Phase::Stopped);
         self.shared
             .update(|state, now, out| state.fail_all(now, out));

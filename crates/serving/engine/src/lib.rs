@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod arena;
+mod block_cache;
 mod candidate;
 mod catalog;
 mod columns;
@@ -22,8 +23,10 @@ mod cpus;
 mod engine;
 mod error;
 mod event;
+mod event_loop;
 mod front_cost;
 mod histogram;
+mod inbox;
 mod kind;
 mod layout;
 pub mod limits;
@@ -53,9 +56,11 @@ pub use albacore_batching::{BatchingParams, Policy, Prefer, Slo};
 pub use albacore_trees::{IterationRange, Iterations};
 pub use catalog::NoSlot;
 pub use columns::{ColumnError, Columns};
+pub use cpus::usable_cpus;
 pub use engine::{Engine, EngineConfig, FlushHandle};
 pub use error::{InstallError, ModelLookupError, StartError};
 pub use event::{EngineEvent, Observer};
+pub use event_loop::LoopIndex;
 pub use histogram::Histogram;
 pub use kind::{ElementType, Kind, KindSet, Priority, kind_name, kind_or_unread};
 pub use load::LoadedModel;

@@ -191,9 +191,12 @@ pub const SLOW_SERIALIZATION_MIN: Duration = Duration::from_micros(20);
 /// better begin with its own batch.
 pub const COALESCED_COMPUTE_MAX: Duration = Duration::from_micros(20);
 
-/// Coalesced requests wait no longer than this: the next thread that enters the engine flushes
-/// them, at the latest the supervisor ([`HANG_CHECK_PERIOD`]).
+/// Coalesced requests wait no longer than this: the next request or the next thread that enters the
+/// engine flushes them, at the latest the supervisor ([`HANG_CHECK_PERIOD`]) ...
 pub const COALESCE_DELAY_MAX: Duration = Duration::from_micros(100);
+
+/// ... and there are at most so many of one event loop.
+pub const COALESCED_REQUESTS_MAX: usize = 256;
 
 /// Reading a body of at least so many bytes takes as long as that: coalesced requests are flushed
 /// before.

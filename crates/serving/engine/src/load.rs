@@ -6,7 +6,7 @@ use std::time::Instant;
 use albacore_os::SharedMemory;
 use albacore_trees::{Format, Image, Iterations, Model, Predictor};
 
-use super::model::{Edition, KernelChoice, kernel_choices};
+use super::model::{Edition, KernelChoice, Usage, kernel_choices};
 use super::{Kind, KindSet, ModelInfo};
 use crate::columns::Columns;
 use crate::command::EditionId;
@@ -85,6 +85,7 @@ impl LoadedModel {
             info: self.info,
             kernels: self.kernels,
             image: self.image,
+            usage: Usage::default(),
         })
     }
 }

@@ -1,15 +1,40 @@
 //! The shared memory of requests: rows, which only the front can write, and results.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use albacore_os::{Extent, OsError, SharedMemory};
 
 use super::arena::Arena;
+use super::block_cache::BlockCache;
+use super::event_loop::LoopIndex;
 use crate::limits::{RELEASE_BYTES_MIN, RESULTS_ARENA_BYTES, ROWS_ARENA_BYTES};
 
+/// Allocates memory for requests of all event loops.
+///
+/// Lock order: the cache of one loop, then the arenas.
 #[derive(Debug)]
 pub(super) struct Memory {
+    arenas: Mutex<Arenas>,
+    /// By event loop.
+    caches: Box<[LoopCache]>,
+    results_file: SharedMemory,
+}
+
+#[derive(Debug)]
+struct Arenas {
     rows: Arena,
     results: Arena,
-    results_file: SharedMemory,
+}
+
+/// Aligned, so that the locks of two loops share no cache line.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct LoopCache(Mutex<Caches>);
+
+#[derive(Debug, Default)]
+struct Caches {
+    rows: BlockCache,
+    results: BlockCache,
 }
 
 /// The files behind the arenas, which the workers inherit.
@@ -19,8 +44,16 @@ pub(super) struct ArenaFiles {
     pub(super) results: SharedMemory,
 }
 
+/// Bytes of shared memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MemoryUse {
+    /// Bytes that requests occupy.
+    pub(super) used: usize,
+    pub(super) bytes: usize,
+}
+
 impl Memory {
-    pub(super) fn create() -> Result<(Self, ArenaFiles), OsError> {
+    pub(super) fn create(loops: usize) -> Result<(Self, ArenaFiles), OsError> {
         let rows = SharedMemory::create("albacore-rows", ROWS_ARENA_BYTES)?;
         let rows_arena = Arena::new(rows.map_extent()?);
         // The front's mapping stays writable; workers map the file read-only.
@@ -29,44 +62,123 @@ impl Memory {
         let results_arena = Arena::new(results.map_extent()?);
         let results_file = SharedMemory::open(clone_fd(&results)?)?;
         let memory = Self {
-            rows: rows_arena,
-            results: results_arena,
+            arenas: Mutex::new(Arenas {
+                rows: rows_arena,
+                results: results_arena,
+            }),
+            caches: (0..loops).map(|_| LoopCache::default()).collect(),
             results_file,
         };
         Ok((memory, ArenaFiles { rows, results }))
     }
 
+    fn caches(&self, event_loop: LoopIndex) -> MutexGuard<'_, Caches> {
+        lock(&self.caches[event_loop.0].0)
+    }
+
     /// Memory for rows and results of a request, both or none.
-    pub(super) fn allocate(&mut self, rows: usize, results: usize) -> Option<(Extent, Extent)> {
-        let rows = self.rows.allocate(rows)?;
-        match self.results.allocate(results) {
-            Some(results) => Some((rows, results)),
-            None => {
-                self.rows.free(rows);
+    pub(super) fn allocate(
+        &self,
+        event_loop: LoopIndex,
+        rows: usize,
+        results: usize,
+    ) -> Option<(Extent, Extent)> {
+        self.try_allocate(event_loop, rows, results).or_else(|| {
+            self.drain_caches();
+            self.try_allocate(event_loop, rows, results)
+        })
+    }
+
+    fn try_allocate(
+        &self,
+        event_loop: LoopIndex,
+        rows: usize,
+        results: usize,
+    ) -> Option<(Extent, Extent)> {
+        let mut caches = self.caches(event_loop);
+        let Caches {
+            rows: rows_cache,
+            results: results_cache,
+        } = &mut *caches;
+        let (cached_rows, cached_results) = (rows_cache.take(rows), results_cache.take(results));
+        if let (Some(_), Some(_)) = (&cached_rows, &cached_results) {
+            return cached_rows.zip(cached_results);
+        }
+        let mut arenas = lock(&self.arenas);
+        let rows = cached_rows.or_else(|| rows_cache.refill(rows, &mut arenas.rows));
+        let results = cached_results.or_else(|| results_cache.refill(results, &mut arenas.results));
+        match (rows, results) {
+            (Some(rows), Some(results)) => Some((rows, results)),
+            (rows, results) => {
+                rows.into_iter().for_each(|block| arenas.rows.free(block));
+                let results = results.into_iter();
+                results.for_each(|block| arenas.results.free(block));
                 None
             }
         }
     }
 
-    pub(super) fn free_rows(&mut self, extent: Extent) {
-        self.rows.free(extent);
-    }
-
-    pub(super) fn free_results(&mut self, mut extent: Extent) {
-        if extent.len() >= RELEASE_BYTES_MIN {
-            // If the kernel refuses, the pages stay allocated and are used again.
-            let _ = self.results_file.release(&mut extent);
+    /// Returns what the loops keep to the arenas, where blocks of one size can serve another.
+    fn drain_caches(&self) {
+        for cache in &self.caches {
+            let mut caches = lock(&cache.0);
+            let mut arenas = lock(&self.arenas);
+            caches
+                .rows
+                .drain()
+                .for_each(|block| arenas.rows.free(block));
+            let results = caches.results.drain();
+            results.for_each(|block| arenas.results.free(block));
         }
-        self.results.free(extent);
     }
 
-    pub(super) fn used(&self) -> usize {
-        self.rows.used() + self.results.used()
+    /// Frees memory of rows and of results.
+    pub(super) fn free(
+        &self,
+        event_loop: LoopIndex,
+        rows: impl IntoIterator<Item = Extent>,
+        results: impl IntoIterator<Item = Extent>,
+    ) {
+        let mut caches = self.caches(event_loop);
+        for block in rows {
+            if let Err(surplus) = caches.rows.put(block) {
+                let mut arenas = lock(&self.arenas);
+                surplus
+                    .into_iter()
+                    .for_each(|block| arenas.rows.free(block));
+            }
+        }
+        for mut block in results {
+            if block.len() >= RELEASE_BYTES_MIN {
+                // If the kernel refuses, the pages stay allocated and are used again.
+                let _ = self.results_file.release(&mut block);
+            }
+            if let Err(surplus) = caches.results.put(block) {
+                let mut arenas = lock(&self.arenas);
+                let surplus = surplus.into_iter();
+                surplus.for_each(|block| arenas.results.free(block));
+            }
+        }
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        self.rows.bytes() + self.results.bytes()
+    pub(super) fn usage(&self) -> MemoryUse {
+        let cached = |cache: &LoopCache| {
+            let caches = lock(&cache.0);
+            caches.rows.bytes() + caches.results.bytes()
+        };
+        let cached: usize = self.caches.iter().map(cached).sum();
+        let arenas = lock(&self.arenas);
+        MemoryUse {
+            // The caches may have changed since they were read.
+            used: (arenas.rows.used() + arenas.results.used()).saturating_sub(cached),
+            bytes: arenas.rows.bytes() + arenas.results.bytes(),
+        }
     }
+}
+
+/// A panic of another holder does not poison these: every method leaves them consistent.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn clone_fd(memory: &SharedMemory) -> Result<std::os::fd::OwnedFd, OsError> {

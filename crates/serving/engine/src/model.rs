@@ -1,5 +1,7 @@
 //! Metadata of a loaded model.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
 use albacore_os::SharedMemory;
 use albacore_trees::{IterationRange, Predictor};
 
@@ -16,6 +18,41 @@ pub struct Edition {
     pub(super) info: ModelInfo,
     pub(super) kernels: Vec<KernelChoice>,
     pub(super) image: SharedMemory,
+    pub(super) usage: Usage,
+}
+
+/// Whether requests may still need an edition. Requests pin it without a lock.
+///
+/// A thread that pins adds a pin and then reads `is_retired`; the thread that retires writes
+/// `is_retired` and then reads the pins: at least one of them sees the other.
+#[derive(Debug, Default)]
+pub(super) struct Usage {
+    pins: AtomicUsize,
+    is_retired: AtomicBool,
+}
+
+impl Usage {
+    /// Adds a pin; false if the edition is retired: then [`Usage::unpin`] it and look it up again.
+    pub(super) fn pin(&self) -> bool {
+        self.pins.fetch_add(1, Ordering::SeqCst);
+        !self.is_retired.load(Ordering::SeqCst)
+    }
+
+    /// Removes a pin; returns whether nobody needs the edition any more.
+    pub(super) fn unpin(&self) -> bool {
+        let before = self.pins.fetch_sub(1, Ordering::SeqCst);
+        before == 1 && self.is_retired.load(Ordering::SeqCst)
+    }
+
+    /// From now on no request gets this edition.
+    pub(super) fn retire(&self) {
+        self.is_retired.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether a request may name the edition.
+    pub(super) fn is_needed(&self) -> bool {
+        !self.is_retired.load(Ordering::SeqCst) || self.pins.load(Ordering::SeqCst) > 0
+    }
 }
 
 impl Edition {

@@ -11,9 +11,13 @@ use albacore_batching::deadlines::{CostEstimate, CostLearner};
 use albacore_batching::{Nanos, Profile, QueueIndex, Scheduler, Slo};
 
 use super::{Kind, KindSet};
+use crate::limits::SLOTS_MAX;
 
 /// Classes of outputs: predictions, contributions, interactions.
 const CLASSES: usize = 3;
+
+/// Queues of all slots.
+pub(super) const QUEUES_MAX: usize = SLOTS_MAX * CLASSES;
 
 /// Batches before the learned costs of a queue are used: the first ones may be slow by chance.
 const SAMPLES_MIN: u64 = 8;

@@ -9,10 +9,11 @@ use albacore_batching::Nanos;
 use albacore_os::Extent;
 use tokio::sync::oneshot;
 
+use super::event_loop::LoopIndex;
 use super::model::Edition;
 use super::reply_latency::InFlight;
 use super::shared_state::SharedState;
-use super::state::{Answer, RequestId};
+use super::state::Answer;
 use super::timing::Timing;
 use super::{Failure, Kind, KindSet};
 use crate::layout::Layout;
@@ -29,8 +30,9 @@ pub(super) struct ReplyShape {
 /// The future of a reply. Dropping it withdraws the request.
 pub(super) struct PendingReply {
     shared: Arc<SharedState>,
-    /// `None` once it is answered.
-    id: Option<RequestId>,
+    event_loop: LoopIndex,
+    /// The key of its first part; `None` once it is answered.
+    first_key: Option<u64>,
     receiver: oneshot::Receiver<Answer>,
     shape: ReplyShape,
     in_flight: Option<InFlight>,
@@ -38,15 +40,16 @@ pub(super) struct PendingReply {
 
 impl PendingReply {
     pub(super) fn new(
-        shared: Arc<SharedState>,
-        id: Option<RequestId>,
+        (shared, event_loop): (Arc<SharedState>, LoopIndex),
+        first_key: Option<u64>,
         receiver: oneshot::Receiver<Answer>,
         shape: ReplyShape,
     ) -> Self {
         Self {
             in_flight: Some(shared.reply_latency.begin()),
             shared,
-            id,
+            event_loop,
+            first_key,
             receiver,
             shape,
         }
@@ -60,13 +63,14 @@ impl Future for PendingReply {
         let Poll::Ready(answer) = Pin::new(&mut self.receiver).poll(context) else {
             return Poll::Pending;
         };
-        self.id = None;
+        self.first_key = None;
         if self.shared.reply_latency.is_serialization_slow() {
-            self.shared.flush();
+            self.shared.flush(self.event_loop);
         }
         Poll::Ready(match answer {
             Ok(Ok((results, timing, answered_at))) => Ok(Reply {
                 shared: Arc::clone(&self.shared),
+                event_loop: self.event_loop,
                 results: Some(results),
                 shape: self.shape.clone(),
                 timing,
@@ -82,12 +86,15 @@ impl Future for PendingReply {
 
 impl Drop for PendingReply {
     fn drop(&mut self) {
-        let Some(id) = self.id.take() else { return };
-        self.shared
-            .update(|state, now, out| state.withdraw(id, now, out));
+        let Some(first_key) = self.first_key.take() else {
+            return;
+        };
+        self.shared.update_on(self.event_loop, |state, now, out| {
+            state.withdraw(first_key, now, out);
+        });
         self.receiver.close();
         if let Ok(Ok((results, ..))) = self.receiver.try_recv() {
-            self.shared.free_results(results);
+            self.shared.memory.free(self.event_loop, None, [results]);
         }
     }
 }
@@ -97,6 +104,7 @@ impl Drop for PendingReply {
 #[derive(Debug)]
 pub struct Reply {
     shared: Arc<SharedState>,
+    event_loop: LoopIndex,
     results: Option<Extent>,
     shape: ReplyShape,
     timing: Timing,
@@ -133,7 +141,7 @@ impl Reply {
 impl Drop for Reply {
     fn drop(&mut self) {
         if let Some(results) = self.results.take() {
-            self.shared.free_results(results);
+            self.shared.memory.free(self.event_loop, None, [results]);
         }
         let (now, reply_latency) = (self.shared.now(), &self.shared.reply_latency);
         reply_latency.record(now.saturating_sub(self.answered_at), now);

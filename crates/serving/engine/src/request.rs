@@ -10,11 +10,12 @@ use albacore_os::Extent;
 use tokio::sync::oneshot;
 
 use super::error::ModelLookupError;
+use super::event_loop::LoopIndex;
 use super::model::{Edition, ModelInfo};
 use super::queues::queue_of;
 use super::reply::{PendingReply, Reply, ReplyShape};
 use super::shared_state::SharedState;
-use super::state::{AdmissionRequest, NewRequest, Phase, RequestTerms};
+use super::state::{AdmissionRequest, NewRequest, RequestTerms};
 use super::{ElementType, Failure, KindSet, Priority, Refusal};
 use crate::layout::Layout;
 use crate::limits::{LONG_READ_BYTES, RESULTS_ARENA_BYTES, ROWS_ARENA_BYTES};
@@ -24,6 +25,7 @@ use crate::limits::{LONG_READ_BYTES, RESULTS_ARENA_BYTES, ROWS_ARENA_BYTES};
 #[derive(Debug)]
 pub struct ModelHandle {
     shared: Arc<SharedState>,
+    event_loop: LoopIndex,
     edition: Arc<Edition>,
     /// False once a request has taken over the pin on the edition.
     is_pinned: bool,
@@ -31,17 +33,22 @@ pub struct ModelHandle {
 }
 
 impl ModelHandle {
-    pub(super) fn new(shared: &Arc<SharedState>, name: &str) -> Result<Self, ModelLookupError> {
-        let edition = shared.update(|state, _, _| {
-            let slot = state.catalog.slot_of(name);
-            let slot = slot.ok_or(ModelLookupError::Unknown)?;
-            let current = state.catalog.current_of(slot);
-            let edition = Arc::clone(current.ok_or(ModelLookupError::NotLoaded)?);
-            state.catalog.pin(edition.id);
-            Ok(edition)
-        })?;
+    pub(super) fn new(
+        shared: &Arc<SharedState>,
+        event_loop: LoopIndex,
+        name: &str,
+    ) -> Result<Self, ModelLookupError> {
+        let published = shared.catalog.load();
+        let known = published.find(name).ok_or(ModelLookupError::Unknown)?;
+        let known = known.ok_or(ModelLookupError::NotLoaded)?;
+        let edition = match known.usage.pin() {
+            true => Arc::clone(known),
+            // Another edition has just replaced it.
+            false => pin_current(shared, known, name)?,
+        };
         Ok(Self {
             shared: Arc::clone(shared),
+            event_loop,
             edition,
             is_pinned: true,
             terms: RequestTerms {
@@ -132,9 +139,8 @@ impl ModelHandle {
         sizes: &RequestSizes,
         retry_after: Duration,
     ) -> Result<(Extent, Extent), Refusal> {
-        let mut memory = self.shared.memory();
-        let extents = memory.allocate(sizes.input_bytes, sizes.layout.bytes);
-        drop(memory);
+        let memory = &self.shared.memory;
+        let extents = memory.allocate(self.event_loop, sizes.input_bytes, sizes.layout.bytes);
         extents.ok_or_else(|| {
             self.shared.update(|state, now, _| {
                 state.scheduler.unreserve(rows);
@@ -149,10 +155,33 @@ impl ModelHandle {
 impl Drop for ModelHandle {
     fn drop(&mut self) {
         if self.is_pinned {
-            let id = self.edition.id;
-            self.shared.update(|state, _, _| state.unpin(id));
+            unpin(&self.shared, &self.edition);
         }
     }
+}
+
+/// Removes a request's pin.
+fn unpin(shared: &SharedState, edition: &Edition) {
+    if edition.usage.unpin() {
+        shared.update(|state, _, _| state.drop_unneeded_editions());
+    }
+}
+
+/// Pins the current edition of a model, whose published one is `retired` and has a pin too many.
+fn pin_current(
+    shared: &SharedState,
+    retired: &Edition,
+    name: &str,
+) -> Result<Arc<Edition>, ModelLookupError> {
+    unpin(shared, retired);
+    let state = shared.state();
+    let slot = state.catalog.slot_of(name);
+    let slot = slot.ok_or(ModelLookupError::Unknown)?;
+    let current = state.catalog.current_of(slot);
+    let current = Arc::clone(current.ok_or(ModelLookupError::NotLoaded)?);
+    // Under the lock of the state it cannot be retired.
+    current.usage.pin();
+    Ok(current)
 }
 
 /// Memory for one request's rows and results. Dropping it gives the memory back.
@@ -177,7 +206,7 @@ impl Reservation {
         let rows_max = model.shared.queue_rows_max();
         let sizes = RequestSizes::new(model.info(), rows, rows_max, element, kinds)?;
         if sizes.input_bytes >= LONG_READ_BYTES {
-            model.shared.flush();
+            model.shared.flush(model.event_loop);
         }
         let retry_after = model.admit(rows, kinds)?;
         let extents = model.allocate(rows, kinds, &sizes, retry_after)?;
@@ -212,28 +241,29 @@ impl Reservation {
         let edition = Arc::clone(&self.model.edition);
         // The request keeps the edition pinned from here on.
         self.model.is_pinned = false;
-        let id = self.extents.take().map(|(input, results)| {
-            shared.update(|state, now, out| {
-                let queue = queue_of(edition.slot, self.kinds);
-                let objective = state.scheduler.profile(queue).objective;
-                let request = NewRequest {
-                    model: edition.slot,
-                    edition: edition.id,
-                    kinds: self.kinds,
-                    is_double: self.is_double,
-                    rows: self.rows,
-                    input,
-                    results,
-                    reply,
-                    within: self.model.terms.remaining(objective, now),
-                    priority: self.model.terms.priority,
-                };
-                let id = state.submit(request, now, out);
-                if state.phase == Phase::Stopped {
-                    state.fail_all(now, out);
-                }
-                id
-            })
+        let event_loop = self.model.event_loop;
+        let first_key = self.extents.take().map(|(input, results)| {
+            let now = shared.now();
+            let request = NewRequest {
+                model: edition.slot,
+                edition: Arc::clone(&edition),
+                event_loop,
+                first_key: 0,
+                submitted: now,
+                kinds: self.kinds,
+                is_double: self.is_double,
+                rows: self.rows,
+                input,
+                results,
+                reply,
+                terms: self.model.terms,
+            };
+            let queue = queue_of(edition.slot, self.kinds);
+            let submitted = shared.inboxes.submit(event_loop, queue, request, now);
+            if submitted.must_flush {
+                shared.update_on(event_loop, |_, _, _| ());
+            }
+            submitted.first_key
         });
         let shape = ReplyShape {
             edition,
@@ -241,18 +271,18 @@ impl Reservation {
             kinds: self.kinds,
             rows: self.rows,
         };
-        PendingReply::new(shared, id, receiver, shape)
+        PendingReply::new((shared, event_loop), first_key, receiver, shape)
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some((rows, results)) = self.extents.take() {
-            let shared = &self.model.shared;
+            let ModelHandle {
+                shared, event_loop, ..
+            } = &self.model;
             shared.state().scheduler.unreserve(self.rows);
-            let mut memory = shared.memory();
-            memory.free_rows(rows);
-            memory.free_results(results);
+            shared.memory.free(*event_loop, [rows], [results]);
         }
     }
 }

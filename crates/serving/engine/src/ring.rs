@@ -15,6 +15,7 @@ use albacore_os::futex::{self, Reach};
 use albacore_os::{FUTEX_BYTES, OsError, SharedMemory, Words};
 
 use crate::command::EditionId;
+use crate::event_loop::LoopIndex;
 use crate::limits::{BATCH_REQUESTS_MAX, REASON_BYTES_MAX, SPIN_TIME_MAX};
 
 /// The doorbell's value that ends the worker; sequence numbers are smaller.
@@ -35,6 +36,7 @@ const IS_COMMAND: usize = 3;
 const THREADS: usize = 4;
 const SHARING: usize = 5;
 const SPIN_NANOS: usize = 6;
+const EVENT_LOOP: usize = 7;
 const REASON: usize = 8;
 const FIRST_SEGMENT: usize = REASON + REASON_BYTES_MAX / 8;
 const SEGMENT_WORDS: usize = 8;
@@ -108,13 +110,15 @@ impl Sharing {
     }
 }
 
-/// How a worker may use cpus for a batch and after it.
+/// How a worker may use cpus for a batch and after it, and whom it notifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ComputeLimits {
     /// Threads that may compute the batch.
     pub(crate) threads: usize,
     /// How long the worker spins for the next batch before it sleeps.
     pub(crate) spin: Duration,
+    /// The event loop that collects the results.
+    pub(crate) event_loop: LoopIndex,
 }
 
 /// What the front asks of a waiting worker.
@@ -207,6 +211,7 @@ impl Ring {
             u64::try_from(limits.spin.as_nanos()).unwrap_or(0),
         );
         store(SHARING, Sharing::Alone as u64);
+        store(EVENT_LOOP, limits.event_loop.0 as u64);
         self.hand_over(sequence, segments.len(), false)
     }
 
@@ -301,6 +306,12 @@ impl Ring {
     }
 
     // Methods of the worker.
+
+    /// The event loop that the worker notifies of the end of the batch.
+    pub(crate) fn event_loop(&self) -> LoopIndex {
+        let word = self.word(EVENT_LOOP).load(Ordering::Relaxed);
+        LoopIndex(usize::try_from(word).unwrap_or_default())
+    }
 
     /// Reports that the worker takes batches.
     pub(crate) fn set_ready(&self) {

@@ -1,22 +1,26 @@
-//! What requests, the completion task and the supervisor share: the state and the memory, each
-//! behind its mutex, and the descriptors that wake them.
+//! What the event loops and the supervisor share: the state behind its mutex, the inboxes and the
+//! memory, which have a part for each loop, and the descriptors that wake them.
 //!
-//! Lock order: state, then memory; neither is held while answers are sent.
+//! Lock order: state, then an inbox. Neither is held while memory is freed or answers are sent.
 
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use albacore_batching::Nanos;
-use albacore_os::{Alarm, Clock, Extent, OsError, Wake};
+use albacore_os::{Alarm, Clock, OsError, Wake};
+use arc_swap::ArcSwap;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
+use super::catalog::CatalogView;
 use super::event::Observer;
+use super::event_loop::LoopIndex;
+use super::inbox::Inboxes;
 use super::memory::{ArenaFiles, Memory};
 use super::reply_latency::ReplyLatency;
-use super::state::{Outbox, State};
+use super::state::{Outbox, Phase, State};
 
 /// Sizes that do not change while the engine lives.
 #[derive(Clone, Copy, Debug)]
@@ -30,44 +34,48 @@ pub(super) struct Parallelism {
 pub(super) struct SharedState {
     pub(super) files: ArenaFiles,
     pub(super) parallelism: Parallelism,
-    /// Wakes the completion task; every worker holds it.
-    pub(super) done: Wake,
+    /// Wakes the completion task of an event loop; every worker holds all of them.
+    pub(super) done: Box<[Wake]>,
     pub(super) supervise: Wake,
     pub(super) observer: Observer,
     pub(super) changed: Notify,
     pub(super) reply_latency: Arc<ReplyLatency>,
     /// The bound of rows reserved or waiting, readable without the lock.
     queue_rows_max: AtomicUsize,
-    /// Requests wait for a flush; written under the lock of the state.
-    has_coalesced: AtomicBool,
+    pub(super) inboxes: Arc<Inboxes>,
+    pub(super) memory: Memory,
+    /// The models for lookups; written under the lock of the state.
+    pub(super) catalog: ArcSwap<CatalogView>,
     alarm: Alarm,
     clock: Clock,
     state: Mutex<State>,
-    memory: Mutex<Memory>,
     epoch: Instant,
 }
 
 impl SharedState {
+    /// For so many event loops.
     pub(super) fn new(
         parallelism: Parallelism,
-        state: State,
+        loops: usize,
+        (state, inboxes): (State, Arc<Inboxes>),
         observer: Observer,
     ) -> Result<Self, OsError> {
-        let (memory, files) = Memory::create()?;
+        let (memory, files) = Memory::create(loops)?;
         Ok(Self {
             files,
             parallelism,
-            done: Wake::new()?,
+            done: (0..loops).map(|_| Wake::new()).collect::<Result<_, _>>()?,
             supervise: Wake::new()?,
             observer,
             changed: Notify::new(),
             reply_latency: Arc::default(),
             queue_rows_max: AtomicUsize::new(usize::MAX),
-            has_coalesced: AtomicBool::new(false),
+            inboxes,
+            memory,
+            catalog: ArcSwap::default(),
             alarm: Alarm::new()?,
             clock: Clock::new()?,
             state: Mutex::new(state),
-            memory: Mutex::new(memory),
             epoch: Instant::now(),
         })
     }
@@ -95,34 +103,50 @@ impl SharedState {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Changes the state, then carries out the consequences outside of the lock. Submitted requests,
+    /// finished batches and expired timers are collected first: while requests keep the event loops
+    /// busy, the completion task has to wait behind them, and a worker would be idle for that time.
+    pub(super) fn update<T>(&self, update: impl FnOnce(&mut State, Nanos, &mut Outbox) -> T) -> T {
+        self.update_on(LoopIndex::default(), update)
     }
 
-    /// Changes the state, then carries out the consequences outside of the lock. Finished batches
-    /// and expired timers are collected first: while requests keep the front's threads busy, the
-    /// completion task has to wait behind them, and a worker would be idle for that time.
-    pub(super) fn update<T>(&self, update: impl FnOnce(&mut State, Nanos, &mut Outbox) -> T) -> T {
+    /// As [`SharedState::update`], on a thread of this event loop.
+    pub(super) fn update_on<T>(
+        &self,
+        event_loop: LoopIndex,
+        update: impl FnOnce(&mut State, Nanos, &mut Outbox) -> T,
+    ) -> T {
         let mut out = Outbox::default();
         let result = {
             let mut state = self.state();
             let now = self.now();
             state.measure_front(now, || self.process_cpu());
+            self.collect_submitted(&mut state, now, &mut out);
             state.poll_completions(now, &mut out);
             let result = update(&mut state, now, &mut out);
             state.advance_rollout(now, &mut out);
-            state.flush_stale(now, &mut out);
-            self.publish(&state, now, &out);
+            self.publish(&mut state, now, &out);
             result
         };
-        self.carry_out(out);
+        self.carry_out(event_loop, out);
         result
     }
 
+    fn collect_submitted(&self, state: &mut State, now: Nanos, out: &mut Outbox) {
+        let mut requests = state.take_submitted_buffer();
+        self.inboxes.drain_into(&mut requests);
+        state.submit_all(requests, now, out);
+        if state.phase == Phase::Stopped {
+            // No worker is left: they are answered by a failure.
+            state.fail_all(now, out);
+        }
+    }
+
     /// Publishes what must be visible before the lock is released.
-    fn publish(&self, state: &State, now: Nanos, out: &Outbox) {
-        self.has_coalesced
-            .store(state.has_coalesced(), Ordering::Release);
+    fn publish(&self, state: &mut State, now: Nanos, out: &Outbox) {
+        if let Some(view) = state.catalog.changed_view() {
+            self.catalog.store(Arc::new(view));
+        }
         if let Some(at) = out.alarm {
             let delay = Duration::from_nanos(at.saturating_sub(now).0);
             if let Err(error) = self.alarm.set(delay) {
@@ -131,23 +155,23 @@ impl SharedState {
         }
     }
 
-    /// Schedules the coalesced requests. Wakes no task, so that a thread of the runtime may call it
-    /// before it sleeps.
-    pub(super) fn flush(&self) {
-        if !self.has_coalesced.load(Ordering::Acquire) {
+    /// Schedules the requests that wait in the inbox of an event loop, and those of the others with
+    /// them. Wakes no task of this loop, so that its thread may call it before it sleeps.
+    pub(super) fn flush(&self, event_loop: LoopIndex) {
+        if !self.inboxes.has_requests(event_loop) {
             return;
         }
         let mut out = Outbox::default();
         {
             let mut state = self.state();
             let now = self.now();
-            state.flush(now, &mut out);
-            self.publish(&state, now, &out);
+            self.collect_submitted(&mut state, now, &mut out);
+            self.publish(&mut state, now, &out);
         }
-        self.carry_out(out);
+        self.carry_out(event_loop, out);
     }
 
-    fn carry_out(&self, out: Outbox) {
+    fn carry_out(&self, event_loop: LoopIndex, out: Outbox) {
         let Outbox {
             wakes,
             answers,
@@ -162,18 +186,12 @@ impl SharedState {
         chosen.into_iter().for_each(&self.observer.0);
         // Memory first: a client that has its answer finds the memory of its rows free.
         if !free_rows.is_empty() || !free_results.is_empty() {
-            let mut memory = self.memory();
-            free_rows
-                .into_iter()
-                .for_each(|extent| memory.free_rows(extent));
-            free_results
-                .into_iter()
-                .for_each(|extent| memory.free_results(extent));
+            self.memory.free(event_loop, free_rows, free_results);
         }
         for (reply, answer) in answers {
             if let Err(Ok((results, ..))) = reply.send(answer) {
                 // The client went away meanwhile.
-                self.free_results(results);
+                self.memory.free(event_loop, None, [results]);
             }
         }
         for (reply, installed) in installed {
@@ -198,28 +216,36 @@ impl SharedState {
             changed.await;
         }
     }
-
-    pub(super) fn free_results(&self, extent: Extent) {
-        self.memory().free_results(extent);
-    }
 }
 
-/// Collects finished batches and handles the timer, until the engine is dropped.
-pub(super) async fn run_completions(shared: Arc<SharedState>) -> std::io::Result<()> {
-    let done = readable(shared.done.as_fd().try_clone_to_owned()?)?;
-    let alarm = readable(shared.alarm.as_fd().try_clone_to_owned()?)?;
+/// Collects the batches whose first request is of this event loop, until the engine is dropped.
+/// The first loop handles the timer.
+pub(super) async fn run_completions(
+    shared: Arc<SharedState>,
+    event_loop: LoopIndex,
+) -> std::io::Result<()> {
+    let wake = &shared.done[event_loop.0];
+    let done = readable(wake.as_fd().try_clone_to_owned()?)?;
+    let alarm = match event_loop {
+        LoopIndex(0) => Some(readable(shared.alarm.as_fd().try_clone_to_owned()?)?),
+        LoopIndex(_) => None,
+    };
+    let alarmed = async || match &alarm {
+        Some(alarm) => alarm.readable().await,
+        None => std::future::pending().await,
+    };
     // bound: one pass for each wake; the task ends with the engine.
     loop {
         tokio::select! {
             ready = done.readable() => {
                 // Cleared before the state is read: what comes later wakes again.
                 ready?.clear_ready();
-                shared.done.clear();
-                shared.update(|state, now, out| state.collect_all(now, out));
+                wake.clear();
+                shared.update_on(event_loop, |state, now, out| state.collect_all(now, out));
             }
-            ready = alarm.readable() => {
+            ready = alarmed() => {
                 ready?.clear_ready();
-                shared.update(|state, now, out| state.timer(now, out));
+                shared.update_on(event_loop, |state, now, out| state.timer(now, out));
             }
         }
     }

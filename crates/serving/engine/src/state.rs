@@ -14,8 +14,8 @@ use super::catalog::{Catalog, Declared, NoSlot};
 use super::counters::Counters;
 use super::queues::{QueueCosts, kind_of, queue_of, queues_of, slot_of};
 use super::{EngineEvent, Failure, Kind, KindSet, ModelStats};
-use crate::command::EditionId;
 use crate::front_cost::FrontCostMeter;
+use crate::inbox::Inboxes;
 use crate::ring::Segment;
 
 mod admission;
@@ -27,7 +27,7 @@ mod requests;
 mod workers;
 
 pub(super) use admission::{AdmissionRequest, RequestTerms};
-pub(super) use requests::{Answer, NewRequest, RequestId};
+pub(super) use requests::{Answer, NewRequest};
 pub(super) use workers::{Incarnation, WorkerSlot};
 
 use admission::Admission;
@@ -93,6 +93,8 @@ pub(super) struct State {
     requests: RequestTable,
     dispatcher: Dispatcher,
     coalescer: Coalescer,
+    /// What decides how long a request waits in its inbox is written here.
+    inboxes: Arc<Inboxes>,
     admission: Admission,
     idle_time: IdleTime,
     /// Most threads of a batch, by slot; `None`: all of a worker.
@@ -102,8 +104,8 @@ pub(super) struct State {
 }
 
 impl State {
-    /// With so many threads of each worker, and of the front end.
-    pub(super) fn new(config: Config, threads: usize, front_threads: usize) -> Self {
+    /// With so many threads of each worker, and so many event loops.
+    pub(super) fn new(config: Config, threads: usize, loops: usize, inboxes: Arc<Inboxes>) -> Self {
         Self {
             phase: Phase::Starting,
             catalog: Catalog::default(),
@@ -118,10 +120,11 @@ impl State {
                 segments: Vec::new(),
             },
             coalescer: Coalescer::default(),
+            inboxes,
             admission: Admission::default(),
             idle_time: IdleTime::default(),
             batch_threads: Vec::new(),
-            front_cost: FrontCostMeter::new(front_threads),
+            front_cost: FrontCostMeter::new(loops),
             counters: Counters::new(),
             scheduler: Scheduler::new(config),
         }
@@ -205,7 +208,7 @@ impl State {
     /// Forgets what batches of a model cost: a new edition may cost something else.
     pub(super) fn forget_costs(&mut self, slot: usize) {
         self.queue_costs.forget(slot, &mut self.scheduler);
-        self.coalescer.forget(queues_of(slot));
+        self.inboxes.forget(queues_of(slot));
     }
 
     /// Applies to requests that arrive from now on and to those that wait.
@@ -252,12 +255,13 @@ impl State {
         }
         self.dispatcher.actions = actions;
         let idle = self.scheduler.idle_workers();
+        self.inboxes.set_idle_workers(idle);
         self.counters.idle.idle(idle, now);
         self.idle_time.set(idle > 0, now);
     }
 
-    /// Releases a request's pin on an edition.
-    pub(super) fn unpin(&mut self, edition: EditionId) {
-        self.rollout.is_pending |= self.catalog.unpin(edition);
+    /// The last request for a retired edition is over: workers may close it.
+    pub(super) fn drop_unneeded_editions(&mut self) {
+        self.rollout.is_pending |= self.catalog.drop_unneeded();
     }
 }

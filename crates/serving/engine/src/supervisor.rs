@@ -208,14 +208,14 @@ impl Supervisor {
         let ring = Ring::create("albacore-ring")?;
         let (channel, theirs) = Channel::pair()?;
         let incarnation = Arc::new(Incarnation { ring, channel });
-        let fds = [
+        let mut fds = vec![
             incarnation.ring.fd(),
-            shared.done.as_fd(),
             shared.files.rows.as_fd(),
             shared.files.results.as_fd(),
             theirs.as_fd(),
         ];
-        let arguments = worker::arguments(index, shared.parallelism.threads, fds);
+        fds.extend(shared.done.iter().map(|wake| wake.as_fd()));
+        let arguments = worker::arguments(index, shared.parallelism.threads, &fds);
         // The worker may be ready before the state knows it: its ring is checked below.
         let child = Child::start(&self.program, &arguments, &fds)?;
         self.poll.add(&child, PollKey(index as u64))?;

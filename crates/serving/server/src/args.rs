@@ -12,7 +12,10 @@ use albacore_storage::BYTES_DEFAULT;
 use clap::{Parser, ValueEnum};
 
 use crate::cli_models::CliModel;
-use crate::limits::{BATCH_ROWS_MAX, QUEUE_ROWS_MAX, THREADS_MAX, WORKERS_MAX};
+use crate::limits::{
+    BATCH_ROWS_MAX, FRONT_THREAD_CPUS, FRONT_THREADS_AUTO_MAX, FRONT_THREADS_MAX,
+    FRONT_THREADS_MIN, QUEUE_ROWS_MAX, THREADS_MAX, WORKERS_MAX,
+};
 pub use crate::params_client::ParamsEndpoint;
 
 /// The running binary, also after its file was replaced by a newer one.
@@ -49,6 +52,10 @@ pub struct Args {
     #[arg(long, value_name = "T", default_value_t = 1, env = "ALBACORE_THREADS",
           value_parser = bounded(1, THREADS_MAX))]
     pub threads: usize,
+    /// Threads of the front end, which read requests and write replies [default: a quarter of the
+    /// cpus, at least 2 from 4 cpus on, at most 16].
+    #[arg(long, value_name = "N", env = "ALBACORE_FRONT_THREADS")]
+    pub front_threads: Option<usize>,
     /// A model and the name to serve it under; may be given several times.
     #[arg(long = "model", value_name = "NAME=PATH", required_unless_present = "settings",
           value_parser = parse_model)]
@@ -156,6 +163,8 @@ pub struct ServerConfig {
     pub workers: usize,
     /// Compute threads of each worker.
     pub threads: usize,
+    /// Threads of the front end.
+    pub front_threads: usize,
     pub models: ModelSource,
     /// Most bytes of a model file.
     pub model_bytes_max: u64,
@@ -185,6 +194,7 @@ impl Args {
             grpc: self.grpc,
             workers: self.workers,
             threads: self.threads,
+            front_threads: front_threads(self.front_threads, cpus())?,
             models,
             model_bytes_max: self.model_bytes_max,
             ca_file: self.ca_file,
@@ -231,6 +241,27 @@ impl ServerConfig {
             batching,
             program: PathBuf::from(PROGRAM),
         }
+    }
+}
+
+/// Cpus that this process may use.
+fn cpus() -> usize {
+    let online = || std::thread::available_parallelism().map_or(1, usize::from);
+    albacore_engine::usable_cpus().unwrap_or_else(online)
+}
+
+/// How many threads the front end has, as asked for or by the number of cpus.
+fn front_threads(asked: Option<usize>, cpus: usize) -> Result<usize, String> {
+    let max = cpus.clamp(1, FRONT_THREADS_MAX);
+    match asked {
+        None => {
+            let least = (cpus / 2).clamp(1, FRONT_THREADS_MIN);
+            Ok((cpus / FRONT_THREAD_CPUS).clamp(least, FRONT_THREADS_AUTO_MAX))
+        }
+        Some(asked) if (1..=max).contains(&asked) => Ok(asked),
+        Some(asked) => Err(format!(
+            "--front-threads {asked} is not between 1 and {max}, the cpus that this server may use"
+        )),
     }
 }
 

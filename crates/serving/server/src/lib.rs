@@ -10,6 +10,7 @@ pub mod args;
 pub mod cli_models;
 mod config_watcher;
 mod effective_config;
+mod event_loops;
 pub mod events;
 mod front;
 mod model_status;

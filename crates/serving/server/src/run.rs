@@ -2,16 +2,16 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use albacore_engine::{BatchingParams, Engine, FlushHandle, LoadedModel, Observer, StartError};
+use albacore_engine::{BatchingParams, Engine, LoadedModel, Observer, StartError};
 use albacore_program::{
-    EXIT_BROKEN_INVARIANT, EXIT_USAGE, exit_code, listen, parse_arguments, termination_signal,
+    EXIT_BROKEN_INVARIANT, EXIT_USAGE, exit_code, listen_on_each, parse_arguments,
+    termination_signal,
 };
 use albacore_storage::Storage;
 use anyhow::Context as _;
-use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -19,8 +19,9 @@ use crate::args::{Args, ModelSource, ServerConfig};
 use crate::cli_models::CliModel;
 use crate::config_watcher::{self, ConfigWatcher, LoadedSettings};
 use crate::effective_config::{EffectiveConfig, ModelParams};
+use crate::event_loops::EventLoops;
 use crate::events::{ServerEvent, emit};
-use crate::limits::FRONT_THREADS;
+use crate::front::Listeners;
 use crate::model_status::{ConfigStatus, ModelStatus, StatusStore};
 use crate::{front, params_client};
 
@@ -61,9 +62,13 @@ fn start(config: ServerConfig) -> anyhow::Result<ExitCode> {
             StartModels::SettingsFile(file.clone(), Box::new(settings?))
         }
     };
-    let flush_handle = Arc::new(OnceLock::<FlushHandle>::new());
-    let runtime = build_runtime(Arc::clone(&flush_handle))?;
-    runtime.block_on(serve(config, models, storage, &flush_handle))
+    let event_loops = EventLoops::start(config.front_threads)?;
+    // Everything but requests and their connections runs here, on the main thread.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("the runtime of the main thread cannot be created")?;
+    runtime.block_on(serve(config, models, storage, &event_loops))
 }
 
 /// The models to start with.
@@ -98,26 +103,6 @@ fn load_arguments(
     Ok(StartModels::Arguments(loaded, statuses, parameters))
 }
 
-/// The runtime of the front. Its threads flush the engine's queues before they sleep.
-fn build_runtime(flush_handle: Arc<OnceLock<FlushHandle>>) -> anyhow::Result<Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(FRONT_THREADS)
-        .thread_name("albf.io")
-        .on_thread_start(|| {
-            // A worker occupies its CPU for milliseconds: a front thread on the same CPU should
-            // preempt it soon.
-            albacore_os::shorten_slice();
-        })
-        .on_thread_park(move || {
-            if let Some(flush_handle) = flush_handle.get() {
-                flush_handle.flush();
-            }
-        })
-        .enable_all()
-        .build()
-        .context("the front's threads cannot be started")
-}
-
 /// What the front serves from.
 struct Started {
     engine: Arc<Engine>,
@@ -144,16 +129,18 @@ fn start_engine(
     config: &ServerConfig,
     models: StartModels,
     storage: Storage,
+    event_loops: &EventLoops,
 ) -> anyhow::Result<Started> {
     let observer = observer(tokio::runtime::Handle::current());
     let has_stream = config.params.is_some();
+    let loops = event_loops.handles();
     match models {
         StartModels::Arguments(models, statuses, (batching, params)) => {
             let status = StatusStore::new(ConfigStatus {
                 models: statuses,
                 ..ConfigStatus::default()
             });
-            let engine = Engine::start(&config.engine(batching), models, observer)?;
+            let engine = Engine::start_on(&config.engine(batching), models, observer, &loops)?;
             let engine = Arc::new(engine);
             let effective = EffectiveConfig::new(Arc::clone(&engine), batching, has_stream);
             effective.set_settings(batching, params)?;
@@ -166,7 +153,8 @@ fn start_engine(
         }
         StartModels::SettingsFile(file, settings) => {
             let batching = settings.settings.batching;
-            let engine = Engine::start(&config.engine(batching), Vec::new(), observer)?;
+            let start = &config.engine(batching);
+            let engine = Engine::start_on(start, Vec::new(), observer, &loops)?;
             let engine = Arc::new(engine);
             let effective = EffectiveConfig::new(Arc::clone(&engine), batching, has_stream);
             let effective = Arc::new(effective);
@@ -187,6 +175,15 @@ fn start_engine(
     }
 }
 
+/// The listening sockets, by event loop.
+fn listen(config: &ServerConfig) -> anyhow::Result<Vec<Listeners>> {
+    let sockets = config.front_threads;
+    let http = listen_on_each("--http", config.http, sockets)?;
+    let grpc = listen_on_each("--grpc", config.grpc, sockets)?;
+    let pairs = http.into_iter().zip(grpc);
+    Ok(pairs.map(|(http, grpc)| Listeners { http, grpc }).collect())
+}
+
 /// Starts the client of `--params`, if that is given.
 fn start_params_client(
     config: &ServerConfig,
@@ -201,23 +198,21 @@ async fn serve(
     config: ServerConfig,
     models: StartModels,
     storage: Storage,
-    flush_handle: &OnceLock<FlushHandle>,
+    event_loops: &EventLoops,
 ) -> anyhow::Result<ExitCode> {
-    let http = listen("--http", config.http).await?;
-    let grpc = listen("--grpc", config.grpc).await?;
+    let listeners = listen(&config)?;
+    let first = listeners.first().context("there is no event loop")?;
+    let (http, grpc) = (first.http.local_addr()?, first.grpc.local_addr()?);
     let terminated = termination_signal().context("SIGTERM cannot be caught")?;
-    emit(&ServerEvent::Listening {
-        http: http.local_addr()?,
-        grpc: grpc.local_addr()?,
-    });
+    emit(&ServerEvent::Listening { http, grpc });
     let Started {
         engine,
         status,
         config: effective,
         watcher,
-    } = start_engine(&config, models, storage)?;
+    } = start_engine(&config, models, storage, event_loops)?;
     let params_client = start_params_client(&config, &effective);
-    flush_handle.get_or_init(|| engine.flush_handle());
+    event_loops.flush_with(engine.flush_handles());
     let (stop, mut stopped) = watch::channel(false);
     let shutdown = async move {
         // An error means that the sender is dropped: that is a shutdown, too.
@@ -229,8 +224,8 @@ async fn serve(
         Arc::clone(&engine),
         Arc::clone(&status),
         effective,
-        http,
-        grpc,
+        listeners,
+        event_loops.handles(),
         shutdown,
     );
     let mut front = tokio::spawn(front);

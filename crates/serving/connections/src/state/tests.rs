@@ -3,7 +3,10 @@
 use super::*;
 
 fn listener() -> Arc<ListenerState> {
-    Arc::new(ListenerState::new(LimitMetrics::default()))
+    Arc::new(ListenerState::new(
+        LimitMetrics::default(),
+        UnsentBytes::default(),
+    ))
 }
 
 fn conn(listener: &Arc<ListenerState>) -> Arc<ConnState> {

@@ -8,7 +8,11 @@ use albacore_os::{Channel, Extent, SharedMemory};
 use proptest::prelude::*;
 
 use super::*;
+use crate::event_loop::LoopIndex;
+use crate::inbox::Inboxes;
+use crate::model::Usage;
 use crate::ring::Segment;
+use crate::state::RequestTerms;
 use crate::state::{Answer, Incarnation, NewRequest};
 use crate::{Kind, KindSet, ModelInfo};
 
@@ -61,6 +65,8 @@ struct Harness {
     answers: Vec<oneshot::Receiver<Answer>>,
     installs: Vec<oneshot::Receiver<Installed>>,
     now: u64,
+    /// Rows of all requests.
+    rows: u64,
 }
 
 impl Harness {
@@ -75,7 +81,7 @@ impl Harness {
             },
             batch_requests_max: 8,
         };
-        let mut state = State::new(config, 1, 1);
+        let mut state = State::new(config, 1, 1, Arc::new(Inboxes::new(1)));
         assert_eq!(state.declare("m", None), Ok(0));
         let memory = SharedMemory::create("test", 1 << 20).unwrap();
         let mut harness = Self {
@@ -85,6 +91,7 @@ impl Harness {
             answers: Vec::new(),
             installs: Vec::new(),
             now: 0,
+            rows: 0,
         };
         harness.propose();
         harness.change(|state, _, out| state.promote(out));
@@ -122,6 +129,7 @@ impl Harness {
             },
             kernels: Default::default(),
             image: SharedMemory::holding("test", b"image").unwrap(),
+            usage: Usage::default(),
         });
         let (reply, installed) = oneshot::channel();
         self.installs.push(installed);
@@ -173,31 +181,39 @@ impl Harness {
     }
 
     fn request(&mut self, rows: usize) {
-        let current = self.state.catalog.current_of(0).unwrap().id;
+        let current = Arc::clone(self.state.catalog.current_of(0).unwrap());
         let memory = self.memory.take().unwrap();
         let (input, memory) = memory.split_at(64);
         let (results, memory) = memory.split_at(64);
         self.memory = Some(memory);
         let (reply, answer) = oneshot::channel();
+        let first_key = self.rows;
+        self.rows += rows as u64;
         self.answers.push(answer);
         self.change(|state, now, out| {
             if state.scheduler.reserve(rows).is_err() {
                 return;
             }
-            state.catalog.pin(current);
+            assert!(current.usage.pin());
             let request = NewRequest {
                 model: 0,
                 edition: current,
+                event_loop: LoopIndex::default(),
+                first_key,
+                submitted: now,
                 kinds: KindSet::only(Kind::Value),
                 is_double: false,
                 rows,
                 input,
                 results,
                 reply,
-                within: None,
-                priority: crate::Priority::Normal,
+                terms: RequestTerms {
+                    arrival: now,
+                    deadline: None,
+                    priority: crate::Priority::Normal,
+                },
             };
-            state.submit(request, now, out);
+            state.submit_all(vec![request], now, out);
         });
     }
 

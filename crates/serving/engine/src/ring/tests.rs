@@ -9,7 +9,11 @@ fn hand_over(
     segments: &[Segment],
     (threads, spin): (usize, Duration),
 ) {
-    let limits = ComputeLimits { threads, spin };
+    let limits = ComputeLimits {
+        threads,
+        spin,
+        event_loop: LoopIndex(3),
+    };
     if front.submit(sequence, segments, limits) {
         front.wake();
     }

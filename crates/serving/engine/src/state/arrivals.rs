@@ -8,7 +8,7 @@
 use albacore_batching::{Arrival, Event, Nanos, Position, QueueIndex, RequestKey};
 
 use super::requests::{NewRequest, RequestPart};
-use super::{Outbox, RequestId, RequestTerms, State};
+use super::{Outbox, RequestTerms, State};
 use crate::Priority;
 use crate::limits::HEAD_START;
 use crate::queues::queue_of;
@@ -18,26 +18,26 @@ const CLOCK_TOLERANCE: Nanos = Nanos(1_000_000);
 
 impl State {
     /// Queues a request.
-    pub(crate) fn submit(
-        &mut self,
-        request: NewRequest,
-        now: Nanos,
-        out: &mut Outbox,
-    ) -> RequestId {
-        let (model, rows) = (request.model, request.rows);
+    pub(super) fn submit(&mut self, request: NewRequest, now: Nanos, out: &mut Outbox) {
+        let (model, rows, first_key) = (request.model, request.rows, request.first_key);
         let queue = queue_of(model, request.kinds);
-        let position = self.queue_position(queue, &request, now);
+        let objective = self.scheduler.profile(queue).objective;
+        let within = request.terms.remaining(objective, now);
+        let position = match request.terms.priority {
+            Priority::Normal => Position::ByDeadline(within),
+            Priority::Low => Position::Behind,
+            Priority::High => Position::Ahead(self.head_start(queue, &request, within, now)),
+        };
         let part_rows_max = self.dispatcher.batch_rows_max;
+        let parts = rows.div_ceil(part_rows_max);
         self.counters.submitted(model, rows);
-        let idle_before = self.idle_time.until(now);
-        let id = self
-            .requests
-            .insert(request, part_rows_max, now, idle_before);
+        let idle_before = self.idle_time.until(request.submitted);
+        self.requests.insert(request, parts, within, idle_before);
         for (index, first_row) in (0..rows).step_by(part_rows_max).enumerate() {
             let rows = part_rows_max.min(rows - first_row);
-            let key = RequestKey(id.first_key + index as u64);
+            let key = RequestKey(first_key + index as u64);
             let part = RequestPart {
-                request: id.first_key,
+                request: first_key,
                 first_row,
                 rows,
                 is_running: false,
@@ -51,25 +51,22 @@ impl State {
             };
             self.enqueue(arrival, now, out);
         }
-        id
-    }
-
-    fn queue_position(&self, queue: QueueIndex, request: &NewRequest, now: Nanos) -> Position {
-        match request.priority {
-            Priority::Normal => Position::ByDeadline(request.within),
-            Priority::Low => Position::Behind,
-            Priority::High => Position::Ahead(self.head_start(queue, request, now)),
-        }
     }
 
     /// By how much a request of high priority overtakes.
-    fn head_start(&self, queue: QueueIndex, request: &NewRequest, now: Nanos) -> Nanos {
+    fn head_start(
+        &self,
+        queue: QueueIndex,
+        request: &NewRequest,
+        within: Option<Nanos>,
+        now: Nanos,
+    ) -> Nanos {
         let profile = self.scheduler.profile(queue);
         let Some(objective) = profile.objective.filter(|_| profile.has_deadlines()) else {
             return HEAD_START;
         };
-        let within = request.within.unwrap_or(objective).min(objective);
-        let ahead = RequestTerms::ahead(request.priority);
+        let within = within.unwrap_or(objective).min(objective);
+        let ahead = RequestTerms::ahead(request.terms.priority);
         let needed = self
             .scheduler
             .needed(queue, request.rows, ahead, within, now);
@@ -77,21 +74,21 @@ impl State {
         objective.saturating_sub(within)
     }
 
-    /// The client of a request went away.
-    pub(crate) fn withdraw(&mut self, id: RequestId, now: Nanos, out: &mut Outbox) {
-        let Some(pending) = self.requests.get_mut(id) else {
+    /// The client of the request whose first part has this key went away.
+    pub(crate) fn withdraw(&mut self, first_key: u64, now: Nanos, out: &mut Outbox) {
+        let Some(pending) = self.requests.get_mut(first_key) else {
             return;
         };
         pending.is_wanted = false;
-        let (submitted, request) = (pending.submitted, &pending.request);
+        let (parts, within, request) = (pending.parts as u64, pending.within, &pending.request);
         let queue = queue_of(request.model, request.kinds);
         let waited = now
-            .saturating_sub(submitted)
+            .saturating_sub(request.submitted)
             .saturating_add(CLOCK_TOLERANCE);
-        let is_late = request.within.is_some_and(|within| waited >= within);
+        let is_late = within.is_some_and(|within| waited >= within);
         let kind = request.kinds.costliest();
         self.counters.abandoned(request.model, kind, is_late, now);
-        for key in id.first_key..id.first_key + id.parts {
+        for key in first_key..first_key + parts {
             let withdrawn = Event::Withdrawn {
                 queue,
                 key: RequestKey(key),

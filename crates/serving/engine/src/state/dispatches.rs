@@ -8,6 +8,7 @@ use albacore_batching::{Dispatch, Event, Nanos, RequestKey};
 use super::workers::RunningBatch;
 use super::{Outbox, State};
 use crate::cpus;
+use crate::event_loop::LoopIndex;
 use crate::limits::BATCH_REQUESTS_MAX;
 use crate::queues::slot_of;
 use crate::ring::{ComputeLimits, Ring, Segment};
@@ -39,6 +40,8 @@ struct BatchContents {
     kinds: KindSet,
     /// Every request is for the model's current edition.
     is_current: bool,
+    /// The event loop of its first request.
+    event_loop: LoopIndex,
 }
 
 impl State {
@@ -56,8 +59,8 @@ impl State {
             return;
         }
         let slot = slot_of(dispatch.queue);
-        let limits = self.compute_limits(slot);
         let contents = self.fill_segments(worker, slot, keys, now);
+        let limits = self.compute_limits(slot, contents.event_loop);
         let kind = contents.kinds.costliest().unwrap_or(Kind::Value);
         let worker_slot = &mut self.workers.slots[worker];
         worker_slot.hang_timer = Some(hang_timer);
@@ -98,6 +101,7 @@ impl State {
         let mut contents = BatchContents {
             kinds: KindSet::EMPTY,
             is_current: true,
+            event_loop: LoopIndex::default(),
         };
         for key in keys {
             let Some((part, pending)) = self.requests.part_mut(key.0) else {
@@ -109,11 +113,14 @@ impl State {
                 pending.deferred = idle_time.saturating_sub(pending.idle_before);
             }
             let request = &pending.request;
+            if worker_slot.members.is_empty() {
+                contents.event_loop = request.event_loop;
+            }
             worker_slot.members.push(key.0);
             contents.kinds = contents.kinds.union(request.kinds);
-            contents.is_current &= Some(request.edition) == current;
+            contents.is_current &= Some(request.edition.id) == current;
             self.dispatcher.segments.push(Segment {
-                edition: request.edition,
+                edition: request.edition.id,
                 kinds: request.kinds.bits(),
                 is_double: request.is_double,
                 first_row: part.first_row,
@@ -149,7 +156,7 @@ impl State {
 
     /// The limits of a batch of this model that is dispatched now, by how many workers are busy and
     /// how many threads the model may use.
-    fn compute_limits(&self, slot: usize) -> ComputeLimits {
+    fn compute_limits(&self, slot: usize, event_loop: LoopIndex) -> ComputeLimits {
         let (busy, pool) = (self.scheduler.busy_workers(), &self.workers);
         let all_threads = pool.slots.len() * pool.threads;
         let own = self.batch_threads.get(slot).copied().flatten();
@@ -157,6 +164,7 @@ impl State {
         ComputeLimits {
             threads: cpus::threads_for_one(pool.cpus, busy, threads),
             spin: cpus::spin_time(pool.cpus, all_threads),
+            event_loop,
         }
     }
 }

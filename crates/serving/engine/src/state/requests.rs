@@ -1,27 +1,21 @@
 //! Requests that were submitted and not answered.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use albacore_batching::Nanos;
 use albacore_os::Extent;
 use tokio::sync::oneshot;
 
-use super::{Outbox, State};
-use crate::command::EditionId;
+use super::{Outbox, RequestTerms, State};
 use crate::counters::Answered;
+use crate::event_loop::LoopIndex;
+use crate::model::Edition;
 use crate::timing::Timing;
-use crate::{Failure, Kind, KindSet, Priority};
+use crate::{Failure, Kind, KindSet};
 
 /// What a request's future receives: its results, how long its parts took, and when it was done.
 pub(crate) type Answer = Result<(Extent, Timing, Nanos), Failure>;
-
-/// Names a submitted request to [`State::withdraw`]: the key of its first part, and how many it
-/// has.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RequestId {
-    pub(super) first_key: u64,
-    pub(super) parts: u64,
-}
 
 /// A request whose rows are written.
 #[derive(Debug)]
@@ -29,7 +23,12 @@ pub(crate) struct NewRequest {
     /// The slot of its model.
     pub(crate) model: usize,
     /// Computes it; pinned until the request is over.
-    pub(crate) edition: EditionId,
+    pub(crate) edition: Arc<Edition>,
+    /// Reads and answers it.
+    pub(crate) event_loop: LoopIndex,
+    /// The key of its first part; its inbox sets it.
+    pub(crate) first_key: u64,
+    pub(crate) submitted: Nanos,
     pub(crate) kinds: KindSet,
     /// The rows are 64-bit floats, not 32-bit ones.
     pub(crate) is_double: bool,
@@ -37,16 +36,15 @@ pub(crate) struct NewRequest {
     pub(crate) input: Extent,
     pub(crate) results: Extent,
     pub(crate) reply: oneshot::Sender<Answer>,
-    /// Time that is left for it, where that is less than the objective.
-    pub(crate) within: Option<Nanos>,
-    pub(crate) priority: Priority,
+    pub(crate) terms: RequestTerms,
 }
 
 /// A request that waits or runs.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) request: NewRequest,
-    pub(super) submitted: Nanos,
+    /// Time that was left for it, where that is less than the objective.
+    pub(super) within: Option<Nanos>,
     pub(super) first_dispatch: Option<Nanos>,
     /// [`super::IdleTime`] when it was submitted.
     pub(super) idle_before: Nanos,
@@ -54,8 +52,10 @@ pub(super) struct Pending {
     pub(super) deferred: Nanos,
     compute_nanos: u64,
     failure: Option<Failure>,
+    /// Parts, done or not.
+    pub(super) parts: usize,
     /// Parts that are not done.
-    parts: usize,
+    parts_left: usize,
     /// False once the client went away.
     pub(super) is_wanted: bool,
 }
@@ -75,45 +75,40 @@ pub(super) struct RequestTable {
     pending: HashMap<u64, Pending>,
     /// By key, which grows with each part.
     parts: HashMap<u64, RequestPart>,
-    next_key: u64,
 }
 
 impl RequestTable {
-    /// Adds a request, which is cut into parts of at most `rows_max` rows.
+    /// Adds a request, which is cut into so many parts.
     pub(super) fn insert(
         &mut self,
         request: NewRequest,
-        rows_max: usize,
-        now: Nanos,
+        parts: usize,
+        within: Option<Nanos>,
         idle_before: Nanos,
-    ) -> RequestId {
-        let (first_key, rows) = (self.next_key, request.rows);
-        let parts = rows.div_ceil(rows_max);
-        self.next_key += parts as u64;
+    ) {
+        let first_key = request.first_key;
         let pending = Pending {
             request,
-            submitted: now,
+            within,
             first_dispatch: None,
             idle_before,
             deferred: Nanos(0),
             compute_nanos: 0,
             failure: None,
             parts,
+            parts_left: parts,
             is_wanted: true,
         };
         self.pending.insert(first_key, pending);
-        RequestId {
-            first_key,
-            parts: parts as u64,
-        }
     }
 
     pub(super) fn insert_part(&mut self, key: u64, part: RequestPart) {
         self.parts.insert(key, part);
     }
 
-    pub(super) fn get_mut(&mut self, id: RequestId) -> Option<&mut Pending> {
-        self.pending.get_mut(&id.first_key)
+    /// The request whose first part has this key.
+    pub(super) fn get_mut(&mut self, first_key: u64) -> Option<&mut Pending> {
+        self.pending.get_mut(&first_key)
     }
 
     /// A part and its request.
@@ -149,11 +144,11 @@ impl RequestTable {
     fn remove_part(&mut self, key: u64, failure: Option<Failure>) -> Option<Pending> {
         let part = self.parts.remove(&key)?;
         let pending = self.pending.get_mut(&part.request)?;
-        pending.parts -= 1;
+        pending.parts_left -= 1;
         if pending.failure.is_none() {
             pending.failure = failure;
         }
-        match pending.parts {
+        match pending.parts_left {
             0 => self.pending.remove(&part.request),
             _ => None,
         }
@@ -186,7 +181,9 @@ impl State {
             return;
         };
         out.is_changed |= self.requests.pending.is_empty();
-        self.unpin(pending.request.edition);
+        if pending.request.edition.usage.unpin() {
+            self.drop_unneeded_editions();
+        }
         let failure = pending.failure.take();
         let timing = pending.timing(now);
         let is_wanted = pending.is_wanted;
@@ -216,13 +213,13 @@ impl State {
             let kind = request.kinds.costliest();
             return self.counters.failed(request.model, kind, now);
         }
-        let total = now.saturating_sub(pending.submitted);
+        let total = now.saturating_sub(pending.request.submitted);
         let answered = Answered {
             model: request.model,
             kind: request.kinds.costliest().unwrap_or(Kind::Value),
             timing,
             total_nanos: total.0,
-            is_after_deadline: request.within.is_some_and(|within| total > within),
+            is_after_deadline: pending.within.is_some_and(|within| total > within),
         };
         self.counters.answered(&answered, now);
     }
@@ -232,7 +229,7 @@ impl Pending {
     fn timing(&self, now: Nanos) -> Timing {
         let dispatched = self.first_dispatch.unwrap_or(now);
         Timing {
-            queue: dispatched.saturating_sub(self.submitted).into(),
+            queue: dispatched.saturating_sub(self.request.submitted).into(),
             deferred: self.deferred.into(),
             compute: Nanos(self.compute_nanos).into(),
         }

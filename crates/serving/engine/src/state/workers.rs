@@ -289,8 +289,7 @@ impl State {
         self.counters.worker_done(worker, batch.rows, elapsed.0);
         self.counters.batch_done(slot, batch.rows, compute_nanos);
         self.counters.shared(slot, batch.kind, ring.sharing());
-        self.coalescer
-            .record(batch.queue, batch.rows, compute_nanos);
+        self.inboxes.record(batch.queue, batch.rows, compute_nanos);
         if batch.is_first && batch.is_current {
             self.queue_costs
                 .observe(batch.queue, batch.rows, elapsed, &mut self.scheduler);

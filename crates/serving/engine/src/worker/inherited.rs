@@ -12,7 +12,8 @@ pub(super) struct Inherited {
     pub(super) worker: usize,
     pub(super) threads: usize,
     pub(super) ring: Ring,
-    pub(super) done: Wake,
+    /// By event loop of the front.
+    done: Vec<Wake>,
     pub(super) rows: ReadMapping,
     /// Carries commands.
     pub(super) command: Channel,
@@ -20,11 +21,11 @@ pub(super) struct Inherited {
 }
 
 /// The command line of a worker.
-pub(crate) fn arguments(worker: usize, threads: usize, fds: [BorrowedFd<'_>; 5]) -> Vec<OsString> {
+pub(crate) fn arguments(worker: usize, threads: usize, fds: &[BorrowedFd<'_>]) -> Vec<OsString> {
     let numbers = [worker, threads]
         .into_iter()
         .map(|number| number.to_string());
-    let fds = fds.into_iter().map(|fd| fd.as_raw_fd().to_string());
+    let fds = fds.iter().map(|fd| fd.as_raw_fd().to_string());
     std::iter::once(SUBCOMMAND.to_owned())
         .chain(numbers)
         .chain(fds)
@@ -46,10 +47,14 @@ impl Inherited {
         let size = |number: i32| usize::try_from(number).map_err(|error| error.to_string());
         let (worker, threads) = (size(number()?)?, size(number()?)?);
         let ring = Ring::open(open(number()?)?).map_err(|error| error.to_string())?;
-        let done = Wake::inherited(open(number()?)?);
         let rows = map_read(number()?)?;
         let results = memory(number()?)?;
         let command = Channel::inherited(open(number()?)?);
+        let mut done = vec![Wake::inherited(open(number()?)?)];
+        for fd in arguments {
+            let fd = fd.parse().map_err(|_| format!("{fd:?} is not a number"))?;
+            done.push(Wake::inherited(open(fd)?));
+        }
         Ok(Self {
             worker,
             threads,
@@ -59,6 +64,12 @@ impl Inherited {
             command,
             results,
         })
+    }
+
+    /// Notifies the event loop that the ring names.
+    pub(super) fn notify(&self) {
+        let wake = self.done.get(self.ring.event_loop().0);
+        wake.or(self.done.first()).into_iter().for_each(Wake::wake);
     }
 
     /// A mapping of the results for one thread.

@@ -77,10 +77,10 @@ fn run(inherited: &Inherited) -> Result<(), String> {
 
 /// The loop of rank 0, until the stop signal.
 fn lead(inherited: &Inherited, models: &Models, team: &Team, context: &mut ThreadContext<'_>) {
-    let (ring, done) = (&inherited.ring, &inherited.done);
+    let ring = &inherited.ring;
     let mut last = 0;
     ring.set_ready();
-    done.wake();
+    inherited.notify();
     while let Signal::Run(sequence) = ring.wait_for_signal(last) {
         last = sequence;
         ring.begin(sequence);
@@ -91,7 +91,7 @@ fn lead(inherited: &Inherited, models: &Models, team: &Team, context: &mut Threa
             team.lead(ring, &models.table(), context)
         };
         ring.finish(sequence, segments, start.elapsed());
-        done.wake();
+        inherited.notify();
     }
 }
 

@@ -14,12 +14,58 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
+use super::call_counts::{BOUNDS, CallCounts};
 use crate::effective_config::EffectiveConfig;
 use albacore_batching::deadlines::CostEstimate;
 use albacore_engine::{
     Choice, DispatchReason, Engine, Histogram, Kind, KindStats, Load, ModelStats, Outcomes,
     Sharing, Stats, WorkerStats, kind_name, kind_or_unread,
 };
+
+#[derive(Debug)]
+pub(super) struct CallCollector(pub(super) Arc<CallCounts>);
+
+impl Collector for CallCollector {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let (mut families, sums) = (Families(encoder), self.0.sums());
+        let classes = || {
+            let models = sums.iter();
+            models
+                .flat_map(|(model, counts)| counts.classes.iter().map(move |class| (model, class)))
+        };
+        let finished = classes().flat_map(|(model, class)| {
+            let codes = class.finished.iter();
+            codes.map(move |(code, calls)| {
+                let labels = [
+                    ("model", model.as_str()),
+                    ("kind", class.kind),
+                    ("protocol", class.protocol),
+                    ("code", code),
+                ];
+                (labels, *calls)
+            })
+        });
+        families.counters("requests", "Finished infer calls", None, finished)?;
+        let help = "From the head of an infer call to its serialized reply";
+        let seconds = Some(&Unit::Seconds);
+        let mut family =
+            families.family("request_duration", help, seconds, MetricType::Histogram)?;
+        for (model, class) in classes() {
+            let labels = [
+                ("model", model.as_str()),
+                ("kind", class.kind),
+                ("protocol", class.protocol),
+            ];
+            let bounds = BOUNDS.iter().map(|&bound| bound as f64 / 1e9);
+            let bounds = bounds.chain([f64::INFINITY]);
+            let buckets: Vec<(f64, u64)> = bounds.zip(class.buckets).collect();
+            let mut metric = family.encode_family(&labels)?;
+            let (sum, calls) = (class.seconds(), class.calls());
+            metric.encode_histogram::<NoLabelSet>(sum, calls, &buckets, None)?;
+        }
+        Ok(())
+    }
+}
 
 pub(super) struct EngineCollector(pub(super) Arc<Engine>);
 

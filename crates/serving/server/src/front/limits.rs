@@ -71,9 +71,18 @@ pub const HEALTH_PERIOD: Duration = Duration::from_millis(100);
 
 // ---- the rest of the server ----
 
-/// Threads of the front that serve connections: one suffices for any load of the workers on a small
-/// machine; a second keeps a slow parse from delaying all other requests.
-pub const FRONT_THREADS: usize = 2;
+/// Cpus for each thread of the front end, where their number is not given ...
+pub const FRONT_THREAD_CPUS: usize = 4;
+
+/// ... but at least so many threads where there are twice as many cpus, as a second one keeps a slow
+/// parse from delaying all other requests ...
+pub const FRONT_THREADS_MIN: usize = 2;
+
+/// ... and at most so many: they serve more small requests than the workers of any machine compute.
+pub const FRONT_THREADS_AUTO_MAX: usize = 16;
+
+/// Threads of the front end: as many as the cpus of the largest machines that serve trees.
+pub const FRONT_THREADS_MAX: usize = 256;
 
 /// Workers of one server: twice the CPUs of the largest machines that serve trees.
 pub const WORKERS_MAX: usize = 512;

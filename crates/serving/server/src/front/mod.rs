@@ -9,6 +9,7 @@
 //! `request_error` maps every error to the codes of both protocols. Bounds are in `limits`.
 
 mod binary_values;
+mod call_counts;
 mod collectors;
 mod content_coding;
 mod datatype;
@@ -30,20 +31,22 @@ mod row_writer;
 #[cfg(any(test, fuzzing))]
 mod sample_model;
 mod state;
-mod statistics;
 mod triton;
 mod validate;
 
 use std::future::Future;
+use std::net::TcpListener as StdListener;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use albacore_connections::LimitMetrics;
-use albacore_engine::{Engine, KindSet, ModelInfo, Timing};
+use albacore_connections::{LimitMetrics, PortShare, divide_port};
+use albacore_engine::{Engine, KindSet, LoopIndex, ModelHandle, ModelInfo, Timing};
 use albacore_proto::inference::ModelConfig;
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::effective_config::EffectiveConfig;
 use crate::model_status::StatusStore;
@@ -52,6 +55,7 @@ use grpc::GrpcService;
 use http::HttpService;
 use metrics::Metrics;
 use request_body::BodyBudget;
+use request_error::RequestError;
 
 /// The front cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -62,17 +66,28 @@ pub(crate) enum FrontError {
     /// The kernel does not stamp arrivals on the sockets.
     #[error("requests cannot be timed")]
     Stamps(#[from] albacore_os::OsError),
+    #[error("a listening socket cannot be used")]
+    Listener(#[from] std::io::Error),
+    #[error("an event loop of the front failed")]
+    EventLoop(#[source] tokio::task::JoinError),
 }
 
-/// What the services of both protocols share.
+/// What the services of both protocols share in one event loop.
+#[derive(Clone)]
 struct Front {
     engine: Arc<Engine>,
+    event_loop: LoopIndex,
     status: Arc<StatusStore>,
     config: Arc<EffectiveConfig>,
-    metrics: Metrics,
+    metrics: Arc<Metrics>,
 }
 
 impl Front {
+    /// Looks up a model for an infer request; an empty version matches any.
+    fn find_model(&self, name: &str, version: &str) -> Result<ModelHandle, RequestError> {
+        validate::find_model(&self.engine, self.event_loop, name, version)
+    }
+
     /// The outputs that the metadata of model `name` advertises.
     fn outputs(&self, name: &str) -> KindSet {
         self.status.outputs(name)
@@ -88,9 +103,12 @@ impl Front {
 
 /// The value of `Server-Timing`: how long a request waited and ran, in milliseconds.
 fn server_timing(timing: Timing) -> String {
-    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let ms = |time: Duration| {
+        let micros = time.as_micros();
+        format_args!("{}.{:03}", micros / 1000, micros % 1000).to_string()
+    };
     format!(
-        "queue;dur={:.3}, defer;dur={:.3}, run;dur={:.3}",
+        "queue;dur={}, defer;dur={}, run;dur={}",
         ms(timing.queue),
         ms(timing.deferred),
         ms(timing.compute)
@@ -105,7 +123,14 @@ fn micros(time: Duration) -> u64 {
 /// Name of that header, and of the metadata over gRPC.
 const SERVER_TIMING: &str = "server-timing";
 
+/// The listening sockets of one event loop.
+pub(crate) struct Listeners {
+    pub(crate) http: StdListener,
+    pub(crate) grpc: StdListener,
+}
+
 /// Serves until `shutdown` resolves, then stops accepting, answers what was accepted and returns.
+/// There are as many listeners as event loops.
 ///
 /// The caller bounds how long that may take: dropping the future closes every connection at once.
 ///
@@ -115,45 +140,80 @@ pub(crate) async fn serve(
     engine: Arc<Engine>,
     status: Arc<StatusStore>,
     config: Arc<EffectiveConfig>,
-    http: TcpListener,
-    grpc: TcpListener,
+    listeners: Vec<Listeners>,
+    event_loops: Vec<Handle>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), FrontError> {
-    albacore_os::stamp_arrivals(&http)?;
-    albacore_os::stamp_arrivals(&grpc)?;
     let limit_metrics = LimitMetrics::default();
     let metrics = Metrics::new(
         Arc::clone(&engine),
         Arc::clone(&config),
         limit_metrics.clone(),
+        event_loops.len(),
     );
-    let front = Arc::new(Front {
+    let front = Front {
         engine,
+        event_loop: LoopIndex::default(),
         status,
         config,
-        metrics,
-    });
-    let body_budget = BodyBudget::default();
-    let services = Arc::new(Services {
-        grpc: GrpcService::new(Arc::clone(&front), body_budget.clone())?,
-        http: HttpService { front, body_budget },
-    });
-    let (stop, stopped) = watch::channel(false);
-    let port = |listener| {
-        let services = Arc::clone(&services);
-        albacore_connections::serve(listener, limit_metrics.clone(), stopped.clone(), services)
+        metrics: Arc::new(metrics),
     };
-    let serving = async { tokio::join!(port(http), port(grpc)) };
-    let mut serving = pin!(serving);
-    tokio::select! {
-        _ = &mut serving => return Ok(()),
-        () = services.grpc.report_health() => return Ok(()),
-        () = shutdown => {}
+    let body_budget = BodyBudget::default();
+    let (stop, stopped) = watch::channel(false);
+    let http = divide_port(listeners.len(), &limit_metrics);
+    let grpc = divide_port(listeners.len(), &limit_metrics);
+    // Dropping the set ends what runs on the event loops.
+    let mut serving = JoinSet::new();
+    let shares = listeners.into_iter().zip(http.into_iter().zip(grpc));
+    for (index, ((listeners, shares), event_loop)) in shares.zip(event_loops).enumerate() {
+        let front = Arc::new(Front {
+            event_loop: LoopIndex(index),
+            ..front.clone()
+        });
+        let services = Arc::new(Services {
+            grpc: GrpcService::new(Arc::clone(&front), body_budget.clone())?,
+            http: HttpService {
+                front,
+                body_budget: body_budget.clone(),
+            },
+        });
+        let running = serve_loop(services, listeners, shares, stopped.clone());
+        serving.spawn_on(running, &event_loop);
     }
-    stop.send_replace(true);
+    let mut shutdown = pin!(shutdown);
+    loop {
+        // bound: one pass for each event loop, and one for the shutdown
+        tokio::select! {
+            ended = serving.join_next() => match ended {
+                Some(Ok(result)) => result?,
+                Some(Err(error)) => return Err(FrontError::EventLoop(error)),
+                None => return Ok(()),
+            },
+            () = &mut shutdown, if !*stop.borrow() => drop(stop.send_replace(true)),
+        }
+    }
+}
+
+/// Serves the connections of one event loop until `stopped` is true and they are closed.
+async fn serve_loop(
+    services: Arc<Services>,
+    listeners: Listeners,
+    (http, grpc): (PortShare, PortShare),
+    stopped: watch::Receiver<bool>,
+) -> Result<(), FrontError> {
+    let port = |listener: StdListener, share: PortShare| {
+        albacore_os::stamp_arrivals(&listener)?;
+        let listener = TcpListener::from_std(listener)?;
+        let (stopped, services) = (stopped.clone(), Arc::clone(&services));
+        Ok::<_, FrontError>(albacore_connections::serve(
+            listener, share, stopped, services,
+        ))
+    };
+    let (http, grpc) = (port(listeners.http, http)?, port(listeners.grpc, grpc)?);
     tokio::select! {
-        _ = serving => {}
-        () = services.grpc.report_health() => {} // reports "not serving" until the last connection
+        _ = async { tokio::join!(http, grpc) } => {}
+        // Reports "not serving" until the last connection is closed.
+        () = services.grpc.report_health() => {}
     }
     Ok(())
 }

@@ -1,9 +1,7 @@
 //! Triton's extensions of the protocol: model configuration, statistics, repository index. Builds
 //! the messages of gRPC; the JSON of HTTP has the same fields.
 
-use std::sync::atomic::Ordering;
-
-use albacore_engine::{BatchingParams, Engine, KindSet, ModelInfo, ModelStats};
+use albacore_engine::{BatchingParams, Engine, KindSet, LoopIndex, ModelInfo, ModelStats};
 use albacore_proto::inference::repository_index_response::ModelIndex;
 use albacore_proto::inference::{
     DataType, InferBatchStatistics, InferStatistics, ModelConfig, ModelDynamicBatching, ModelInput,
@@ -12,11 +10,11 @@ use albacore_proto::inference::{
 };
 use serde_json::{Value, json};
 
+use super::call_counts::CallCounts;
 use super::datatype::Datatype;
 use super::metadata::advertised;
 use super::micros;
 use super::request_error::{ErrorKind, RequestError};
-use super::statistics::Statistics;
 use super::validate::{self, INPUT, VERSION};
 use crate::model_status::{ConfigStatus, LoadState};
 
@@ -110,11 +108,11 @@ pub(super) fn config_json(config: &ModelConfig) -> Value {
 /// There is no such model or version.
 pub(super) fn statistics(
     engine: &Engine,
-    statistics: &Statistics,
+    calls: &CallCounts,
     (name, version): (&str, &str),
 ) -> Result<Vec<ModelStatistics>, RequestError> {
     if !name.is_empty() {
-        validate::find_model(engine, name, version)?;
+        validate::find_model(engine, LoopIndex::default(), name, version)?;
     } else if !version.is_empty() {
         return Err(RequestError::invalid(
             "a version without a model: name the model, too",
@@ -124,13 +122,11 @@ pub(super) fn statistics(
     let asked = models
         .iter()
         .filter(|model| name.is_empty() || model.name == name);
-    Ok(asked
-        .map(|model| statistics_of(model, statistics))
-        .collect())
+    Ok(asked.map(|model| statistics_of(model, calls)).collect())
 }
 
-fn statistics_of(model: &ModelStats, statistics: &Statistics) -> ModelStatistics {
-    let counters = statistics.counters(&model.name);
+fn statistics_of(model: &ModelStats, calls: &CallCounts) -> ModelStatistics {
+    let totals = calls.totals(&model.name);
     // Requests are parsed and replies written one by one, not as part of a batch.
     let sizes = model.batch_sizes.iter().map(|(&rows, batches)| {
         let part = |ns| {
@@ -147,16 +143,16 @@ fn statistics_of(model: &ModelStats, statistics: &Statistics) -> ModelStatistics
     ModelStatistics {
         name: model.name.clone(),
         version: VERSION.to_owned(),
-        last_inference: counters.last_unix_ms.load(Ordering::Relaxed),
-        inference_count: counters.rows.load(Ordering::Relaxed),
+        last_inference: totals.last_unix_ms,
+        inference_count: totals.rows,
         execution_count: model.batch_sizes.values().map(|of| of.batches).sum(),
         inference_stats: Some(InferStatistics {
-            success: Some(counters.success.load()),
-            fail: Some(counters.fail.load()),
-            queue: Some(counters.queue.load()),
-            compute_input: Some(counters.input.load()),
-            compute_infer: Some(counters.infer.load()),
-            compute_output: Some(counters.output.load()),
+            success: Some(totals.success.into()),
+            fail: Some(totals.fail.into()),
+            queue: Some(totals.queue.into()),
+            compute_input: Some(totals.input.into()),
+            compute_infer: Some(totals.infer.into()),
+            compute_output: Some(totals.output.into()),
         }),
         batch_stats: sizes.collect(),
     }

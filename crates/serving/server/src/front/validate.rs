@@ -9,7 +9,7 @@ use super::limits::TEXT_PER_BYTE;
 use super::request_error::{ErrorKind, RequestError};
 use albacore_connections::limits::REPLY_BYTES_MAX;
 use albacore_engine::{
-    Engine, Kind, KindSet, ModelHandle, ModelInfo, ModelLookupError, OutputInfo,
+    Engine, Kind, KindSet, LoopIndex, ModelHandle, ModelInfo, ModelLookupError, OutputInfo,
 };
 
 /// The name of the only input tensor in metadata; a request may give it any.
@@ -36,23 +36,27 @@ pub(super) fn input_datatype(model: &ModelInfo) -> Datatype {
     })
 }
 
-/// Looks up a model; an empty version matches any.
+/// Looks up a model for a request of `event_loop`; an empty version matches any.
 pub(super) fn find_model(
     engine: &Engine,
+    event_loop: LoopIndex,
     name: &str,
     version: &str,
 ) -> Result<ModelHandle, RequestError> {
-    let model = engine.model(name).map_err(|absent| match absent {
-        ModelLookupError::NotLoaded => {
-            let message = format!("model {name:?} is not loaded yet: send the request again later");
-            RequestError::new(ErrorKind::Unavailable, message)
-        }
-        ModelLookupError::Unknown => {
-            let (name, names) = (excerpt(name), engine.names());
-            let message = format!("model {name:?} is not served here; there is {names:?}");
-            RequestError::new(ErrorKind::NotFound, message)
-        }
-    })?;
+    let model = engine
+        .model_on(event_loop, name)
+        .map_err(|absent| match absent {
+            ModelLookupError::NotLoaded => {
+                let message =
+                    format!("model {name:?} is not loaded yet: send the request again later");
+                RequestError::new(ErrorKind::Unavailable, message)
+            }
+            ModelLookupError::Unknown => {
+                let (name, names) = (excerpt(name), engine.names());
+                let message = format!("model {name:?} is not served here; there is {names:?}");
+                RequestError::new(ErrorKind::NotFound, message)
+            }
+        })?;
     if version.is_empty() || version == VERSION {
         return Ok(model);
     }

@@ -20,6 +20,11 @@ async fn batches_of(started: &Started, kinds: KindSet, (calls, rows): (usize, &[
     started.engine.stats().models[0].batches_total - before
 }
 
+/// The handle of the only event loop.
+fn flush_handle(started: &Started) -> FlushHandle {
+    started.engine.flush_handles().remove(0)
+}
+
 /// The rest of a request's life: the front's thread goes to sleep, again and again.
 fn release_often(flush_handle: FlushHandle) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
@@ -34,7 +39,7 @@ fn release_often(flush_handle: FlushHandle) -> std::thread::JoinHandle<()> {
 async fn small_requests_that_come_together_share_a_batch() {
     let started = start(config(4, 1), &SMALL).await;
     let row = started.rows(0, 1, 1);
-    let released = release_often(started.engine.flush_handle());
+    let released = release_often(flush_handle(&started));
     // Else each of the four would have a worker of its own; a busy machine may part them.
     let mut fewest = u64::MAX;
     for _ in 0..20 {
@@ -48,7 +53,7 @@ async fn small_requests_that_come_together_share_a_batch() {
 async fn what_takes_long_goes_to_workers_one_by_one() {
     let started = start(config(4, 1), &SMALL).await;
     let rows = started.rows(0, 200, 1);
-    let released = release_often(started.engine.flush_handle());
+    let released = release_often(flush_handle(&started));
     let kinds = KindSet::only(Kind::Interactions);
     assert_eq!(batches_of(&started, kinds, (4, &rows)).await, 4);
     released.join().unwrap();
@@ -58,7 +63,7 @@ async fn what_takes_long_goes_to_workers_one_by_one() {
 async fn what_nobody_releases_leaves_with_the_next_look() {
     let started = start(config(1, 1), &SMALL).await;
     let row = started.rows(0, 1, 1);
-    let _gatherer = started.engine.flush_handle();
+    let _gatherer = flush_handle(&started);
     for _ in 0..LESSONS {
         let answered = tokio::time::timeout(PATIENCE, started.submit(0, value(), &row)).await;
         answered.unwrap().unwrap();

@@ -46,8 +46,8 @@ impl GrpcService {
         let code = result
             .as_ref()
             .map_or_else(|error| error.kind.code(), |_| Code::Ok);
-        let metrics = &self.front.metrics;
-        metrics.count(&call, "grpc", format!("{code:?}"));
+        let (front, code) = (&self.front, format!("{code:?}"));
+        front.metrics.count(front.event_loop, &call, "grpc", &code);
         let (mut reply, timing) = result?;
         // infallible: digits, letters and punctuation
         if let Ok(timing) = server_timing(timing).parse() {
@@ -71,7 +71,7 @@ impl GrpcService {
         check_decoded_size(&message)?;
         let request: ModelInferRequest = decode(message)?;
         let (name, version) = (&request.model_name, &request.model_version);
-        let model = validate::find_model(&self.front.engine, name, version)?;
+        let model = self.front.find_model(name, version)?;
         call.model.clone_from(name);
         let mut meta = request_meta(call.arrival, headers, &request)?;
         meta.set_complete_at(complete_at);

@@ -157,11 +157,12 @@ impl GrpcService {
             "ModelReady" => {
                 let ModelReadyRequest { name, version } =
                     self.message(headers, body, active).await?;
-                let is_loaded = match validate::find_model(engine, &name, &version) {
-                    Ok(_) => true,
-                    Err(error) if error.kind == ErrorKind::Unavailable => false,
-                    Err(error) => return Err(error),
-                };
+                let is_loaded =
+                    match validate::find_model(engine, self.front.event_loop, &name, &version) {
+                        Ok(_) => true,
+                        Err(error) if error.kind == ErrorKind::Unavailable => false,
+                        Err(error) => return Err(error),
+                    };
                 let ready = is_loaded && engine.is_ready();
                 unary::reply(&ModelReadyResponse { ready })
             }
@@ -172,22 +173,22 @@ impl GrpcService {
             "ModelMetadata" => {
                 let ModelMetadataRequest { name, version } =
                     self.message(headers, body, active).await?;
-                let model = validate::find_model(engine, &name, &version)?;
+                let model = validate::find_model(engine, self.front.event_loop, &name, &version)?;
                 let outputs = self.front.outputs(&name);
                 unary::reply(&model_metadata(&metadata::describe(model.info(), outputs)))
             }
             "ModelConfig" => {
                 let ModelConfigRequest { name, version } =
                     self.message(headers, body, active).await?;
-                let model = validate::find_model(engine, &name, &version)?;
+                let model = validate::find_model(engine, self.front.event_loop, &name, &version)?;
                 let config = Some(self.front.model_config(model.info()));
                 unary::reply(&ModelConfigResponse { config })
             }
             "ModelStatistics" => {
                 let ModelStatisticsRequest { name, version } =
                     self.message(headers, body, active).await?;
-                let statistics = &self.front.metrics.statistics;
-                let model_stats = triton::statistics(engine, statistics, (&name, &version))?;
+                let calls = &self.front.metrics.calls;
+                let model_stats = triton::statistics(engine, calls, (&name, &version))?;
                 unary::reply(&ModelStatisticsResponse { model_stats })
             }
             "RepositoryIndex" => {

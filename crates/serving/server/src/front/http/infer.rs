@@ -37,8 +37,10 @@ impl HttpService {
             Ok(reply) => reply.into_http(ContentCoding::of_reply(headers)),
             Err(error) => reply::error(&error),
         };
-        let code = reply.status().as_str().to_owned();
-        self.front.metrics.count(&call, "http", code);
+        let (front, code) = (&self.front, reply.status());
+        front
+            .metrics
+            .count(front.event_loop, &call, "http", code.as_str());
         reply
     }
 
@@ -96,7 +98,7 @@ impl HttpService {
         path: &ModelPath<'_>,
         call: &mut InferCall,
     ) -> Result<(ModelHandle, Option<usize>, RequestMeta), RequestError> {
-        let model = validate::find_model(&self.front.engine, &path.name, &path.version)?;
+        let model = self.front.find_model(&path.name, &path.version)?;
         let (json_bytes, meta) = (
             json_bytes(headers)?,
             RequestMeta::new(call.arrival, headers)?,
@@ -123,7 +125,7 @@ impl HttpService {
         }
         drop(model); // a handle keeps its version in the workers
         let bytes = reading.await?;
-        let model = validate::find_model(&self.front.engine, &path.name, &path.version)?;
+        let model = self.front.find_model(&path.name, &path.version)?;
         Ok((bytes, model))
     }
 }

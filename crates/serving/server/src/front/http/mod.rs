@@ -88,25 +88,25 @@ impl HttpService {
             }
             Route::Ready => not_ready(),
             Route::Model(ModelPath { name, version }) => {
-                let model = validate::find_model(engine, name, version)?;
+                let model = validate::find_model(engine, self.front.event_loop, name, version)?;
                 reply::json(
                     StatusCode::OK,
                     &metadata::describe(model.info(), self.front.outputs(name)),
                 )
             }
             Route::Config(ModelPath { name, version }) => {
-                let model = validate::find_model(engine, name, version)?;
+                let model = validate::find_model(engine, self.front.event_loop, name, version)?;
                 let config = self.front.model_config(model.info());
                 reply::json(StatusCode::OK, &triton::config_json(&config))
             }
             Route::Stats(ModelPath { name, version }) => {
-                let statistics = &self.front.metrics.statistics;
-                let models = triton::statistics(engine, statistics, (name, version))?;
+                let calls = &self.front.metrics.calls;
+                let models = triton::statistics(engine, calls, (name, version))?;
                 reply::json(StatusCode::OK, &triton::statistics_json(&models))
             }
             Route::LoadOrUnload => return Err(triton::load_unsupported()),
             Route::ModelReady(ModelPath { name, version }) => {
-                let model = validate::find_model(engine, name, version)?;
+                let model = validate::find_model(engine, self.front.event_loop, name, version)?;
                 match engine.is_ready() {
                     true => {
                         let body = json!({"name": model.info().name, "ready": true});

@@ -1,0 +1,319 @@
+//! Counters of infer calls, by event loop: a call is counted without a lock that other loops use.
+//! Readers add up the loops.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use albacore_engine::{LoopIndex, Timing};
+use albacore_proto::inference::StatisticDuration;
+
+/// Bounds of the buckets of a call's duration, nanoseconds: fine where a single row lands, coarse
+/// up to the longest SHAP batches. The last bucket has no bound.
+pub(super) const BOUNDS: [u64; 15] = [
+    50_000,
+    100_000,
+    150_000,
+    250_000,
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    25_000_000,
+    50_000_000,
+    100_000_000,
+    250_000_000,
+    1_000_000_000,
+    10_000_000_000,
+];
+
+/// An infer call that was answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AnsweredCall {
+    pub(super) rows: usize,
+    /// From the end of the body to rows in shared memory.
+    pub(super) parsing: Duration,
+    /// Waiting and computing in the engine.
+    pub(super) timing: Timing,
+    /// When the results were available.
+    pub(super) computed_at: Instant,
+}
+
+/// An infer call whose reply is encoded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FinishedCall<'a> {
+    /// Empty if there is no such model.
+    pub(super) model: &'a str,
+    /// The costliest kind that it asked for.
+    pub(super) kind: &'static str,
+    pub(super) protocol: &'static str,
+    /// The HTTP status or gRPC code.
+    pub(super) code: &'a str,
+    pub(super) took: Duration,
+    /// `None` if it was refused or failed.
+    pub(super) answered: Option<AnsweredCall>,
+}
+
+/// A count and a sum of durations in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Total {
+    count: u64,
+    nanos: u64,
+}
+
+impl Total {
+    fn add(&mut self, took: Duration) {
+        self.count += 1;
+        self.nanos += nanos(took);
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.count += other.count;
+        self.nanos += other.nanos;
+    }
+}
+
+impl From<Total> for StatisticDuration {
+    fn from(total: Total) -> Self {
+        Self {
+            count: total.count,
+            ns: total.nanos,
+        }
+    }
+}
+
+fn nanos(took: Duration) -> u64 {
+    u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The time of a model's calls, which has four phases: parsing a call into shared memory (input),
+/// waiting for a worker (queue), computing (infer), writing the reply (output).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ModelTotals {
+    /// Answered calls, from arrival to reply.
+    pub(super) success: Total,
+    /// Calls that were refused or failed.
+    pub(super) fail: Total,
+    pub(super) queue: Total,
+    pub(super) input: Total,
+    pub(super) infer: Total,
+    pub(super) output: Total,
+    /// Rows of answered calls.
+    pub(super) rows: u64,
+    /// Time of the last reply, milliseconds since 1970; 0 for none.
+    pub(super) last_unix_ms: u64,
+}
+
+impl ModelTotals {
+    fn add(&mut self, took: Duration, answered: Option<&AnsweredCall>) {
+        let Some(answered) = answered else {
+            return self.fail.add(took);
+        };
+        self.success.add(took);
+        self.input.add(answered.parsing);
+        self.queue.add(answered.timing.queue);
+        self.infer.add(answered.timing.compute);
+        self.output.add(answered.computed_at.elapsed());
+        self.rows += answered.rows as u64;
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let millis = since.map_or(0, |since| since.as_millis());
+        self.last_unix_ms = u64::try_from(millis).unwrap_or(u64::MAX);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.success.merge(other.success);
+        self.fail.merge(other.fail);
+        self.queue.merge(other.queue);
+        self.input.merge(other.input);
+        self.infer.merge(other.infer);
+        self.output.merge(other.output);
+        self.rows += other.rows;
+        self.last_unix_ms = self.last_unix_ms.max(other.last_unix_ms);
+    }
+}
+
+/// Calls of one kind and protocol.
+#[derive(Clone, Debug)]
+pub(super) struct ClassCounts {
+    pub(super) kind: &'static str,
+    pub(super) protocol: &'static str,
+    /// By code.
+    pub(super) finished: Vec<(String, u64)>,
+    /// Durations by bucket of [`BOUNDS`], not cumulative.
+    pub(super) buckets: [u64; BOUNDS.len() + 1],
+    pub(super) durations: Total,
+}
+
+impl ClassCounts {
+    fn new(kind: &'static str, protocol: &'static str) -> Self {
+        Self {
+            kind,
+            protocol,
+            finished: Vec::new(),
+            buckets: [0; BOUNDS.len() + 1],
+            durations: Total::default(),
+        }
+    }
+
+    fn count_code(&mut self, code: &str, calls: u64) {
+        let mut known = self.finished.iter_mut();
+        match known.find(|(known, _)| known == code) {
+            Some((_, count)) => *count += calls,
+            None => self.finished.push((code.to_owned(), calls)),
+        }
+    }
+
+    fn add(&mut self, code: &str, took: Duration) {
+        self.count_code(code, 1);
+        let took_nanos = nanos(took);
+        let bucket = BOUNDS.partition_point(|&bound| bound < took_nanos);
+        self.buckets[bucket] += 1;
+        self.durations.add(took);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for (code, calls) in &other.finished {
+            self.count_code(code, *calls);
+        }
+        for (bucket, calls) in self.buckets.iter_mut().zip(other.buckets) {
+            *bucket += calls;
+        }
+        self.durations.merge(other.durations);
+    }
+
+    /// Sum of the durations in seconds.
+    pub(super) fn seconds(&self) -> f64 {
+        self.durations.nanos as f64 / 1e9
+    }
+
+    pub(super) fn calls(&self) -> u64 {
+        self.durations.count
+    }
+}
+
+/// Counters of one model.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ModelCounts {
+    pub(super) totals: ModelTotals,
+    pub(super) classes: Vec<ClassCounts>,
+}
+
+impl ModelCounts {
+    fn class(&mut self, kind: &'static str, protocol: &'static str) -> &mut ClassCounts {
+        let is_wanted = |class: &ClassCounts| class.kind == kind && class.protocol == protocol;
+        let at = self.classes.iter().position(is_wanted);
+        let at = at.unwrap_or_else(|| {
+            self.classes.push(ClassCounts::new(kind, protocol));
+            self.classes.len() - 1
+        });
+        &mut self.classes[at]
+    }
+}
+
+/// By model; the empty name counts calls of unknown models.
+pub(super) type CountsByModel = BTreeMap<String, ModelCounts>;
+
+/// Aligned, so that the locks of two loops share no cache line.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct LoopCounts(Mutex<CountsByModel>);
+
+impl LoopCounts {
+    fn lock(&self) -> MutexGuard<'_, CountsByModel> {
+        // A panic of another holder leaves the counters consistent.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The counters of all event loops since the server started.
+#[derive(Debug)]
+pub(super) struct CallCounts(Box<[LoopCounts]>);
+
+impl CallCounts {
+    pub(super) fn new(loops: usize) -> Self {
+        Self((0..loops).map(|_| LoopCounts::default()).collect())
+    }
+
+    /// Counts a call of this event loop.
+    pub(super) fn count(&self, event_loop: LoopIndex, call: &FinishedCall<'_>) {
+        let mut models = self.0[event_loop.0].lock();
+        if !models.contains_key(call.model) {
+            models.insert(call.model.to_owned(), ModelCounts::default());
+        }
+        if let Some(model) = models.get_mut(call.model) {
+            model.totals.add(call.took, call.answered.as_ref());
+            let class = model.class(call.kind, call.protocol);
+            class.add(call.code, call.took);
+        }
+    }
+
+    /// The sums over all event loops.
+    pub(super) fn sums(&self) -> CountsByModel {
+        let mut sums = CountsByModel::default();
+        for event_loop in &self.0 {
+            for (name, model) in event_loop.lock().iter() {
+                let sum = sums.entry(name.clone()).or_default();
+                sum.totals.merge(&model.totals);
+                for class in &model.classes {
+                    sum.class(class.kind, class.protocol).merge(class);
+                }
+            }
+        }
+        sums
+    }
+
+    /// The sums of one model.
+    pub(super) fn totals(&self, model: &str) -> ModelTotals {
+        let mut sum = ModelTotals::default();
+        for event_loop in &self.0 {
+            if let Some(model) = event_loop.lock().get(model) {
+                sum.merge(&model.totals);
+            }
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_all_loops_are_added_up_by_model_kind_protocol_and_code() {
+        let counts = CallCounts::new(2);
+        let call = |model, code, micros| FinishedCall {
+            model,
+            kind: "value",
+            protocol: "http",
+            code,
+            took: Duration::from_micros(micros),
+            answered: (code == "200").then(|| AnsweredCall {
+                rows: 3,
+                parsing: Duration::from_micros(1),
+                timing: Timing::default(),
+                computed_at: Instant::now(),
+            }),
+        };
+        counts.count(LoopIndex(0), &call("m", "200", 50));
+        counts.count(LoopIndex(1), &call("m", "200", 51));
+        counts.count(LoopIndex(1), &call("m", "429", 20_000_000));
+        counts.count(LoopIndex(0), &call("", "404", 1));
+        let sums = counts.sums();
+        assert_eq!(sums.keys().collect::<Vec<_>>(), ["", "m"]);
+        let [class] = &sums["m"].classes[..] else {
+            panic!("{sums:?}");
+        };
+        assert_eq!(
+            class.finished,
+            [("200".to_owned(), 2), ("429".to_owned(), 1)]
+        );
+        let buckets = (class.buckets[0], class.buckets[1], class.buckets[15]);
+        assert_eq!((buckets, class.calls()), ((1, 1, 1), 3));
+        let totals = counts.totals("m");
+        assert_eq!((totals.rows, totals.fail.count), (6, 1));
+        assert_eq!(totals.success.nanos, 101_000);
+        assert!(totals.last_unix_ms > 0);
+        assert_eq!(counts.totals("").fail.count, 1);
+    }
+}
