@@ -15,7 +15,7 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::unistd::getppid;
 
-use crate::{OsError, Pid, PidFd};
+use crate::{OsError, Pid, PidFd, Tid};
 
 /// How a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -168,6 +168,12 @@ pub fn inherited_fd(number: RawFd) -> Result<OwnedFd, OsError> {
     let fd = unsafe { BorrowedFd::borrow_raw(number) };
     fd.try_clone_to_owned()
         .map_err(|e| OsError::call("fcntl(F_DUPFD_CLOEXEC)", e))
+}
+
+/// The calling thread.
+#[must_use]
+pub fn current_thread() -> Tid {
+    Tid(nix::unistd::gettid().as_raw())
 }
 
 /// Names the calling thread (at most 15 bytes) as `/proc/*/task/*/comm` shows it.

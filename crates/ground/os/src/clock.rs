@@ -3,7 +3,7 @@
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{SysconfVar, sysconf};
 
-use albacore_values::Micros;
+use albacore_values::{Micros, Tid};
 
 use crate::OsError;
 
@@ -43,6 +43,16 @@ impl Clock {
         read_clock(ClockId::CLOCK_THREAD_CPUTIME_ID)
     }
 
+    /// Cpu time that a thread of this process has used.
+    ///
+    /// # Errors
+    /// The thread is not one of this process, or has ended.
+    pub fn cpu_of_thread(&self, thread: Tid) -> Result<Micros, OsError> {
+        // As `pthread_getcpuclockid` builds it: the inverted number of the thread, then one bit
+        // for "of a thread" and two for "as the scheduler counts it".
+        read_clock(ClockId::from_raw(!thread.0 << 3 | 0b110))
+    }
+
     /// Cpu time that all threads of this process have used.
     ///
     /// # Errors
@@ -70,6 +80,21 @@ pub(crate) fn read_clock(clock: ClockId) -> Result<Micros, OsError> {
 mod tests {
     use super::*;
     use crate::{HostRoot, Pid, read_stat};
+
+    #[test]
+    fn the_cpu_time_of_a_thread_is_read_from_another_one() {
+        let clock = Clock::new().unwrap();
+        let me = crate::current_thread();
+        let before = clock.thread_cpu().unwrap();
+        let seen = std::thread::spawn(move || clock.cpu_of_thread(me));
+        let seen = seen.join().unwrap().unwrap();
+        let after = clock.thread_cpu().unwrap();
+        assert!(
+            before <= seen && seen <= after,
+            "{before:?} {seen:?} {after:?}"
+        );
+        assert!(clock.cpu_of_thread(Tid(1)).is_err(), "of another process");
+    }
 
     #[test]
     fn a_start_time_is_within_a_tick_of_the_real_one() {

@@ -68,6 +68,31 @@ pub struct InferenceDeploymentStatus {
     /// Basis of autoscaling: pods needed for the current load, divided by existing pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_factor: Option<String>,
+    /// How busy the servers are, the busiest pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub utilization: Option<Utilization>,
+}
+
+/// Share of the time in which the parts of a server work.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Utilization {
+    /// The busiest thread of the front end, in the last seconds: `97%`.
+    pub front: String,
+    /// All workers, in the last minute: `40%`.
+    pub workers: String,
+    /// What limits the server: `Front` or `Workers`; absent while neither does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<ServerLimit>,
+}
+
+/// A part of a server that works nearly all the time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub enum ServerLimit {
+    /// The threads that read requests and write replies.
+    Front,
+    /// The workers that compute.
+    Workers,
 }
 
 /// Worker processes of all pods.

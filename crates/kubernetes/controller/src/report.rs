@@ -78,6 +78,7 @@ fn without_measurements(status: &InferenceDeploymentStatus) -> InferenceDeployme
         latency_p99: None,
         bad_rate: None,
         load_factor: None,
+        utilization: None,
         ..status.clone()
     };
     for model in &mut status.models {

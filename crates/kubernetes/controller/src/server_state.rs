@@ -24,12 +24,21 @@ pub(crate) struct ServerState {
     pub(crate) goodput_per_second: f64,
     /// Share of the workers' time without work, 0 to 1.
     pub(crate) idle_share: f64,
+    /// `None` from servers that do not report it.
+    pub(crate) front: Option<FrontState>,
     /// 99th percentile of the time from arrival to reply; `None` without requests.
     pub(crate) latency_p99_ms: Option<f64>,
     /// Requests of the window.
     pub(crate) requests: RequestCounts,
     /// Requests of its last 15 to 20 s; none if the server does not report them.
     pub(crate) requests_newest: RequestCounts,
+}
+
+#[derive(Clone, Copy, PartialEq, Default, Debug, Deserialize)]
+#[serde(default)]
+pub(crate) struct FrontState {
+    /// Share of the last seconds in which the busiest thread of the front end used its cpu.
+    pub(crate) busy: f64,
 }
 
 /// The parameters that a server got from the params of its node.

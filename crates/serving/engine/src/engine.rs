@@ -12,7 +12,7 @@ use tokio::task::AbortHandle;
 use crate::catalog::NoSlot;
 use crate::error::{InstallError, ModelLookupError, StartError};
 use crate::event::Observer;
-use crate::event_loop::LoopIndex;
+use crate::event_loop::{EventLoop, LoopIndex};
 use crate::inbox::Inboxes;
 use crate::load::LoadedModel;
 use crate::model::Edition;
@@ -82,7 +82,11 @@ impl Engine {
         models: Vec<LoadedModel>,
         observer: Observer,
     ) -> Result<Self, StartError> {
-        Self::start_on(config, models, observer, &[Handle::current()])
+        let event_loop = EventLoop {
+            runtime: Handle::current(),
+            thread: None,
+        };
+        Self::start_on(config, models, observer, &[event_loop])
     }
 
     /// Starts the workers and returns at once; [`Engine::started`] waits for them. Each event loop
@@ -94,7 +98,7 @@ impl Engine {
         config: &EngineConfig,
         models: Vec<LoadedModel>,
         observer: Observer,
-        event_loops: &[Handle],
+        event_loops: &[EventLoop],
     ) -> Result<Self, StartError> {
         // Each connection of the front takes a descriptor, too: a service manager's limit of 1,024
         // is soon reached.
@@ -115,6 +119,10 @@ impl Engine {
         let loops = event_loops.len();
         let inboxes = Arc::new(Inboxes::new(loops));
         let state = State::new(scheduling, config.threads, loops, Arc::clone(&inboxes));
+        let threads = event_loops
+            .iter()
+            .filter_map(|event_loop| event_loop.thread);
+        let loops = (loops, threads.collect());
         let shared = SharedState::new(parallelism, loops, (state, inboxes), observer)?;
         let shared = Arc::new(shared);
         shared.set_queue_rows_max(config.batching.queue_rows_max);
@@ -129,7 +137,7 @@ impl Engine {
             Ok::<_, NoSlot>(())
         })?;
         let (breaks, broken) = tokio::sync::watch::channel(None);
-        let complete = |(index, event_loop): (usize, &Handle)| {
+        let complete = |(index, event_loop): (usize, &EventLoop)| {
             let completing = run_completions(Arc::clone(&shared), LoopIndex(index));
             let guard = ExitGuard(breaks.clone(), "the workers are not heard any more");
             let completing = async move {
@@ -138,7 +146,7 @@ impl Engine {
                     tracing::error!(%error, "the workers cannot be heard");
                 }
             };
-            event_loop.spawn(completing).abort_handle()
+            event_loop.runtime.spawn(completing).abort_handle()
         };
         let completions = event_loops.iter().enumerate().map(complete).collect();
         let supervisor = Supervisor::new(Arc::clone(&shared), program)?;
@@ -365,6 +373,9 @@ impl Engine {
             arena_used_bytes: memory.used,
             arena_bytes: memory.bytes,
             front_cost: state.front_cost.cost(),
+            locked: self.shared.locked(),
+            front_threads: self.completions.len(),
+            front_busy_ratios: state.front_cost.busy_ratios().to_vec(),
             load,
         }
     }

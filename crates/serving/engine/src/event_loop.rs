@@ -1,5 +1,16 @@
 //! The event loops of the front, which submit requests and collect results.
 
+use albacore_os::Tid;
+use tokio::runtime::Handle;
+
+/// An event loop of the front.
+#[derive(Clone, Debug)]
+pub struct EventLoop {
+    pub runtime: Handle,
+    /// The thread that runs it, where there is one.
+    pub thread: Option<Tid>,
+}
+
 /// An event loop, counted from 0. Work of a request that need not be shared (memory, submission,
 /// notification) is kept by its loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,5 +1,6 @@
-//! What a request costs the front end: cpu time of this process over the requests that it took, by
-//! periods of at least [`PERIOD`].
+//! What a request costs the front end, and how busy its event loops are, by periods of at least
+//! [`PERIOD`]: cpu time of this process over the requests that it took, and cpu time of the thread
+//! of each loop over the time that passed.
 //!
 //! Workers are other processes. Periods with few requests are not used: what the process does
 //! besides would count as theirs.
@@ -19,9 +20,20 @@ pub(super) struct FrontCostMeter {
     threads: usize,
     /// Requests of this period.
     requests: u64,
-    /// Cpu time of the process when this period began, and when that was.
-    begin: Option<(Nanos, Nanos)>,
+    /// Cpu times when this period began, and when that was.
+    begin: Option<(FrontCpu, Nanos)>,
     per_request: Option<Nanos>,
+    /// Share of the time in which each event loop used its cpu, 0 to 1; empty before the first
+    /// period ends.
+    busy_ratios: Vec<f64>,
+}
+
+/// Cpu times of the front end since its start.
+#[derive(Debug)]
+pub(super) struct FrontCpu {
+    pub(super) process: Nanos,
+    /// Of the thread of each event loop.
+    pub(super) loops: Vec<Nanos>,
 }
 
 impl FrontCostMeter {
@@ -32,6 +44,7 @@ impl FrontCostMeter {
             requests: 0,
             begin: None,
             per_request: None,
+            busy_ratios: Vec::new(),
         }
     }
 
@@ -42,22 +55,44 @@ impl FrontCostMeter {
 
     /// Whether [`FrontCostMeter::measure`] should be called.
     pub(super) fn is_due(&self, now: Nanos) -> bool {
-        self.begin
-            .is_none_or(|(_, at)| now.saturating_sub(at) >= PERIOD)
+        let begin = self.begin.as_ref();
+        begin.is_none_or(|(_, at)| now.saturating_sub(*at) >= PERIOD)
     }
 
-    /// Ends a period; `cpu` is the cpu time of this process so far.
-    pub(super) fn measure(&mut self, cpu: Nanos, now: Nanos) {
-        let begin = self.begin.replace((cpu, now));
+    /// Ends a period; `cpu` are the cpu times so far.
+    pub(super) fn measure(&mut self, cpu: FrontCpu, now: Nanos) {
         let requests = std::mem::take(&mut self.requests);
-        let Some((before, _)) = begin.filter(|_| requests >= REQUESTS_MIN) else {
-            return;
-        };
-        let newest = cpu.saturating_sub(before).0 / requests;
+        if let Some((before, began_at)) = &self.begin {
+            let period = now.saturating_sub(*began_at).0.max(1) as f64;
+            let loops = cpu.loops.iter().zip(&before.loops);
+            let newest = loops.map(|(cpu, before)| cpu.saturating_sub(*before).0 as f64 / period);
+            self.busy_ratios = match self.busy_ratios.is_empty() {
+                true => newest.collect(),
+                false => {
+                    let known = self.busy_ratios.iter();
+                    let weight = 1.0 / NEWEST as f64;
+                    let smooth = |(known, newest)| known + weight * (newest - known);
+                    known.copied().zip(newest).map(smooth).collect()
+                }
+            };
+            if requests >= REQUESTS_MIN {
+                let used = cpu.process.saturating_sub(before.process);
+                self.learn_request_cost(used.0 / requests);
+            }
+        }
+        self.begin = Some((cpu, now));
+    }
+
+    fn learn_request_cost(&mut self, newest: u64) {
         self.per_request = Some(match self.per_request {
             None => Nanos(newest),
             Some(known) => Nanos((known.0 * (NEWEST - 1) + newest) / NEWEST),
         });
+    }
+
+    /// Share of the last seconds in which each event loop used its cpu, 0 to 1.
+    pub(super) fn busy_ratios(&self) -> &[f64] {
+        &self.busy_ratios
     }
 
     /// What was measured; `None` before the first period with requests.
@@ -77,11 +112,15 @@ mod tests {
     fn cpu_time_is_divided_by_the_requests_of_busy_periods() {
         let mut meter = FrontCostMeter::new(2);
         let second = |n: u64| Nanos(n * PERIOD.0);
+        let cpu = |process| FrontCpu {
+            process: Nanos(process),
+            loops: Vec::new(),
+        };
         assert!(meter.is_due(second(0)));
-        meter.measure(Nanos(7_000), second(0));
+        meter.measure(cpu(7_000), second(0));
         assert!(!meter.is_due(Nanos(1)) && meter.is_due(second(1)));
         (0..1000).for_each(|_| meter.count());
-        meter.measure(Nanos(30_007_000), second(1));
+        meter.measure(cpu(30_007_000), second(1));
         let cost = FrontCost {
             per_request: Nanos(30_000),
             threads: 2,
@@ -89,7 +128,24 @@ mod tests {
         assert_eq!(meter.cost(), Some(cost));
         // A quiet period says nothing of requests.
         (0..5).for_each(|_| meter.count());
-        meter.measure(Nanos(60_000_000), second(2));
+        meter.measure(cpu(60_000_000), second(2));
         assert_eq!(meter.cost(), Some(cost));
+    }
+    #[test]
+    fn each_event_loop_is_as_busy_as_its_thread_was_in_the_last_seconds() {
+        let mut meter = FrontCostMeter::new(2);
+        let mut at = |second: u64, loops: [u64; 2]| {
+            let cpu = FrontCpu {
+                process: Nanos(0),
+                loops: loops.map(|tenths| Nanos(tenths * PERIOD.0 / 10)).to_vec(),
+            };
+            meter.measure(cpu, Nanos(second * PERIOD.0));
+            meter.busy_ratios().to_vec()
+        };
+        assert_eq!(at(0, [0, 0]), []);
+        assert_eq!(at(1, [10, 5]), [1.0, 0.5]);
+        assert_eq!(at(3, [10, 15]), [0.75, 0.5]);
+        let last = (4..60).map(|second| at(second, [10, 15])).next_back();
+        assert!(last.unwrap().iter().all(|&ratio| ratio < 0.01));
     }
 }

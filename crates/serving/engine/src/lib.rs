@@ -60,7 +60,7 @@ pub use cpus::usable_cpus;
 pub use engine::{Engine, EngineConfig, FlushHandle};
 pub use error::{InstallError, ModelLookupError, StartError};
 pub use event::{EngineEvent, Observer};
-pub use event_loop::LoopIndex;
+pub use event_loop::{EventLoop, LoopIndex};
 pub use histogram::Histogram;
 pub use kind::{ElementType, Kind, KindSet, Priority, kind_name, kind_or_unread};
 pub use load::LoadedModel;

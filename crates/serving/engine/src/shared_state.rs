@@ -3,13 +3,15 @@
 //!
 //! Lock order: state, then an inbox. Neither is held while memory is freed or answers are sent.
 
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use albacore_batching::Nanos;
-use albacore_os::{Alarm, Clock, OsError, Wake};
+use albacore_os::{Alarm, Clock, OsError, Tid, Wake};
+use albacore_values::Micros;
 use arc_swap::ArcSwap;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
@@ -17,6 +19,7 @@ use tokio::sync::Notify;
 use super::catalog::CatalogView;
 use super::event::Observer;
 use super::event_loop::LoopIndex;
+use super::front_cost::FrontCpu;
 use super::inbox::Inboxes;
 use super::memory::{ArenaFiles, Memory};
 use super::reply_latency::ReplyLatency;
@@ -48,15 +51,46 @@ pub(super) struct SharedState {
     pub(super) catalog: ArcSwap<CatalogView>,
     alarm: Alarm,
     clock: Clock,
+    loop_threads: Box<[Tid]>,
     state: Mutex<State>,
+    /// For how long the lock of the state was held, nanoseconds.
+    locked_nanos: AtomicU64,
     epoch: Instant,
 }
 
+/// The locked state. Counts for how long it is locked.
+pub(super) struct StateGuard<'a> {
+    since: Instant,
+    locked_nanos: &'a AtomicU64,
+    state: MutexGuard<'a, State>,
+}
+
+impl Deref for StateGuard<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for StateGuard<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl Drop for StateGuard<'_> {
+    fn drop(&mut self) {
+        let locked = Nanos::from(self.since.elapsed());
+        self.locked_nanos.fetch_add(locked.0, Ordering::Relaxed);
+    }
+}
+
 impl SharedState {
-    /// For so many event loops.
+    /// For so many event loops; `loop_threads` are their threads, as far as they are known.
     pub(super) fn new(
         parallelism: Parallelism,
-        loops: usize,
+        (loops, loop_threads): (usize, Box<[Tid]>),
         (state, inboxes): (State, Arc<Inboxes>),
         observer: Observer,
     ) -> Result<Self, OsError> {
@@ -75,14 +109,22 @@ impl SharedState {
             catalog: ArcSwap::default(),
             alarm: Alarm::new()?,
             clock: Clock::new()?,
+            loop_threads,
             state: Mutex::new(state),
+            locked_nanos: AtomicU64::new(0),
             epoch: Instant::now(),
         })
     }
 
-    fn process_cpu(&self) -> Option<Nanos> {
-        let cpu = self.clock.process_cpu().ok()?;
-        Some(Nanos(cpu.0.saturating_mul(1000)))
+    /// Cpu times of the front end; `None` if the kernel does not give them.
+    fn front_cpu(&self) -> Option<FrontCpu> {
+        let nanos = |cpu: Micros| Nanos(cpu.0.saturating_mul(1000));
+        let loops = self.loop_threads.iter();
+        let loops = loops.map(|&thread| self.clock.cpu_of_thread(thread).map(nanos));
+        Some(FrontCpu {
+            process: nanos(self.clock.process_cpu().ok()?),
+            loops: loops.collect::<Result<_, _>>().ok()?,
+        })
     }
 
     pub(super) fn queue_rows_max(&self) -> usize {
@@ -99,8 +141,19 @@ impl SharedState {
 
     /// The state, to read or for changes without consequences. A panic of another holder does not
     /// poison it: every method leaves the state consistent.
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn state(&self) -> StateGuard<'_> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        StateGuard {
+            since: Instant::now(),
+            locked_nanos: &self.locked_nanos,
+            state,
+        }
+    }
+
+    /// For how long the lock of the state was held since the start: only one thread of the front
+    /// works in that time.
+    pub(super) fn locked(&self) -> Duration {
+        Duration::from_nanos(self.locked_nanos.load(Ordering::Relaxed))
     }
 
     /// Changes the state, then carries out the consequences outside of the lock. Submitted requests,
@@ -120,7 +173,7 @@ impl SharedState {
         let result = {
             let mut state = self.state();
             let now = self.now();
-            state.measure_front(now, || self.process_cpu());
+            state.measure_front(now, || self.front_cpu());
             self.collect_submitted(&mut state, now, &mut out);
             state.poll_completions(now, &mut out);
             let result = update(&mut state, now, &mut out);

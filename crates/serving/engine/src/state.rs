@@ -14,7 +14,7 @@ use super::catalog::{Catalog, Declared, NoSlot};
 use super::counters::Counters;
 use super::queues::{QueueCosts, kind_of, queue_of, queues_of, slot_of};
 use super::{EngineEvent, Failure, Kind, KindSet, ModelStats};
-use crate::front_cost::FrontCostMeter;
+use crate::front_cost::{FrontCostMeter, FrontCpu};
 use crate::inbox::Inboxes;
 use crate::ring::Segment;
 
@@ -178,8 +178,8 @@ impl State {
         })
     }
 
-    /// Measures the front end once a second; `cpu` reads the cpu time of this process.
-    pub(super) fn measure_front(&mut self, now: Nanos, cpu: impl FnOnce() -> Option<Nanos>) {
+    /// Measures the front end once a second; `cpu` reads its cpu times.
+    pub(super) fn measure_front(&mut self, now: Nanos, cpu: impl FnOnce() -> Option<FrontCpu>) {
         if !self.front_cost.is_due(now) {
             return;
         }

@@ -1,6 +1,7 @@
 //! The statistics that `/metrics` shows of the engine.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use albacore_batching::ModelLoad;
 use albacore_batching::auto::{Choice, FrontCost};
@@ -162,6 +163,13 @@ pub struct Stats {
     pub arena_bytes: usize,
     /// What a request costs the front end; `None` before it was measured.
     pub front_cost: Option<FrontCost>,
+    /// For how long the scheduler's state was locked: only one event loop works in that time.
+    pub locked: Duration,
+    /// Event loops of the front end.
+    pub front_threads: usize,
+    /// Share of the last seconds in which each event loop used its cpu, 0 to 1; empty in the first
+    /// second, and where the threads are not known.
+    pub front_busy_ratios: Vec<f64>,
     /// Load of the last minute.
     pub load: Load,
 }

@@ -10,7 +10,7 @@ mod threads;
 
 use std::fmt::Write as _;
 
-use albacore_api::{InferenceDeployment, NodePlacement};
+use albacore_api::{InferenceDeployment, NodePlacement, ServerLimit, Utilization};
 use albacore_cluster::{ApiResource, ErrorClass, ObjectKey};
 use albacore_command::{Failure, Output, print, print_json, sentence};
 use albacore_topology::CpuSet;
@@ -54,6 +54,10 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
     match args.is_json {
         true => print_json(&Explanation {
             findings: &found,
+            utilization: report
+                .deployments
+                .iter()
+                .find_map(|of| of.utilization.as_ref()),
             batching: report.deployments.iter().flat_map(batching).collect(),
             unread: &report.unread,
         }),
@@ -64,6 +68,9 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
 #[derive(Serialize)]
 struct Explanation<'a> {
     findings: &'a [Finding],
+    /// How busy front end and workers are, and which of them is the limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    utilization: Option<&'a Utilization>,
     /// What batching policy Auto chose.
     batching: Vec<BatchingLine<'a>>,
     unread: &'a [String],
@@ -103,6 +110,13 @@ fn in_sentences(name: &str, found: &[Finding], report: &Report) -> String {
             let _ = writeln!(text, "  -> {remedy}"); // infallible: a String
         }
     }
+    for utilization in report
+        .deployments
+        .iter()
+        .filter_map(|of| of.utilization.as_ref())
+    {
+        let _ = writeln!(text, "{}", limit_in_words(utilization)); // infallible: a String
+    }
     for BatchingLine { model, choice } in report.deployments.iter().flat_map(batching) {
         let BatchingReport {
             kind,
@@ -119,6 +133,24 @@ fn in_sentences(name: &str, found: &[Finding], report: &Report) -> String {
         let _ = writeln!(text, "not looked at: {sentence}"); // infallible: a String
     }
     text
+}
+
+/// Whether the front end or the workers are the limit.
+fn limit_in_words(utilization: &Utilization) -> String {
+    let Utilization {
+        front,
+        workers,
+        limit,
+    } = utilization;
+    let verdict = match limit {
+        None => "neither limits the server",
+        Some(ServerLimit::Front) => {
+            "the front end is the limit: raise spec.front.threads, send more rows in a request, or \
+             add pods"
+        }
+        Some(ServerLimit::Workers) => "the workers are the limit: add workers, cpus or pods",
+    };
+    format!("utilization: front end {front} (busiest thread), workers {workers}: {verdict}")
 }
 
 fn picture(report: &Report) -> String {

@@ -1,7 +1,9 @@
 //! The report of `albacore status`: a pure function of the objects of the cluster. Its JSON is a
 //! contract.
 
-use albacore_api::{InferenceDeployment, Isolation, NodePlacement, PodPlacement, PodProblem};
+use albacore_api::{
+    InferenceDeployment, Isolation, NodePlacement, PodPlacement, PodProblem, Utilization,
+};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -50,6 +52,8 @@ pub(super) struct DeploymentReport {
     pub(super) goodput: Option<String>,
     pub(super) latency_p99: Option<String>,
     pub(super) bad_rate: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) utilization: Option<Utilization>,
     /// Worker processes that ended and were replaced, and the last pod and cause.
     pub(super) respawns: i64,
     pub(super) last_cause: Option<String>,
@@ -237,6 +241,7 @@ impl DeploymentReport {
             goodput: status.goodput,
             latency_p99: status.latency_p99,
             bad_rate: status.bad_rate,
+            utilization: status.utilization,
             respawns: workers.respawns,
             last_cause: workers.last_cause,
             conditions: conditions.collect(),

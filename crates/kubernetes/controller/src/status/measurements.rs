@@ -1,6 +1,6 @@
 //! Measurements over all pods, rounded to two digits so that noise does not change the status.
 
-use albacore_api::{Model, ModelStatus};
+use albacore_api::{Model, ModelStatus, ServerLimit, Utilization};
 use albacore_batching::{DeploymentLoad, RequestCounts};
 
 use super::DeploymentFacts;
@@ -134,6 +134,28 @@ pub(super) fn bad_rate(facts: &DeploymentFacts<'_>) -> Option<String> {
 pub(super) fn load_factor(facts: &DeploymentFacts<'_>) -> Option<String> {
     let load = load(facts);
     (load.all().pods > 0).then(|| two_digits(load.factor()))
+}
+
+/// From this share of the time on a part of a server is taken to limit it.
+const LIMIT_UTILIZATION: f64 = 0.85;
+
+/// Of the pod in which the front end or the workers are busiest.
+pub(super) fn utilization(facts: &DeploymentFacts<'_>) -> Option<Utilization> {
+    let shares = states(facts).filter_map(|state| {
+        let front = state.front?.busy.clamp(0.0, 1.0);
+        Some((front, (1.0 - state.idle_share).clamp(0.0, 1.0)))
+    });
+    let busiest = |(front, workers): &(f64, f64)| front.max(*workers);
+    let (front, workers) = shares.max_by(|a, b| busiest(a).total_cmp(&busiest(b)))?;
+    let limit = match front >= workers {
+        true => ServerLimit::Front,
+        false => ServerLimit::Workers,
+    };
+    Some(Utilization {
+        front: percent(front),
+        workers: percent(workers),
+        limit: (front.max(workers) >= LIMIT_UTILIZATION).then_some(limit),
+    })
 }
 
 /// Two significant digits without an exponent: 1234 is 1200, 0.01234 is 0.012.

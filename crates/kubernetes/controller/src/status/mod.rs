@@ -139,6 +139,7 @@ pub(crate) fn status_of(facts: &DeploymentFacts<'_>, now: &Time) -> InferenceDep
         latency_p99: measurements::latency_p99(facts),
         bad_rate: measurements::bad_rate(facts),
         load_factor: measurements::load_factor(facts),
+        utilization: measurements::utilization(facts),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The status of given facts, and the rules of kstatus over random ones.
 
-use albacore_api::{InferenceDeployment, PodPlacement, read_deployment};
+use albacore_api::{InferenceDeployment, PodPlacement, ServerLimit, Utilization, read_deployment};
 use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::json;
@@ -9,8 +9,8 @@ use super::conditions::{RECONCILING, STALLED};
 use super::*;
 use crate::observed::ObservedCondition;
 use crate::server_state::{
-    BatchingChoice, KindOutcomes, LatencyFit, LoadState, ModelState, RequestCounts, ServerState,
-    WorkerStates,
+    BatchingChoice, FrontState, KindOutcomes, LatencyFit, LoadState, ModelState, RequestCounts,
+    ServerState, WorkerStates,
 };
 use crate::settings::source_of;
 
@@ -90,6 +90,7 @@ fn state(alive: u32) -> ServerState {
         window_seconds: 60.0,
         goodput_per_second: 1234.0,
         idle_share: 0.4,
+        front: Some(FrontState { busy: 0.87 }),
         latency_p99_ms: Some(11.26),
         requests: RequestCounts {
             good: 990,
@@ -195,6 +196,12 @@ fn a_healthy_deployment_reports_its_url_and_its_placement() {
     // A bad share of 1 % is more than half of what the percentile 99 allows: more pods are asked
     // for in time.
     assert_eq!(status.load_factor.as_deref(), Some("1.1"));
+    let utilization = Utilization {
+        front: "87%".to_owned(),
+        workers: "60%".to_owned(),
+        limit: Some(ServerLimit::Front),
+    };
+    assert_eq!(status.utilization, Some(utilization));
     let counts = status.workers.unwrap();
     assert_eq!(
         (counts.wanted, counts.live, counts.placed, counts.verified),

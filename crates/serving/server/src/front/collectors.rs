@@ -202,6 +202,16 @@ fn encode_server(families: &mut Families<'_>, stats: &Stats) -> Result<(), Error
         let metric = families.family("front_request_cpu", help, unit, MetricType::Gauge)?;
         ConstGauge::new(front.per_request.0 as f64 / 1e9).encode(metric)?;
     }
+    let help = "Time in which one thread of the front end had the scheduler for itself";
+    let seconds = Some(&Unit::Seconds);
+    let locked = std::iter::once(([("lock", "state")], stats.locked.as_secs_f64()));
+    families.counters("front_serial", help, seconds, locked)?;
+    let help = "Share of the last seconds in which a thread of the front end used its cpu, 0 to 1";
+    let mut family = families.family("front_busy_ratio", help, None, MetricType::Gauge)?;
+    for (thread, ratio) in stats.front_busy_ratios.iter().enumerate() {
+        let labels = [("thread", thread.to_string())];
+        ConstGauge::new(*ratio).encode(family.encode_family(&labels)?)?;
+    }
     let help = "Workers ended because they hung";
     families.counter("worker_hangs", help, stats.worker_hangs_total)?;
     let help = "Batches run again because their worker was lost";

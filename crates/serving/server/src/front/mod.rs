@@ -41,10 +41,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use albacore_connections::{LimitMetrics, PortShare, divide_port};
-use albacore_engine::{Engine, KindSet, LoopIndex, ModelHandle, ModelInfo, Timing};
+use albacore_engine::{Engine, EventLoop, KindSet, LoopIndex, ModelHandle, ModelInfo, Timing};
 use albacore_proto::inference::ModelConfig;
 use tokio::net::TcpListener;
-use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -141,7 +140,7 @@ pub(crate) async fn serve(
     status: Arc<StatusStore>,
     config: Arc<EffectiveConfig>,
     listeners: Vec<Listeners>,
-    event_loops: Vec<Handle>,
+    event_loops: Vec<EventLoop>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), FrontError> {
     let limit_metrics = LimitMetrics::default();
@@ -178,7 +177,7 @@ pub(crate) async fn serve(
             },
         });
         let running = serve_loop(services, listeners, shares, stopped.clone());
-        serving.spawn_on(running, &event_loop);
+        serving.spawn_on(running, &event_loop.runtime);
     }
     let mut shutdown = pin!(shutdown);
     loop {

@@ -39,6 +39,7 @@ pub(super) struct ServerState {
     goodput_per_second: f64,
     bad_rate: f64,
     idle_share: f64,
+    front: FrontState,
     load_factor: f64,
     latency_p50_ms: Option<f64>,
     latency_p99_ms: Option<f64>,
@@ -56,6 +57,14 @@ struct Workers {
     /// How the worker ended that was respawned last.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_end: Option<String>,
+}
+
+/// The front end.
+#[derive(Debug, Serialize)]
+struct FrontState {
+    threads: usize,
+    /// Share of the last seconds in which its busiest thread used its cpu, 0 to 1.
+    busy: f64,
 }
 
 /// The params in force.
@@ -230,6 +239,10 @@ pub(super) fn describe(
         goodput_per_second: load.goodput_per_second,
         bad_rate: load.bad_rate,
         idle_share: load.idle_share,
+        front: FrontState {
+            threads: stats.front_threads,
+            busy: stats.front_busy_ratios.iter().copied().fold(0.0, f64::max),
+        },
         load_factor: load.factor,
         latency_p50_ms: load.latency_p50_nanos.map(millis),
         latency_p99_ms: load.latency_p99_nanos.map(millis),

@@ -1,0 +1,140 @@
+//! How the front end scales with its event loops: `cargo bench -p albacore-server --bench
+//! serial_section`. Loops submit requests of one row without a protocol. Prints the rate, the cpu
+//! time of the front for a request, and the time for which the lock of the scheduler's state is
+//! held for a request, in which only one loop can work.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use albacore_batching::Policy;
+use albacore_engine::{
+    BatchingParams, ElementType, Engine, EngineConfig, EventLoop, FlushHandle, Iterations, Kind,
+    KindSet, LoadedModel, LoopIndex, Observer,
+};
+use albacore_os::Clock;
+use tokio::runtime::Runtime;
+
+/// Requests that each loop has in flight.
+const IN_FLIGHT: usize = 32;
+
+const MEASURED: Duration = Duration::from_secs(3);
+
+fn main() {
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return; // `cargo test` builds and runs benchmarks, too
+    }
+    println!("one row of main_small_d6, W=2 T=1, {IN_FLIGHT} requests in flight for each loop");
+    for loops in [1, 2, 4, 8] {
+        measure(loops);
+    }
+}
+
+fn load() -> Vec<LoadedModel> {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/data/models/main_small_d6.ubj");
+    let bytes = std::fs::read(path).unwrap();
+    vec![LoadedModel::compile("m", &bytes, Iterations::All).unwrap()]
+}
+
+/// A runtime that flushes before it sleeps, as the server's event loops do.
+fn runtime(flush: Arc<std::sync::OnceLock<FlushHandle>>) -> Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .on_thread_park(move || flush.get().into_iter().for_each(FlushHandle::flush))
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+fn measure(loops: usize) {
+    let flushes: Vec<_> = (0..loops).map(|_| Arc::default()).collect();
+    let runtimes: Vec<Runtime> = flushes.iter().map(|it| runtime(Arc::clone(it))).collect();
+    let event_loops: Vec<_> = runtimes
+        .iter()
+        .map(|runtime| EventLoop {
+            runtime: runtime.handle().clone(),
+            thread: None,
+        })
+        .collect();
+    let config = EngineConfig {
+        workers: 2,
+        threads: 1,
+        batching: BatchingParams {
+            policy: Policy::Eager,
+            batch_rows_max: 1024,
+            queue_rows_max: 65536,
+        },
+        program: PathBuf::from(env!("CARGO_BIN_EXE_albacore-server")),
+    };
+    let silent = Observer(Box::new(|_| {}));
+    let engine = Engine::start_on(&config, load(), silent, &event_loops).unwrap();
+    let engine = Arc::new(engine);
+    for (flush, handle) in flushes.iter().zip(engine.flush_handles()) {
+        flush.get_or_init(|| handle);
+    }
+    let (is_over, answered) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicU64::new(0)),
+    );
+    let threads: Vec<_> = runtimes
+        .into_iter()
+        .enumerate()
+        .map(|(index, runtime)| {
+            let (engine, is_over) = (Arc::clone(&engine), Arc::clone(&is_over));
+            let answered = Arc::clone(&answered);
+            std::thread::spawn(move || {
+                runtime.block_on(submit_until(&engine, LoopIndex(index), &is_over, &answered));
+            })
+        })
+        .collect();
+    let clock = Clock::new().unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    let before = (engine.stats().locked, answered.load(Ordering::Relaxed));
+    let (cpu, start) = (clock.process_cpu().unwrap().0, Instant::now());
+    std::thread::sleep(MEASURED);
+    let requests = (answered.load(Ordering::Relaxed) - before.1) as f64;
+    let locked = (engine.stats().locked - before.0).as_secs_f64();
+    let cpu = (clock.process_cpu().unwrap().0 - cpu) as f64;
+    println!(
+        "{loops} loops: {:7.0} requests/s, {:5.2} us of cpu a request, lock held {:4.0} ns a request",
+        requests / start.elapsed().as_secs_f64(),
+        cpu / requests,
+        locked / requests * 1e9,
+    );
+    is_over.store(true, Ordering::Relaxed);
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
+}
+
+async fn submit_until(
+    engine: &Arc<Engine>,
+    event_loop: LoopIndex,
+    is_over: &Arc<AtomicBool>,
+    answered: &Arc<AtomicU64>,
+) {
+    engine.started().await.unwrap();
+    let clients: Vec<_> = (0..IN_FLIGHT)
+        .map(|_| {
+            let (engine, is_over) = (Arc::clone(engine), Arc::clone(is_over));
+            let answered = Arc::clone(answered);
+            tokio::spawn(async move {
+                while !is_over.load(Ordering::Relaxed) {
+                    let model = engine.model_on(event_loop, "m").unwrap();
+                    model.admit_early().unwrap();
+                    let kinds = KindSet::only(Kind::Value);
+                    let mut rows = model.reserve(1, ElementType::F32, kinds).unwrap();
+                    rows.input_mut().fill(0);
+                    let reply = rows.submit().await.unwrap();
+                    std::hint::black_box(reply.output(Kind::Value));
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    for client in clients {
+        client.await.unwrap();
+    }
+}
