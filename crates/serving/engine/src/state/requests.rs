@@ -1,10 +1,10 @@
 //! Requests that were submitted and not answered.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use albacore_batching::Nanos;
 use albacore_os::Extent;
+use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
 
 use super::{Outbox, RequestTerms, State};
@@ -72,9 +72,9 @@ pub(super) struct RequestPart {
 #[derive(Debug, Default)]
 pub(super) struct RequestTable {
     /// By the key of their first part.
-    pending: HashMap<u64, Pending>,
+    pending: FxHashMap<u64, Pending>,
     /// By key, which grows with each part.
-    parts: HashMap<u64, RequestPart>,
+    parts: FxHashMap<u64, RequestPart>,
 }
 
 impl RequestTable {
