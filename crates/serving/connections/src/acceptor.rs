@@ -285,3 +285,102 @@ impl<H: Handler> Acceptor<H> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use hyper::body::{Body, Frame, Incoming};
+    use hyper::{Request, Response};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+    use crate::ActiveRequest;
+
+    struct Empty;
+
+    impl Body for Empty {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            std::task::Poll::Ready(None)
+        }
+
+        fn is_end_stream(&self) -> bool {
+            true
+        }
+    }
+
+    /// Counts the requests of one event loop.
+    #[derive(Default)]
+    struct Counting(AtomicUsize);
+
+    impl Handler for Counting {
+        type Body = Empty;
+
+        async fn answer(
+            self: Arc<Self>,
+            _: Request<Incoming>,
+            _: ActiveRequest,
+        ) -> Response<Empty> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Response::new(Empty)
+        }
+    }
+
+    async fn ask(stream: &mut TcpStream) {
+        let request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        let mut reply = [0; 1024];
+        let bytes = stream.read(&mut reply).await.unwrap();
+        assert!(reply[..bytes].starts_with(b"HTTP/1.1 200 "), "{reply:?}");
+    }
+
+    #[tokio::test]
+    async fn connections_of_one_socket_are_divided_evenly_among_the_event_loops() {
+        let (stop, stopped) = watch::channel(false);
+        let mut addresses = Vec::new();
+        let (mut handlers, mut loops) = (Vec::new(), JoinSet::new());
+        for share in divide_port(3, &LimitMetrics::default()) {
+            let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            addresses.push(socket.local_addr().unwrap());
+            let handler = Arc::new(Counting::default());
+            handlers.push(Arc::clone(&handler));
+            loops.spawn(serve(socket, share, stopped.clone(), handler));
+        }
+        // All of them come to the first loop.
+        let mut streams = Vec::new();
+        for _ in 0..9 {
+            let mut stream = TcpStream::connect(addresses[0]).await.unwrap();
+            ask(&mut stream).await;
+            streams.push(stream);
+        }
+        let counts = || handlers.iter().map(|it| it.0.load(Ordering::Relaxed));
+        assert_eq!(counts().collect::<Vec<_>>(), [3, 3, 3]);
+        // A connection stays with its loop, and those that end leave room for others.
+        ask(&mut streams[1]).await;
+        assert_eq!(counts().sum::<usize>(), 10);
+        streams.truncate(3);
+        while handlers.iter().map(Arc::strong_count).sum::<usize>() > 3 * 2 + 3 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        for _ in 0..3 {
+            let mut stream = TcpStream::connect(addresses[2]).await.unwrap();
+            ask(&mut stream).await;
+            streams.push(stream);
+        }
+        let counts: Vec<_> = counts().collect();
+        assert!(
+            counts.iter().all(|&count| (4..=5).contains(&count)),
+            "{counts:?}"
+        );
+        stop.send_replace(true);
+        drop(streams);
+        while loops.join_next().await.is_some() {}
+    }
+}

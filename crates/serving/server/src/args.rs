@@ -380,6 +380,18 @@ mod tests {
     }
 
     #[test]
+    fn the_front_has_a_quarter_of_the_cpus_within_bounds_and_never_more_than_there_are() {
+        let by_default = |cpus| front_threads(None, cpus).unwrap();
+        let threads = [0, 1, 2, 3, 4, 8, 12, 64, 512].map(by_default);
+        assert_eq!(threads, [1, 1, 1, 1, 2, 2, 3, 16, 16]);
+        assert_eq!(front_threads(Some(2), 2), Ok(2));
+        let error = "--front-threads 3 is not between 1 and 2, the cpus that this server may use";
+        assert_eq!(front_threads(Some(3), 2), Err(error.to_owned()));
+        assert_eq!(front_threads(Some(256), 512), Ok(256));
+        assert!(front_threads(Some(257), 512).is_err());
+    }
+
+    #[test]
     fn a_settings_file_excludes_model_arguments() {
         let alone = ["albacore-server", "--settings", "a.yaml", "--workers", "2"];
         let settings = Args::try_parse_from(alone).unwrap().check().unwrap();
@@ -428,6 +440,11 @@ mod tests {
             (&["--max-delay=-2ms", "--policy", "timeout"], "--max-delay"),
             (&["--workers", "0"], "from 1 to 512"),
             (&["--threads", "many"], "from 1 to 512"),
+            (
+                &["--front-threads", "0"],
+                "--front-threads 0 is not between 1 and",
+            ),
+            (&["--front-threads", "many"], "--front-threads"),
             (&["--model", "m=b"], "--model m is given twice"),
             (&["--model", "=b"], "is not a name"),
             (&["--model", "a/b=c"], "is not a name"),

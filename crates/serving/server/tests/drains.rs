@@ -108,7 +108,9 @@ fn a_drain_resets_no_connection() {
     let models = [("small", "main_small_d6.ubj")];
     let (mut announced, mut answers) = (0, 0);
     for drain in 0..DRAINS * soak {
-        let server = Running::start(&models, &["--workers", "2", "--threads", "1"]);
+        let loops = if drain % 2 == 0 { "2" } else { "1" };
+        let arguments = ["--workers", "2", "--threads", "1", "--front-threads", loops];
+        let server = Running::start(&models, &arguments);
         let (http, grpc) = (server.http, server.grpc);
         let clients: Vec<_> = (0..CLIENTS)
             .map(|_| {
