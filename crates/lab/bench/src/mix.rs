@@ -1,4 +1,4 @@
-//! The requests of a run: classes of outputs and rows, with their shares.
+//! The requests of a run: classes of models, outputs and rows, with their shares.
 
 use crate::error::BenchError;
 
@@ -16,24 +16,61 @@ const ROWS_MAX: usize = 1 << 20;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Class {
     pub(crate) name: String,
+    /// The index of its model in [`crate::Spec::models`].
+    pub(crate) model: usize,
     /// The output that is asked for; `None`: the server's default.
     pub(crate) output: Option<String>,
     pub(crate) rows: usize,
     share: f64,
 }
 
-/// The classes of `--mix`.
-pub(crate) fn parse(text: &str) -> Result<Vec<Class>, BenchError> {
-    let classes: Option<Vec<Class>> = text.split(',').map(class).collect();
-    let classes = classes.filter(|classes| classes.len() <= CLASSES_MAX);
-    classes.ok_or_else(|| {
-        BenchError::Usage(format!(
-            "--mix {text}: up to {CLASSES_MAX} of [OUTPUT:]ROWS[=SHARE] with commas between are due, such as \
-             output:1=9,contribs:10=1"
-        ))
-    })
+/// The classes of `--mix`. An item without a model is for each of `models` in equal parts.
+pub(crate) fn parse(text: &str, models: &[String]) -> Result<Vec<Class>, BenchError> {
+    let mut classes = Vec::new();
+    for item in text.split(',') {
+        let (model, rest) = match item.split_once('/') {
+            None => (None, item),
+            Some((name, rest)) => {
+                let model = models.iter().position(|model| model == name);
+                let model = model.ok_or_else(|| {
+                    let what = "it is none of --model";
+                    BenchError::Usage(format!("--mix {text}: model {name:?}: {what}"))
+                })?;
+                (Some(model), rest)
+            }
+        };
+        let due = || {
+            BenchError::Usage(format!(
+                "--mix {text}: up to {CLASSES_MAX} of [MODEL/][OUTPUT:]ROWS[=SHARE] with commas \
+                 between are due, such as output:1=9,contribs:10=1"
+            ))
+        };
+        let class = class(rest).ok_or_else(due)?;
+        let of_models = match model {
+            Some(model) => model..model + 1,
+            None => 0..models.len(),
+        };
+        let share = class.share / of_models.len() as f64;
+        classes.extend(of_models.map(|model| {
+            let name = match models {
+                [_] => class.name.clone(),
+                _ => format!("{}/{}", models[model], class.name),
+            };
+            Class {
+                name,
+                model,
+                share,
+                ..class.clone()
+            }
+        }));
+        if classes.len() > CLASSES_MAX {
+            return Err(due());
+        }
+    }
+    Ok(classes)
 }
 
+/// A class of the first model.
 fn class(text: &str) -> Option<Class> {
     let (name, share) = match text.split_once('=') {
         None => (text, 1.0),
@@ -53,6 +90,7 @@ fn class(text: &str) -> Option<Class> {
         && output.is_none_or(|output| !output.is_empty() && output.chars().all(is_plain));
     is_right.then(|| Class {
         name: name.to_owned(),
+        model: 0,
         output: output.map(str::to_owned),
         rows,
         share,
@@ -81,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_mix_is_spread_by_its_shares() {
-        let classes = parse("output:1=3,contribs:10,7=0.5").unwrap();
+        let classes = parse("output:1=3,contribs:10,7=0.5", &models(&["m"])).unwrap();
         assert_eq!(classes[1].output.as_deref(), Some("contribs"));
         assert_eq!((classes[1].rows, &*classes[2].name), (10, "7"));
         assert_eq!(classes[2].output, None);
@@ -91,6 +129,20 @@ mod tests {
             let due = REQUESTS as f64 * share / 4.5;
             assert!((count(class) - due).abs() <= 1.0, "{class}");
         }
+    }
+
+    fn models(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    #[test]
+    fn an_item_is_for_its_model_or_for_all() {
+        let classes = parse("b/contribs:10=2,1=3", &models(&["a", "b"])).unwrap();
+        let seen = classes.iter().map(|of| (&*of.name, of.model, of.share));
+        let due = [("b/contribs:10", 1, 2.0), ("a/1", 0, 1.5), ("b/1", 1, 1.5)];
+        assert_eq!(seen.collect::<Vec<_>>(), due);
+        let said = parse("c/1", &models(&["a", "b"])).unwrap_err().to_string();
+        assert!(said.contains("--mix") && said.contains("\"c\""), "{said}");
     }
 
     #[test]
@@ -108,7 +160,10 @@ mod tests {
             "1,1,1,1,1,1,1,1,1",
         ] {
             assert!(
-                parse(text).unwrap_err().to_string().contains("--mix"),
+                parse(text, &models(&["m"]))
+                    .unwrap_err()
+                    .to_string()
+                    .contains("--mix"),
                 "{text}"
             );
         }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::probe::{Bench, Probe};
 use crate::search::Found;
 
-fn ms(time: Duration) -> f64 {
+pub(crate) fn ms(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
@@ -25,7 +25,7 @@ fn wire(bench: &Bench) -> &'static str {
 fn what(bench: &Bench) -> String {
     format!(
         "{} at {} over {}; {} arrivals of {}, {} s each; objective {} ms for {} %",
-        bench.spec.model,
+        bench.spec.models.join(", "),
         bench.target.address,
         wire(bench),
         bench.arrivals.name(),
@@ -141,7 +141,7 @@ pub fn json(bench: &Bench, probes: &[Probe], found: Option<Found>) -> Value {
         value
     };
     json!({
-        "model": bench.spec.model, "address": bench.target.address.to_string(), "wire": wire(bench),
+        "model": bench.spec.models.join(","), "address": bench.target.address.to_string(), "wire": wire(bench),
         "arrivals": bench.arrivals.name(), "mix": bench.spec.mix, "seed": bench.spec.seed,
         "length_s": bench.spec.length.as_secs_f64(), "objective_ms": ms(bench.spec.objective),
         "percentile": bench.spec.percentile,

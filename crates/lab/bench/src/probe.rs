@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use albacore_load::{InferRequest, Load, Report, Request, Shape, drive};
+use albacore_load::{InferRequest, Load, Report, Request, Sample, Shape, drive};
 use albacore_random::Xoshiro256;
 
 use crate::cpu;
@@ -31,13 +31,13 @@ pub struct Bench {
     pub(crate) arrivals: Arrivals,
     pub(crate) classes: Vec<Class>,
     pub(crate) target: Target,
-    requests: Vec<Request>,
+    pub(crate) requests: Vec<Request>,
     /// By request.
-    class_of: Vec<usize>,
+    pub(crate) class_of: Vec<usize>,
 }
 
 /// Results of one run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Probe {
     /// Intended requests per second.
     pub rate: f64,
@@ -47,6 +47,8 @@ pub struct Probe {
     pub cpu_per_1000_rows: Option<f64>,
     /// The generator itself was too late.
     pub is_behind: bool,
+    /// In the order of their intended times.
+    pub(crate) samples: Vec<Sample>,
 }
 
 impl Bench {
@@ -56,7 +58,7 @@ impl Bench {
     /// An option is wrong, or the server does not report its metadata.
     pub fn new(spec: Spec) -> Result<Self, BenchError> {
         let arrivals = Arrivals::parse(&spec.arrivals)?;
-        let classes = mix::parse(&spec.mix)?;
+        let classes = mix::parse(&spec.mix, &spec.models)?;
         if spec.rates.is_empty() && !spec.is_search && arrivals.recorded_rate().is_none() {
             return Err(BenchError::Usage(
                 "--rate: name one, or --search".to_owned(),
@@ -66,17 +68,23 @@ impl Bench {
         let class_of = mix::spread(&classes);
         let mut random = Xoshiro256::new(spec.seed, 0x5eed);
         let requests = class_of.iter().map(|&class| {
-            let Class { output, rows, .. } = &classes[class];
-            let values = rows * target.features;
+            let Class {
+                model,
+                output,
+                rows,
+                ..
+            } = &classes[class];
+            let input = &target.inputs[*model];
+            let values = rows * input.features;
             let values: Vec<f32> = (0..values)
                 .map(|_| random.unit() as f32 * 4.0 - 2.0)
                 .collect();
             let call = InferRequest {
-                model: &spec.model,
-                input: &target.input,
+                model: &spec.models[*model],
+                input: &input.name,
                 output: output.as_deref(),
                 values: &values,
-                features: target.features,
+                features: input.features,
             };
             call.request(target.wire, target.address)
         });
@@ -143,15 +151,9 @@ impl Bench {
         };
         let samples = drive(load)?;
         let cpu = cpu::time_of(pids)?.saturating_sub(before);
-        let (length, objective) = (schedule.length, self.spec.objective);
-        let report = Report::of(&samples, length, objective);
+        let objective = self.spec.objective;
+        let (report, by_class) = self.reports(&samples, schedule.length);
         let class_of = |request: usize| self.class_of[request];
-        let by_class = (0..self.classes.len()).map(|class| {
-            let of_class = samples
-                .iter()
-                .filter(|sample| class_of(sample.request) == class);
-            Report::of(of_class, length, objective)
-        });
         let answered = samples.iter().filter(|sample| sample.status == 200);
         let rows: usize = answered
             .map(|s| self.classes[class_of(s.request)].rows)
@@ -160,10 +162,23 @@ impl Bench {
         Ok(Probe {
             rate: schedule.rate,
             report,
-            by_class: by_class.collect(),
+            by_class,
             cpu_per_1000_rows: (!pids.is_empty()).then_some(per_1000_rows),
             is_behind: report.lag_p99 > objective.mul_f64(LAG_SHARE).max(LAG_MIN),
+            samples,
         })
+    }
+
+    /// The figures of a run of this length: of all samples, and by class.
+    pub(crate) fn reports(&self, samples: &[Sample], length: Duration) -> (Report, Vec<Report>) {
+        let objective = self.spec.objective;
+        let of_class = |class: usize| {
+            let samples = samples.iter();
+            let of_class = samples.filter(|sample| self.class_of[sample.request] == class);
+            Report::of(of_class, length, objective)
+        };
+        let by_class = (0..self.classes.len()).map(of_class).collect();
+        (Report::of(samples, length, objective), by_class)
     }
 
     /// Whether the share of requests in time meets the objective.

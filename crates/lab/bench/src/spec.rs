@@ -7,7 +7,8 @@ use std::time::Duration;
 pub struct Spec {
     /// `http://HOST:PORT` or `grpc://HOST:PORT`.
     pub url: String,
-    pub model: String,
+    /// At least one.
+    pub models: Vec<String>,
     /// Requests per second, one run each.
     pub rates: Vec<f64>,
     /// Whether the highest rate within the objective is searched instead.
@@ -20,9 +21,9 @@ pub struct Spec {
     pub percentile: f64,
     /// `poisson`, `gamma:SHAPE`, or a file of times in seconds.
     pub arrivals: String,
-    /// `[OUTPUT:]ROWS[=SHARE]`, comma-separated.
+    /// `[MODEL/][OUTPUT:]ROWS[=SHARE]`, comma-separated.
     pub mix: String,
-    /// Values of a row; `None`: what the server's metadata says.
+    /// Values of a row of every model; `None`: what the server's metadata says.
     pub features: Option<usize>,
     /// The input tensor's name; `None`: what the server's metadata says, or `input`.
     pub input: Option<String>,

@@ -1,4 +1,4 @@
-//! The server and its model.
+//! The server and its models.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
@@ -8,12 +8,19 @@ use serde_json::Value;
 use crate::error::BenchError;
 use crate::spec::Spec;
 
-/// A server and a model of it.
+/// A server and models of it.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
     pub(crate) wire: WireFormat,
-    pub(crate) input: String,
+    /// In the order of [`Spec::models`].
+    pub(crate) inputs: Vec<ModelInput>,
+}
+
+/// The input tensor of a model.
+#[derive(Debug)]
+pub(crate) struct ModelInput {
+    pub(crate) name: String,
     pub(crate) features: usize,
 }
 
@@ -33,29 +40,34 @@ impl Target {
         let address = address.and_then(|mut found| found.next());
         let address = address
             .ok_or_else(|| BenchError::Usage(format!("{}: no such host and port", spec.url)))?;
-        let known = spec.features.map(|features| (spec.input.clone(), features));
-        let (input, features) = match known {
-            Some(known) => known,
-            None if wire == WireFormat::Grpc => {
-                let what = "how many values a row has is not asked for over gRPC";
-                return Err(BenchError::Usage(format!("--features: {what}: name it")));
-            }
-            None => Self::ask(spec, address)?,
+        let input_of = |model: &String| {
+            let (input, features) = match spec.features {
+                Some(features) => (None, features),
+                None if wire == WireFormat::Grpc => {
+                    let what = "how many values a row has is not asked for over gRPC";
+                    return Err(BenchError::Usage(format!("--features: {what}: name it")));
+                }
+                None => Self::ask(spec, model, address)?,
+            };
+            let name = spec.input.clone().or(input);
+            Ok(ModelInput {
+                name: name.unwrap_or_else(|| "input".to_owned()),
+                features,
+            })
         };
         Ok(Self {
             address,
             wire,
-            input: spec
-                .input
-                .clone()
-                .or(input)
-                .unwrap_or_else(|| "input".to_owned()),
-            features,
+            inputs: spec.models.iter().map(input_of).collect::<Result<_, _>>()?,
         })
     }
 
-    fn ask(spec: &Spec, address: SocketAddr) -> Result<(Option<String>, usize), BenchError> {
-        let path = format!("/v2/models/{}", spec.model);
+    fn ask(
+        spec: &Spec,
+        model: &str,
+        address: SocketAddr,
+    ) -> Result<(Option<String>, usize), BenchError> {
+        let path = format!("/v2/models/{model}");
         let failed = |what: &str| {
             BenchError::Failed(format!(
                 "{}{path}: {what}; name --features and --input if it has no metadata",

@@ -18,9 +18,9 @@ pub(crate) struct BenchServeArgs {
     /// The server: http://HOST:PORT or grpc://HOST:PORT
     #[arg(value_name = "URL")]
     pub(crate) url: String,
-    /// The model's name
-    #[arg(long, value_name = "NAME")]
-    pub(crate) model: String,
+    /// The model's name; several with commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true)]
+    pub(crate) model: Vec<String>,
     /// Requests a second, one run each
     #[arg(long, value_name = "LIST", value_delimiter = ',', required_unless_present_any = ["is_search", "arrivals"])]
     pub(crate) rate: Vec<f64>,
@@ -40,11 +40,11 @@ pub(crate) struct BenchServeArgs {
     /// seconds, a line each
     #[arg(long, value_name = "HOW", default_value = "poisson")]
     pub(crate) arrivals: String,
-    /// What requests ask for: [OUTPUT:]ROWS[=SHARE], several with commas, such as
-    /// output:1=9,contribs:10=1
+    /// What requests ask for: [MODEL/][OUTPUT:]ROWS[=SHARE], several with commas, such as
+    /// output:1=9,contribs:10=1. Without MODEL it is asked of every model in equal parts
     #[arg(long, value_name = "LIST", default_value = "1")]
     pub(crate) mix: String,
-    /// Values of a row [default: what the server's metadata says]
+    /// Values of a row of every model [default: what the server's metadata says]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) features: Option<u32>,
     /// The input tensor's name [default: what the server's metadata says, or input]
@@ -63,9 +63,10 @@ pub(crate) struct BenchServeArgs {
     /// reported
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Vec<u32>,
-    /// Also simulate each run, by the costs that the server has learned and under its policy: what
-    /// share is bad and how large batches are, live and simulated. --objective is to be that of the
-    /// server's settings
+    /// Also simulate each run, by the costs that the server has learned and under its policy:
+    /// bad share, rows of a batch, idle share of the workers and latencies, live and simulated, of
+    /// each class of --mix and of all. --objective is to be that of all models in the server's
+    /// settings
     #[arg(long = "against-simulation", conflicts_with_all = ["is_search", "picture"])]
     pub(crate) is_against_simulation: bool,
     /// How to print it
@@ -80,7 +81,7 @@ impl BenchServeArgs {
     fn spec(&self) -> Spec {
         Spec {
             url: self.url.clone(),
-            model: self.model.clone(),
+            models: self.model.clone(),
             rates: self.rate.clone(),
             is_search: self.is_search,
             length: self.length,
@@ -196,7 +197,7 @@ fn run_against_simulation(
         let comparison = bench.compare(schedule)?;
         if output == Output::Text {
             let heading = all.is_empty().then(comparison::heading);
-            let row = comparison::row(&comparison);
+            let row = comparison::table(&comparison);
             print(&format!("{}{row}", heading.unwrap_or_default()))?;
         }
         all.push(comparison);

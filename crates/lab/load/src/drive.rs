@@ -52,6 +52,8 @@ pub struct Load {
 pub struct Sample {
     /// Intended send time after the start of the run.
     pub intended: Duration,
+    /// When its connection began to send it.
+    pub sent: Duration,
     /// From the intended send time to the last byte of the response.
     pub latency: Duration,
     /// HTTP status, or the one that corresponds to the gRPC status; 0 without a response.
@@ -124,6 +126,7 @@ fn closed_loop(
                         let latency = start.elapsed().saturating_sub(intended);
                         samples.push(Sample {
                             intended,
+                            sent: intended,
                             latency,
                             status,
                             run,

@@ -140,11 +140,13 @@ impl Run {
                 continue;
             };
             let request = due.index % self.messages.len();
+            let sent = self.start.elapsed();
             let exchange = connection.exchange(&self.messages[request]);
             let answer = tokio::time::timeout(RESPONSE_TIME_MAX, exchange).await;
             let (status, run) = answer.unwrap_or((NO_RESPONSE, None));
             let sample = Sample {
                 intended: due.intended,
+                sent,
                 latency: self.start.elapsed().saturating_sub(due.intended),
                 status,
                 run,

@@ -105,6 +105,7 @@ mod tests {
         let ms = Duration::from_millis;
         let sample = |status, latency| Sample {
             intended: Duration::ZERO,
+            sent: Duration::ZERO,
             latency: ms(latency),
             status,
             run: None,

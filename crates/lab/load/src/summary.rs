@@ -64,6 +64,7 @@ mod tests {
     fn goodput_counts_only_answers_in_time() {
         let sample = |ms, status| Sample {
             intended: Duration::ZERO,
+            sent: Duration::ZERO,
             latency: Duration::from_millis(ms),
             status,
             run: None,

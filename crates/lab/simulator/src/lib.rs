@@ -1,4 +1,5 @@
-//! Simulation of batch scheduling: the scheduler of the live server in simulated time.
+//! Simulation of batch scheduling: the scheduler of the live server in simulated time, alone or
+//! behind a front end.
 //!
 //! Pure: a scenario in, figures out; seeds are values, and nothing is read from the outside.
 #![forbid(unsafe_code)]
@@ -14,6 +15,7 @@ mod read;
 mod run;
 mod scenario;
 mod scenario_scheduler;
+mod server;
 mod trace;
 
 pub use arrivals::{Arrival, Popularity, Process};
@@ -24,4 +26,8 @@ pub use measure::Figures;
 pub use read::{Invalid, Place, ReadFile, ScenarioError, read_arrivals, read_profiles};
 pub use run::{Unwatched, Watcher, run, run_watched};
 pub use scenario::{DropPolicy, Model, Policy, Scenario, Source, Wait};
+pub use server::{
+    BatchCounts, FrontEnd, RequestClass, ServerQueue, ServerReply, ServerRequest, ServerRun,
+    ServerScenario, simulate_server,
+};
 pub use trace::trace;

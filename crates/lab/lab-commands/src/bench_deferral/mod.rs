@@ -102,7 +102,7 @@ impl Server {
     fn bench(&self, args: &BenchDeferralArgs) -> Result<Bench, Failure> {
         Ok(Bench::new(Spec {
             url: format!("http://{}", self.http),
-            model: MODEL.to_owned(),
+            models: vec![MODEL.to_owned()],
             rates: Vec::new(),
             is_search: true,
             length: args.length,

@@ -1,0 +1,143 @@
+//! What a server reports in `/metrics` and `/albacore/v1/state`.
+
+use std::time::Duration;
+
+use albacore_batching::deadlines::Cost;
+use albacore_batching::{BatchingParams, Policy, Prefer};
+use albacore_load::get;
+use serde_json::Value;
+
+use crate::error::BenchError;
+use crate::probe::Bench;
+
+/// The text of `/metrics`.
+#[derive(Debug)]
+pub(super) struct ServerMetrics(String);
+
+/// How a server schedules.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scheduling {
+    pub(super) workers: usize,
+    pub(super) front_threads: usize,
+    pub(super) batching: BatchingParams,
+}
+
+/// What a server has learned of the batches of a queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Learned {
+    /// The line, and the line with the margin.
+    pub(super) line: Cost,
+    pub(super) safe: Cost,
+    /// Mean distance from the line, as a share of it.
+    pub(super) error: f64,
+}
+
+impl ServerMetrics {
+    /// The sum of a metric's series that have all these labels; `None` if there is none.
+    pub(super) fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+        let labels: Vec<String> = labels.iter().map(|(k, v)| format!("{k}=\"{v}\"")).collect();
+        let series = self.0.lines().filter(|line| {
+            let rest = line.strip_prefix(name);
+            rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+                && labels.iter().all(|label| line.contains(label))
+        });
+        let values = series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        values.fold(None, |sum, value| Some(sum.unwrap_or(0.0) + value))
+    }
+
+    /// How much a counter has grown since `before`.
+    pub(super) fn growth(&self, before: &Self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let of = |metrics: &Self| metrics.sum(name, labels).unwrap_or(0.0);
+        of(self) - of(before)
+    }
+
+    /// What is learned of a model's batches of this kind.
+    pub(super) fn learned(&self, model: &str, kind: &str) -> Option<Learned> {
+        let of = |name: &str| self.sum(name, &[("model", model), ("kind", kind)]);
+        let alpha = of("albacore_batch_alpha_seconds")? * 1e9;
+        let beta = of("albacore_batch_beta_seconds")? * 1e9;
+        let margin = of("albacore_batch_margin")?;
+        Some(Learned {
+            line: Cost::new(alpha, beta),
+            safe: Cost::new(alpha * margin, beta * margin),
+            error: of("albacore_batch_error")?,
+        })
+    }
+}
+
+impl Bench {
+    fn ask(&self, path: &str) -> Result<String, BenchError> {
+        let url = format!("{}{path}", self.spec.url.trim_end_matches('/'));
+        let asked = get(self.target.address, path);
+        let (status, body) = asked.map_err(|source| BenchError::Look {
+            url: url.clone(),
+            source,
+        })?;
+        let body = String::from_utf8(body).ok().filter(|_| status == 200);
+        body.ok_or_else(|| BenchError::Failed(format!("{url}: it answers {status}, no text")))
+    }
+
+    pub(super) fn server_metrics(&self) -> Result<ServerMetrics, BenchError> {
+        Ok(ServerMetrics(self.ask("/metrics")?))
+    }
+
+    pub(super) fn scheduling(&self) -> Result<Scheduling, BenchError> {
+        let path = "/albacore/v1/state";
+        let state: Value = serde_json::from_str(&self.ask(path)?).unwrap_or_default();
+        let batching = &state["batching"];
+        let policy = match batching["policy"].as_str() {
+            Some("deferred") => Some(Policy::Deferred),
+            Some("eager") => Some(Policy::Eager),
+            Some("auto") => batching["prefer"]
+                .as_str()
+                .and_then(Prefer::from_name)
+                .map(Policy::Auto),
+            Some("timeout") => batching["max_delay_us"].as_u64().map(|delay| {
+                let delay = Duration::from_micros(delay);
+                Policy::Timeout { delay }
+            }),
+            _ => None,
+        };
+        let number = |value: &Value| {
+            let number = value.as_u64().filter(|&number| number > 0)?;
+            usize::try_from(number).ok()
+        };
+        let scheduling = || {
+            Some(Scheduling {
+                workers: number(&state["workers"]["alive"])?,
+                front_threads: number(&state["front"]["threads"])?,
+                batching: BatchingParams {
+                    policy: policy?,
+                    batch_rows_max: number(&batching["max_rows"])?,
+                    queue_rows_max: number(&state["queue"]["max_rows"])?,
+                },
+            })
+        };
+        scheduling().ok_or_else(|| {
+            let what = "it does not report workers, threads of the front end, policy and bounds";
+            BenchError::Failed(format!("{}{path}: {what}", self.spec.url))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn series_are_found_by_their_labels_and_added_up() {
+        let text = "albacore_x_total{model=\"a\",kind=\"value\"} 2\n\
+                    albacore_x_total{model=\"b\",kind=\"value\"} 3\n\
+                    albacore_x_total_more{model=\"a\"} 9\nalbacore_y 0.5\n";
+        let metrics = ServerMetrics(text.to_owned());
+        assert_eq!(metrics.sum("albacore_x_total", &[]), Some(5.0));
+        assert_eq!(
+            metrics.sum("albacore_x_total", &[("model", "b")]),
+            Some(3.0)
+        );
+        assert_eq!(metrics.sum("albacore_y", &[]), Some(0.5));
+        assert_eq!(metrics.sum("albacore_z", &[]), None);
+        let before = ServerMetrics(String::new());
+        assert_eq!(metrics.growth(&before, "albacore_y", &[]), 0.5);
+    }
+}
