@@ -28,6 +28,6 @@ pub use run::{Unwatched, Watcher, run, run_watched};
 pub use scenario::{DropPolicy, Model, Policy, Scenario, Source, Wait};
 pub use server::{
     BatchCounts, FrontEnd, RequestClass, ServerQueue, ServerReply, ServerRequest, ServerRun,
-    ServerScenario, simulate_server,
+    ServerScenario, Stalls, simulate_server,
 };
 pub use trace::trace;

@@ -106,11 +106,11 @@ impl Bench {
             let what = "is asked for its metrics: http://HOST:PORT is due";
             return Err(BenchError::Usage(format!("{}: {what}", self.spec.url)));
         }
-        let costs = self.measure_front()?;
+        let lone = self.measure_lone()?;
         let before = self.server_metrics()?;
         let probe = self.probe(schedule)?;
         let after = self.server_metrics()?;
-        let scenario = self.scenario(&probe, &costs, &before, &after)?;
+        let scenario = self.scenario(&probe, &lone, &before, &after)?;
         let compare = |probe: Probe, fault: Option<Fault>| {
             let mut scenario = scenario.clone();
             if let Some(fault) = fault {

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use albacore_batching::auto::FrontCost;
 use albacore_batching::deadlines::Cost;
 use albacore_batching::{Nanos, Profile};
-use albacore_load::{Load, Sample, Shape, drive};
+use albacore_load::{Load, Sample, Shape, drive, percentile};
 use albacore_simulator::{
-    FrontEnd, RequestClass, ServerQueue, ServerRequest, ServerRun, ServerScenario, simulate_server,
+    BatchCounts, FrontEnd, RequestClass, ServerQueue, ServerRequest, ServerRun, ServerScenario,
+    Stalls, simulate_server,
 };
 
 use super::QueueId;
@@ -21,8 +23,24 @@ const FRONT_PROBE: Duration = Duration::from_millis(200);
 /// The part of a request's front time before it is submitted.
 const READ_SHARE: f64 = 0.5;
 
+/// How long a stall is on average: the time slice of Linux's scheduler, after which a thread that
+/// waits gets the cpu back.
+const STALL: Nanos = Nanos(3_000_000);
+
+/// The largest standard deviation of the logarithm of a batch's time.
+const SPREAD_MAX: f64 = 0.5;
+
 /// Simulations to find which part of a batch's measured time is waiting for the front end.
 const TIME_PASSES: usize = 4;
+
+/// A request of a class while there is no other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LoneRequest {
+    /// Cpu time of the front end, nanoseconds.
+    front: f64,
+    /// Median latency, nanoseconds.
+    latency: f64,
+}
 
 /// A wrong simulation, which a comparison must find.
 #[derive(Clone, Copy, Debug)]
@@ -60,30 +78,35 @@ pub(super) fn samples(live: &[Sample], run: &ServerRun) -> Vec<Sample> {
 }
 
 impl Bench {
-    /// Cpu time of the front end for a request of each class, over one connection, nanoseconds.
-    pub(super) fn measure_front(&self) -> Result<Vec<f64>, BenchError> {
+    /// Sends the requests of each class over one connection.
+    pub(super) fn measure_lone(&self) -> Result<Vec<LoneRequest>, BenchError> {
         let measure = |class: usize| {
             let of_class = self.requests.iter().zip(&self.class_of);
             let of_class = of_class.filter(|&(_, &of)| of == class);
             let before = self.server_metrics()?;
-            let answered = drive(Load {
+            let samples = drive(Load {
                 requests: of_class.map(|(request, _)| request.clone()).collect(),
                 shape: Shape::Closed(FRONT_PROBE),
                 connections: 1,
             })?;
             let after = self.server_metrics()?;
             let cpu = after.growth(&before, "process_cpu_seconds_total", &[]);
-            Ok(cpu * 1e9 / answered.len().max(1) as f64)
+            let mut latencies: Vec<Duration> = samples.iter().map(|it| it.latency).collect();
+            latencies.sort_unstable();
+            Ok(LoneRequest {
+                front: cpu * 1e9 / samples.len().max(1) as f64,
+                latency: percentile(&latencies, 0.5).as_secs_f64() * 1e9,
+            })
         };
         (0..self.classes.len()).map(measure).collect()
     }
 
-    /// The run as a simulation; `front_costs` are in proportion to what each class costs the front
-    /// end, the cpu time of the run says how much that is.
+    /// The run as a simulation. What classes cost the front end is in proportion to that of `lone`
+    /// requests; the cpu time of the run says how much it is.
     pub(super) fn scenario(
         &self,
         probe: &Probe,
-        front_costs: &[f64],
+        lone: &[LoneRequest],
         before: &ServerMetrics,
         after: &ServerMetrics,
     ) -> Result<ServerScenario, BenchError> {
@@ -92,12 +115,12 @@ impl Bench {
         let cpu = after.growth(before, "process_cpu_seconds_total", &[]) * 1e9;
         let samples = probe.samples.iter();
         let known: f64 = samples
-            .map(|sample| front_costs[self.class_of[sample.request]])
+            .map(|sample| lone[self.class_of[sample.request]].front)
             .sum();
         let scale = if known > 0.0 { cpu / known } else { 0.0 };
-        let class = |(class, &cost): (&crate::mix::Class, &f64)| {
+        let class = |(class, lone): (&crate::mix::Class, &LoneRequest)| {
             let queue = QueueId::of(class);
-            let time = |share: f64| Nanos((cost * scale * share) as u64);
+            let time = |share: f64| Nanos((lone.front * scale * share) as u64);
             RequestClass {
                 queue: ids.iter().position(|it| *it == queue).unwrap_or_default(),
                 rows: class.rows,
@@ -117,14 +140,23 @@ impl Bench {
             front: FrontEnd {
                 threads: scheduling.front_threads,
                 wake: Nanos(0),
+                cost: Some(FrontCost {
+                    per_request: Nanos((cpu / probe.samples.len().max(1) as f64) as u64),
+                    threads: scheduling.front_threads,
+                }),
                 is_gathering: true,
             },
             queues: queues?,
-            classes: self.classes.iter().zip(front_costs).map(class).collect(),
+            classes: self.classes.iter().zip(lone).map(class).collect(),
             requests: probe.samples.iter().map(request).collect(),
+            stalls: Stalls::default(),
             seed: self.spec.seed,
         };
+        scenario.front.wake = wake(&scenario, lone);
         fit_times(&mut scenario);
+        let busy = after.growth(before, "albacore_worker_busy_seconds_total", &[]) * 1e9;
+        let batches = ids.iter().map(|id| self.live_batches(*id, before, after));
+        add_stalls(&mut scenario, busy, &batches.collect::<Vec<_>>());
         Ok(scenario)
     }
 
@@ -157,11 +189,21 @@ impl Bench {
                 objective: Some(Nanos::from(self.spec.objective)),
             },
             time: line,
-            // Of a normal distribution the mean distance is sqrt(2 / pi) standard deviations.
-            spread: error * (std::f64::consts::PI / 2.0).sqrt(),
+            spread: error,
             row: Nanos((compute / batch_rows.max(1.0)) as u64),
         })
     }
+}
+
+/// What is left of the latency of lone requests is taken to be two wakes, of the front end and of
+/// the client. The class for which that is least counts.
+fn wake(scenario: &ServerScenario, lone: &[LoneRequest]) -> Nanos {
+    let of_class = |(class, lone): (&RequestClass, &LoneRequest)| {
+        let batch = scenario.queues[class.queue].time.of(class.rows as u64);
+        (lone.latency - lone.front - batch.0 as f64) / 2.0
+    };
+    let wakes = scenario.classes.iter().zip(lone).map(of_class);
+    Nanos(wakes.fold(f64::INFINITY, f64::min) as u64)
 }
 
 /// The learned time of a batch ends when the front end collects it. What of it is waiting for the
@@ -179,5 +221,25 @@ fn fit_times(scenario: &mut ServerScenario) {
             let beta = queue.time.beta_ns() - excess;
             queue.time = Cost::new(queue.time.alpha_ns(), beta);
         }
+    }
+}
+
+/// The learned line leaves stalls out. They are what the workers were busy beyond it, and a part of
+/// the mean distance from the line, which so far is the spread of each queue.
+fn add_stalls(scenario: &mut ServerScenario, busy: f64, live: &[BatchCounts]) {
+    let of_line = |(queue, counts): (&ServerQueue, &BatchCounts)| {
+        let line = queue.profile.mean_cost.unwrap_or(queue.time);
+        line.alpha_ns() * counts.rows as f64 + line.beta_ns() * counts.batches as f64
+    };
+    let work: f64 = scenario.queues.iter().zip(live).map(of_line).sum();
+    let stalled = (busy / work.max(1.0) - 1.0).max(0.0);
+    scenario.stalls = Stalls {
+        per_second: stalled * 1e9 / STALL.0 as f64,
+        mean: STALL,
+    };
+    for queue in &mut scenario.queues {
+        // Of a normal distribution the mean distance is sqrt(2 / pi) standard deviations.
+        let rest = (queue.spread - stalled).max(0.0);
+        queue.spread = (rest * (std::f64::consts::PI / 2.0).sqrt()).min(SPREAD_MAX);
     }
 }

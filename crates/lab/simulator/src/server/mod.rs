@@ -11,14 +11,15 @@
 //! gathered before it looks again; which of them wait for that is decided as in the engine's inbox.
 //! Reading and writing take the times that the scenario gives for each class of requests.
 //!
-//! **What is not modeled.** Cpus: a batch takes as long as the server measured from its dispatch
-//! until it was collected, which includes waiting for a cpu, and an event loop is never interrupted.
-//! Stalls, the lock of the state, connections, lost workers, requests with a deadline or priority of
+//! **What is not modeled.** Cpus: that there are fewer of them than threads is part of the times of
+//! batches, which end when they are collected, and of their stalls; an event loop is never
+//! interrupted. The lock of the state, connections, lost workers, requests with a deadline or priority of
 //! their own, and refusals for an overloaded front end.
 
 mod event_loop;
 mod run;
 
+use albacore_batching::auto::FrontCost;
 use albacore_batching::deadlines::Cost;
 use albacore_batching::{BatchingParams, Nanos, Profile};
 
@@ -34,6 +35,7 @@ pub struct ServerScenario {
     pub queues: Vec<ServerQueue>,
     pub classes: Vec<RequestClass>,
     pub requests: Vec<ServerRequest>,
+    pub stalls: Stalls,
     /// Of the times of batches.
     pub seed: u64,
 }
@@ -45,8 +47,19 @@ pub struct FrontEnd {
     pub threads: usize,
     /// From an event until a sleeping event loop runs.
     pub wake: Nanos,
+    /// What policy `auto` knows of it.
+    pub cost: Option<FrontCost>,
     /// Whether requests that arrive while it reads are scheduled together, as the server does.
     pub is_gathering: bool,
+}
+
+/// Times in which a worker does not get on with its batch because another thread has its cpu.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stalls {
+    /// How many come in a second of work.
+    pub per_second: f64,
+    /// How long one takes on average; distributed exponentially.
+    pub mean: Nanos,
 }
 
 /// The queue of one kind of output of one model.

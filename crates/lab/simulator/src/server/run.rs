@@ -103,6 +103,7 @@ impl<'a> Server<'a> {
         for (index, queue) in scenario.queues.iter().enumerate() {
             scheduler.set_profile(QueueIndex(index), queue.profile);
         }
+        scheduler.set_front_cost(scenario.front.cost);
         let mut actions = Actions::default();
         for worker in 0..scenario.workers {
             let worker = WorkerIndex::at(worker);
@@ -359,14 +360,18 @@ impl<'a> Server<'a> {
 
     fn batch_time(&mut self, queue: usize, rows: u64) -> u64 {
         let queue = &self.scenario.queues[queue];
-        let mean = queue.time.of(rows).0;
-        if queue.spread <= 0.0 {
-            return mean;
+        let mean = queue.time.of(rows).0 as f64;
+        let mut time = mean;
+        if queue.spread > 0.0 {
+            // Lognormal with this mean; the normal variate by Box and Muller.
+            let (u, v) = (self.random.exponential(), self.random.unit());
+            let normal = (2.0 * u).sqrt() * (std::f64::consts::TAU * v).cos();
+            time *= (queue.spread * normal - queue.spread * queue.spread / 2.0).exp();
         }
-        // Lognormal with this mean; the normal variate by Box and Muller.
-        let (u, v) = (self.random.exponential(), self.random.unit());
-        let normal = (2.0 * u).sqrt() * (std::f64::consts::TAU * v).cos();
-        let factor = (queue.spread * normal - queue.spread * queue.spread / 2.0).exp();
-        (mean as f64 * factor) as u64
+        let stalls = self.scenario.stalls;
+        if stalls.per_second > 0.0 && self.random.unit() * 1e9 < stalls.per_second * mean {
+            time += self.random.exponential() * stalls.mean.0 as f64;
+        }
+        time as u64
     }
 }

@@ -18,6 +18,7 @@ fn scenario(sent: &[u64]) -> ServerScenario {
         front: FrontEnd {
             threads: 1,
             wake: Nanos(5 * US),
+            cost: None,
             is_gathering: true,
         },
         queues: vec![ServerQueue {
@@ -43,6 +44,7 @@ fn scenario(sent: &[u64]) -> ServerScenario {
                 sent: Nanos(at * US),
             })
             .collect(),
+        stalls: Stalls::default(),
         seed: 1,
     }
 }
@@ -122,4 +124,18 @@ fn spread_times_have_the_same_mean() {
         written(&again),
         "equal seeds give equal runs"
     );
+}
+
+#[test]
+fn stalls_come_in_proportion_to_the_work() {
+    let sent: Vec<u64> = (0..20_000).map(|n| n * 10_000).collect();
+    let mut stalled = scenario(&sent);
+    stalled.stalls = Stalls {
+        per_second: 1_000.0,
+        mean: Nanos(3_000 * US),
+    };
+    let run = simulate_server(&stalled);
+    let mean = run.batches[0].busy.0 as f64 / run.batches[0].batches as f64;
+    // A batch of 101 us stalls with a chance of 0.101.
+    assert!((mean / 409_000.0 - 1.0).abs() < 0.05, "{mean}");
 }

@@ -1,0 +1,172 @@
+//! A live server beside its simulation: several models, mixed kinds, bursts, one and two workers.
+//!
+//! The bounds of each comparison: rows of a batch within 15 %, bad rate within 1 point, idle share
+//! within 5 points, all in the same run. Other programs on the machine take cpus from a live run in
+//! a way that no simulation knows, so a comparison is repeated up to [`TRIES`] times and must hold
+//! once. That the bounds are not met by chance is shown by a wrong simulation of the run that agrees:
+//! it may not.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail loudly"
+)]
+
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use albacore_bench::comparison::{Comparison, Fault, table};
+use albacore_bench::{Bench, Spec};
+use albacore_testbed::product;
+use serde_json::Value;
+
+/// Live runs of a comparison.
+const TRIES: u64 = 5;
+
+const OBJECTIVE: &str = "25ms";
+
+/// A server that ends when it is dropped.
+struct Server {
+    child: Child,
+    http: SocketAddr,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    fn start(workers: usize, policy: &str) -> Self {
+        let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/data/models");
+        let model = |name: &str| format!("{name}={}/main_{name}_d6.ubj", models.display());
+        let mut child = Command::new(product("albacore-server").unwrap())
+            .args(["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"])
+            .args(["--workers", &workers.to_string(), "--policy", policy])
+            .args(["--slo", OBJECTIVE])
+            .args(["--model", &model("small"), "--model", &model("medium")])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut http = None;
+        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+            let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
+            match event["event"].as_str() {
+                Some("listening") => http = event["http"].as_str().unwrap().parse().ok(),
+                Some("ready") => break,
+                _ => {}
+            }
+        }
+        let http = http.expect("the server reports its address");
+        Self { child, http }
+    }
+
+    fn bench(&self, load: &Load, seed: u64) -> Bench {
+        let names = ["small", "medium"];
+        Bench::new(Spec {
+            url: format!("http://{}", self.http),
+            models: names.map(str::to_owned).to_vec(),
+            rates: vec![load.rate],
+            is_search: false,
+            length: Duration::from_secs(3),
+            objective: Duration::from_millis(25),
+            percentile: 99.0,
+            arrivals: load.arrivals.to_owned(),
+            mix: load.mix.to_owned(),
+            features: None,
+            input: None,
+            is_binary: false,
+            connections: 256,
+            seed,
+            pids: Vec::new(),
+        })
+        .unwrap()
+    }
+}
+
+struct Load {
+    workers: usize,
+    policy: &'static str,
+    mix: &'static str,
+    arrivals: &'static str,
+    rate: f64,
+    /// A wrong simulation that must not meet the bounds under this load.
+    fault: Fault,
+}
+
+/// Whether the simulation is as close to the live run as it has to be.
+fn is_close(comparison: &Comparison) -> bool {
+    let [live, simulated] = comparison.all;
+    let [idle, simulated_idle] = comparison.idle_share;
+    !comparison.probe.is_behind
+        && (simulated.batch_rows / live.batch_rows - 1.0).abs() <= 0.15
+        && (simulated.bad_rate - live.bad_rate).abs() <= 0.01
+        && (simulated_idle - idle).abs() <= 0.05
+}
+
+fn assert_close(load: &Load) {
+    let server = Server::start(load.workers, load.policy);
+    let mut seen = String::new();
+    let mut has_agreed = false;
+    for seed in 1..=TRIES {
+        let bench = server.bench(load, seed);
+        bench.warm().unwrap();
+        let schedule = &bench.schedules().unwrap()[0];
+        let faults = [load.fault];
+        let (right, wrong) = bench.compare_with_faults(schedule, &faults).unwrap();
+        seen += &format!(
+            "{}with {:?}:\n{}",
+            table(&right),
+            load.fault,
+            table(&wrong[0])
+        );
+        if is_close(&right) {
+            assert!(!is_close(&wrong[0]), "a wrong simulation agrees:\n{seen}");
+            has_agreed = true;
+            break;
+        }
+    }
+    println!("{seen}");
+    assert!(has_agreed, "no run agrees with its simulation:\n{seen}");
+}
+
+#[test]
+fn batches_that_the_front_end_gathers_are_simulated() {
+    assert_close(&Load {
+        workers: 2,
+        policy: "eager",
+        mix: "small/1=6,medium/1=3,medium/contribs:10=0.3",
+        arrivals: "gamma:0.3",
+        rate: 1_000.0,
+        fault: Fault::NoGathering,
+    });
+}
+
+#[test]
+fn bursts_for_two_models_on_one_worker_are_simulated() {
+    assert_close(&Load {
+        workers: 1,
+        policy: "auto",
+        mix: "small/1=6,medium/1=3,medium/contribs:10=1",
+        arrivals: "gamma:0.3",
+        rate: 1_000.0,
+        fault: Fault::DoubleBeta,
+    });
+}
+
+#[test]
+fn deferred_batches_are_simulated() {
+    assert_close(&Load {
+        workers: 1,
+        policy: "deferred",
+        mix: "small/1=6,medium/1=3,medium/contribs:10=1",
+        arrivals: "gamma:0.3",
+        rate: 500.0,
+        fault: Fault::DoubleBeta,
+    });
+}
