@@ -34,6 +34,7 @@ mod state;
 mod triton;
 mod validate;
 
+use std::fmt::Write as _;
 use std::future::Future;
 use std::net::TcpListener as StdListener;
 use std::pin::pin;
@@ -102,16 +103,18 @@ impl Front {
 
 /// The value of `Server-Timing`: how long a request waited and ran, in milliseconds.
 fn server_timing(timing: Timing) -> String {
-    let ms = |time: Duration| {
-        let micros = time.as_micros();
-        format_args!("{}.{:03}", micros / 1000, micros % 1000).to_string()
-    };
-    format!(
-        "queue;dur={}, defer;dur={}, run;dur={}",
-        ms(timing.queue),
-        ms(timing.deferred),
-        ms(timing.compute)
-    )
+    let parts = [
+        ("queue;dur=", timing.queue),
+        (", defer;dur=", timing.deferred),
+        (", run;dur=", timing.compute),
+    ];
+    let mut text = String::with_capacity(64);
+    for (name, time) in parts {
+        let micros = micros(time);
+        // infallible: a String
+        let _ = write!(text, "{name}{}.{:03}", micros / 1000, micros % 1000);
+    }
+    text
 }
 
 /// Whole microseconds.
