@@ -76,6 +76,7 @@ impl InferenceDeploymentSpec {
                 },
             },
             batch_rows_max: self.batching.max_rows as usize,
+            window: None,
             queue_rows_max: self.queue.max_rows as usize,
         }
     }

@@ -211,6 +211,7 @@ fn parameters() -> impl Strategy<Value = Parameters> {
         batching: BatchingParams {
             policy,
             batch_rows_max: rows.0,
+            window: None,
             queue_rows_max: rows.1,
         },
         slo: slo

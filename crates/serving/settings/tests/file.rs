@@ -377,6 +377,7 @@ fn any_settings() -> impl Strategy<Value = Settings> {
         batching: BatchingParams {
             policy,
             batch_rows_max: rows.0,
+            window: None,
             queue_rows_max: rows.1,
         },
     })

@@ -193,6 +193,7 @@ pub(crate) fn pod(name: &str, address: Option<&str>, rows: u32) -> ServingPod {
                     delay: Duration::from_millis(2),
                 },
                 batch_rows_max: rows as usize,
+                window: None,
                 queue_rows_max: 65_536,
             },
             slo: Vec::new(),

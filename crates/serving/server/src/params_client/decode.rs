@@ -37,6 +37,7 @@ fn convert(message: &proto::Parameters) -> Result<Parameters, String> {
         batching: BatchingParams {
             policy: policy(batching)?,
             batch_rows_max: batching.max_rows as usize,
+            window: None,
             queue_rows_max: queue.max_rows as usize,
         },
         slo: slo.iter().map(model_slo).collect(),

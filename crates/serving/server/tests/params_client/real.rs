@@ -69,6 +69,7 @@ impl Agent {
                 batching: BatchingParams {
                     policy: Policy::Eager,
                     batch_rows_max: rows as usize,
+                    window: None,
                     queue_rows_max: 65_536,
                 },
                 slo: Vec::new(),
