@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use albacore_batching::ModelLoad;
 use albacore_batching::auto::{Choice, FrontCost};
 use albacore_batching::deadlines::CostEstimate;
+use albacore_batching::{ModelBatching, ModelLoad};
 
 use super::model_window::{KindLoad, model_load};
 use super::window::{Load, Outcomes};
@@ -40,6 +40,8 @@ pub struct ModelStats {
     pub latency: Vec<(Kind, CostEstimate)>,
     /// Most threads of a worker that compute one of its batches; `None`: all of them.
     pub threads: Option<usize>,
+    /// How its batches are made.
+    pub batching: ModelBatching,
     /// The last minute, by kind of output.
     pub window: Vec<KindLoad>,
     /// The share of bad requests that the objective allows; `None` without an objective.

@@ -192,7 +192,7 @@ impl EffectiveConfig {
             .map(|(model, _, threads)| (model.as_str(), *threads))
             .collect();
         self.engine.set_batch_threads(&threads);
-        self.engine.set_batching(&sources.batching());
+        self.engine.set_batching(&sources.batching(), &[]);
         Ok(())
     }
 

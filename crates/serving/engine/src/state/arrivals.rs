@@ -27,7 +27,7 @@ impl State {
         let (model, rows) = (request.model, request.rows);
         let queue = queue_of(model, request.kinds);
         let position = self.queue_position(queue, &request, now);
-        let part_rows_max = self.dispatcher.batch_rows_max;
+        let part_rows_max = self.batch_rows_max(queue);
         self.counters.submitted(model, rows);
         let idle_before = self.idle_time.until(now);
         let id = self
