@@ -38,6 +38,7 @@ const DRAIN: Duration = Duration::from_secs(35);
 pub fn run(options: &Options) -> Result<(), Failure> {
     let stamp = file_watch::stamp(&options.file);
     let deployment = read(&options.file)?;
+    server::check_front_threads(&options.file, &deployment.server)?;
     server::check_models(&options.file, &deployment.server)?;
     let mut output = Output::new(options.output);
     for notice in &deployment.notices {

@@ -304,16 +304,7 @@ fn line(settings: &Settings, generation: u64) -> String {
         uid: "1".to_owned(),
         deployment: "live".to_owned(),
         generation,
-        parameters: agent_stream::Parameters {
-            batching: settings.batching,
-            slo: settings.model_slos(),
-            window: None,
-            workers: 2,
-            threads: 1,
-            cpu_share: 1.0,
-            generation,
-            report: None,
-        },
+        parameters: agent_stream::Parameters::of_settings(settings, generation),
     };
     let line = agent_stream::NodeSnapshot {
         node: "n".to_owned(),
