@@ -121,7 +121,7 @@ fn read(file: &Path) -> Result<OneMachine, Failure> {
         .map_err(|e| Failure::file(file, &e))?
         .parent()
         .map_or_else(PathBuf::new, Path::to_path_buf);
-    read_for_one_machine(&text, &name, &folder).map_err(|e| Failure::Failed(sentence(&e)))
+    read_for_one_machine(&text, &name, &folder).map_err(|e| Failure::Usage(sentence(&e)))
 }
 
 /// Why the main loop ended.

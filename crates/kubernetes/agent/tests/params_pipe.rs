@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use albacore_settings::agent_stream::NodeSnapshot;
+use albacore_settings::agent_stream::{ModelParameters, NodeSnapshot};
+use albacore_settings::{ModelBatching, Policy};
 use rig::{Rig, wait};
 use serde_json::json;
 
@@ -53,6 +54,8 @@ fn params_gets_each_pod_and_each_change() {
         (pod.uid.as_str(), "fraud")
     );
     assert_eq!(sent.parameters.batching.batch_rows_max, 64);
+    let plain = ModelParameters::defaults("m".to_owned());
+    assert_eq!(sent.parameters.models, [plain]);
     assert!(
         first.metrics.contains("albacore_agent_threads_verified"),
         "{}",
@@ -75,9 +78,22 @@ fn params_gets_each_pod_and_each_change() {
     rig.patch(
         "infd",
         "fraud",
-        &json!({"spec": {"batching": {"maxRows": 99}}}),
+        &json!({"spec": {"batching": {"maxRows": 99}, "models": [{"name": "m",
+            "uri": "pvc://models/m.ubj", "slo": {"latency": "25ms"}, "threads": 1, "weight": 250,
+            "batching": {"policy": "Deferred", "window": "5ms"}}]}}),
     );
     let changed = reader.join().unwrap();
+    let of_model = ModelParameters {
+        model: "m".to_owned(),
+        threads: Some(1),
+        weight: 250,
+        batching: Some(ModelBatching {
+            policy: Policy::Deferred,
+            batch_rows_max: 99,
+            window: Some(Duration::from_millis(5)),
+        }),
+    };
+    assert_eq!(changed.pods[0].parameters.models, [of_model]);
     println!(
         "from the start of kubectl to the line: {:?}",
         start.elapsed()

@@ -266,6 +266,7 @@ fn each_field_of_the_template_reaches_the_pods_or_is_refused_by_name() {
             whole.spec.placement.trial = None;
             whole.spec.batching = albacore_api::Batching::default();
             whole.spec.queue = albacore_api::Queue::default();
+            whole.spec.front = None;
         }
         match effect(&whole) {
             Err(said) => {
