@@ -37,6 +37,7 @@ fn models(more: Value) -> Value {
     spec
 }
 
+#[allow(clippy::too_many_lines)] // a table
 fn server_examples() -> Vec<Example> {
     let template = |server: Value| json!({"spec": {"containers": [server]}});
     let own = || json!({"template": template(json!({"name": "server", "command": ["x"]}))});
@@ -114,6 +115,7 @@ fn server_examples() -> Vec<Example> {
     ]
 }
 
+#[allow(clippy::too_many_lines)] // a table
 fn batching_examples() -> Vec<Example> {
     let threads = |of: Value| {
         let mut model = model();
@@ -198,6 +200,7 @@ fn batching_examples() -> Vec<Example> {
     ]
 }
 
+#[allow(clippy::too_many_lines)] // a table
 fn examples_of_models() -> Vec<Example> {
     // A model with a field of its own, beside one without, below the batching of `common`.
     let own = |common: Value, own: Value| {

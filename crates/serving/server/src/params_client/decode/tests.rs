@@ -129,6 +129,7 @@ fn of_model(message: &mut proto::Parameters) -> &mut proto::Batching {
 }
 
 #[test]
+#[allow(clippy::too_many_lines)] // a table
 fn invalid_fields_are_refused_by_name() {
     type Change = fn(&mut proto::Parameters, &mut proto::Batching);
     let cases: [(Change, &str); 24] = [
