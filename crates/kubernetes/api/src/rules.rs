@@ -6,17 +6,16 @@
 //! expressed otherwise in the schema (`x-kubernetes-list-map-keys`), or can only be checked by the
 //! controller.
 
+mod batching;
+
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Container;
 
-use crate::deployment::{
-    Batching, BatchingPolicy, InferenceDeployment, InferenceDeploymentSpec, Model, Queue,
-};
+use crate::deployment::{Batching, InferenceDeployment, InferenceDeploymentSpec, Queue};
 use crate::iterations::Iterations;
 use crate::limits::{NAME_CHARS_MAX, SLOTS_MAX, TRIAL_WINDOW_MICROS_MIN};
 use crate::quantity;
-use crate::timespan::Timespan;
 use crate::violation::{Violation, quoted};
 
 /// Name of the container that serves, in the pods and in `spec.template`.
@@ -137,21 +136,21 @@ pub(crate) const RULES: [Rule; 26] = [
         cel: Some("self.policy == 'Timeout' ? has(self.maxDelay) : !has(self.maxDelay)"),
         message: "maxDelay goes with policy Timeout: needed there, refused with any other",
         field: None,
-        check: Some(delay_goes_with_timeout),
+        check: Some(batching::delay_goes_with_timeout),
     },
     Rule {
         at: "spec.batching",
         cel: Some("self.policy == 'Auto' || !has(self.prefer)"),
         message: "prefer goes with policy Auto: refused with any other",
         field: None,
-        check: Some(preference_goes_with_auto),
+        check: Some(batching::preference_goes_with_auto),
     },
     Rule {
         at: "spec.batching",
         cel: Some("self.policy in ['Auto', 'Deferred'] || !has(self.window)"),
         message: "window goes with policy Auto or Deferred: refused with any other",
         field: None,
-        check: Some(window_goes_with_deferral),
+        check: Some(batching::window_goes_with_deferral),
     },
     Rule {
         at: "spec",
@@ -164,7 +163,7 @@ pub(crate) const RULES: [Rule; 26] = [
         message: "models[].batching.maxDelay goes with policy Timeout: needed there, refused with \
                   any other",
         field: Some(".models"),
-        check: Some(delays_of_models_go_with_timeout),
+        check: Some(batching::delays_of_models_go_with_timeout),
     },
     Rule {
         at: "spec",
@@ -175,7 +174,7 @@ pub(crate) const RULES: [Rule; 26] = [
         ),
         message: "models[].batching.prefer goes with policy Auto: refused with any other",
         field: Some(".models"),
-        check: Some(preferences_of_models_go_with_auto),
+        check: Some(batching::preferences_of_models_go_with_auto),
     },
     Rule {
         at: "spec",
@@ -188,7 +187,7 @@ pub(crate) const RULES: [Rule; 26] = [
         message: "models[].batching.window goes with policy Auto or Deferred: refused with any \
                   other",
         field: Some(".models"),
-        check: Some(windows_of_models_go_with_deferral),
+        check: Some(batching::windows_of_models_go_with_deferral),
     },
     Rule {
         at: "spec",
@@ -200,7 +199,7 @@ pub(crate) const RULES: [Rule; 26] = [
         ),
         message: "batching.maxDelay must be shorter than the slo.latency of every model",
         field: Some(".batching.maxDelay"),
-        check: Some(delay_is_below_objectives),
+        check: Some(batching::delay_is_below_objectives),
     },
     Rule {
         at: "spec",
@@ -211,7 +210,7 @@ pub(crate) const RULES: [Rule; 26] = [
         ),
         message: "models[].batching.maxDelay must be shorter than the model's slo.latency",
         field: Some(".models"),
-        check: Some(delays_of_models_are_below_objectives),
+        check: Some(batching::delays_of_models_are_below_objectives),
     },
     Rule {
         at: "spec",
@@ -222,14 +221,14 @@ pub(crate) const RULES: [Rule; 26] = [
         ),
         message: "batching.policy Deferred needs slo.latency for every model that has it",
         field: Some(".models"),
-        check: Some(deferred_has_objectives),
+        check: Some(batching::deferred_has_objectives),
     },
     Rule {
         at: "spec",
         cel: Some("self.queue.maxRows >= self.batching.maxRows"),
         message: "queue.maxRows must hold one batch: at least batching.maxRows",
         field: Some(".queue.maxRows"),
-        check: Some(queue_holds_a_batch),
+        check: Some(batching::queue_holds_a_batch),
     },
     Rule {
         at: "spec",
@@ -239,7 +238,7 @@ pub(crate) const RULES: [Rule; 26] = [
         ),
         message: "queue.maxRows must hold one batch: at least every models[].batching.maxRows",
         field: Some(".queue.maxRows"),
-        check: Some(queue_holds_batches_of_models),
+        check: Some(batching::queue_holds_batches_of_models),
     },
     Rule {
         at: "spec.autoscaling",
@@ -450,153 +449,6 @@ fn threads_of_models_are_there(deployment: &InferenceDeployment) -> Option<Viola
     })
 }
 
-fn delay_goes_with_timeout(deployment: &InferenceDeployment) -> Option<Violation> {
-    let Batching {
-        policy, max_delay, ..
-    } = deployment.spec.batching;
-    delay_and_policy("spec.batching", policy, max_delay)
-}
-
-/// `max_delay` is that of `at` or, for a model, the one in force there.
-fn delay_and_policy(
-    at: &str,
-    policy: BatchingPolicy,
-    max_delay: Option<Timespan>,
-) -> Option<Violation> {
-    let problem = match (policy, max_delay) {
-        (BatchingPolicy::Timeout, None) => {
-            "is missing; policy Timeout needs it, as in \"maxDelay: 2ms\"".to_owned()
-        }
-        (BatchingPolicy::Timeout, Some(_)) | (_, None) => return None,
-        (other, Some(delay)) => format!(
-            "is {delay}, which goes with policy Timeout only; remove it or set policy: Timeout \
-             instead of {other:?}"
-        ),
-    };
-    Some(Violation::new(format!("{at}.maxDelay"), problem))
-}
-
-fn preference_goes_with_auto(deployment: &InferenceDeployment) -> Option<Violation> {
-    preference_and_policy("spec.batching", deployment.spec.batching)
-}
-
-fn preference_and_policy(at: &str, batching: Batching) -> Option<Violation> {
-    let Batching { policy, prefer, .. } = batching;
-    let prefer = prefer.filter(|_| policy != BatchingPolicy::Auto)?;
-    let problem = format!(
-        "is {prefer:?}, which goes with policy Auto only; remove it or set policy: Auto instead \
-         of {policy:?}"
-    );
-    Some(Violation::new(format!("{at}.prefer"), problem))
-}
-
-fn window_goes_with_deferral(deployment: &InferenceDeployment) -> Option<Violation> {
-    window_and_policy("spec.batching", deployment.spec.batching)
-}
-
-fn window_and_policy(at: &str, batching: Batching) -> Option<Violation> {
-    let Batching { policy, window, .. } = batching;
-    let instead = match policy {
-        BatchingPolicy::Auto | BatchingPolicy::Deferred => return None,
-        BatchingPolicy::Timeout => "set maxDelay instead",
-        BatchingPolicy::Eager => "remove it",
-    };
-    let problem = format!(
-        "is {}, which bounds how long requests are deferred, and policy {policy:?} defers none; \
-         {instead}",
-        window?
-    );
-    Some(Violation::new(format!("{at}.window"), problem))
-}
-
-/// The first violation of a model with a batching of its own: `check` gets the field and the
-/// batching in force, whose own fields it may refuse.
-fn of_models(
-    deployment: &InferenceDeployment,
-    check: fn(&str, Batching) -> Option<Violation>,
-) -> Option<Violation> {
-    let spec = &deployment.spec;
-    let mut models = spec.models.iter().enumerate();
-    models.find_map(|(index, model)| {
-        model.batching?;
-        let at = format!("spec.models[{index}].batching");
-        check(&at, spec.batching_of(model))
-    })
-}
-
-fn delays_of_models_go_with_timeout(deployment: &InferenceDeployment) -> Option<Violation> {
-    of_models(deployment, |at, batching| {
-        delay_and_policy(at, batching.policy, batching.max_delay)
-    })
-}
-
-fn preferences_of_models_go_with_auto(deployment: &InferenceDeployment) -> Option<Violation> {
-    of_models(deployment, preference_and_policy)
-}
-
-fn windows_of_models_go_with_deferral(deployment: &InferenceDeployment) -> Option<Violation> {
-    of_models(deployment, window_and_policy)
-}
-
-/// The delay in force for a model, and whether it is the model's own.
-fn delay_of(spec: &InferenceDeploymentSpec, model: &Model) -> Option<(Timespan, bool)> {
-    let is_own = model.batching.is_some_and(|own| own.max_delay.is_some());
-    Some((spec.batching_of(model).max_delay?, is_own))
-}
-
-/// The first model whose own or common delay is not below its objective, with both.
-fn late_model(spec: &InferenceDeploymentSpec, is_own: bool) -> Option<(usize, Timespan, Timespan)> {
-    let mut models = spec.models.iter().enumerate();
-    models.find_map(|(index, model)| {
-        let (delay, _) = delay_of(spec, model).filter(|(_, own)| *own == is_own)?;
-        let latency = model.slo?.latency;
-        (delay >= latency).then_some((index, delay, latency))
-    })
-}
-
-fn delay_is_below_objectives(deployment: &InferenceDeployment) -> Option<Violation> {
-    let (index, delay, latency) = late_model(&deployment.spec, false)?;
-    let problem = format!(
-        "is {delay}, which leaves no time to serve spec.models[{index}] within its slo.latency of \
-         {latency}; choose less"
-    );
-    Some(Violation::new("spec.batching.maxDelay", problem))
-}
-
-fn delays_of_models_are_below_objectives(deployment: &InferenceDeployment) -> Option<Violation> {
-    let (index, delay, latency) = late_model(&deployment.spec, true)?;
-    let problem = format!(
-        "is {delay}, which leaves no time to serve the model within its slo.latency of {latency}; \
-         choose less"
-    );
-    let field = format!("spec.models[{index}].batching.maxDelay");
-    Some(Violation::new(field, problem))
-}
-
-fn deferred_has_objectives(deployment: &InferenceDeployment) -> Option<Violation> {
-    let spec = &deployment.spec;
-    let is_deferred = |model: &Model| spec.batching_of(model).policy == BatchingPolicy::Deferred;
-    let mut models = spec.models.iter();
-    let index = models.position(|model| model.slo.is_none() && is_deferred(model))?;
-    let problem = "is missing; batching.policy Deferred waits as long as the objective allows and \
-                   so needs one, as in \"slo: {latency: 25ms}\"";
-    Some(Violation::new(format!("spec.models[{index}].slo"), problem))
-}
-
-fn queue_holds_batches_of_models(deployment: &InferenceDeployment) -> Option<Violation> {
-    let spec = &deployment.spec;
-    let queue = spec.queue.max_rows;
-    let mut models = spec.models.iter().enumerate();
-    models.find_map(|(index, model)| {
-        let batch = model.batching?.max_rows.filter(|&batch| batch > queue)?;
-        let problem = format!(
-            "is {queue}, less than one batch; raise it to at least \
-             spec.models[{index}].batching.maxRows, {batch}"
-        );
-        Some(Violation::new("spec.queue.maxRows", problem))
-    })
-}
-
 fn front_has_a_server(deployment: &InferenceDeployment) -> Option<Violation> {
     let spec = &deployment.spec;
     (!spec.is_built_in() && spec.front.is_some()).then(|| {
@@ -617,19 +469,6 @@ fn front_has_cpus(deployment: &InferenceDeployment) -> Option<Violation> {
              lower it or raise the limit"
         );
         Violation::new("spec.front.threads", problem)
-    })
-}
-
-fn queue_holds_a_batch(deployment: &InferenceDeployment) -> Option<Violation> {
-    let (queue, batch) = (
-        deployment.spec.queue.max_rows,
-        deployment.spec.batching.max_rows,
-    );
-    (queue < batch).then(|| {
-        let problem = format!(
-            "is {queue}, less than one batch; raise it to at least batching.maxRows, {batch}"
-        );
-        Violation::new("spec.queue.maxRows", problem)
     })
 }
 

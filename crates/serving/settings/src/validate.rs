@@ -99,16 +99,22 @@ pub(crate) fn check_batching<'a>(
 ) -> Result<(), ValidationError> {
     let common = params.of_models();
     let queue_path = format!("{path}queue.max_rows");
-    let queue = (&*queue_path, params.queue_rows_max);
+    let queue_rows = params.queue_rows_max;
     check_rows(&queue_path, params.queue_rows_max, QUEUE_ROWS_MAX)?;
     let followers = models.clone().filter(|model| model.own.is_none());
     let objectives = followers.filter_map(|model| Some((model.name, model.slo?)));
-    check_release(&format!("{path}batching"), &common, queue, objectives)?;
+    check_release(
+        &format!("{path}batching"),
+        &common,
+        &queue_path,
+        queue_rows,
+        objectives,
+    )?;
     for (index, model) in models.enumerate() {
         if let Some(own) = &model.own {
             let path = format!("{path}models[{index}].batching");
             let objective = model.slo.map(|slo| (model.name, slo)).into_iter();
-            check_release(&path, own, queue, objective)?;
+            check_release(&path, own, &queue_path, queue_rows, objective)?;
         }
     }
     Ok(())
@@ -119,7 +125,8 @@ pub(crate) fn check_batching<'a>(
 fn check_release<'a>(
     path: &str,
     batching: &ModelBatching,
-    (queue_path, queue_rows): (&str, usize),
+    queue_path: &str,
+    queue_rows: usize,
     objectives: impl Iterator<Item = (&'a str, Slo)>,
 ) -> Result<(), ValidationError> {
     let ModelBatching {

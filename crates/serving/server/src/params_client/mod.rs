@@ -1,7 +1,7 @@
 //! Client of `albacore-params` (`--params`): receives parameters while the server runs.
 //!
-//! Batching, queue bounds and objectives, and batching, threads and weight of single models, have two
-//! sources: the settings (the file of `--settings`,
+//! Batching, queue bounds and objectives, and batching, threads and weight of single models, have
+//! two sources: the settings (the file of `--settings`,
 //! or the command line) and the params stream. **The stream overrides the settings while it is
 //! connected**: it delivers an edit within milliseconds, where a mounted file takes a minute. After
 //! the stream is lost its last parameters stay in force, so that a restart of `albacore-params`

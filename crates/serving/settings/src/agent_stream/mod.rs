@@ -158,8 +158,8 @@ impl Parameters {
 }
 
 impl Settings {
-    /// The effective settings where `parameters` override this file: batching, queue, objectives and
-    /// what `parameters` lists of models are those of `parameters`, all else is the file's.
+    /// The effective settings where `parameters` override this file: batching, queue, objectives
+    /// and what `parameters` lists of models are those of `parameters`, all else is the file's.
     #[must_use]
     pub fn overridden_by(&self, parameters: &Parameters) -> Self {
         let mut settings = self.clone();
