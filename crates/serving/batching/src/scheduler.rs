@@ -25,15 +25,19 @@
 //! **Limits.** One step costs O(queues) to find overdue requests; there are few queues. A worker
 //! runs one batch at a time.
 
+mod choices;
 mod workers;
 
 use std::collections::VecDeque;
 
-use crate::auto::{Auto, Choice, FrontCost, QueueFacts};
+use crate::auto::{Auto, FrontCost};
 use crate::batch::{Batch, Entry};
 use crate::deadlines::{self, Completion, Delays};
 use crate::policy::BatchBounds;
-use crate::{Actions, BatchingParams, Nanos, Policy, Profile, QueueIndex, RequestKey, WorkerIndex};
+use crate::{
+    Actions, BatchingParams, ModelBatching, Nanos, Policy, Profile, QueueIndex, RequestKey,
+    WorkerIndex,
+};
 
 /// Sizes are fixed; `batching` may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,6 +132,8 @@ pub struct Scheduler {
     /// The actions of the core's last step.
     core_actions: deadlines::DeadlineActions,
     profiles: Vec<Profile>,
+    /// The batching of queues that do not have that of `config`.
+    own_batching: Vec<Option<ModelBatching>>,
     /// Which queues are deferred under [`Policy::Auto`].
     auto: Auto,
     /// Queues whose choice is not reported yet.
@@ -176,6 +182,7 @@ impl Scheduler {
             core,
             core_actions: deadlines::DeadlineActions::default(),
             profiles: Vec::new(),
+            own_batching: Vec::new(),
             auto: Auto::default(),
             auto_news: Vec::new(),
             workers: (0..config.workers).map(|_| Worker::Absent).collect(),
@@ -193,24 +200,49 @@ impl Scheduler {
         scheduler
     }
 
-    fn bounds(&self) -> BatchBounds {
+    /// The release rule and the bounds of a queue.
+    #[must_use]
+    pub fn batching(&self, queue: QueueIndex) -> ModelBatching {
+        let own = self.own_batching.get(queue.0).copied().flatten();
+        own.unwrap_or_else(|| self.config.batching.of_models())
+    }
+
+    fn bounds(&self, queue: QueueIndex) -> BatchBounds {
         BatchBounds {
-            rows_max: self.config.batching.batch_rows_max.max(1) as u64,
+            rows_max: self.batching(queue).batch_rows_max.max(1) as u64,
             requests_max: self.config.batch_requests_max.max(1),
         }
     }
 
-    /// Replaces the release rule and the bounds from the next step on. Waiting requests stay, also
-    /// rows beyond a lower bound and requests beyond a smaller batch, which run as batches of their
-    /// own.
+    /// Replaces the release rule and the bounds from the next step on, but for queues with their
+    /// own. Waiting requests stay, also rows beyond a lower bound and requests beyond a smaller
+    /// batch, which run as batches of their own.
     pub fn set_params(&mut self, params: BatchingParams) {
-        if params != self.config.batching {
-            self.auto.hurry();
-        }
+        let is_changed = params.of_models() != self.config.batching.of_models();
         self.config.batching = params;
         for queue in 0..self.profiles.len() {
-            self.apply(queue);
+            if is_changed && self.own_batching[queue].is_none() {
+                self.apply_batching(queue);
+            }
         }
+    }
+
+    /// Sets the batching of one queue from the next step on; `None`: that of
+    /// [`Scheduler::set_params`].
+    pub fn set_own_batching(&mut self, queue: QueueIndex, own: Option<ModelBatching>) {
+        let before = self.batching(queue);
+        let Some(known) = self.own_batching.get_mut(queue.0) else {
+            return;
+        };
+        *known = own;
+        if self.batching(queue) != before {
+            self.apply_batching(queue.0);
+        }
+    }
+
+    fn apply_batching(&mut self, queue: usize) {
+        self.auto.hurry(QueueIndex(queue));
+        self.apply(queue);
     }
 
     /// Sets the costs and the objective of a queue from the next step on.
@@ -230,45 +262,16 @@ impl Scheduler {
 
     /// Passes the parameters of a queue to the core.
     fn apply(&mut self, queue: usize) {
-        let (policy, bounds) = (self.config.batching.policy, self.bounds());
-        let choice = self.auto.choice(QueueIndex(queue));
-        let rules = policy.queue_params(&self.profiles[queue], &choice, bounds);
+        let index = QueueIndex(queue);
+        let (batching, bounds) = (self.batching(index), self.bounds(index));
+        let choice = self.auto.choice(index);
+        let rules = batching.queue_params(&self.profiles[queue], &choice, bounds);
         self.core
             .set_params(in_time(queue), rules, self.now, &mut self.core_actions);
         self.requeue_dropped();
         let rules = Policy::Eager.params_without_deadlines(bounds);
         self.core
             .set_params(late(queue), rules, self.now, &mut self.core_actions);
-    }
-
-    /// Chooses for each queue anew whether it is deferred, if it is time.
-    fn decide_auto(&mut self) {
-        let Policy::Auto(prefer) = self.config.batching.policy else {
-            return;
-        };
-        if !self.auto.is_due(self.now) {
-            return;
-        }
-        let facts = |profile: &Profile| QueueFacts {
-            cost: profile.cost,
-            mean_cost: profile.mean_cost,
-            objective: profile.objective,
-        };
-        let facts: Vec<_> = self.profiles.iter().map(facts).collect();
-        let (workers, rows_max) = (self.present_workers(), self.bounds().rows_max);
-        self.auto
-            .decide(&facts, prefer, workers, rows_max, self.now);
-        self.auto_news.extend(self.auto.take_news());
-        for queue in 0..self.profiles.len() {
-            self.apply(queue);
-        }
-    }
-
-    /// What [`Policy::Auto`] chose for a queue; `None` under another policy.
-    #[must_use]
-    pub fn choice(&self, queue: QueueIndex) -> Option<Choice> {
-        let prefer = self.config.batching.policy.prefer();
-        prefer.map(|_| self.auto.choice(queue))
     }
 
     /// A queue that is deferred or eager now and was not when this last returned it.
@@ -291,12 +294,13 @@ impl Scheduler {
 
     /// Adds a queue; the indices of the others stay.
     pub fn add_queue(&mut self) -> QueueIndex {
-        let bounds = self.bounds();
+        let bounds = self.bounds(QueueIndex(self.profiles.len()));
         let policy = self.config.batching.policy;
         self.core.add_queue(policy.params_without_deadlines(bounds));
         self.core
             .add_queue(Policy::Eager.params_without_deadlines(bounds));
         self.profiles.push(Profile::default());
+        self.own_batching.push(None);
         self.auto.add_queue();
         self.config.queues = self.profiles.len();
         QueueIndex(self.profiles.len() - 1)

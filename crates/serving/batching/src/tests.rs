@@ -12,6 +12,7 @@ fn config(policy: Policy) -> Config {
         batching: BatchingParams {
             policy,
             batch_rows_max: 8,
+            window: None,
             queue_rows_max: 32,
         },
         batch_requests_max: 4,
@@ -30,6 +31,7 @@ impl Driver {
         self.scheduler.set_params(BatchingParams {
             policy,
             batch_rows_max,
+            window: None,
             queue_rows_max,
         });
     }

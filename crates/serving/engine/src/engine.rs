@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use albacore_batching::{BatchingParams, Config, Slo};
+use albacore_batching::{BatchingParams, Config, ModelBatching, Slo};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
@@ -327,10 +327,11 @@ impl Engine {
     }
 
     /// Applies another release rule and other bounds to requests that wait and to later ones.
-    pub fn set_batching(&self, params: &BatchingParams) {
+    /// `models` are the declared models with their own; a model with `None` follows `params`.
+    pub fn set_batching(&self, params: &BatchingParams, models: &[(&str, Option<ModelBatching>)]) {
         self.shared.set_queue_rows_max(params.queue_rows_max);
         self.shared
-            .update(|state, now, out| state.set_batching(params, now, out));
+            .update(|state, now, out| state.set_batching(params, models, now, out));
     }
 
     /// Whether requests should be sent here: every worker was up once, at least one is up, and the

@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use albacore_batching::{Actions, BatchingParams, Config, Event, Nanos, Scheduler, Slo};
+use albacore_batching::{
+    Actions, BatchingParams, Config, Event, ModelBatching, Nanos, QueueIndex, Scheduler, Slo,
+};
 use albacore_os::Extent;
 use tokio::sync::oneshot;
 
@@ -72,7 +74,6 @@ pub(super) struct Outbox {
 /// Turns decisions of the scheduler into batches.
 #[derive(Debug)]
 struct Dispatcher {
-    batch_rows_max: usize,
     /// When the batch timer fires.
     timer: Option<Nanos>,
     /// Kept between steps, so that the steady state does not allocate.
@@ -114,7 +115,6 @@ impl State {
             queue_costs: QueueCosts::default(),
             requests: RequestTable::default(),
             dispatcher: Dispatcher {
-                batch_rows_max: config.batching.batch_rows_max.max(1),
                 timer: None,
                 actions: Actions::default(),
                 segments: Vec::new(),
@@ -141,6 +141,7 @@ impl State {
         if is_new {
             self.batch_threads[slot] = None;
             self.admission.start_slot(slot);
+            queues_of(slot).for_each(|queue| self.scheduler.set_own_batching(queue, None));
             queues_of(slot).for_each(|queue| self.scheduler.forget_arrivals(queue));
             self.counters.start_slot(slot, name);
             self.forget_costs(slot);
@@ -174,6 +175,7 @@ impl State {
             choices: latency.iter().filter_map(chosen).collect(),
             latency,
             threads: self.batch_threads.get(slot).copied().flatten(),
+            batching: self.scheduler.batching(queue_of(slot, KindSet::EMPTY)),
             ..counted
         })
     }
@@ -211,15 +213,27 @@ impl State {
         self.inboxes.forget(queues_of(slot));
     }
 
-    /// Applies to requests that arrive from now on and to those that wait.
-    pub(super) fn set_batching(&mut self, params: &BatchingParams, now: Nanos, out: &mut Outbox) {
-        let batch_rows_max = params.batch_rows_max.max(1);
-        self.dispatcher.batch_rows_max = batch_rows_max;
-        self.scheduler.set_params(BatchingParams {
-            batch_rows_max,
-            ..*params
-        });
+    /// Applies to requests that arrive from now on and to those that wait. `models` are the models
+    /// with their own batching, which replaces the one of `params`.
+    pub(super) fn set_batching(
+        &mut self,
+        params: &BatchingParams,
+        models: &[(&str, Option<ModelBatching>)],
+        now: Nanos,
+        out: &mut Outbox,
+    ) {
+        for &(name, own) in models {
+            if let Some(slot) = self.catalog.slot_of(name) {
+                queues_of(slot).for_each(|queue| self.scheduler.set_own_batching(queue, own));
+            }
+        }
+        self.scheduler.set_params(*params);
         self.step(Event::Timer, now, out);
+    }
+
+    /// Most rows of a batch of this queue.
+    fn batch_rows_max(&self, queue: QueueIndex) -> usize {
+        self.scheduler.batching(queue).batch_rows_max.max(1)
     }
 
     /// The batch timer fired.

@@ -140,7 +140,10 @@ impl<'a> ModelThread<'a> {
         let rules = QueueParams {
             cost,
             objective: OBJECTIVE,
-            release: Release::Deferred { early: EARLY },
+            release: Release::Deferred {
+                early: EARLY,
+                window: None,
+            },
             target_rows: DropRule::Window { target }.target_rows(&cost, OBJECTIVE, rate),
             rows_max: u64::MAX,
             requests_max: usize::MAX,

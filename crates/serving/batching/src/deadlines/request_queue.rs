@@ -284,9 +284,10 @@ impl RequestQueue {
         let asked = match self.params.release {
             _ if self.is_full(rows) => earliest,
             Release::Timeout { delay } => arrival.saturating_add(delay),
-            Release::Deferred { early } if !is_cut && deadline < Nanos::MAX => {
+            Release::Deferred { early, window } if !is_cut && deadline < Nanos::MAX => {
                 let frontrun = deadline.saturating_sub(self.params.cost.of(rows + 1));
-                frontrun.saturating_sub(early)
+                let opens = frontrun.saturating_sub(early);
+                window.map_or(opens, |window| opens.min(arrival.saturating_add(window)))
             }
             Release::Deferred { .. } | Release::Eager => earliest,
         };

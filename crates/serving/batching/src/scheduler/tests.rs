@@ -16,6 +16,7 @@ fn scheduler(policy: Policy, workers: usize) -> Scheduler {
         batching: BatchingParams {
             policy,
             batch_rows_max: 64,
+            window: None,
             queue_rows_max: 1000,
         },
         batch_requests_max: 16,
@@ -330,6 +331,7 @@ fn a_request_ahead_overtakes_by_its_head_start_and_no_more() {
         driver.scheduler.set_params(BatchingParams {
             policy: Policy::Eager,
             batch_rows_max: 1,
+            window: None,
             queue_rows_max: 1000,
         });
         driver.arrive(queue, 0);
@@ -491,4 +493,86 @@ fn auto_defers_where_idle_workers_are_preferred_and_a_change_counts_at_once() {
     };
     driver.scheduler.set_params(eager);
     assert_eq!(driver.scheduler.choice(QueueIndex(0)), None);
+}
+
+#[test]
+fn a_window_ends_the_wait_of_a_deferred_batch() {
+    let mut driver = Driver::new(Policy::Deferred, 1);
+    let set = |window: Option<u64>, driver: &mut Driver| {
+        driver.scheduler.set_params(BatchingParams {
+            window: window.map(Duration::from_millis),
+            ..driver.scheduler.config.batching
+        });
+    };
+    set(Some(2), &mut driver);
+    assert_eq!(driver.arrive(0, 0), []);
+    assert_eq!(driver.arrive(0, 10), []);
+    assert_eq!(driver.actions.timer, Some(Nanos(2 * MS)));
+    assert_eq!(driver.step(Event::Timer, 20), [(0, vec![1, 2])]);
+    driver.done(0, 90);
+    // Frontrun, less a twentieth of the objective, is earlier than a window of 10 ms.
+    set(Some(10), &mut driver);
+    assert_eq!(driver.arrive(0, 100), []);
+    assert_eq!(driver.actions.timer, Some(Nanos(144 * MS / 10)));
+    // A change counts for what waits.
+    set(Some(1), &mut driver);
+    assert_eq!(driver.step(Event::Timer, 109), []);
+    assert_eq!(driver.actions.timer, Some(Nanos(11 * MS)));
+    assert_eq!(driver.step(Event::Timer, 110), [(0, vec![3])]);
+}
+
+#[test]
+fn a_queue_follows_its_own_batching_and_then_that_of_all_again() {
+    let mut driver = Driver::new(Policy::Eager, 1);
+    let own = ModelBatching {
+        policy: Policy::Timeout {
+            delay: Duration::from_millis(3),
+        },
+        batch_rows_max: 2,
+        window: None,
+    };
+    let (first, second) = (QueueIndex(0), QueueIndex(1));
+    driver.scheduler.set_own_batching(first, Some(own));
+    assert_eq!(driver.scheduler.batching(first), own);
+    assert_eq!(driver.arrive(0, 0), []);
+    assert_eq!(driver.arrive(1, 1), [(0, vec![2])], "the other is eager");
+    driver.done(0, 2);
+    assert_eq!(driver.arrive(0, 5), [(0, vec![1, 3])], "two rows are full");
+    driver.done(0, 6);
+    // Parameters of all leave its own alone; without its own it follows them.
+    driver.scheduler.set_params(BatchingParams {
+        batch_rows_max: 7,
+        ..driver.scheduler.config.batching
+    });
+    assert_eq!(driver.scheduler.batching(first), own);
+    assert_eq!(driver.scheduler.batching(second).batch_rows_max, 7);
+    assert_eq!(driver.arrive(0, 10), []);
+    driver.scheduler.set_own_batching(first, None);
+    assert_eq!(driver.step(Event::Timer, 11), [(0, vec![4])], "eager now");
+    assert_eq!(driver.scheduler.batching(first).batch_rows_max, 7);
+}
+
+#[test]
+fn a_queue_is_chosen_for_by_its_own_preference() {
+    let mut driver = Driver::new(Policy::Eager, 2);
+    assert!(is_eager(&mut driver, 0, 100));
+    assert_eq!(driver.scheduler.choice(QueueIndex(0)), None);
+    let own = ModelBatching {
+        policy: Policy::Auto(Prefer::IdleWorkers),
+        ..driver.scheduler.config.batching.of_models()
+    };
+    driver.scheduler.set_own_batching(QueueIndex(0), Some(own));
+    assert!(!is_eager(&mut driver, 100, 100));
+    let choice = driver.scheduler.choice(QueueIndex(0)).unwrap();
+    assert!(choice.is_deferred, "{choice}");
+    assert_eq!(driver.scheduler.choice(QueueIndex(1)), None);
+    let windowed = ModelBatching {
+        window: Some(Duration::from_millis(1)),
+        ..own
+    };
+    driver
+        .scheduler
+        .set_own_batching(QueueIndex(0), Some(windowed));
+    driver.arrive(0, 40_010);
+    assert_eq!(driver.actions.timer, Some(Nanos(4_002 * MS)));
 }

@@ -77,6 +77,7 @@ impl Harness {
             batching: BatchingParams {
                 policy: Policy::Eager,
                 batch_rows_max: 4,
+                window: None,
                 queue_rows_max: 64,
             },
             batch_requests_max: 8,

@@ -28,7 +28,7 @@ impl State {
             Priority::Low => Position::Behind,
             Priority::High => Position::Ahead(self.head_start(queue, &request, within, now)),
         };
-        let part_rows_max = self.dispatcher.batch_rows_max;
+        let part_rows_max = self.batch_rows_max(queue);
         let parts = rows.div_ceil(part_rows_max);
         self.counters.submitted(model, rows);
         let idle_before = self.idle_time.until(request.submitted);

@@ -96,7 +96,7 @@ impl Front {
     /// The configuration of `model` for Triton's extension.
     fn model_config(&self, model: &ModelInfo) -> ModelConfig {
         let workers = self.engine.stats().workers;
-        let (batching, _) = self.config.current();
+        let batching = self.config.batching_of(&model.name);
         triton::config(model, self.outputs(&model.name), workers, batching)
     }
 }

@@ -39,6 +39,7 @@ pub(crate) struct Started {
 pub(crate) const BATCHING: BatchingParams = BatchingParams {
     policy: Policy::Auto(Prefer::ShortWaits),
     batch_rows_max: 1024,
+    window: None,
     queue_rows_max: 65536,
 };
 
