@@ -16,6 +16,7 @@ pub(crate) struct Batch {
     pub(crate) entries: Vec<Entry>,
     /// When it should be done, as far as costs are known.
     pub(crate) end: Nanos,
+    pub(crate) began: Nanos,
     /// Workers that were lost with it.
     pub(crate) losses: u32,
     /// How far it is to blame for that.

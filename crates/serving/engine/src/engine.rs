@@ -245,6 +245,13 @@ impl Engine {
         });
     }
 
+    /// Sets the weight of a declared model, 1 to 10,000: its share of the workers' and the front's
+    /// time beside other models. Without one it is 100.
+    pub fn set_weight(&self, model: &str, weight: u32) {
+        self.shared
+            .update(|state, _, _| state.set_weight(model, weight));
+    }
+
     /// Compute threads of each worker.
     #[must_use]
     pub fn threads(&self) -> usize {

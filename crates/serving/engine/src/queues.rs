@@ -76,6 +76,11 @@ pub(super) fn queues_of(slot: usize) -> impl Iterator<Item = QueueIndex> {
     (0..CLASSES).map(move |class| QueueIndex(slot * CLASSES + class))
 }
 
+/// The first of the queues of a slot.
+pub(super) fn first_queue(slot: usize) -> QueueIndex {
+    QueueIndex(slot * CLASSES)
+}
+
 /// The queue of a model's requests for these outputs.
 pub(super) fn queue_of(slot: usize, kinds: KindSet) -> QueueIndex {
     let class = match kinds.costliest() {
@@ -105,9 +110,12 @@ impl QueueCosts {
     pub(super) fn grow_to(&mut self, slots: usize, scheduler: &mut Scheduler) {
         // bound: the queues of each slot are made once.
         while self.0.len() < slots * CLASSES {
-            let kind = COSTLIEST[self.0.len() % CLASSES];
-            self.0.push(LearnedQueue::new(kind, None));
-            scheduler.add_queue();
+            let class = self.0.len() % CLASSES;
+            match class {
+                0 => scheduler.add_queue(),
+                _ => scheduler.add_sibling(QueueIndex(self.0.len() - class)),
+            };
+            self.0.push(LearnedQueue::new(COSTLIEST[class], None));
         }
     }
 

@@ -137,7 +137,7 @@ impl ModelHandle {
         drop(memory);
         extents.ok_or_else(|| {
             self.shared.update(|state, now, _| {
-                state.scheduler.unreserve(rows);
+                state.unreserve(self.edition.slot, rows);
                 let kind = kinds.costliest();
                 state.counters.shed(self.edition.slot, kind, now);
             });
@@ -249,7 +249,8 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some((rows, results)) = self.extents.take() {
             let shared = &self.model.shared;
-            shared.state().scheduler.unreserve(self.rows);
+            let slot = self.model.edition.slot;
+            shared.state().unreserve(slot, self.rows);
             let mut memory = shared.memory();
             memory.free_rows(rows);
             memory.free_results(results);

@@ -5,14 +5,16 @@
 
 use std::sync::Arc;
 
-use albacore_batching::{Actions, BatchingParams, Config, Event, Nanos, Scheduler, Slo};
+use albacore_batching::{
+    Actions, BatchingParams, Config, DEFAULT_WEIGHT, Event, Nanos, Scheduler, Slo,
+};
 use albacore_os::Extent;
 use tokio::sync::oneshot;
 
 use super::candidate::{Installed, Rollout};
 use super::catalog::{Catalog, Declared, NoSlot};
 use super::counters::Counters;
-use super::queues::{QueueCosts, kind_of, queue_of, queues_of, slot_of};
+use super::queues::{QueueCosts, first_queue, kind_of, queue_of, queues_of, slot_of};
 use super::{EngineEvent, Failure, Kind, KindSet, ModelStats};
 use crate::command::EditionId;
 use crate::front_cost::FrontCostMeter;
@@ -139,6 +141,7 @@ impl State {
             self.batch_threads[slot] = None;
             self.admission.start_slot(slot);
             queues_of(slot).for_each(|queue| self.scheduler.forget_arrivals(queue));
+            self.set_slot_weight(slot, DEFAULT_WEIGHT);
             self.counters.start_slot(slot, name);
             self.forget_costs(slot);
         }
@@ -157,6 +160,18 @@ impl State {
         if std::mem::replace(&mut self.batch_threads[slot], threads) != threads {
             self.forget_costs(slot);
         }
+    }
+
+    /// Sets a model's share of the workers' and the front's time beside other models.
+    pub(super) fn set_weight(&mut self, name: &str, weight: u32) {
+        if let Some(slot) = self.catalog.slot_of(name) {
+            self.set_slot_weight(slot, weight);
+        }
+    }
+
+    fn set_slot_weight(&mut self, slot: usize, weight: u32) {
+        // Its queues are siblings: the weight of one is that of all.
+        self.scheduler.set_weight(first_queue(slot), weight);
     }
 
     /// A snapshot of one model.
@@ -254,6 +269,11 @@ impl State {
         let idle = self.scheduler.idle_workers();
         self.counters.idle.idle(idle, now);
         self.idle_time.set(idle > 0, now);
+    }
+
+    /// Releases the rows of an admitted request that was not submitted.
+    pub(super) fn unreserve(&mut self, slot: usize, rows: usize) {
+        self.scheduler.unreserve(first_queue(slot), rows);
     }
 
     /// Releases a request's pin on an edition.

@@ -144,7 +144,7 @@ impl State {
             .worker_budget(terms, time_limit, reply_latency, now)
             .and_then(|budget| {
                 let budget = budget.saturating_sub(min_cost);
-                self.scheduler.admit_early(budget, now)
+                self.scheduler.admit_early(queues_of(slot), budget, now)
             });
         admitted.map_err(|over| {
             self.front_cost.count();
@@ -173,7 +173,7 @@ impl State {
             .check_workers(retry_after)
             .and_then(|()| check_deadline(&request.terms, now))
             .and_then(|()| self.check_time(request, reply_latency, now))
-            .and_then(|()| self.reserve_rows(request.rows, retry_after));
+            .and_then(|()| self.reserve_rows(request, retry_after));
         match admitted {
             Ok(()) => Ok(retry_after),
             Err(refusal) => {
@@ -212,6 +212,7 @@ impl State {
             ref terms,
         } = *request;
         let queue = queue_of(slot, kinds);
+        self.scheduler.note_request(queue, now);
         let Profile {
             objective, cost, ..
         } = self.scheduler.profile(queue);
@@ -228,8 +229,13 @@ impl State {
             .map_err(|over| Refusal::late(over, time_limit))
     }
 
-    fn reserve_rows(&mut self, rows: usize, retry_after: Duration) -> Result<(), Refusal> {
-        let reserved = self.scheduler.reserve(rows);
+    fn reserve_rows(
+        &mut self,
+        request: &AdmissionRequest,
+        retry_after: Duration,
+    ) -> Result<(), Refusal> {
+        let queue = queue_of(request.slot, request.kinds);
+        let reserved = self.scheduler.reserve(queue, request.rows);
         reserved.map_err(|full| Refusal::QueueFull {
             retry_after,
             queued_rows: full.queued_rows,
