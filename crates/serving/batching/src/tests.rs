@@ -18,6 +18,13 @@ fn config(policy: Policy) -> Config {
     }
 }
 
+fn twin_config(policy: Policy, queues: usize) -> Config {
+    let mut config = config(policy);
+    (config.queues, config.workers) = (queues, 3);
+    config.batching.queue_rows_max = 64;
+    config
+}
+
 /// Drives a scheduler and collects `(worker, keys)` of each dispatch.
 struct Driver {
     scheduler: Scheduler,
@@ -546,12 +553,7 @@ fn twin_agrees(policy: Policy, events: Vec<(u8, usize, usize, u64)>) -> Result<(
         Policy::Timeout { .. } => 1,
         Policy::Auto(_) | Policy::Deferred | Policy::Eager => 2,
     };
-    let mut config = Config {
-        queues,
-        workers: 3,
-        ..config(policy)
-    };
-    config.batching.queue_rows_max = 64;
+    let config = twin_config(policy, queues);
     let mut driver = Driver::with_siblings(&config);
     let mut twin = Twin {
         workers: vec![None; config.workers],

@@ -120,9 +120,11 @@ impl Forecast {
         // The smallest eager batch with which the workers keep up: W b = lambda l(b).
         let spare = workers as f64 - rate * mean_cost.alpha_ns() * 1e-9;
         let needed = rate * mean_cost.beta_ns() * 1e-9 / spare;
+        // A request may have more rows than a batch that takes half of the objective.
+        let largest = request.max(eager_rows as f64);
         let eager = match spare > 0.0 {
-            true => needed.clamp(request, eager_rows as f64),
-            false => eager_rows as f64,
+            true => needed.clamp(request, largest),
+            false => largest,
         };
         let gathered = gathered_rows as f64;
         let busy = |rows: f64| (rate * seconds(rows) / rows).min(workers as f64);

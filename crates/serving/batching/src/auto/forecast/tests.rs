@@ -102,3 +102,18 @@ fn a_rare_request_waits_for_its_objective_and_frees_nothing() {
     assert_eq!(forecast.gathered_rows, 24);
     assert!((forecast.idle_workers_gain - (2.1 - 0.35 * 29.0 / 24.0)).abs() < 1e-3);
 }
+
+#[test]
+fn requests_may_be_larger_than_half_of_an_objective_allows() {
+    for rows_per_request in [9.999_999_999_999_998, 10.000_000_000_000_036, 400.5] {
+        for rate in [1.0, 1000.0, 1e6] {
+            let service = Service {
+                rows_per_request,
+                rate,
+                ..service(1.053, 1.0, 25, 2)
+            };
+            let forecast = Forecast::of(&service);
+            assert!(forecast.eager_goodput.is_finite(), "{forecast:?}");
+        }
+    }
+}
