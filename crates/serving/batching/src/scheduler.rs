@@ -362,28 +362,66 @@ impl Scheduler {
         self.queued_rows
     }
 
-    /// Expected time until the workers have finished what runs before a request of this queue that
-    /// is due at `due`: the running batches, and what waits in its own queue, on the share of the
-    /// workers that the queue can count on. Others wait for their own share, and do not count.
-    /// Neither do requests of its queue if the oldest of them is due later.
-    fn work(&self, queue: QueueIndex, ahead: Ahead, due: Option<Nanos>, now: Nanos) -> Nanos {
+    /// Rows of a queue that run before a request of it that is due at `due`: none if the oldest of
+    /// them is due later.
+    fn rows_before(&self, queue: QueueIndex, ahead: Ahead, due: Option<Nanos>) -> u64 {
         let rows = |part| self.core.queue(part).map_or(0, |part| part.rows());
-        let rows = match ahead {
+        match ahead {
             Ahead::InTime if self.is_due_later(queue.0, due) => 0,
             Ahead::InTime => rows(in_time(queue.0)),
             Ahead::All => rows(in_time(queue.0)) + rows(late(queue.0)),
+        }
+    }
+
+    /// Expected time until `rows` more rows of a queue are done behind `before` waiting ones.
+    ///
+    /// A worker has to be free, and the share of the workers that the queue can count on has to
+    /// finish what runs and waits of it. Requests of other queues wait for their own share, and do
+    /// not count.
+    fn time_for(&self, queue: QueueIndex, before: u64, rows: u64, now: Nanos) -> Nanos {
+        let profile = self.profile(queue);
+        let Some(cost) = profile.cost else {
+            return self.until_free(now);
         };
-        let waiting = match self.profile(queue).cost {
-            Some(cost) if rows > 0 => cost.of(rows).0 as f64 / self.shares.rate(queue.0),
-            _ => 0.0,
-        };
-        let running = self.workers.iter().map(|worker| match worker {
-            Worker::Busy(batch) | Worker::Held(batch) => batch.end.saturating_sub(now).0,
-            Worker::Absent | Worker::Free => 0,
+        let safe = |rows: u64| if rows > 0 { cost.of(rows) } else { Nanos(0) };
+        let (waiting, last) = (safe(before), safe(rows));
+        let workers = self.present_workers().max(1) as u64;
+        let running = self.running(queue, now);
+        let alone = Nanos(running.saturating_add(waiting).0 / workers).saturating_add(last);
+        if self.shares.patience(queue.0).is_none() {
+            return alone;
+        }
+        // What waits runs as one batch with it, if the queue is within its share; what it may use
+        // in the long run is counted by mean costs.
+        let together = Nanos(safe(before + rows).0 / workers).max(last);
+        let mean = profile.mean_cost.filter(|_| before > 0);
+        let mean = mean.map_or(Nanos(0), |mean| mean.of(before));
+        let shared = (mean.0 as f64 / self.shares.rate(queue.0)) as u64 / workers;
+        let shared = Nanos(shared).saturating_add(last);
+        let free = self.until_free(now);
+        let behind_others = free.saturating_add(together.max(shared));
+        behind_others.max(Nanos(running.0 / workers).saturating_add(shared))
+    }
+
+    /// Expected time that is left of the running batches of a queue, in all.
+    fn running(&self, queue: QueueIndex, now: Nanos) -> Nanos {
+        let left = self.workers.iter().filter_map(|worker| match worker {
+            Worker::Busy(batch) | Worker::Held(batch) if batch.queue == queue => {
+                Some(batch.end.saturating_sub(now).0)
+            }
+            _ => None,
         });
-        // The cast saturates.
-        let all = running.fold(waiting as u64, u64::saturating_add);
-        Nanos(all / self.present_workers().max(1) as u64)
+        Nanos(left.fold(0, u64::saturating_add))
+    }
+
+    /// Expected time until a worker is free.
+    fn until_free(&self, now: Nanos) -> Nanos {
+        match self.idle {
+            0 => self
+                .next_end()
+                .map_or(Nanos(0), |end| end.saturating_sub(now)),
+            _ => Nanos(0),
+        }
     }
 
     /// Whether every request of a queue is due later than this.
@@ -407,15 +445,12 @@ impl Scheduler {
         time: Nanos,
         now: Nanos,
     ) -> Nanos {
-        let Some(cost) = self.profile(queue).cost else {
-            return Nanos(0);
-        };
-        if self.runs_at_once(queue) {
+        if self.profile(queue).cost.is_none() || self.runs_at_once(queue) {
             return Nanos(0);
         }
         let due = Some(now.saturating_add(time));
-        self.work(queue, after, due, now)
-            .saturating_add(cost.of(rows as u64))
+        let before = self.rows_before(queue, after, due);
+        self.time_for(queue, before, rows as u64, now)
     }
 
     /// Whether a request without any cost for one of these queues could be answered within `time`
@@ -433,7 +468,10 @@ impl Scheduler {
         let active = queues.filter(|&queue| self.is_active(queue));
         let work = active.map(|queue| match self.runs_at_once(queue) {
             true => Nanos(0),
-            false => self.work(queue, Ahead::InTime, due, now),
+            false => {
+                let before = self.rows_before(queue, Ahead::InTime, due);
+                self.time_for(queue, before, 0, now)
+            }
         });
         let needed = work.min().unwrap_or(Nanos(0));
         match needed <= time {

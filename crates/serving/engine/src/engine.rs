@@ -252,6 +252,14 @@ impl Engine {
             .update(|state, _, _| state.set_weight(model, weight));
     }
 
+    /// A request of this model ends without a result: how long its reply should be held, so that
+    /// errors leave the front time for answers. `is_refusal`: it ends by a [`crate::Refusal`].
+    #[must_use]
+    pub fn hold_error(&self, model: &str, is_refusal: bool) -> Duration {
+        let now = self.shared.now();
+        self.shared.state().hold_error(model, is_refusal, now)
+    }
+
     /// Compute threads of each worker.
     #[must_use]
     pub fn threads(&self) -> usize {

@@ -13,7 +13,7 @@ use albacore_batching::{Nanos, Profile, QueueIndex, Scheduler, Slo};
 use super::{Kind, KindSet};
 
 /// Classes of outputs: predictions, contributions, interactions.
-const CLASSES: usize = 3;
+pub(super) const CLASSES: usize = 3;
 
 /// Batches before the learned costs of a queue are used: the first ones may be slow by chance.
 const SAMPLES_MIN: u64 = 8;
@@ -72,7 +72,7 @@ impl LearnedQueue {
 const COSTLIEST: [Kind; CLASSES] = [Kind::Value, Kind::Contribs, Kind::Interactions];
 
 /// The queues of a slot.
-pub(super) fn queues_of(slot: usize) -> impl Iterator<Item = QueueIndex> {
+pub(super) fn queues_of(slot: usize) -> impl Iterator<Item = QueueIndex> + Clone {
     (0..CLASSES).map(move |class| QueueIndex(slot * CLASSES + class))
 }
 
@@ -93,7 +93,12 @@ pub(super) fn queue_of(slot: usize, kinds: KindSet) -> QueueIndex {
 
 /// The costliest kind of the requests of a queue.
 pub(super) fn kind_of(queue: QueueIndex) -> Kind {
-    COSTLIEST[queue.0 % CLASSES]
+    COSTLIEST[class_of(queue)]
+}
+
+/// The class of outputs of a queue.
+pub(super) fn class_of(queue: QueueIndex) -> usize {
+    queue.0 % CLASSES
 }
 
 /// The slot of a queue.

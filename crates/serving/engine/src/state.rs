@@ -24,6 +24,7 @@ mod admission;
 mod arrivals;
 mod coalesce;
 mod dispatches;
+mod front_shares;
 mod hangs;
 mod requests;
 mod workers;
@@ -35,6 +36,7 @@ pub(super) use workers::{Incarnation, WorkerSlot};
 use admission::Admission;
 use coalesce::Coalescer;
 use dispatches::IdleTime;
+use front_shares::FrontShares;
 use requests::RequestTable;
 use workers::WorkerPool;
 
@@ -96,6 +98,7 @@ pub(super) struct State {
     dispatcher: Dispatcher,
     coalescer: Coalescer,
     admission: Admission,
+    front_shares: FrontShares,
     idle_time: IdleTime,
     /// Most threads of a batch, by slot; `None`: all of a worker.
     batch_threads: Vec<Option<usize>>,
@@ -121,6 +124,7 @@ impl State {
             },
             coalescer: Coalescer::default(),
             admission: Admission::default(),
+            front_shares: FrontShares::default(),
             idle_time: IdleTime::default(),
             batch_threads: Vec::new(),
             front_cost: FrontCostMeter::new(front_threads),
@@ -140,6 +144,7 @@ impl State {
         if is_new {
             self.batch_threads[slot] = None;
             self.admission.start_slot(slot);
+            self.front_shares.start_slot(slot);
             queues_of(slot).for_each(|queue| self.scheduler.forget_arrivals(queue));
             self.set_slot_weight(slot, DEFAULT_WEIGHT);
             self.counters.start_slot(slot, name);
@@ -172,6 +177,7 @@ impl State {
     fn set_slot_weight(&mut self, slot: usize, weight: u32) {
         // Its queues are siblings: the weight of one is that of all.
         self.scheduler.set_weight(first_queue(slot), weight);
+        self.front_shares.set_weight(slot, weight);
     }
 
     /// A snapshot of one model.

@@ -32,7 +32,8 @@ pub struct FrontCost {
 
 impl FrontCost {
     /// The most requests a second that the front end can carry.
-    fn requests_per_second(&self) -> f64 {
+    #[must_use]
+    pub fn requests_per_second(&self) -> f64 {
         self.threads.max(1) as f64 * 1e9 / self.per_request.0.max(1) as f64
     }
 }

@@ -254,9 +254,7 @@ fn admission_refuses_what_could_not_be_in_time_and_never_the_only_request() {
     driver.arrive(0, 0);
     // Two batches of 6 ms run on two workers.
     assert_eq!(
-        driver
-            .scheduler
-            .work(QueueIndex(0), Ahead::All, None, Nanos(0)),
+        driver.scheduler.time_for(QueueIndex(0), 0, 0, Nanos(0)),
         Nanos(6 * MS)
     );
     assert_eq!(admit(&driver, 1, 0), Ok(()));

@@ -48,7 +48,7 @@ impl Scheduler {
     }
 
     /// When the first of the running batches should be done.
-    fn next_end(&self) -> Option<Nanos> {
+    pub(super) fn next_end(&self) -> Option<Nanos> {
         let ends = self.workers.iter().filter_map(|worker| match worker {
             Worker::Busy(batch) => Some(batch.end),
             Worker::Absent | Worker::Free | Worker::Held(_) => None,
@@ -66,6 +66,12 @@ impl Scheduler {
     pub fn note_request(&mut self, queue: QueueIndex, now: Nanos) {
         self.shares.asked(queue.0, now);
         self.shares.refresh(self.present_workers(), now);
+    }
+
+    /// The shortest objective of the active queues beside this one and its siblings.
+    #[must_use]
+    pub fn shortest_beside(&self, queue: QueueIndex) -> Option<Nanos> {
+        self.shares.shortest_beside(queue.0)
     }
 
     /// Whether a queue was asked for in the last seconds.

@@ -120,7 +120,7 @@ impl Scheduler {
                 return;
             };
             self.take_from_core(worker);
-            (batch.began, batch.end) = (self.now, self.now);
+            (batch.began, batch.end, batch.charged) = (self.now, self.now, Nanos(0));
             actions.dispatch(worker, batch.queue, &batch.entries, batch.losses);
             self.workers[worker.position()] = Worker::Busy(batch);
         }
@@ -143,9 +143,8 @@ impl Scheduler {
 
     /// Corrects what the queue of a batch was charged for it.
     fn settle(&mut self, batch: &Batch) {
-        let charged = batch.end.saturating_sub(batch.began);
         let took = self.now.saturating_sub(batch.began);
-        self.shares.correct(batch.queue.0, charged, took);
+        self.shares.correct(batch.queue.0, batch.charged, took);
     }
 
     pub(super) fn dispatch_overdue(&mut self, actions: &mut Actions) {
@@ -201,14 +200,16 @@ impl Scheduler {
         let queue = queue_of(dispatch.queue);
         self.unreserve(queue, dispatch.departure.rows as usize);
         let worker = dispatch.worker;
-        let end = self.end(queue, dispatch.departure.rows);
-        self.shares.charge(queue.0, end.saturating_sub(self.now));
+        let mean = self.profile(queue).mean_cost;
+        let charged = mean.map_or(Nanos(0), |cost| cost.of(dispatch.departure.rows));
+        self.shares.charge(queue.0, charged);
         actions.dispatch(worker, queue, &entries, 0);
         self.workers[worker.position()] = Worker::Busy(Batch {
             queue,
             entries,
             began: self.now,
-            end,
+            end: self.end(queue, dispatch.departure.rows),
+            charged,
             losses: 0,
             blame: 0,
         });

@@ -54,6 +54,8 @@ struct Group {
     /// Rows reserved or waiting.
     rows: usize,
     is_active: bool,
+    /// The shortest objective of active queues of other groups that have one.
+    beside: Option<Nanos>,
 }
 
 #[derive(Debug)]
@@ -96,6 +98,7 @@ impl FairShares {
                     floor: 0,
                     rows: 0,
                     is_active: false,
+                    beside: None,
                 });
                 self.group_flows.push(Flow::default());
                 self.groups.len() - 1
@@ -153,7 +156,8 @@ impl FairShares {
         self.queues.get(queue).is_some_and(|of| of.is_active)
     }
 
-    /// The share of all workers that a queue can count on: its own, or what the others leave.
+    /// The share of all workers that a queue can count on: all of them while it uses less than its
+    /// share, because it goes first; otherwise its share, or what the others leave.
     pub(crate) fn rate(&self, queue: usize) -> f64 {
         self.queues.get(queue).map_or(1.0, |of| of.rate)
     }
@@ -162,6 +166,11 @@ impl FairShares {
     /// for the other active queues; `None` if there are none.
     pub(crate) fn patience(&self, queue: usize) -> Option<Nanos> {
         self.queues.get(queue)?.patience
+    }
+
+    /// The shortest objective of the active queues of other groups.
+    pub(crate) fn shortest_beside(&self, queue: usize) -> Option<Nanos> {
+        self.groups[self.queues.get(queue)?.group].beside
     }
 
     /// Adds rows of a queue if they fit a bound of all rows: a group has at least its share of them.
@@ -267,8 +276,12 @@ impl FairShares {
         }
         let window = workers.max(1) as f64 * USE_WINDOW.0 as f64;
         for queue in 0..self.queues.len() {
-            let others = (total - self.queues[queue].used) / window;
-            self.queues[queue].rate = self.share(queue).max(1.0 - others).min(1.0);
+            let (share, used) = (self.share(queue), self.queues[queue].used);
+            self.queues[queue].rate = match used < share * window {
+                // It goes first.
+                true => 1.0,
+                false => share.max(1.0 - (total - used) / window),
+            };
         }
         self.refresh_patience();
     }
@@ -280,6 +293,20 @@ impl FairShares {
         let shortest = Shortest::of(active.map(|(at, of)| (at, objective(of))));
         for (queue, of) in self.queues.iter_mut().enumerate() {
             of.patience = shortest.beside(queue).map(patience);
+        }
+        let queues = &self.queues;
+        let shortest = |group: &Group| {
+            let active = group
+                .queues
+                .iter()
+                .filter(|&&queue| queues[queue].is_active);
+            active.filter_map(|&queue| queues[queue].objective).min()
+        };
+        let groups = self.groups.iter().enumerate();
+        let of_groups = groups.filter_map(|(at, group)| Some((at, shortest(group)?)));
+        let of_groups = Shortest::of(of_groups);
+        for (at, group) in self.groups.iter_mut().enumerate() {
+            group.beside = of_groups.beside(at);
         }
     }
 

@@ -29,6 +29,8 @@ impl State {
         let position = self.queue_position(queue, &request, now);
         let part_rows_max = self.dispatcher.batch_rows_max;
         self.counters.submitted(model, rows);
+        let bytes = request.input.as_slice().len() + request.results.as_slice().len();
+        self.front_shares.record(queue, 0, bytes, now);
         let idle_before = self.idle_time.until(now);
         let id = self
             .requests

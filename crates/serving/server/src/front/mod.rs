@@ -52,6 +52,7 @@ use grpc::GrpcService;
 use http::HttpService;
 use metrics::Metrics;
 use request_body::BodyBudget;
+use request_error::ErrorKind;
 
 /// The front cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +74,19 @@ struct Front {
 }
 
 impl Front {
+    /// Waits before the reply to an infer call without a result, so that clients that repeat it at
+    /// once leave the front time for others.
+    async fn hold_error(&self, model: &str, kind: ErrorKind) {
+        let is_refusal = matches!(
+            kind,
+            ErrorKind::Overloaded | ErrorKind::Unavailable | ErrorKind::Expired
+        );
+        let hold = self.engine.hold_error(model, is_refusal);
+        if !hold.is_zero() {
+            tokio::time::sleep(hold).await;
+        }
+    }
+
     /// The outputs that the metadata of model `name` advertises.
     fn outputs(&self, name: &str) -> KindSet {
         self.status.outputs(name)
