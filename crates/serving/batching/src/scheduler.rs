@@ -602,9 +602,10 @@ impl Scheduler {
         });
     }
 
-    fn step_core(&mut self, event: deadlines::DeadlineEvent) {
+    /// Returns whether the core dropped any request.
+    fn step_core(&mut self, event: deadlines::DeadlineEvent) -> bool {
         self.core.step(event, self.now, &mut self.core_actions);
-        self.requeue_dropped();
+        self.requeue_dropped()
     }
 
     /// Moves what the core dropped to the queues of late requests; returns whether there was any.

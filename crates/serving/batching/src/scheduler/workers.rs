@@ -90,8 +90,9 @@ impl Scheduler {
     fn set_free(&mut self, worker: WorkerIndex) {
         if self.idle == 0 {
             // Candidates whose windows opened while no worker was free compete by urgency, not by
-            // when they opened.
-            self.step_core(deadlines::DeadlineEvent::Timer);
+            // when they opened; so do requests that are dropped now.
+            // bound: only queues with deadlines drop
+            while self.step_core(deadlines::DeadlineEvent::Timer) {}
         }
         self.workers[worker.position()] = Worker::Free;
         self.idle += 1;
