@@ -143,6 +143,8 @@ pub struct Scheduler {
     ranks: Vec<u8>,
     /// Some rank of the core is above 0.
     is_ranked: bool,
+    /// Some queue of the core may have a bound on its next batch.
+    has_bounds: bool,
     workers: Vec<Worker>,
     /// Batches whose worker was lost, oldest first. A worker takes a new batch only while this is
     /// empty, so replays and running batches are at most twice as many as the workers, apart from
@@ -192,6 +194,7 @@ impl Scheduler {
             shares: FairShares::default(),
             ranks: Vec::new(),
             is_ranked: false,
+            has_bounds: false,
             workers: (0..config.workers).map(|_| Worker::Absent).collect(),
             replays: VecDeque::with_capacity(config.workers),
             queued_rows: 0,

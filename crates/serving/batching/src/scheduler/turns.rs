@@ -1,11 +1,13 @@
 //! Whose turn it is among queues that wait, and how long their batches may be: what
 //! [`crate::shares`] says, for the core.
 
-use super::{Scheduler, Worker, in_time};
+use super::{Scheduler, Worker, in_time, late};
 use crate::{Nanos, QueueIndex};
 
-/// The rank of late requests while others compete: behind all that can be in time.
-const LATE_RANK: u8 = u8::MAX;
+/// Ranks of the core for a queue's requests in time and for its late ones, by the rank of
+/// [`crate::shares`]: what is late comes behind what its own model and others within their share
+/// have in time, but before those that are over it.
+const CORE_RANKS: [[u8; 2]; 4] = [[0, 2], [1, 2], [3, 5], [4, 5]];
 
 impl Scheduler {
     /// Tells the core whose turn it is, before a worker gets a batch.
@@ -14,15 +16,16 @@ impl Scheduler {
             return;
         }
         let (core, workers) = (&self.core, self.present_workers());
-        let contends = |queue: usize| core.is_waiting(in_time(queue));
+        let contends =
+            |queue: usize| core.is_waiting(in_time(queue)) || core.is_waiting(late(queue));
         let any = core.has_waiting();
         let is_ranked = self.shares.rank(contends, any, workers, &mut self.ranks);
-        if is_ranked || std::mem::replace(&mut self.is_ranked, is_ranked) {
-            // One rank for each of the two queues of the core.
-            let ranks = self.ranks.iter();
-            let late = if is_ranked { LATE_RANK } else { 0 };
-            let of_core = ranks.flat_map(|&rank| [if is_ranked { rank } else { 0 }, late]);
-            self.core.set_ranks(of_core);
+        if is_ranked || self.is_ranked {
+            let of_core = |&rank: &u8| match is_ranked {
+                true => CORE_RANKS[usize::from(rank)],
+                false => [0, 0],
+            };
+            self.core.set_ranks(self.ranks.iter().flat_map(of_core));
         }
         self.is_ranked = is_ranked;
         self.bound_batches();
@@ -31,6 +34,10 @@ impl Scheduler {
     /// Bounds batches so that some worker is free in time for the other queues: a batch may be
     /// longer only while another worker is free, or should be soon.
     fn bound_batches(&mut self) {
+        let had_bounds = std::mem::replace(&mut self.has_bounds, self.shares.has_rivals());
+        if !self.has_bounds && !had_bounds {
+            return;
+        }
         let next_end = match self.idle {
             1 => self.next_end(),
             _ => Some(self.now),

@@ -84,6 +84,8 @@ pub(crate) struct FairShares {
     /// Some queue waited for a worker when it was last asked.
     has_contended: bool,
     refreshed: Option<Nanos>,
+    /// At least two queues are active.
+    has_rivals: bool,
 }
 
 impl FairShares {
@@ -188,9 +190,8 @@ impl FairShares {
             return Err((0, 0));
         };
         let held = self.groups[group].rows;
-        let active = self.active_weight(group);
-        let share =
-            |of: &Group| (rows_max as u128 * u128::from(of.weight) / active.max(1)) as usize;
+        let active = u128::from(self.active_weight(Some(group)).max(1));
+        let share = |of: &Group| (rows_max as u128 * u128::from(of.weight) / active) as usize;
         let others = self.groups.iter().enumerate();
         let others = others.filter(|&(at, of)| at != group && of.is_active);
         let kept: usize = others
@@ -275,8 +276,9 @@ impl FairShares {
             group.is_active = queues.any(|&queue| self.queues[queue].is_active);
         }
         let window = workers.max(1) as f64 * USE_WINDOW.0 as f64;
+        let active = self.active_weight(None);
         for queue in 0..self.queues.len() {
-            let (share, used) = (self.share(queue), self.queues[queue].used);
+            let (share, used) = (self.share(queue, active), self.queues[queue].used);
             self.queues[queue].rate = match used < share * window {
                 // It goes first.
                 true => 1.0,
@@ -286,11 +288,17 @@ impl FairShares {
         self.refresh_patience();
     }
 
+    /// Whether at least two queues are active.
+    pub(crate) fn has_rivals(&self) -> bool {
+        self.has_rivals
+    }
+
     fn refresh_patience(&mut self) {
         let objective = |of: &Queue| of.objective.unwrap_or(ASSUMED_OBJECTIVE);
         let active = self.queues.iter().enumerate();
         let active = active.filter(|(_, of)| of.is_active);
         let shortest = Shortest::of(active.map(|(at, of)| (at, objective(of))));
+        self.has_rivals = shortest.second.is_some();
         for (queue, of) in self.queues.iter_mut().enumerate() {
             of.patience = shortest.beside(queue).map(patience);
         }
@@ -310,21 +318,21 @@ impl FairShares {
         }
     }
 
-    /// The weight of the active groups and of this one.
-    fn active_weight(&self, group: usize) -> u128 {
+    /// The weight of the active groups, and of one that counts as such.
+    fn active_weight(&self, group: Option<usize>) -> u64 {
         let groups = self.groups.iter().enumerate();
-        let active = groups.filter(|&(at, of)| of.is_active || at == group);
-        active.map(|(_, of)| u128::from(of.weight)).sum()
+        let active = groups.filter(|&(at, of)| of.is_active || group == Some(at));
+        active.map(|(_, of)| u64::from(of.weight)).sum()
     }
 
     /// The guaranteed share of a queue, beside the queues that are active.
-    fn share(&self, queue: usize) -> f64 {
-        let at = self.queues[queue].group;
-        let group = &self.groups[at];
+    fn share(&self, queue: usize, active_weight: u64) -> f64 {
+        let group = &self.groups[self.queues[queue].group];
         let kinds = group.queues.iter();
         let kinds = kinds.filter(|&&kind| kind == queue || self.queues[kind].is_active);
-        let of_group = f64::from(group.weight) / self.active_weight(at).max(1) as f64;
-        of_group / kinds.count().max(1) as f64
+        let own = u64::from(group.weight);
+        let all = active_weight + if group.is_active { 0 } else { own };
+        own as f64 / all.max(1) as f64 / kinds.count().max(1) as f64
     }
 
     /// Writes the rank of each queue among those that wait for a worker: 0 is within its share, the

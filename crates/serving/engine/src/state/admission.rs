@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use albacore_batching::{Ahead, Nanos, Profile};
 
-use super::{Phase, State};
+use super::{FrontShares, Phase, State};
 use crate::limits::{FRONT_SHARES, RETRY_AFTER_MAX, RETRY_AFTER_MIN, SOJOURN_SHARES, WAITED_MIN};
 use crate::min_cost::MinCost;
 use crate::queues::{first_queue, queue_of, queues_of};
@@ -76,9 +76,9 @@ pub(crate) struct AdmissionRequest {
 struct TimeLimits {
     /// From its arrival until its reply is due.
     request: Nanos,
-    /// The front may take a part of this. For a queue that takes more than its share of the front
-    /// the shortest objective of other models counts, too; `None` for one that takes less: it is
-    /// not refused for what the front does for others.
+    /// The front may take a part of this: for a queue that takes more than its share of the front the
+    /// shortest objective of other models counts, too. `None` where there is no crowd, and for a
+    /// queue that takes less: it is not refused for what the front does for others.
     front: Option<Nanos>,
 }
 
@@ -114,7 +114,7 @@ impl Admission {
         let waited = now.saturating_sub(terms.arrival);
         let front_time = waited.saturating_add(reply_latency.expected(now));
         let sojourn = self.sojourn.record(waited, now);
-        let Some(front_limit) = limits.front.filter(|_| reply_latency.is_crowded()) else {
+        let Some(front_limit) = limits.front else {
             return Ok(limits.request.saturating_sub(waited));
         };
         let kind = usize::from(reply_latency.is_serialization_slow());
@@ -151,8 +151,9 @@ impl State {
         }
         let min_cost = self.admission.min_costs.get_mut(slot);
         let min_cost = min_cost.map_or(Nanos(0), MinCost::estimate);
-        let is_within = self.front_shares.may_be_within(slot);
-        let limits = self.time_limits(slot, is_within, time_limit);
+        let limits = self.time_limits(slot, time_limit, reply_latency, |shares| {
+            shares.may_be_within(slot)
+        });
         let admitted = self
             .admission
             .worker_budget(terms, &limits, reply_latency, now)
@@ -200,11 +201,19 @@ impl State {
         }
     }
 
-    fn time_limits(&self, slot: usize, is_within: bool, request: Nanos) -> TimeLimits {
+    /// `is_within`: the request may be within its share of the front's time.
+    fn time_limits(
+        &self,
+        slot: usize,
+        request: Nanos,
+        reply_latency: &ReplyLatency,
+        is_within: impl FnOnce(&FrontShares) -> bool,
+    ) -> TimeLimits {
+        let is_judged = reply_latency.is_crowded() && !is_within(&self.front_shares);
         let beside = self.scheduler.shortest_beside(first_queue(slot));
         TimeLimits {
             request,
-            front: (!is_within).then(|| request.min(beside.unwrap_or(request))),
+            front: is_judged.then(|| request.min(beside.unwrap_or(request))),
         }
     }
 
@@ -247,8 +256,9 @@ impl State {
             return Ok(());
         };
         let ahead = RequestTerms::ahead(terms.priority);
-        let is_within = self.front_shares.is_within(queue);
-        let limits = self.time_limits(slot, is_within, time_limit);
+        let limits = self.time_limits(slot, time_limit, reply_latency, |shares| {
+            shares.is_within(queue)
+        });
         self.admission
             .worker_budget(terms, &limits, reply_latency, now)
             .and_then(|budget| self.scheduler.admit(queue, rows, ahead, budget, now))
