@@ -10,25 +10,34 @@ const MODELS: [&str; 2] = ["main_small_d6.ubj", "main_medium_d6.ubj"];
 
 const FLOOD_CLIENTS: u64 = 48;
 
-/// Single rows of the first model, one every 5 ms.
-const REQUESTS: usize = 400;
+/// Rows of a request of the flood.
+const FLOOD_ROWS: usize = 100;
+
+/// Single rows of the first model, one every [`PERIOD`].
+const REQUESTS: usize = 100;
+
+const PERIOD: Duration = Duration::from_millis(20);
+
+/// Ten times those of `albacore bench isolation`, as are the rows of the flood: other tests run at
+/// the same time.
+const OBJECTIVES_MS: [u64; 2] = [250, 1000];
 
 /// A machine that stands still makes requests late, whoever floods: then once more.
 const RUNS: usize = 10;
 
-/// Clients that ask for ten rows of SHAP values of the second model, and again when they are
+/// Clients that ask for SHAP values of rows of the second model, and again when they are
 /// refused. Ends when `over` is set; returns the answers.
 async fn flood(started: Arc<Started>, over: Arc<AtomicBool>) -> u64 {
     let client = |seed: u64| {
         let (started, over) = (Arc::clone(&started), Arc::clone(&over));
         tokio::spawn(async move {
-            let rows = started.rows(1, 10, seed);
+            let rows = started.rows(1, FLOOD_ROWS, seed);
             let mut answers = 0;
             while !over.load(Ordering::Relaxed) {
                 match ask(&started, 1, KindSet::only(Kind::Contribs), &rows) {
                     Ok(reply) => answers += u64::from(reply.await.is_ok()),
-                    // About what the way to a client and back takes.
-                    Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+                    // Soon again.
+                    Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
                 }
             }
             answers
@@ -62,7 +71,7 @@ fn ask(
 async fn refused(started: &Arc<Started>) -> usize {
     let mut refused = 0;
     let row = started.rows(0, 1, 1);
-    let mut ticks = tokio::time::interval(Duration::from_millis(5));
+    let mut ticks = tokio::time::interval(PERIOD);
     let mut replies = Vec::new();
     for _ in 0..REQUESTS {
         ticks.tick().await;
@@ -81,7 +90,8 @@ async fn refused(started: &Arc<Started>) -> usize {
 async fn a_model_within_its_share_is_not_refused_for_the_flood_of_another() {
     let started = Arc::new(start(config(1, 1), &MODELS).await);
     let slo = |ms| Some(Slo::uniform(Duration::from_millis(ms), 99.0));
-    let declared = [(MODELS[0], slo(25)), (MODELS[1], slo(100))];
+    let [few, many] = OBJECTIVES_MS.map(slo);
+    let declared = [(MODELS[0], few), (MODELS[1], many)];
     started.engine.declare(&declared).unwrap();
     let mut seen = Vec::new();
     for _ in 0..RUNS {
