@@ -12,6 +12,7 @@ mod limits;
 mod policy;
 mod scaling;
 mod scheduler;
+mod shares;
 mod units;
 
 pub use actions::{Abandoned, Actions, Dispatch};
@@ -25,6 +26,7 @@ pub use scaling::{
     RECENT_PAUSE, RECENT_REQUESTS_MIN, ReplicaBounds, RequestCounts, SHRINK_DELAY, load_factor,
 };
 pub use scheduler::{Ahead, Arrival, Config, Event, Position, QueueFull, Scheduler};
+pub use shares::DEFAULT_WEIGHT;
 pub use units::{QueueIndex, RequestKey};
 
 #[cfg(test)]

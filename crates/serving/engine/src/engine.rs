@@ -288,6 +288,21 @@ impl Engine {
         });
     }
 
+    /// Sets the weight of a declared model, 1 to 10,000: its share of the workers' and the front's
+    /// time beside other models. Without one it is 100.
+    pub fn set_weight(&self, model: &str, weight: u32) {
+        self.shared
+            .update(|state, _, _| state.set_weight(model, weight));
+    }
+
+    /// A request of this model ends without a result: how long its reply should be held, so that
+    /// errors leave the front time for answers. `is_refusal`: it ends by a [`crate::Refusal`].
+    #[must_use]
+    pub fn hold_error(&self, model: &str, is_refusal: bool) -> Duration {
+        let now = self.shared.now();
+        self.shared.state().hold_error(model, is_refusal, now)
+    }
+
     /// Compute threads of each worker.
     #[must_use]
     pub fn threads(&self) -> usize {

@@ -143,7 +143,7 @@ impl ModelHandle {
         let extents = memory.allocate(self.event_loop, sizes.input_bytes, sizes.layout.bytes);
         extents.ok_or_else(|| {
             self.shared.update(|state, now, _| {
-                state.scheduler.unreserve(rows);
+                state.unreserve(self.edition.slot, rows);
                 let kind = kinds.costliest();
                 state.counters.shed(self.edition.slot, kind, now);
             });
@@ -281,7 +281,8 @@ impl Drop for Reservation {
             let ModelHandle {
                 shared, event_loop, ..
             } = &self.model;
-            shared.state().scheduler.unreserve(self.rows);
+            let slot = self.model.edition.slot;
+            shared.state().unreserve(slot, self.rows);
             shared.memory.free(*event_loop, [rows], [results]);
         }
     }

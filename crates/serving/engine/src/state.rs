@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use albacore_batching::{
-    Actions, BatchingParams, Config, Event, ModelBatching, Nanos, QueueIndex, Scheduler, Slo,
+    Actions, BatchingParams, Config, DEFAULT_WEIGHT, Event, ModelBatching, Nanos, QueueIndex,
+    Scheduler, Slo,
 };
 use albacore_os::Extent;
 use tokio::sync::oneshot;
@@ -14,7 +15,7 @@ use tokio::sync::oneshot;
 use super::candidate::{Installed, Rollout};
 use super::catalog::{Catalog, Declared, NoSlot};
 use super::counters::Counters;
-use super::queues::{QueueCosts, kind_of, queue_of, queues_of, slot_of};
+use super::queues::{QueueCosts, first_queue, kind_of, queue_of, queues_of, slot_of};
 use super::{EngineEvent, Failure, Kind, KindSet, ModelStats};
 use crate::front_cost::{FrontCostMeter, FrontCpu};
 use crate::inbox::Inboxes;
@@ -24,6 +25,7 @@ mod admission;
 mod arrivals;
 mod coalesce;
 mod dispatches;
+mod front_shares;
 mod hangs;
 mod requests;
 mod workers;
@@ -35,6 +37,7 @@ pub(super) use workers::{Incarnation, WorkerSlot};
 use admission::Admission;
 use coalesce::Coalescer;
 use dispatches::IdleTime;
+use front_shares::FrontShares;
 use requests::RequestTable;
 use workers::WorkerPool;
 
@@ -97,6 +100,7 @@ pub(super) struct State {
     /// What decides how long a request waits in its inbox is written here.
     inboxes: Arc<Inboxes>,
     admission: Admission,
+    front_shares: FrontShares,
     idle_time: IdleTime,
     /// Most threads of a batch, by slot; `None`: all of a worker.
     batch_threads: Vec<Option<usize>>,
@@ -122,6 +126,7 @@ impl State {
             coalescer: Coalescer::default(),
             inboxes,
             admission: Admission::default(),
+            front_shares: FrontShares::default(),
             idle_time: IdleTime::default(),
             batch_threads: Vec::new(),
             front_cost: FrontCostMeter::new(loops),
@@ -142,7 +147,9 @@ impl State {
             self.batch_threads[slot] = None;
             self.admission.start_slot(slot);
             queues_of(slot).for_each(|queue| self.scheduler.set_own_batching(queue, None));
+            self.front_shares.start_slot(slot);
             queues_of(slot).for_each(|queue| self.scheduler.forget_arrivals(queue));
+            self.set_slot_weight(slot, DEFAULT_WEIGHT);
             self.counters.start_slot(slot, name);
             self.forget_costs(slot);
         }
@@ -161,6 +168,19 @@ impl State {
         if std::mem::replace(&mut self.batch_threads[slot], threads) != threads {
             self.forget_costs(slot);
         }
+    }
+
+    /// Sets a model's share of the workers' and the front's time beside other models.
+    pub(super) fn set_weight(&mut self, name: &str, weight: u32) {
+        if let Some(slot) = self.catalog.slot_of(name) {
+            self.set_slot_weight(slot, weight);
+        }
+    }
+
+    fn set_slot_weight(&mut self, slot: usize, weight: u32) {
+        // Its queues are siblings: the weight of one is that of all.
+        self.scheduler.set_weight(first_queue(slot), weight);
+        self.front_shares.set_weight(slot, weight);
     }
 
     /// A snapshot of one model.
@@ -277,5 +297,10 @@ impl State {
     /// The last request for a retired edition is over: workers may close it.
     pub(super) fn drop_unneeded_editions(&mut self) {
         self.rollout.is_pending |= self.catalog.drop_unneeded();
+    }
+
+    /// Releases the rows of an admitted request that was not submitted.
+    pub(super) fn unreserve(&mut self, slot: usize, rows: usize) {
+        self.scheduler.unreserve(first_queue(slot), rows);
     }
 }

@@ -229,6 +229,9 @@ impl EffectiveConfig {
         let threads = parameters.clone().map(|own| own.threads.map(usize::from));
         let threads: Vec<_> = names.clone().zip(threads).collect();
         self.engine.set_batch_threads(&threads);
+        for own in parameters.clone() {
+            self.engine.set_weight(&own.model, own.weight);
+        }
         let batching: Vec<(&str, Option<ModelBatching>)> =
             names.zip(parameters.map(|own| own.batching)).collect();
         self.engine.set_batching(&sources.batching(), &batching);

@@ -227,9 +227,9 @@ impl<'a> ModelThread<'a> {
     fn dispatch(&mut self, grant: &[u64; WORDS], is_over: &AtomicBool) {
         let (worker, free) = (grant[0] >> 8, Nanos(grant[1]));
         let now = now(self.begin);
-        let departure = self
-            .queue
-            .granted(now, free, &mut self.members, &mut self.dropped);
+        let departure =
+            self.queue
+                .granted(now, free, u64::MAX, &mut self.members, &mut self.dropped);
         self.members.clear();
         let next = self.queue.candidate(now, &mut self.dropped);
         self.count_drops();

@@ -36,7 +36,8 @@ pub struct FrontCost {
 
 impl FrontCost {
     /// The most requests a second that the front end can carry.
-    fn requests_per_second(&self) -> f64 {
+    #[must_use]
+    pub fn requests_per_second(&self) -> f64 {
         self.threads.max(1) as f64 * 1e9 / self.per_request.0.max(1) as f64
     }
 }
@@ -131,9 +132,11 @@ impl Forecast {
         // The smallest eager batch with which the workers keep up: W b = lambda l(b).
         let spare = workers as f64 - rate * mean_cost.alpha_ns() * 1e-9;
         let needed = rate * mean_cost.beta_ns() * 1e-9 / spare;
+        // A request may have more rows than a batch that takes half of the objective.
+        let largest = request.max(eager_rows as f64);
         let eager = match spare > 0.0 {
-            true => needed.clamp(request, eager_rows as f64),
-            false => eager_rows as f64,
+            true => needed.clamp(request, largest),
+            false => largest,
         };
         let gathered = gathered_rows as f64;
         let busy = |rows: f64| (rate * seconds(rows) / rows).min(workers as f64);

@@ -55,7 +55,7 @@ use grpc::GrpcService;
 use http::HttpService;
 use metrics::Metrics;
 use request_body::BodyBudget;
-use request_error::RequestError;
+use request_error::{ErrorKind, RequestError};
 
 /// The front cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +86,19 @@ impl Front {
     /// Looks up a model for an infer request; an empty version matches any.
     fn find_model(&self, name: &str, version: &str) -> Result<ModelHandle, RequestError> {
         validate::find_model(&self.engine, self.event_loop, name, version)
+    }
+
+    /// Waits before the reply to an infer call without a result, so that clients that repeat it at
+    /// once leave the front time for others.
+    async fn hold_error(&self, model: &str, kind: ErrorKind) {
+        let is_refusal = matches!(
+            kind,
+            ErrorKind::Overloaded | ErrorKind::Unavailable | ErrorKind::Expired
+        );
+        let hold = self.engine.hold_error(model, is_refusal);
+        if !hold.is_zero() {
+            tokio::time::sleep(hold).await;
+        }
     }
 
     /// The outputs that the metadata of model `name` advertises.

@@ -7,6 +7,7 @@ mod clients;
 mod coalescing;
 mod exits;
 mod hangs;
+mod isolation;
 mod objectives;
 mod processes;
 mod results;

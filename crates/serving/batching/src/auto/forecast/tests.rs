@@ -123,3 +123,18 @@ fn a_window_bounds_what_deferring_gathers_and_never_below_eager_batches() {
     assert_eq!((least.gathered_rows, least.deferred_rows), (1, 7));
     assert_eq!(least.goodput_gain(), 0.0);
 }
+
+#[test]
+fn requests_may_be_larger_than_half_of_an_objective_allows() {
+    for rows_per_request in [9.999_999_999_999_998, 10.000_000_000_000_036, 400.5] {
+        for rate in [1.0, 1000.0, 1e6] {
+            let service = Service {
+                rows_per_request,
+                rate,
+                ..service(1.053, 1.0, 25, 2)
+            };
+            let forecast = Forecast::of(&service);
+            assert!(forecast.eager_goodput.is_finite(), "{forecast:?}");
+        }
+    }
+}
