@@ -89,6 +89,11 @@ impl ModelHandle {
     /// # Errors
     /// [`Refusal::Late`]; it is counted.
     pub fn admit_early(&self) -> Result<(), Refusal> {
+        if self.shared.inboxes.has_idle_workers() && !self.shared.reply_latency.is_crowded() {
+            // Neither workers nor front are late: this saves the lock. What its rows take is judged
+            // when they are known.
+            return Ok(());
+        }
         let (slot, now) = (self.edition.slot, self.shared.now());
         let mut state = self.shared.state();
         state.admit_early(slot, &self.terms, &self.shared.reply_latency, now)
