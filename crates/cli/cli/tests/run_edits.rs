@@ -140,6 +140,40 @@ fn an_edit_of_batching_reaches_the_running_server_even_after_params_is_killed() 
 }
 
 #[test]
+fn an_edit_of_one_model_reaches_the_running_server() {
+    let folder = Folder::new("model");
+    let (mut run, http) = start(&folder.fraud(""));
+    until(&http, "the first parameters are in force", |state| {
+        state["params"]["generation"] == 1
+    });
+    let server = run.process("albacore-server --workers");
+    let text = fs::read_to_string(folder.path().join("deployment.yaml")).unwrap();
+    let slo = "slo: {latency: 25ms, percentile: 99}";
+    let own = "batching: {policy: Deferred, window: 3ms}";
+    let edited = format!("{slo}\n    weight: 250\n    threads: 1\n    {own}");
+    folder.write(&text.replace(slo, &edited));
+    until(&http, "the edit", |state| {
+        let model = &state["models"][0];
+        let params = &model["batching_params"];
+        state["params"]["generation"] == 2
+            && (&model["weight"], &model["threads"]) == (&250.into(), &1.into())
+            && (&params["policy"], &params["window_us"]) == (&"deferred".into(), &3000.into())
+            && params["max_rows"] == 1024
+            && state["batching"]["policy"] == "auto"
+    });
+    assert_eq!(run.process("albacore-server --workers"), server);
+    // Threads of the front end wait for a restart, and say so.
+    folder.write(&text.replace("  batching:", "  front: {threads: 1}\n  batching:"));
+    run.until("the note", |e| {
+        e["text"]
+            .as_str()
+            .is_some_and(|t| t.contains("front.threads") && t.contains("takes effect when"))
+    });
+    run.signal("TERM");
+    assert_eq!(run.end().code(), Some(0), "{:#?}", run.events);
+}
+
+#[test]
 fn leftovers_of_a_killed_run_are_removed_by_the_next_run() {
     let folder = Folder::new("killed");
     let (run, _) = start(&folder.fraud(""));

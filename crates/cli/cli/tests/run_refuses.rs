@@ -18,12 +18,21 @@ use std::path::Path;
 use deployment::{Folder, root};
 use running::{ANY_PORTS, Running, refused};
 
-/// Asserts that the file is refused with one sentence on standard error that starts and goes on
-/// with these words.
+/// Asserts that a valid file fails with one sentence on standard error that starts and goes on with
+/// these words.
 fn assert_refused(file: &Path, args: &[&str], speaker: &str, words: &[&str]) {
+    assert_ends(1, file, args, speaker, words);
+}
+
+/// Asserts that a file is refused as invalid with one sentence that has these words.
+fn assert_invalid(file: &Path, words: &[&str]) {
+    assert_ends(64, file, &ANY_PORTS, "albacore", words);
+}
+
+fn assert_ends(code: i32, file: &Path, args: &[&str], speaker: &str, words: &[&str]) {
     let args = [&["--output", "json"], args].concat();
     let ran = refused(&[], file, &args);
-    assert_eq!(ran.code, 1, "{ran:#?}");
+    assert_eq!(ran.code, code, "{ran:#?}");
     assert_eq!(ran.err.lines().count(), 1, "{ran:#?}");
     assert!(ran.err.starts_with(&format!("{speaker}: ")), "{ran:#?}");
     for word in words {
@@ -32,15 +41,15 @@ fn assert_refused(file: &Path, args: &[&str], speaker: &str, words: &[&str]) {
     assert!(ran.left.is_empty(), "{ran:#?}");
 }
 
-/// The deployment of the example with `old` replaced, refused with these words after the file's
-/// name.
-fn assert_edit_refused(folder: &Folder, old: &str, new: &str, words: &[&str]) {
+/// The deployment of the example with `old` replaced, which ends with this code and these words
+/// after the file's name.
+fn assert_edit_ends(code: i32, folder: &Folder, old: &str, new: &str, words: &[&str]) {
     let text = fs::read_to_string(folder.fraud("")).unwrap();
     assert!(text.contains(old), "{old}");
     let file = folder.write(&text.replace(old, new));
     let name = file.display().to_string();
     let words = [&[name.as_str()], words].concat();
-    assert_refused(&file, &ANY_PORTS, "albacore", &words);
+    assert_ends(code, &file, &ANY_PORTS, "albacore", &words);
 }
 
 /// A file of these bytes as the model, refused by the server with these words after the model's
@@ -59,7 +68,8 @@ fn assert_model_refused(folder: &Folder, name: &str, bytes: &[u8], words: &[&str
 #[test]
 fn fields_that_are_wrong_are_named_with_file_line_value_and_way_out() {
     let folder = Folder::new("fields");
-    let refuse = |old, new, words: &[&str]| assert_edit_refused(&folder, old, new, words);
+    let refuse = |old, new, words: &[&str]| assert_edit_ends(64, &folder, old, new, words);
+    let fail = |old, new, words: &[&str]| assert_edit_ends(1, &folder, old, new, words);
     refuse(
         "batching:",
         "batchng:",
@@ -86,12 +96,58 @@ fn fields_that_are_wrong_are_named_with_file_line_value_and_way_out() {
         &["spec.models[0].uri", "which needs a cluster"],
     );
     let model = "spec.models[0].uri: ";
-    refuse(
+    fail(
         "fraud.ubj",
         "none.ubj",
         &[model, "none.ubj cannot be opened", "give the path"],
     );
-    refuse("/fraud.ubj", "", &[model, "is no file", "give the path"]);
+    fail("/fraud.ubj", "", &[model, "is no file", "give the path"]);
+}
+
+#[test]
+fn parameters_of_models_and_of_the_front_end_that_are_wrong_are_bad_usage() {
+    let folder = Folder::new("parameters");
+    let slo = "slo: {latency: 25ms, percentile: 99}";
+    let refuse = |more: &str, words: &[&str]| {
+        let new = format!("{slo}\n    {more}");
+        assert_edit_ends(64, &folder, slo, &new, words);
+    };
+    let weight = "spec.models[0].weight is";
+    refuse("weight: 0", &[weight, " 0", "from 1 to 10000"]);
+    refuse("weight: 10001", &[weight, " 10001", "from 1 to 10000"]);
+    let batching = "spec.models[0].batching";
+    refuse(
+        "batching: {prefer: Neither}",
+        &[batching, ".prefer is \"Neither\"", "IdleWorkers"],
+    );
+    refuse(
+        "batching: {policy: Eager, window: 5ms}",
+        &[
+            batching,
+            ".window is 5ms",
+            "policy Eager defers none; remove it",
+        ],
+    );
+    refuse(
+        "batching: {policy: Timeout, maxDelay: 1ms, window: 5ms}",
+        &[batching, ".window is 5ms", "set maxDelay instead"],
+    );
+    refuse(
+        "threads: 3",
+        &["spec.models[0].threads is 3", "from 1 to spec.threads, 2"],
+    );
+    let front = |threads: &str, words: &[&str]| {
+        let new = format!("  front: {{threads: {threads}}}\n  batching:");
+        assert_edit_ends(64, &folder, "  batching:", &new, words);
+    };
+    front("0", &["spec.front.threads is 0", "from 1 to 256"]);
+    front(
+        "256",
+        &[
+            "spec.front.threads is 256, more than the",
+            "cpus that can be used here",
+        ],
+    );
 }
 
 #[test]
@@ -101,14 +157,9 @@ fn a_file_that_is_missing_empty_or_no_yaml_is_named() {
     let words = ["none.yaml cannot be read", "give -f the path"];
     assert_refused(&missing, &ANY_PORTS, "albacore", &words);
     let empty = folder.write("");
-    assert_refused(
-        &empty,
-        &ANY_PORTS,
-        "albacore",
-        &["deployment.yaml: is empty; it must hold"],
-    );
+    assert_invalid(&empty, &["deployment.yaml: is empty; it must hold"]);
     let broken = folder.write("spec: [");
-    assert_refused(&broken, &ANY_PORTS, "albacore", &["deployment.yaml"]);
+    assert_invalid(&broken, &["deployment.yaml"]);
     assert_refused(folder.path(), &ANY_PORTS, "albacore", &["cannot be read"]);
 }
 

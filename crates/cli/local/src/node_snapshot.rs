@@ -5,19 +5,7 @@ use albacore_settings::agent_stream::{NodeSnapshot, Parameters, ServingPod};
 
 /// This machine as a node, the server as its one pod. `generation` counts the edits of the file.
 pub(crate) fn node_snapshot(server: &BuiltInServer, generation: u64) -> NodeSnapshot {
-    let settings = &server.settings;
-    // The cpus that this process may use, by cpuset and quota: the server starts with the same.
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let parameters = Parameters {
-        batching: settings.batching,
-        slo: settings.model_slos(),
-        window: None,
-        workers: server.workers.into(),
-        threads: server.threads.into(),
-        cpu_share: cpus as f64,
-        generation,
-        report: None,
-    };
+    let parameters = Parameters::of_settings(&server.settings, generation);
     let name = "albacore-run";
     let pod = ServingPod {
         address: None,

@@ -38,6 +38,7 @@ const DRAIN: Duration = Duration::from_secs(35);
 pub fn run(options: &Options) -> Result<(), Failure> {
     let stamp = file_watch::stamp(&options.file);
     let deployment = read(&options.file)?;
+    server::check_front_threads(&options.file, &deployment.server)?;
     server::check_models(&options.file, &deployment.server)?;
     let mut output = Output::new(options.output);
     for notice in &deployment.notices {
@@ -120,7 +121,7 @@ fn read(file: &Path) -> Result<OneMachine, Failure> {
         .map_err(|e| Failure::file(file, &e))?
         .parent()
         .map_or_else(PathBuf::new, Path::to_path_buf);
-    read_for_one_machine(&text, &name, &folder).map_err(|e| Failure::Failed(sentence(&e)))
+    read_for_one_machine(&text, &name, &folder).map_err(|e| Failure::Usage(sentence(&e)))
 }
 
 /// Why the main loop ended.

@@ -297,6 +297,22 @@ pub(crate) fn check_models(file: &Path, server: &Server) -> Result<(), Failure> 
     Ok(())
 }
 
+/// Checks that each thread of the front end can have a cpu.
+pub(crate) fn check_front_threads(file: &Path, server: &Server) -> Result<(), Failure> {
+    let Server::BuiltIn(server) = server else {
+        return Ok(());
+    };
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    match server.front_threads.filter(|&own| usize::from(own) > cpus) {
+        None => Ok(()),
+        Some(threads) => Err(Failure::Usage(format!(
+            "{}: spec.front.threads is {threads}, more than the {cpus} cpus that can be used here; \
+             lower it, or remove it to have as many as fit",
+            file.display()
+        ))),
+    }
+}
+
 fn spawn(
     deployment: &OneMachine,
     options: &Options,
@@ -318,6 +334,9 @@ fn spawn(
                 ("--grpc", options.grpc.to_string()),
             ] {
                 command.extend([flag.into(), value.into()]);
+            }
+            if let Some(threads) = server.front_threads {
+                command.extend(["--front-threads".into(), threads.to_string().into()]);
             }
             command.extend(live_settings.into_iter().flat_map(LiveSettings::arguments));
             Ok(Spawn {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Instant;
 
-use albacore_api::{InferenceDeployment, InferenceDeploymentSpec};
+use albacore_api::InferenceDeployment;
 use albacore_os::{LineFifo, OsError, Written};
 use albacore_settings::agent_stream::{ModelSlo, NodeSnapshot, Parameters, ServingPod};
 
@@ -74,10 +74,7 @@ fn parameters(pod: &PodFacts, deployment: &InferenceDeployment) -> Parameters {
     Parameters {
         batching: spec.batching_params(),
         slo: spec.models.iter().filter_map(objective).collect(),
-        window: None,
-        workers: u32::from(spec.workers),
-        threads: u32::from(spec.threads),
-        cpu_share: cpu_share(pod, spec),
+        models: spec.model_parameters(),
         generation: generation
             .and_then(|g| u64::try_from(g).ok())
             .unwrap_or_default(),
@@ -90,17 +87,6 @@ fn objective(model: &albacore_api::Model) -> Option<ModelSlo> {
         model: model.name.clone(),
         slo: model.slo?.into(),
     })
-}
-
-/// CPUs that the pod may use at once: the smaller of cpuset and quota, else all that it asks for.
-fn cpu_share(pod: &PodFacts, spec: &InferenceDeploymentSpec) -> f64 {
-    let cpus = pod.stats.cpuset.as_ref().map_or(0, |cpuset| cpuset.len());
-    let cpus = if cpus == 0 { None } else { Some(cpus as f64) };
-    match (cpus, pod.throttling.quota) {
-        (Some(cpus), Some(quota)) => cpus.min(quota),
-        (Some(share), None) | (None, Some(share)) => share,
-        (None, None) => f64::from(spec.workers) * f64::from(spec.threads),
-    }
 }
 
 #[derive(Debug)]

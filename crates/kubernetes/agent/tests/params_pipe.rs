@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use albacore_settings::agent_stream::NodeSnapshot;
+use albacore_settings::agent_stream::{ModelParameters, NodeSnapshot};
+use albacore_settings::{ModelBatching, Policy};
 use rig::{Rig, wait};
 use serde_json::json;
 
@@ -44,9 +45,7 @@ fn params_gets_each_pod_and_each_change() {
     let feed = path.to_str().unwrap();
     let agent = rig.agent(&["--feed", feed]);
     pod.wait_until_pinned(2);
-    let first = read_until(&path, |line| {
-        line.pods.iter().any(|pod| pod.parameters.cpu_share == 2.0)
-    });
+    let first = read_until(&path, |line| !line.pods.is_empty());
     assert_eq!(first.node, rig::NODE);
     let sent = &first.pods[0];
     assert_eq!(sent.address, Some("10.1.0.7".parse().unwrap()));
@@ -55,7 +54,8 @@ fn params_gets_each_pod_and_each_change() {
         (pod.uid.as_str(), "fraud")
     );
     assert_eq!(sent.parameters.batching.batch_rows_max, 64);
-    assert_eq!((sent.parameters.workers, sent.parameters.threads), (2, 1));
+    let plain = ModelParameters::defaults("m".to_owned());
+    assert_eq!(sent.parameters.models, [plain]);
     assert!(
         first.metrics.contains("albacore_agent_threads_verified"),
         "{}",
@@ -78,9 +78,22 @@ fn params_gets_each_pod_and_each_change() {
     rig.patch(
         "infd",
         "fraud",
-        &json!({"spec": {"batching": {"maxRows": 99}}}),
+        &json!({"spec": {"batching": {"maxRows": 99}, "models": [{"name": "m",
+            "uri": "pvc://models/m.ubj", "slo": {"latency": "25ms"}, "threads": 1, "weight": 250,
+            "batching": {"policy": "Deferred", "window": "5ms"}}]}}),
     );
     let changed = reader.join().unwrap();
+    let of_model = ModelParameters {
+        model: "m".to_owned(),
+        threads: Some(1),
+        weight: 250,
+        batching: Some(ModelBatching {
+            policy: Policy::Deferred,
+            batch_rows_max: 99,
+            window: Some(Duration::from_millis(5)),
+        }),
+    };
+    assert_eq!(changed.pods[0].parameters.models, [of_model]);
     println!(
         "from the start of kubectl to the line: {:?}",
         start.elapsed()

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::iterations::{self, Iterations};
 use crate::limits;
+use crate::model_batching::ModelBatching;
 use crate::model_threads::{self, ModelThreads};
 use crate::status::InferenceDeploymentStatus;
 use crate::timespan::Timespan;
@@ -151,6 +152,10 @@ pub struct InferenceDeploymentSpec {
     /// Bound on waiting rows. Built-in server only.
     #[serde(default)]
     pub queue: Queue,
+
+    /// The threads that receive requests and send replies. Built-in server only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub front: Option<Front>,
 
     /// Scales the number of pods with the load: up while requests are late or refused, down while
     /// workers are idle. Leave it out to use an HPA or KEDA through the scale subresource.
@@ -312,6 +317,30 @@ pub struct Model {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "model_threads::schema")]
     pub threads: Option<ModelThreads>,
+    /// Its share of the server, relative to the weights of the other models, while requests have to
+    /// be refused; as `cpu.weight` of a cgroup. What a model does not use is left to the others.
+    #[serde(default = "weight_default")]
+    #[schemars(range(min = 1, max = limits::WEIGHT_MAX))]
+    pub weight: u16,
+    /// When its waiting rows are released to a worker; a field that is left out is that of
+    /// `spec.batching`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batching: Option<ModelBatching>,
+}
+
+fn weight_default() -> u16 {
+    limits::WEIGHT_DEFAULT
+}
+
+/// The threads that receive requests and send replies.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Front {
+    /// Number of threads, each with connections of its own; at most the cpus of the server
+    /// container. Left out, as many as the server derives from its cpus. A change starts new pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = limits::FRONT_THREADS_MAX))]
+    pub threads: Option<u16>,
 }
 
 /// An output of a model, by the name of its tensor.
@@ -376,6 +405,11 @@ pub struct Batching {
     /// ShortWaits. Refused with any other policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefer: Option<BatchingPreference>,
+    /// Longest time that the oldest row of a deferred batch waits for further rows; a whole number
+    /// of us, ms or s, as in `5ms`. Left out, a batch waits for as long as its latency objective
+    /// allows; it never waits longer than that. Refused with policy Timeout or Eager.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Timespan>,
 }
 
 impl Default for Batching {
@@ -385,6 +419,7 @@ impl Default for Batching {
             max_rows: limits::BATCH_ROWS_DEFAULT,
             max_delay: None,
             prefer: None,
+            window: None,
         }
     }
 }

@@ -8,6 +8,7 @@ mod counted;
 mod deployment;
 mod iterations;
 pub mod limits;
+mod model_batching;
 mod model_threads;
 mod node_placement;
 mod notices;
@@ -30,11 +31,12 @@ pub use condition_state::ConditionState;
 pub use container::thread_counts;
 pub use counted::counted;
 pub use deployment::{
-    Autoscaling, Batching, BatchingPolicy, BatchingPreference, Enforcement, InferenceDeployment,
-    InferenceDeploymentSpec, MainThread, Mode, Model, Output, Placement, PlacementPolicy, Queue,
-    Slo, Trial,
+    Autoscaling, Batching, BatchingPolicy, BatchingPreference, Enforcement, Front,
+    InferenceDeployment, InferenceDeploymentSpec, MainThread, Mode, Model, Output, Placement,
+    PlacementPolicy, Queue, Slo, Trial,
 };
 pub use iterations::{IterationRange, Iterations, NamedIterations};
+pub use model_batching::ModelBatching;
 pub use model_threads::{ModelThreads, NamedThreads};
 pub use node_placement::{
     Drift, DriftCause, Isolation, NodePlacement, NodePlacementStatus, PodPlacement, SpawnBucket,

@@ -12,6 +12,15 @@ pub const THREADS_MAX: u16 = 256;
 /// bound.
 pub const SLOTS_MAX: u32 = 2048;
 
+/// Most threads of the front end, the bound of the server.
+pub const FRONT_THREADS_MAX: u16 = 256;
+
+/// Largest weight of a model, as of cgroup's `cpu.weight`; the smallest is 1.
+pub const WEIGHT_MAX: u16 = 10_000;
+
+/// Default weight of a model, as of cgroup's `cpu.weight`.
+pub const WEIGHT_DEFAULT: u16 = 100;
+
 /// Most replicas; what the `scale` subresource may ask for.
 pub const REPLICAS_MAX: i32 = 10_000;
 

@@ -42,9 +42,19 @@ pub enum Server {
 pub struct BuiltInServer {
     pub workers: u16,
     pub threads: u16,
+    /// Threads of the front end; `None`: as the server derives them from its cpus.
+    pub front_threads: Option<u16>,
     pub settings: Settings,
     /// Environment that the template adds, in order.
     pub environment: Vec<(String, String)>,
+}
+
+impl BuiltInServer {
+    /// Whether a process that was started as `before` can become this one by new settings alone.
+    pub fn is_same_process(&self, before: &Self) -> bool {
+        let fixed = |it: &Self| (it.workers, it.threads, it.front_threads);
+        fixed(self) == fixed(before) && self.environment == before.environment
+    }
 }
 
 /// A server of the user's own: the container `server` of the template, as a process.
@@ -96,6 +106,7 @@ fn built_in(
         Ok(settings) => Some(BuiltInServer {
             workers: spec.workers,
             threads: spec.threads,
+            front_threads: spec.front_threads(),
             settings,
             environment,
         }),

@@ -36,6 +36,31 @@ pub(crate) fn problem(text: &str) -> Option<String> {
     None
 }
 
+/// The number of cpus that a quantity means; `None` for a text that is no quantity.
+pub(crate) fn cpus(text: &str) -> Option<f64> {
+    if problem(text).is_some() {
+        return None;
+    }
+    let end = text.find(|c: char| c.is_ascii_alphabetic());
+    let (number, suffix) = text.split_at(end.unwrap_or(text.len()));
+    // A decimal exponent, as in 1e3, is a part of the number.
+    if let Ok(cpus) = text.parse::<f64>() {
+        return Some(cpus);
+    }
+    let powers = |units: &str, base: f64| {
+        let power = units.chars().position(|unit| suffix.starts_with(unit))?;
+        Some(base.powi(i32::try_from(power).ok()? + 1))
+    };
+    let unit = match suffix {
+        "n" => 1e-9,
+        "u" => 1e-6,
+        "m" => 1e-3,
+        _ if suffix.ends_with('i') => powers("KMGTPE", 1024.0)?,
+        _ => powers("kMGTPE", 1000.0)?,
+    };
+    Some(number.parse::<f64>().ok()? * unit)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,6 +78,28 @@ mod tests {
             let problem = problem(bad).unwrap();
             assert!(problem.contains(part), "{bad}: {problem}");
         }
+    }
+
+    #[test]
+    fn cpus_are_counted_in_every_unit() {
+        for (text, wanted) in [
+            ("2", 2.0),
+            ("2500m", 2.5),
+            ("1.5", 1.5),
+            ("1e1", 10.0),
+            ("3000000000n", 3.0),
+            ("4000000u", 4.0),
+            ("1k", 1000.0),
+            ("1Ki", 1024.0),
+            ("1M", 1e6),
+        ] {
+            let found = cpus(text);
+            assert!(
+                found.is_some_and(|cpus| (cpus - wanted).abs() < 1e-9),
+                "{text}: {found:?}"
+            );
+        }
+        assert_eq!(cpus("2 cpus"), None);
     }
 
     proptest::proptest! {

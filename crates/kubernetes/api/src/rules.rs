@@ -6,15 +6,16 @@
 //! expressed otherwise in the schema (`x-kubernetes-list-map-keys`), or can only be checked by the
 //! controller.
 
+mod batching;
+
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Container;
 
-use crate::deployment::{
-    Batching, BatchingPolicy, InferenceDeployment, InferenceDeploymentSpec, Queue,
-};
+use crate::deployment::{Batching, InferenceDeployment, InferenceDeploymentSpec, Queue};
 use crate::iterations::Iterations;
 use crate::limits::{NAME_CHARS_MAX, SLOTS_MAX, TRIAL_WINDOW_MICROS_MIN};
+use crate::quantity;
 use crate::violation::{Violation, quoted};
 
 /// Name of the container that serves, in the pods and in `spec.template`.
@@ -34,7 +35,7 @@ pub(crate) struct Rule {
     check: Option<fn(&InferenceDeployment) -> Option<Violation>>,
 }
 
-pub(crate) const RULES: [Rule; 18] = [
+pub(crate) const RULES: [Rule; 26] = [
     Rule {
         at: "",
         cel: Some(
@@ -82,11 +83,27 @@ pub(crate) const RULES: [Rule; 18] = [
         cel: Some(
             "(has(self.models) && size(self.models) > 0) || (self.batching.policy == 'Auto' && \
              self.batching.maxRows == 1024 && !has(self.batching.maxDelay) && \
-             !has(self.batching.prefer) && self.queue.maxRows == 65536)",
+             !has(self.batching.prefer) && !has(self.batching.window) && \
+             self.queue.maxRows == 65536)",
         ),
         message: "batching and queue are of the built-in server: remove them, or serve models",
         field: Some(".batching"),
         check: Some(batching_has_a_server),
+    },
+    Rule {
+        at: "spec",
+        cel: Some("!has(self.front) || (has(self.models) && size(self.models) > 0)"),
+        message: "front is of the built-in server: remove it, or serve models",
+        field: Some(".front"),
+        check: Some(front_has_a_server),
+    },
+    // CEL for quantities is younger than the oldest API server that is supported.
+    Rule {
+        at: "spec",
+        cel: None,
+        message: "",
+        field: None,
+        check: Some(front_has_cpus),
     },
     Rule {
         at: "spec.models",
@@ -119,41 +136,109 @@ pub(crate) const RULES: [Rule; 18] = [
         cel: Some("self.policy == 'Timeout' ? has(self.maxDelay) : !has(self.maxDelay)"),
         message: "maxDelay goes with policy Timeout: needed there, refused with any other",
         field: None,
-        check: Some(delay_goes_with_timeout),
+        check: Some(batching::delay_goes_with_timeout),
     },
     Rule {
         at: "spec.batching",
         cel: Some("self.policy == 'Auto' || !has(self.prefer)"),
         message: "prefer goes with policy Auto: refused with any other",
         field: None,
-        check: Some(preference_goes_with_auto),
+        check: Some(batching::preference_goes_with_auto),
+    },
+    Rule {
+        at: "spec.batching",
+        cel: Some("self.policy in ['Auto', 'Deferred'] || !has(self.window)"),
+        message: "window goes with policy Auto or Deferred: refused with any other",
+        field: None,
+        check: Some(batching::window_goes_with_deferral),
+    },
+    Rule {
+        at: "spec",
+        cel: Some(
+            "!has(self.models) || self.models.all(m, !has(m.batching) || \
+             ((has(m.batching.policy) ? m.batching.policy : self.batching.policy) == 'Timeout' ? \
+             has(m.batching.maxDelay) || has(self.batching.maxDelay) : \
+             !has(m.batching.maxDelay)))",
+        ),
+        message: "models[].batching.maxDelay goes with policy Timeout: needed there, refused with \
+                  any other",
+        field: Some(".models"),
+        check: Some(batching::delays_of_models_go_with_timeout),
+    },
+    Rule {
+        at: "spec",
+        cel: Some(
+            "!has(self.models) || self.models.all(m, !has(m.batching) || \
+             !has(m.batching.prefer) || \
+             (has(m.batching.policy) ? m.batching.policy : self.batching.policy) == 'Auto')",
+        ),
+        message: "models[].batching.prefer goes with policy Auto: refused with any other",
+        field: Some(".models"),
+        check: Some(batching::preferences_of_models_go_with_auto),
+    },
+    Rule {
+        at: "spec",
+        cel: Some(
+            "!has(self.models) || self.models.all(m, !has(m.batching) || \
+             !has(m.batching.window) || \
+             (has(m.batching.policy) ? m.batching.policy : self.batching.policy) in \
+             ['Auto', 'Deferred'])",
+        ),
+        message: "models[].batching.window goes with policy Auto or Deferred: refused with any \
+                  other",
+        field: Some(".models"),
+        check: Some(batching::windows_of_models_go_with_deferral),
     },
     Rule {
         at: "spec",
         cel: Some(
             "!has(self.batching.maxDelay) || !has(self.models) || self.models.all(m, \
-             !has(m.slo) || duration(self.batching.maxDelay) < duration(m.slo.latency))",
+             !has(m.slo) || (has(m.batching) && (has(m.batching.maxDelay) || \
+             (has(m.batching.policy) && m.batching.policy != 'Timeout'))) || \
+             duration(self.batching.maxDelay) < duration(m.slo.latency))",
         ),
         message: "batching.maxDelay must be shorter than the slo.latency of every model",
         field: Some(".batching.maxDelay"),
-        check: Some(delay_is_below_objectives),
+        check: Some(batching::delay_is_below_objectives),
     },
     Rule {
         at: "spec",
         cel: Some(
-            "self.batching.policy != 'Deferred' || !has(self.models) || \
-             self.models.all(m, has(m.slo))",
+            "!has(self.models) || self.models.all(m, !has(m.slo) || !has(m.batching) || \
+             !has(m.batching.maxDelay) || \
+             duration(m.batching.maxDelay) < duration(m.slo.latency))",
         ),
-        message: "batching.policy Deferred needs slo.latency for every model",
-        field: Some(".batching.policy"),
-        check: Some(deferred_has_objectives),
+        message: "models[].batching.maxDelay must be shorter than the model's slo.latency",
+        field: Some(".models"),
+        check: Some(batching::delays_of_models_are_below_objectives),
+    },
+    Rule {
+        at: "spec",
+        cel: Some(
+            "!has(self.models) || self.models.all(m, has(m.slo) || \
+             (has(m.batching) && has(m.batching.policy) ? m.batching.policy : \
+             self.batching.policy) != 'Deferred')",
+        ),
+        message: "batching.policy Deferred needs slo.latency for every model that has it",
+        field: Some(".models"),
+        check: Some(batching::deferred_has_objectives),
     },
     Rule {
         at: "spec",
         cel: Some("self.queue.maxRows >= self.batching.maxRows"),
         message: "queue.maxRows must hold one batch: at least batching.maxRows",
         field: Some(".queue.maxRows"),
-        check: Some(queue_holds_a_batch),
+        check: Some(batching::queue_holds_a_batch),
+    },
+    Rule {
+        at: "spec",
+        cel: Some(
+            "!has(self.models) || self.models.all(m, !has(m.batching) || \
+             !has(m.batching.maxRows) || m.batching.maxRows <= self.queue.maxRows)",
+        ),
+        message: "queue.maxRows must hold one batch: at least every models[].batching.maxRows",
+        field: Some(".queue.maxRows"),
+        check: Some(batching::queue_holds_batches_of_models),
     },
     Rule {
         at: "spec.autoscaling",
@@ -221,6 +306,18 @@ impl InferenceDeploymentSpec {
     /// Whether the built-in server runs, rather than one of the user's own.
     pub fn is_built_in(&self) -> bool {
         !self.models.is_empty()
+    }
+
+    /// Threads of the front end, if the spec says.
+    pub fn front_threads(&self) -> Option<u16> {
+        self.front?.threads
+    }
+
+    /// The cpus that the server container is limited to, if it is.
+    fn cpu_limit(&self) -> Option<f64> {
+        let of_container = || self.server_container()?.resources.as_ref();
+        let resources = self.resources.as_ref().or_else(of_container)?;
+        quantity::cpus(&resources.limits.as_ref()?.get("cpu")?.0)
     }
 
     /// The field of a part of the server container, for messages.
@@ -352,68 +449,26 @@ fn threads_of_models_are_there(deployment: &InferenceDeployment) -> Option<Viola
     })
 }
 
-fn delay_goes_with_timeout(deployment: &InferenceDeployment) -> Option<Violation> {
-    let Batching {
-        policy, max_delay, ..
-    } = deployment.spec.batching;
-    let problem = match (policy, max_delay) {
-        (BatchingPolicy::Timeout, None) => {
-            "is missing; policy Timeout needs it, as in \"maxDelay: 2ms\"".to_owned()
-        }
-        (BatchingPolicy::Timeout, Some(_)) | (_, None) => return None,
-        (other, Some(delay)) => format!(
-            "is {delay}, which goes with policy Timeout only; remove it or set policy: Timeout \
-             instead of {other:?}"
-        ),
-    };
-    Some(Violation::new("spec.batching.maxDelay", problem))
-}
-
-fn preference_goes_with_auto(deployment: &InferenceDeployment) -> Option<Violation> {
-    let Batching { policy, prefer, .. } = deployment.spec.batching;
-    let prefer = prefer.filter(|_| policy != BatchingPolicy::Auto)?;
-    let problem = format!(
-        "is {prefer:?}, which goes with policy Auto only; remove it or set policy: Auto instead \
-         of {policy:?}"
-    );
-    Some(Violation::new("spec.batching.prefer", problem))
-}
-
-fn delay_is_below_objectives(deployment: &InferenceDeployment) -> Option<Violation> {
-    let delay = deployment.spec.batching.max_delay?;
-    let objective = |index: usize| deployment.spec.models[index].slo.map(|s| s.latency);
-    let index = (0..deployment.spec.models.len())
-        .find(|&index| objective(index).is_some_and(|latency| delay >= latency))?;
-    let problem = format!(
-        "is {delay}, which leaves no time to serve spec.models[{index}] within its slo.latency{}; \
-         choose less",
-        objective(index)
-            .map(|l| format!(" of {l}"))
-            .unwrap_or_default()
-    );
-    Some(Violation::new("spec.batching.maxDelay", problem))
-}
-
-fn deferred_has_objectives(deployment: &InferenceDeployment) -> Option<Violation> {
+fn front_has_a_server(deployment: &InferenceDeployment) -> Option<Violation> {
     let spec = &deployment.spec;
-    let index = spec.models.iter().position(|m| m.slo.is_none())?;
-    (spec.batching.policy == BatchingPolicy::Deferred).then(|| {
-        let problem = "is missing; batching.policy Deferred waits as long as the objective allows \
-                       and so needs one, as in \"slo: {latency: 25ms}\"";
-        Violation::new(format!("spec.models[{index}].slo"), problem)
+    (!spec.is_built_in() && spec.front.is_some()).then(|| {
+        let problem = "is of the built-in server, and this deployment runs a server of its own; \
+                       remove it";
+        Violation::new("spec.front", problem)
     })
 }
 
-fn queue_holds_a_batch(deployment: &InferenceDeployment) -> Option<Violation> {
-    let (queue, batch) = (
-        deployment.spec.queue.max_rows,
-        deployment.spec.batching.max_rows,
-    );
-    (queue < batch).then(|| {
+fn front_has_cpus(deployment: &InferenceDeployment) -> Option<Violation> {
+    let spec = &deployment.spec;
+    let threads = spec.front_threads()?;
+    let limit = spec.cpu_limit()?;
+    // A container with less than one cpu has one for whoever counts them.
+    (f64::from(threads) > limit.floor().max(1.0)).then(|| {
         let problem = format!(
-            "is {queue}, less than one batch; raise it to at least batching.maxRows, {batch}"
+            "is {threads}, more than the cpus of the server container, whose limit is {limit}; \
+             lower it or raise the limit"
         );
-        Violation::new("spec.queue.maxRows", problem)
+        Violation::new("spec.front.threads", problem)
     })
 }
 

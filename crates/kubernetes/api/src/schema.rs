@@ -37,6 +37,12 @@ pub fn inference_deployment_crd() -> Value {
     model["properties"]["iterations"]["oneOf"] = iterations::alternatives();
     let outputs = &mut model["properties"]["outputs"]["items"];
     describe(outputs, &schema_for!(Output).to_value());
+    for (path, values) in [
+        ("batching.policy", schema_for!(BatchingPolicy)),
+        ("batching.prefer", schema_for!(BatchingPreference)),
+    ] {
+        describe(node_at(model, path), &values.to_value());
+    }
     let template = &mut schema["properties"]["spec"]["properties"]["template"];
     for part in ["metadata", "spec"] {
         drop_descriptions(&mut template["properties"][part]);

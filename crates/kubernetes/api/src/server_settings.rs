@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use albacore_settings::agent_stream::ModelParameters;
 use albacore_settings::{BatchingParams, Policy, Prefer, Settings, Source};
 
 use crate::deployment::{
-    BatchingPolicy, BatchingPreference, InferenceDeploymentSpec, Model, Output, Slo,
+    Batching, BatchingPolicy, BatchingPreference, InferenceDeploymentSpec, Model, Output, Slo,
 };
 use crate::iterations::{IterationRange, Iterations, NamedIterations};
 use crate::model_threads::ModelThreads;
@@ -22,7 +23,7 @@ pub fn settings_of(
 ) -> Result<Settings, Vec<Violation>> {
     let (mut models, mut refused) = (Vec::new(), Vec::new());
     for (index, model) in spec.models.iter().enumerate() {
-        match model_of(model, &source_of) {
+        match model_of(spec, model, &source_of) {
             Ok(model) => models.push(model),
             Err(problem) => {
                 refused.push(Violation::new(format!("spec.models[{index}].uri"), problem));
@@ -45,38 +46,80 @@ pub fn settings_of(
 
 /// A model of the settings, or the problem of its URI.
 fn model_of(
+    spec: &InferenceDeploymentSpec,
     model: &Model,
     source_of: impl Fn(&ModelPlace) -> Result<Source, String>,
 ) -> Result<albacore_settings::Model, String> {
+    let ModelParameters {
+        model: name,
+        threads,
+        weight,
+        batching,
+    } = spec.parameters_of(model);
     Ok(albacore_settings::Model {
-        name: model.name.clone(),
+        name,
         source: source_of(&model.uri.place)?,
         sha256: model.uri.sha256.as_deref().map(str::parse).transpose()?,
         iterations: model.iterations.map(Into::into),
         slo: model.slo.map(Into::into),
         outputs: model.outputs.iter().copied().map(Into::into).collect(),
-        threads: model.threads.and_then(ModelThreads::most),
+        threads,
+        weight,
+        batching,
     })
 }
 
 impl InferenceDeploymentSpec {
     /// When rows are dispatched, and how many may wait.
     pub fn batching_params(&self) -> BatchingParams {
-        let max_delay = self.batching.max_delay;
+        let albacore_settings::ModelBatching {
+            policy,
+            batch_rows_max,
+            window,
+        } = self.batching.into();
         BatchingParams {
-            policy: match self.batching.policy {
-                BatchingPolicy::Auto => {
-                    Policy::Auto(self.batching.prefer.map(Into::into).unwrap_or_default())
-                }
-                BatchingPolicy::Deferred => Policy::Deferred,
-                BatchingPolicy::Eager => Policy::Eager,
-                BatchingPolicy::Timeout => Policy::Timeout {
-                    // A valid spec has a delay; zero is refused by the check of the settings.
-                    delay: max_delay.map_or(Duration::ZERO, |delay| delay.duration()),
-                },
-            },
-            batch_rows_max: self.batching.max_rows as usize,
+            policy,
+            batch_rows_max,
+            window,
             queue_rows_max: self.queue.max_rows as usize,
+        }
+    }
+
+    /// What can change of each model while it is served, but for its objective.
+    pub fn model_parameters(&self) -> Vec<ModelParameters> {
+        let models = self.models.iter();
+        models.map(|model| self.parameters_of(model)).collect()
+    }
+
+    fn parameters_of(&self, model: &Model) -> ModelParameters {
+        ModelParameters {
+            model: model.name.clone(),
+            threads: model.threads.and_then(ModelThreads::most),
+            weight: model.weight.into(),
+            batching: model.batching.map(|_| self.batching_of(model).into()),
+        }
+    }
+}
+
+impl From<Batching> for albacore_settings::ModelBatching {
+    fn from(batching: Batching) -> Self {
+        let policy = match batching.policy {
+            BatchingPolicy::Auto => {
+                Policy::Auto(batching.prefer.map(Into::into).unwrap_or_default())
+            }
+            BatchingPolicy::Deferred => Policy::Deferred,
+            BatchingPolicy::Eager => Policy::Eager,
+            BatchingPolicy::Timeout => Policy::Timeout {
+                // A valid spec has a delay; zero is refused by the check of the settings.
+                delay: batching
+                    .max_delay
+                    .map_or(Duration::ZERO, |delay| delay.duration()),
+            },
+        };
+        Self {
+            policy,
+            batch_rows_max: batching.max_rows as usize,
+            window: batching.window.map(|window| window.duration()),
         }
     }
 }

@@ -27,10 +27,13 @@ fn sample() -> Value {
                 "trial": {"window": "20s", "windows": 9}},
             "models": [{"name": "fraud", "uri": "file:///models/fraud.ubj",
                 "iterations": {"begin": 1, "end": 20}, "outputs": ["margin"], "threads": 1,
+                "weight": 300,
+                "batching": {"policy": "Timeout", "maxRows": 64, "maxDelay": "1ms"},
                 "slo": {"latency": "25ms", "percentile": 95,
                     "contribs": "80ms", "interactions": "2s"}}],
             "batching": {"policy": "Timeout", "maxRows": 512, "maxDelay": "2ms"},
             "queue": {"maxRows": 2048},
+            "front": {"threads": 3},
             "autoscaling": {"minReplicas": 2, "maxReplicas": 9},
             "resources": {"limits": {"cpu": "4", "memory": "1Gi"}},
             "template": {
@@ -49,9 +52,14 @@ fn sample() -> Value {
 /// The sample with policy Auto, which has fields that Timeout does not take.
 fn sample_of_auto() -> Value {
     let mut sample = sample();
-    sample["spec"]["batching"] = json!({"policy": "Auto", "maxRows": 512, "prefer": "IdleWorkers"});
+    let auto = json!({"policy": "Auto", "maxRows": 512, "prefer": "IdleWorkers", "window": "5ms"});
+    sample["spec"]["models"][0]["batching"] = auto.clone();
+    sample["spec"]["batching"] = auto;
     sample
 }
+
+/// Fields of batching that Timeout does not take.
+const OF_AUTO: [&str; 2] = ["prefer", "window"];
 
 /// Path of every leaf below `value`, as JSON pointers.
 fn leaves(value: &Value, pointer: String, found: &mut Vec<String>) {
@@ -74,8 +82,10 @@ fn spec_leaves() -> Vec<(Value, String)> {
     let mut found = Vec::new();
     leaves(&sample()["spec"], "/spec".to_owned(), &mut found);
     let found = found.into_iter().map(|leaf| (sample(), leaf));
-    let prefer = (sample_of_auto(), "/spec/batching/prefer".to_owned());
-    found.chain([prefer]).collect()
+    let of_auto = ["/spec/batching", "/spec/models/0/batching"]
+        .into_iter()
+        .flat_map(|at| OF_AUTO.map(|field| (sample_of_auto(), format!("{at}/{field}"))));
+    found.chain(of_auto).collect()
 }
 
 fn read(object: &Value) -> Result<InferenceDeployment, String> {
@@ -130,7 +140,13 @@ fn the_sample_sets_every_field_of_the_schema() {
     let crd = inference_deployment_crd();
     let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
     let mut both = sample();
-    both["spec"]["batching"]["prefer"] = sample_of_auto()["spec"]["batching"]["prefer"].clone();
+    for at in ["/spec/batching", "/spec/models/0/batching"] {
+        let auto = sample_of_auto().pointer(at).unwrap().clone();
+        let batching = both.pointer_mut(at).unwrap();
+        for field in OF_AUTO {
+            batching[field] = auto[field].clone();
+        }
+    }
     visit(schema, &both["spec"], "spec");
     assert_eq!(read(&sample()).map(|_| ()), Ok(()));
     assert_eq!(read(&sample_of_auto()).map(|_| ()), Ok(()));
@@ -251,6 +267,7 @@ fn on_one_machine_every_field_is_honored_noticed_or_refused() {
             ("latency" | "contribs" | "interactions", _) => json!("30ms"),
             ("maxDelay", _) => json!("3ms"),
             ("prefer", _) => json!("ShortWaits"),
+            ("window", _) => json!("30s"),
             ("cpu" | "memory", _) => json!("8"),
             (_, Value::Number(number)) => json!(number.as_f64().unwrap_or(0.0) as i64 + 1),
             (_, text) => json!(format!("{}-other", text.as_str().unwrap())),

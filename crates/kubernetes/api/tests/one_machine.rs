@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use albacore_api::{OneMachine, Server, read_for_one_machine};
-use albacore_settings::{Policy, Prefer, Settings, Source};
+use albacore_settings::{ModelBatching, Policy, Prefer, Settings, Source};
 
 const HEAD: &str = "\
 apiVersion: albacore.dev/v1alpha1
@@ -114,6 +114,58 @@ fn what_auto_prefers_is_a_preference_of_the_server() {
   batching: {{prefer: {prefer}}}\n"
         ));
         assert_eq!(settings.batching.policy, Policy::Auto(wanted));
+    }
+}
+
+#[test]
+fn a_model_has_its_own_batching_and_the_rest_from_the_deployment() {
+    let settings = settings(
+        "  models:
+  - {name: a, uri: 'file:///a.ubj', slo: {latency: 9ms}, weight: 250}
+  - {name: b, uri: 'file:///b.ubj', slo: {latency: 9ms}, batching: {}}
+  - {name: c, uri: 'file:///c.ubj', slo: {latency: 9ms}, batching: {policy: Deferred, maxRows: 8}}
+  - {name: d, uri: 'file:///d.ubj', slo: {latency: 9ms}, batching: {policy: Eager}}
+  - {name: e, uri: 'file:///e.ubj', slo: {latency: 9ms},
+     batching: {policy: Timeout, maxDelay: 1ms}}
+  - {name: f, uri: 'file:///f.ubj', slo: {latency: 9ms},
+     batching: {prefer: ShortWaits, window: 3ms}}
+  batching: {maxRows: 64, prefer: IdleWorkers, window: 5ms}\n",
+    );
+    let millis = Duration::from_millis;
+    let of = |policy, batch_rows_max, window: Option<u64>| {
+        Some(ModelBatching {
+            policy,
+            batch_rows_max,
+            window: window.map(millis),
+        })
+    };
+    let found: Vec<_> = settings.models.iter().map(|model| model.batching).collect();
+    let delay = millis(1);
+    let wanted = [
+        None,
+        of(Policy::Auto(Prefer::IdleWorkers), 64, Some(5)),
+        of(Policy::Deferred, 8, Some(5)),
+        // Preference and window are of policies that it does not have.
+        of(Policy::Eager, 64, None),
+        of(Policy::Timeout { delay }, 64, None),
+        of(Policy::Auto(Prefer::ShortWaits), 64, Some(3)),
+    ];
+    assert_eq!(found, wanted);
+    assert_eq!(settings.batching.window, Some(millis(5)));
+    let weights = settings.models.iter().map(|model| model.weight);
+    assert!(weights.eq([250, 100, 100, 100, 100, 100]));
+}
+
+#[test]
+fn the_threads_of_the_front_end_are_passed_on() {
+    for (front, wanted) in [("", None), ("  front: {threads: 3}\n", Some(3))] {
+        let machine = read(&format!(
+            "  models: [{{name: a, uri: 'file:///a.ubj'}}]\n{front}"
+        ));
+        let Server::BuiltIn(server) = machine.unwrap().server else {
+            panic!("built in")
+        };
+        assert_eq!(server.front_threads, wanted);
     }
 }
 

@@ -20,6 +20,7 @@ fn examples() -> Vec<Example> {
     server_examples()
         .into_iter()
         .chain(batching_examples())
+        .chain(examples_of_models())
         .collect()
 }
 
@@ -36,6 +37,7 @@ fn models(more: Value) -> Value {
     spec
 }
 
+#[allow(clippy::too_many_lines)] // a table
 fn server_examples() -> Vec<Example> {
     let template = |server: Value| json!({"spec": {"containers": [server]}});
     let own = || json!({"template": template(json!({"name": "server", "command": ["x"]}))});
@@ -43,6 +45,8 @@ fn server_examples() -> Vec<Example> {
     own_with_batching["batching"] = json!({"maxRows": 7});
     let mut own_with_scaling = own();
     own_with_scaling["autoscaling"] = json!({"maxReplicas": 2});
+    let mut own_with_front = own();
+    own_with_front["front"] = json!({"threads": 2});
     let mut own_with_trial = own();
     own_with_trial["placement"] = json!({"trial": {}});
     vec![
@@ -72,6 +76,24 @@ fn server_examples() -> Vec<Example> {
             "spec.batching",
         ),
         (
+            "front is of the built-in server: remove it, or serve models",
+            models(json!({"front": {"threads": 2}})),
+            own_with_front,
+            "spec.front",
+        ),
+        (
+            "should be greater than or equal to 1",
+            models(json!({"front": {"threads": 1}})),
+            models(json!({"front": {"threads": 0}})),
+            "spec.front.threads",
+        ),
+        (
+            "should be less than or equal to 256",
+            models(json!({"front": {"threads": 256}})),
+            models(json!({"front": {"threads": 257}})),
+            "spec.front.threads",
+        ),
+        (
             "autoscaling goes by what the built-in server measures: serve models, or remove it and \
              let an HPA write the scale subresource",
             models(json!({"autoscaling": {"maxReplicas": 2}})),
@@ -93,6 +115,7 @@ fn server_examples() -> Vec<Example> {
     ]
 }
 
+#[allow(clippy::too_many_lines)] // a table
 fn batching_examples() -> Vec<Example> {
     let threads = |of: Value| {
         let mut model = model();
@@ -138,7 +161,19 @@ fn batching_examples() -> Vec<Example> {
             "spec.batching.maxDelay",
         ),
         (
-            "batching.policy Deferred needs slo.latency for every model",
+            "window goes with policy Auto or Deferred: refused with any other",
+            models(json!({"batching": {"policy": "Deferred", "window": "5ms"}})),
+            models(json!({"batching": {"policy": "Eager", "window": "5ms"}})),
+            "spec.batching.window",
+        ),
+        (
+            "window goes with policy Auto or Deferred: refused with any other",
+            models(json!({"batching": {"window": "5ms"}})),
+            models(json!({"batching": {"policy": "Timeout", "maxDelay": "1ms", "window": "5ms"}})),
+            "spec.batching.window",
+        ),
+        (
+            "batching.policy Deferred needs slo.latency for every model that has it",
             models(json!({"batching": {"policy": "Deferred"}})),
             json!({"models": [model(), {"name": "n", "uri": "file:///n"}],
                 "batching": {"policy": "Deferred"}}),
@@ -163,6 +198,137 @@ fn batching_examples() -> Vec<Example> {
             "spec.models[0].slo.latency",
         ),
     ]
+}
+
+#[allow(clippy::too_many_lines)] // a table
+fn examples_of_models() -> Vec<Example> {
+    // A model with a field of its own, beside one without, below the batching of `common`.
+    let own = |common: Value, own: Value| {
+        let mut model = model();
+        for (name, value) in own.as_object().into_iter().flatten() {
+            model[name] = value.clone();
+        }
+        let other = json!({"name": "n", "uri": "file:///n", "slo": {"latency": "25ms"}});
+        json!({"models": [model, other], "batching": common})
+    };
+    let batching = |common: Value, batching: Value| own(common, json!({ "batching": batching }));
+    let timeout = || json!({"policy": "Timeout", "maxDelay": "2ms"});
+    let none = || json!({});
+    vec![
+        (
+            "should be greater than or equal to 1",
+            own(none(), json!({"weight": 1})),
+            own(none(), json!({"weight": 0})),
+            "spec.models[0].weight",
+        ),
+        (
+            "should be less than or equal to 10000",
+            own(none(), json!({"weight": 10_000})),
+            own(none(), json!({"weight": 10_001})),
+            "spec.models[0].weight",
+        ),
+        (
+            "Unsupported value: \"Neither\"",
+            batching(none(), json!({"prefer": "IdleWorkers"})),
+            batching(none(), json!({"prefer": "Neither"})),
+            "spec.models[0].batching.prefer",
+        ),
+        (
+            "models[].batching.maxDelay goes with policy Timeout: needed there, refused with any \
+             other",
+            batching(none(), json!({"policy": "Timeout", "maxDelay": "2ms"})),
+            batching(none(), json!({"policy": "Timeout"})),
+            "spec.models[0].batching.maxDelay",
+        ),
+        (
+            "models[].batching.maxDelay goes with policy Timeout: needed there, refused with any \
+             other",
+            batching(timeout(), json!({"policy": "Eager"})),
+            batching(timeout(), json!({"policy": "Eager", "maxDelay": "2ms"})),
+            "spec.models[0].batching.maxDelay",
+        ),
+        (
+            "models[].batching.prefer goes with policy Auto: refused with any other",
+            batching(json!({"prefer": "IdleWorkers"}), json!({"policy": "Eager"})),
+            batching(timeout(), json!({"prefer": "IdleWorkers"})),
+            "spec.models[0].batching.prefer",
+        ),
+        (
+            "models[].batching.window goes with policy Auto or Deferred: refused with any other",
+            batching(timeout(), json!({"policy": "Auto", "window": "5ms"})),
+            batching(timeout(), json!({"window": "5ms"})),
+            "spec.models[0].batching.window",
+        ),
+        (
+            "models[].batching.window goes with policy Auto or Deferred: refused with any other",
+            batching(json!({"window": "5ms"}), json!({"policy": "Eager"})),
+            batching(none(), json!({"policy": "Eager", "window": "5ms"})),
+            "spec.models[0].batching.window",
+        ),
+        (
+            "models[].batching.maxDelay must be shorter than the model's slo.latency",
+            batching(timeout(), json!({"maxDelay": "24ms"})),
+            batching(timeout(), json!({"maxDelay": "25ms"})),
+            "spec.models[0].batching.maxDelay",
+        ),
+        (
+            "batching.maxDelay must be shorter than the slo.latency of every model",
+            own(
+                timeout(),
+                json!({"slo": {"latency": "2ms"}, "batching": {"policy": "Eager"}}),
+            ),
+            own(
+                timeout(),
+                json!({"slo": {"latency": "2ms"}, "batching": {"maxRows": 5}}),
+            ),
+            "spec.batching.maxDelay",
+        ),
+        (
+            "batching.policy Deferred needs slo.latency for every model that has it",
+            own(
+                json!({"policy": "Deferred"}),
+                json!({"slo": null, "batching": {"policy": "Eager"}}),
+            ),
+            own(
+                none(),
+                json!({"slo": null, "batching": {"policy": "Deferred"}}),
+            ),
+            "spec.models[0].slo",
+        ),
+        (
+            "queue.maxRows must hold one batch: at least every models[].batching.maxRows",
+            batching(none(), json!({"maxRows": 65_536})),
+            {
+                let mut spec = batching(none(), json!({"maxRows": 2000}));
+                spec["queue"] = json!({"maxRows": 1999});
+                spec
+            },
+            "spec.queue.maxRows",
+        ),
+    ]
+}
+
+#[test]
+fn the_front_end_has_no_more_threads_than_the_container_has_cpus() {
+    let spec = |threads: u16, limit: Value| {
+        let limits = json!({"limits": {"cpu": limit}});
+        read(
+            "m",
+            &models(json!({"front": {"threads": threads}, "resources": limits})),
+        )
+    };
+    for (threads, limit) in [(4, json!(4)), (2, json!("2500m")), (1, json!("500m"))] {
+        assert_eq!(spec(threads, limit.clone()), Ok(()), "{threads} {limit}");
+    }
+    let message = spec(3, json!("2500m")).unwrap_err();
+    let said = "f.yaml:1: spec.front.threads is 3, more than the cpus of the server container, \
+                whose limit is 2.5; lower it or raise the limit";
+    assert!(message.starts_with(said), "{message}");
+    let container = json!({"name": "server", "resources": {"limits": {"cpu": "2"}}});
+    let template = json!({"spec": {"containers": [container]}});
+    let spec = models(json!({"front": {"threads": 3}, "template": template}));
+    let message = read("m", &spec).unwrap_err();
+    assert!(message.contains("whose limit is 2;"), "{message}");
 }
 
 fn object(name: &str, spec: &Value) -> Value {

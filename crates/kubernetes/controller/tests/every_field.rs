@@ -26,10 +26,12 @@ fn sample() -> Value {
             "trial": {"window": "10s", "windows": 8}},
         "models": [{"name": "m", "uri": "pvc://models/m.ubj",
             "iterations": {"begin": 1, "end": 20}, "outputs": ["margin"], "threads": 1,
+            "weight": 300,
+            "batching": {"policy": "Timeout", "maxRows": 64, "maxDelay": "1ms"},
             "slo": {"latency": "25ms", "percentile": 99.0,
                 "contribs": "80ms", "interactions": "1s"}}],
         "batching": {"policy": "Timeout", "maxRows": 512, "maxDelay": "2ms"},
-        "queue": {"maxRows": 4096},
+        "queue": {"maxRows": 4096}, "front": {"threads": 3},
         "autoscaling": {"minReplicas": 1, "maxReplicas": 5},
     })
 }
@@ -37,7 +39,9 @@ fn sample() -> Value {
 /// The sample with policy Auto, which has fields that Timeout does not take.
 fn sample_of_auto() -> Value {
     let mut sample = sample();
-    sample["batching"] = json!({"policy": "Auto", "maxRows": 512, "prefer": "IdleWorkers"});
+    let auto = json!({"policy": "Auto", "maxRows": 512, "prefer": "IdleWorkers", "window": "5ms"});
+    sample["models"][0]["batching"] = auto.clone();
+    sample["batching"] = auto;
     sample
 }
 
@@ -122,7 +126,13 @@ fn the_sample_has_every_field_of_the_schema() {
         }
     }
     let mut both = sample();
-    both["batching"]["prefer"] = sample_of_auto()["batching"]["prefer"].clone();
+    for at in ["/batching", "/models/0/batching"] {
+        let auto = sample_of_auto().pointer(at).unwrap().clone();
+        let batching = both.pointer_mut(at).unwrap();
+        for field in ["prefer", "window"] {
+            batching[field] = auto[field].clone();
+        }
+    }
     visit(&schema(), &both, "");
     assert!(effect_of(&sample()).is_ok());
     assert!(effect_of(&sample_of_auto()).is_ok());
@@ -256,6 +266,7 @@ fn each_field_of_the_template_reaches_the_pods_or_is_refused_by_name() {
             whole.spec.placement.trial = None;
             whole.spec.batching = albacore_api::Batching::default();
             whole.spec.queue = albacore_api::Queue::default();
+            whole.spec.front = None;
         }
         match effect(&whole) {
             Err(said) => {

@@ -304,16 +304,7 @@ fn line(settings: &Settings, generation: u64) -> String {
         uid: "1".to_owned(),
         deployment: "live".to_owned(),
         generation,
-        parameters: agent_stream::Parameters {
-            batching: settings.batching,
-            slo: settings.model_slos(),
-            window: None,
-            workers: 2,
-            threads: 1,
-            cpu_share: 1.0,
-            generation,
-            report: None,
-        },
+        parameters: agent_stream::Parameters::of_settings(settings, generation),
     };
     let line = agent_stream::NodeSnapshot {
         node: "n".to_owned(),
@@ -378,6 +369,29 @@ fn respawns_of_workers_are_reported(rig: &Rig, pod: &Pod) {
     );
 }
 
+/// Over the stream alone; the status no longer shows a choice of `Auto` then.
+fn a_model_gets_its_own_batching(rig: &Rig, agent: &mut File, path: &Path, pod: &Pod) {
+    let shown = || {
+        let status = rig.get("infd", "live").unwrap()["status"].clone();
+        status["models"][0]["batching"].is_array()
+    };
+    wait("auto's choice is in the status", || {
+        (0..20).for_each(|_| assert!(pod.ask().contains(" 200 ")));
+        shown()
+    });
+    let mut models = model(path, "9s");
+    models[0]["weight"] = 250.into();
+    models[0]["threads"] = 1.into();
+    models[0]["batching"] = json!({"policy": "Eager", "maxRows": 9});
+    rig.patch("infd", "live", &json!({"spec": {"models": models}}));
+    rig.wait_for("live", "Reconciling", "True/SettingsPending");
+    let wanted = Settings::read(&settings(rig, "live")).unwrap();
+    assert_eq!(wanted.models[0].batching.unwrap().batch_rows_max, 9);
+    tell(rig, agent, &wanted);
+    rig.wait_for("live", "Reconciling", "");
+    wait("the model is no longer auto's", || !shown());
+}
+
 #[test]
 fn a_live_edit_is_done_when_the_server_has_it_and_respawns_are_reported() {
     let server = albacore_testbed::product("albacore-server").unwrap();
@@ -426,6 +440,7 @@ fn a_live_edit_is_done_when_the_server_has_it_and_respawns_are_reported() {
     let wanted = Settings::read(&settings(&rig, "live")).unwrap();
     tell(&rig, &mut agent, &wanted);
     rig.wait_for("live", "Reconciling", "");
+    a_model_gets_its_own_batching(&rig, &mut agent, &path, &pod);
 
     respawns_of_workers_are_reported(&rig, &pod);
 }

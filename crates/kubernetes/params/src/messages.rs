@@ -3,47 +3,63 @@
 use std::time::Duration;
 
 use albacore_proto::params as proto;
-use albacore_settings::agent_stream::{ModelSlo, Parameters};
-use albacore_settings::{Policy, Prefer};
+use albacore_settings::agent_stream::{ModelParameters, ModelSlo, Parameters};
+use albacore_settings::{ModelBatching, Policy, Prefer};
 
 pub(crate) fn message(parameters: &Parameters) -> proto::Parameters {
     // Destructured, so that a field cannot be read and then forgotten (L9).
     let Parameters {
         batching,
         slo,
-        window,
-        workers,
-        threads,
-        cpu_share,
+        models,
         generation,
         report,
     } = parameters;
-    let policy = match batching.policy {
+    proto::Parameters {
+        batching: Some(batching_of(&batching.of_models())),
+        queue: Some(proto::Queue {
+            max_rows: rows(batching.queue_rows_max),
+        }),
+        slo: slo.iter().map(objective).collect(),
+        generation: *generation,
+        report_us: report.map(micros),
+        models: models.iter().map(model).collect(),
+    }
+}
+
+fn batching_of(batching: &ModelBatching) -> proto::Batching {
+    let ModelBatching {
+        policy,
+        batch_rows_max,
+        window,
+    } = *batching;
+    let number = match policy {
         Policy::Auto(_) => proto::Policy::Auto,
         Policy::Deferred => proto::Policy::Deferred,
         Policy::Timeout { .. } => proto::Policy::Timeout,
         Policy::Eager => proto::Policy::Eager,
     };
-    proto::Parameters {
-        batching: Some(proto::Batching {
-            policy: policy.into(),
-            max_rows: rows(batching.batch_rows_max),
-            max_delay_us: batching.policy.delay().map(micros),
-            prefer: batching
-                .policy
-                .prefer()
-                .map(|prefer| prefer_of(prefer).into()),
-        }),
-        queue: Some(proto::Queue {
-            max_rows: rows(batching.queue_rows_max),
-        }),
-        slo: slo.iter().map(objective).collect(),
+    proto::Batching {
+        policy: number.into(),
+        max_rows: rows(batch_rows_max),
+        max_delay_us: policy.delay().map(micros),
+        prefer: policy.prefer().map(|prefer| prefer_of(prefer).into()),
         window_us: window.map(micros),
-        workers: *workers,
-        threads: *threads,
-        cpu_share: *cpu_share,
-        generation: *generation,
-        report_us: report.map(micros),
+    }
+}
+
+fn model(parameters: &ModelParameters) -> proto::ModelParameters {
+    let ModelParameters {
+        model,
+        threads,
+        weight,
+        batching,
+    } = parameters;
+    proto::ModelParameters {
+        model: model.clone(),
+        threads: threads.map(u32::from),
+        weight: Some(*weight),
+        batching: batching.as_ref().map(batching_of),
     }
 }
 

@@ -174,8 +174,8 @@ mod tests {
     use super::*;
 
     const LINE: &str = r#"{"node":"n","sequence":1,"pods":[{"namespace":"a","name":"p","uid":"u",
-        "deployment":"d","generation":1,"parameters":{"batching":{},"queue":{},"slo":[],"workers":1,
-        "threads":1,"cpu_share":1,"generation":1}}]}"#;
+        "deployment":"d","generation":1,"parameters":{"batching":{},"queue":{},"slo":[],
+        "generation":1}}]}"#;
 
     /// A snapshot of pods, each a uid and an address.
     fn snapshot(pods: &[(&str, Option<&str>)]) -> NodeSnapshot {

@@ -30,7 +30,9 @@ async fn each_pod_gets_its_own_parameters_at_once_and_each_change() {
     assert_eq!(batching.max_rows, 22);
     assert_eq!(batching.policy(), Policy::Timeout);
     assert_eq!(batching.max_delay_us, Some(2000));
-    assert_eq!((first.workers, first.threads, first.cpu_share), (2, 2, 3.5));
+    let model = &first.models[0];
+    assert_eq!((&*model.model, model.weight), ("m", Some(300)));
+    assert_eq!((model.threads, model.batching), (Some(2), None));
     assert_eq!(rows(&next(&mut of_b).await.unwrap()), 33);
     for change in 1..=20 {
         agent.tell(&[pod("a", Some("127.0.0.2"), 100 + change), other.clone()]);

@@ -1,14 +1,16 @@
 //! The subcommands of `albacore` that measure and simulate, which no server or controller needs:
-//! `simulate`, `partition`, `bench deferral`, `bench engine`, `bench serve`, `bench scheduler`,
-//! `bench solver`. One module each: `Args` are its options, `run` executes it. `albacore` starts
+//! `simulate`, `partition`, `bench deferral`, `bench engine`, `bench isolation`, `bench serve`,
+//! `bench scheduler`, `bench solver`. One module each: `Args` are its options, `run` executes it. `albacore` starts
 //! the program `albacore-lab` for them.
 #![forbid(unsafe_code)]
 
 mod bench_deferral;
 mod bench_engine;
+mod bench_isolation;
 mod bench_scheduler;
 mod bench_serve;
 mod bench_solver;
+mod local_server;
 mod partition;
 mod simulate;
 
@@ -19,6 +21,7 @@ use albacore_command::{Failure, report_refused_arguments};
 use clap::{Parser, Subcommand};
 
 use crate::bench_deferral::BenchDeferralArgs;
+use crate::bench_isolation::BenchIsolationArgs;
 use crate::bench_scheduler::BenchSchedulerArgs;
 use crate::bench_serve::BenchServeArgs;
 use crate::bench_solver::BenchSolverArgs;
@@ -72,6 +75,12 @@ enum BenchCommand {
         #[arg(long, value_name = "NAME")]
         kernel: Option<String>,
     },
+    /// Measure what a flood of one model costs another that asks for little
+    ///
+    /// Starts albacore-server with two models: one gets single rows at times drawn before the run,
+    /// the other a closed loop of clients that resend at once when they are refused.
+    #[command(verbatim_doc_comment)]
+    Isolation(BenchIsolationArgs),
     /// Run the batch scheduler alone on real threads, at rising load: a line of JSON for each rate
     Scheduler(BenchSchedulerArgs),
     /// Load a server of the Open Inference Protocol v2, ours or any other, and tell what it answers
@@ -103,6 +112,7 @@ fn dispatch(command: &LabCommand) -> Result<(), Failure> {
     match command {
         LabCommand::Bench(BenchCommand::Deferral(args)) => bench_deferral::run(args),
         LabCommand::Bench(BenchCommand::Engine { kernel }) => bench_engine::run(kernel.as_deref()),
+        LabCommand::Bench(BenchCommand::Isolation(args)) => bench_isolation::run(args),
         LabCommand::Bench(BenchCommand::Scheduler(args)) => bench_scheduler::run(args),
         LabCommand::Bench(BenchCommand::Serve(args)) => bench_serve::run(args),
         LabCommand::Bench(BenchCommand::Solver(args)) => bench_solver::run(args),

@@ -158,7 +158,10 @@ impl Scenario {
         let share = |share: f64| Nanos((model.objective.0 as f64 * share).round() as u64);
         let early = share(self.early);
         let fixed = match self.policy {
-            Policy::Deferred => Some(Release::Deferred { early }),
+            Policy::Deferred => Some(Release::Deferred {
+                early,
+                window: None,
+            }),
             Policy::Auto(_) => None,
             Policy::Eager => Some(Release::Eager),
             Policy::Timeout(Wait::Fixed(delay)) => Some(Release::Timeout { delay }),

@@ -106,7 +106,7 @@ impl ScenarioScheduler {
             objective,
             release: match release {
                 ReleaseRule::Fixed(release) => release,
-                ReleaseRule::Auto => choice.release(objective),
+                ReleaseRule::Auto => choice.release(objective, None),
             },
             target_rows,
             rows_max: u64::MAX,
@@ -138,10 +138,12 @@ impl ScenarioScheduler {
             cost: Some(rules.cost),
             mean_cost: Some(rules.cost),
             objective: Some(rules.objective),
+            prefer: Some(self.prefer),
+            rows_max: u64::MAX,
+            window: None,
         };
         let facts: Vec<_> = self.queues.iter().map(facts).collect();
-        self.auto
-            .decide(&facts, self.prefer, self.workers, u64::MAX, now);
+        self.auto.decide(&facts, self.workers, now);
         for queue in 0..self.queues.len() {
             let queue = QueueIndex(queue);
             let params = self.params(queue);

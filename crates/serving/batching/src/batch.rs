@@ -16,6 +16,9 @@ pub(crate) struct Batch {
     pub(crate) entries: Vec<Entry>,
     /// When it should be done, as far as costs are known.
     pub(crate) end: Nanos,
+    pub(crate) began: Nanos,
+    /// What its queue was charged for it at its dispatch.
+    pub(crate) charged: Nanos,
     /// Workers that were lost with it.
     pub(crate) losses: u32,
     /// How far it is to blame for that.

@@ -12,19 +12,21 @@ mod limits;
 mod policy;
 mod scaling;
 mod scheduler;
+mod shares;
 mod units;
 
 pub use actions::{Abandoned, Actions, Dispatch};
 pub use albacore_values::{Nanos, WorkerIndex};
 pub use auto::Prefer;
 pub use limits::BLAME_MAX;
-pub use policy::{BatchingParams, Policy, Profile, Slo};
+pub use policy::{BatchingParams, ModelBatching, Policy, Profile, Slo};
 pub use scaling::{
     ALERT, ALERT_BUSY, Advice, Autoscaler, BAD_RATE_MAX, Cause, DEAD_BAND, DeploymentLoad,
     EVIDENCE_MIN, FACTOR_MISSED, GROWTH_PAUSE, GROWTH_PODS_FREE, Load, ModelLoad, RECENT_BAD_MIN,
     RECENT_PAUSE, RECENT_REQUESTS_MIN, ReplicaBounds, RequestCounts, SHRINK_DELAY, load_factor,
 };
 pub use scheduler::{Ahead, Arrival, Config, Event, Position, QueueFull, Scheduler};
+pub use shares::DEFAULT_WEIGHT;
 pub use units::{QueueIndex, RequestKey};
 
 #[cfg(test)]

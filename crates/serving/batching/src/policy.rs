@@ -1,5 +1,5 @@
-//! The release policy of all queues, the objective of a model, and the profile of each queue: its
-//! costs and its objective.
+//! The release policy of queues, the objective of a model, and the profile of each queue: its costs
+//! and its objective.
 
 use std::time::Duration;
 
@@ -29,8 +29,20 @@ pub struct BatchingParams {
     pub policy: Policy,
     /// Most rows of a batch; a request with more is a batch of its own.
     pub batch_rows_max: usize,
+    /// How long a request of a deferred batch waits at most; `None`: as its objective allows.
+    pub window: Option<Duration>,
     /// Most rows that are reserved or wait.
     pub queue_rows_max: usize,
+}
+
+/// The release rule and the bounds of the queues of one model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelBatching {
+    pub policy: Policy,
+    /// As [`BatchingParams::batch_rows_max`].
+    pub batch_rows_max: usize,
+    /// As [`BatchingParams::window`].
+    pub window: Option<Duration>,
 }
 
 /// A latency objective of a model: at least a percentile of the replies arrive within the latency.
@@ -94,7 +106,26 @@ impl Default for BatchingParams {
         Self {
             policy: Policy::default(),
             batch_rows_max: 1024,
+            window: None,
             queue_rows_max: 65_536,
+        }
+    }
+}
+
+impl Default for ModelBatching {
+    fn default() -> Self {
+        BatchingParams::default().of_models()
+    }
+}
+
+impl BatchingParams {
+    /// The batching of models that have none of their own.
+    #[must_use]
+    pub fn of_models(&self) -> ModelBatching {
+        ModelBatching {
+            policy: self.policy,
+            batch_rows_max: self.batch_rows_max,
+            window: self.window,
         }
     }
 }
@@ -135,37 +166,10 @@ impl Policy {
         }
     }
 
-    /// The parameters of a queue in the core; `choice` counts under `auto`.
-    pub(crate) fn queue_params(
-        &self,
-        profile: &Profile,
-        choice: &Choice,
-        bounds: BatchBounds,
-    ) -> QueueParams {
-        let (Some(cost), Some(objective)) = (profile.cost, profile.objective) else {
-            return self.params_without_deadlines(bounds);
-        };
-        let release = match *self {
-            Self::Auto(_) => choice.release(objective),
-            Self::Eager => Release::Eager,
-            Self::Deferred => auto::deferred(objective),
-            Self::Timeout { delay } => Release::Timeout {
-                delay: delay.into(),
-            },
-        };
-        let target_rows = match *self {
-            Self::Auto(_) => choice.target_rows(&cost, objective),
-            // The largest batch that takes half of the objective.
-            _ => cost.rows_within(Nanos(objective.0 / 2)),
-        };
-        QueueParams {
-            cost,
-            objective,
-            release,
-            target_rows,
-            rows_max: bounds.rows_max,
-            requests_max: bounds.requests_max,
-        }
+    /// Whether requests of a batch may be deferred, so that a window can bound that.
+    #[must_use]
+    pub fn has_window(self) -> bool {
+        matches!(self, Self::Auto(_) | Self::Deferred)
     }
 
     /// The parameters of a queue of requests that are never late.
@@ -178,6 +182,42 @@ impl Policy {
                 Release::Timeout { delay }
             }),
             target_rows: 1,
+            rows_max: bounds.rows_max,
+            requests_max: bounds.requests_max,
+        }
+    }
+}
+
+impl ModelBatching {
+    /// The parameters of a queue in the core; `choice` counts under `auto`.
+    pub(crate) fn queue_params(
+        &self,
+        profile: &Profile,
+        choice: &Choice,
+        bounds: BatchBounds,
+    ) -> QueueParams {
+        let (Some(cost), Some(objective)) = (profile.cost, profile.objective) else {
+            return self.policy.params_without_deadlines(bounds);
+        };
+        let window = self.window.map(Nanos::from);
+        let release = match self.policy {
+            Policy::Auto(_) => choice.release(objective, window),
+            Policy::Eager => Release::Eager,
+            Policy::Deferred => auto::deferred(objective, window),
+            Policy::Timeout { delay } => Release::Timeout {
+                delay: delay.into(),
+            },
+        };
+        let target_rows = match self.policy {
+            Policy::Auto(_) => choice.target_rows(&cost, objective),
+            // The largest batch that takes half of the objective.
+            _ => cost.rows_within(Nanos(objective.0 / 2)),
+        };
+        QueueParams {
+            cost,
+            objective,
+            release,
+            target_rows,
             rows_max: bounds.rows_max,
             requests_max: bounds.requests_max,
         }

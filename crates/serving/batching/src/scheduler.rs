@@ -13,9 +13,13 @@
 //! deadline that has waited for [`crate::limits::OVERDUE_AFTER`] is overdue: every
 //! [`crate::limits::OVERDUE_PERIOD`]th batch is of overdue requests, so that none starves.
 //!
-//! Admission knows the costs of all waiting and running batches: a request is refused if it could
-//! not be in time behind those that run before it. If nothing waits and a worker is free every
-//! request is admitted: the known costs may be wrong, and only batches correct them.
+//! The workers' time is shared between queues by weight ([`crate::shares`]): of batches that are due
+//! those of queues within their share go first, and among these the most urgent.
+//!
+//! Admission knows the costs of waiting and running batches: a request is refused if it could not be
+//! in time behind what runs and what waits in its own queue, on the queue's share of the workers. If
+//! nothing waits there and a worker is free every request is admitted: the known costs may be
+//! wrong, and only batches correct them.
 //!
 //! **Proof sketch.** A request is in exactly one place: a queue of the core, a replay, or the batch
 //! of one worker; every transition moves it and none copies it. It leaves for good when its batch
@@ -25,15 +29,21 @@
 //! **Limits.** One step costs O(queues) to find overdue requests; there are few queues. A worker
 //! runs one batch at a time.
 
+mod choices;
+mod turns;
 mod workers;
 
 use std::collections::VecDeque;
 
-use crate::auto::{Auto, Choice, FrontCost, QueueFacts};
+use crate::auto::{Auto, FrontCost};
 use crate::batch::{Batch, Entry};
 use crate::deadlines::{self, Completion, Delays};
 use crate::policy::BatchBounds;
-use crate::{Actions, BatchingParams, Nanos, Policy, Profile, QueueIndex, RequestKey, WorkerIndex};
+use crate::shares::FairShares;
+use crate::{
+    Actions, BatchingParams, ModelBatching, Nanos, Policy, Profile, QueueIndex, RequestKey,
+    WorkerIndex,
+};
 
 /// Sizes are fixed; `batching` may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,10 +138,19 @@ pub struct Scheduler {
     /// The actions of the core's last step.
     core_actions: deadlines::DeadlineActions,
     profiles: Vec<Profile>,
+    /// The batching of queues that do not have that of `config`.
+    own_batching: Vec<Option<ModelBatching>>,
     /// Which queues are deferred under [`Policy::Auto`].
     auto: Auto,
     /// Queues whose choice is not reported yet.
     auto_news: Vec<QueueIndex>,
+    shares: FairShares,
+    /// Of each queue, kept between steps.
+    ranks: Vec<u8>,
+    /// Some rank of the core is above 0.
+    is_ranked: bool,
+    /// Some queue of the core may have a bound on its next batch.
+    has_bounds: bool,
     workers: Vec<Worker>,
     /// Batches whose worker was lost, oldest first. A worker takes a new batch only while this is
     /// empty, so replays and running batches are at most twice as many as the workers, apart from
@@ -176,8 +195,13 @@ impl Scheduler {
             core,
             core_actions: deadlines::DeadlineActions::default(),
             profiles: Vec::new(),
+            own_batching: Vec::new(),
             auto: Auto::default(),
             auto_news: Vec::new(),
+            shares: FairShares::default(),
+            ranks: Vec::new(),
+            is_ranked: false,
+            has_bounds: false,
             workers: (0..config.workers).map(|_| Worker::Absent).collect(),
             replays: VecDeque::with_capacity(config.workers),
             queued_rows: 0,
@@ -193,24 +217,49 @@ impl Scheduler {
         scheduler
     }
 
-    fn bounds(&self) -> BatchBounds {
+    /// The release rule and the bounds of a queue.
+    #[must_use]
+    pub fn batching(&self, queue: QueueIndex) -> ModelBatching {
+        let own = self.own_batching.get(queue.0).copied().flatten();
+        own.unwrap_or_else(|| self.config.batching.of_models())
+    }
+
+    fn bounds(&self, queue: QueueIndex) -> BatchBounds {
         BatchBounds {
-            rows_max: self.config.batching.batch_rows_max.max(1) as u64,
+            rows_max: self.batching(queue).batch_rows_max.max(1) as u64,
             requests_max: self.config.batch_requests_max.max(1),
         }
     }
 
-    /// Replaces the release rule and the bounds from the next step on. Waiting requests stay, also
-    /// rows beyond a lower bound and requests beyond a smaller batch, which run as batches of their
-    /// own.
+    /// Replaces the release rule and the bounds from the next step on, but for queues with their
+    /// own. Waiting requests stay, also rows beyond a lower bound and requests beyond a smaller
+    /// batch, which run as batches of their own.
     pub fn set_params(&mut self, params: BatchingParams) {
-        if params != self.config.batching {
-            self.auto.hurry();
-        }
+        let is_changed = params.of_models() != self.config.batching.of_models();
         self.config.batching = params;
         for queue in 0..self.profiles.len() {
-            self.apply(queue);
+            if is_changed && self.own_batching[queue].is_none() {
+                self.apply_batching(queue);
+            }
         }
+    }
+
+    /// Sets the batching of one queue from the next step on; `None`: that of
+    /// [`Scheduler::set_params`].
+    pub fn set_own_batching(&mut self, queue: QueueIndex, own: Option<ModelBatching>) {
+        let before = self.batching(queue);
+        let Some(known) = self.own_batching.get_mut(queue.0) else {
+            return;
+        };
+        *known = own;
+        if self.batching(queue) != before {
+            self.apply_batching(queue.0);
+        }
+    }
+
+    fn apply_batching(&mut self, queue: usize) {
+        self.auto.hurry(QueueIndex(queue));
+        self.apply(queue);
     }
 
     /// Sets the costs and the objective of a queue from the next step on.
@@ -219,6 +268,7 @@ impl Scheduler {
             && *known != profile
         {
             *known = profile;
+            self.shares.set_objective(queue.0, profile.objective);
             self.apply(queue.0);
         }
     }
@@ -230,45 +280,16 @@ impl Scheduler {
 
     /// Passes the parameters of a queue to the core.
     fn apply(&mut self, queue: usize) {
-        let (policy, bounds) = (self.config.batching.policy, self.bounds());
-        let choice = self.auto.choice(QueueIndex(queue));
-        let rules = policy.queue_params(&self.profiles[queue], &choice, bounds);
+        let index = QueueIndex(queue);
+        let (batching, bounds) = (self.batching(index), self.bounds(index));
+        let choice = self.auto.choice(index);
+        let rules = batching.queue_params(&self.profiles[queue], &choice, bounds);
         self.core
             .set_params(in_time(queue), rules, self.now, &mut self.core_actions);
         self.requeue_dropped();
         let rules = Policy::Eager.params_without_deadlines(bounds);
         self.core
             .set_params(late(queue), rules, self.now, &mut self.core_actions);
-    }
-
-    /// Chooses for each queue anew whether it is deferred, if it is time.
-    fn decide_auto(&mut self) {
-        let Policy::Auto(prefer) = self.config.batching.policy else {
-            return;
-        };
-        if !self.auto.is_due(self.now) {
-            return;
-        }
-        let facts = |profile: &Profile| QueueFacts {
-            cost: profile.cost,
-            mean_cost: profile.mean_cost,
-            objective: profile.objective,
-        };
-        let facts: Vec<_> = self.profiles.iter().map(facts).collect();
-        let (workers, rows_max) = (self.present_workers(), self.bounds().rows_max);
-        self.auto
-            .decide(&facts, prefer, workers, rows_max, self.now);
-        self.auto_news.extend(self.auto.take_news());
-        for queue in 0..self.profiles.len() {
-            self.apply(queue);
-        }
-    }
-
-    /// What [`Policy::Auto`] chose for a queue; `None` under another policy.
-    #[must_use]
-    pub fn choice(&self, queue: QueueIndex) -> Option<Choice> {
-        let prefer = self.config.batching.policy.prefer();
-        prefer.map(|_| self.auto.choice(queue))
     }
 
     /// A queue that is deferred or eager now and was not when this last returned it.
@@ -284,46 +305,62 @@ impl Scheduler {
     /// Forgets what was measured of a queue's arrivals: another model has it now.
     pub fn forget_arrivals(&mut self, queue: QueueIndex) {
         self.auto.forget(queue);
+        self.shares.forget(queue.0);
         if queue.0 < self.profiles.len() {
             self.apply(queue.0);
         }
     }
 
-    /// Adds a queue; the indices of the others stay.
+    /// Adds a queue with a weight of its own; the indices of the others stay.
     pub fn add_queue(&mut self) -> QueueIndex {
-        let bounds = self.bounds();
+        self.shares.add_queue(None);
+        self.add_queue_to_core()
+    }
+
+    /// Adds a queue that has an equal part of the weight of another one.
+    pub fn add_sibling(&mut self, sibling: QueueIndex) -> QueueIndex {
+        self.shares.add_queue(Some(sibling.0));
+        self.add_queue_to_core()
+    }
+
+    fn add_queue_to_core(&mut self) -> QueueIndex {
+        let bounds = self.bounds(QueueIndex(self.profiles.len()));
         let policy = self.config.batching.policy;
         self.core.add_queue(policy.params_without_deadlines(bounds));
         self.core
             .add_queue(Policy::Eager.params_without_deadlines(bounds));
         self.profiles.push(Profile::default());
+        self.own_batching.push(None);
         self.auto.add_queue();
         self.config.queues = self.profiles.len();
         QueueIndex(self.profiles.len() - 1)
     }
 
-    /// Reserves rows that arrive later.
+    /// Reserves rows that arrive later. Queues with a weight of their own have at least their share
+    /// of the bound.
     ///
     /// # Errors
-    /// They would exceed the bound; nothing is reserved then.
-    pub fn reserve(&mut self, rows: usize) -> Result<(), QueueFull> {
-        let rows_max = self.config.batching.queue_rows_max;
-        match self.queued_rows.checked_add(rows) {
-            Some(sum) if sum <= rows_max => {
-                self.queued_rows = sum;
+    /// They would exceed the bound or what others leave of it; nothing is reserved then.
+    pub fn reserve(&mut self, queue: QueueIndex, rows: usize) -> Result<(), QueueFull> {
+        self.note_request(queue, self.now);
+        let (total, rows_max) = (self.queued_rows, self.config.batching.queue_rows_max);
+        match self.shares.add_rows(queue.0, rows, total, rows_max) {
+            Ok(()) => {
+                self.queued_rows += rows;
                 Ok(())
             }
-            _ => Err(QueueFull {
+            Err((queued_rows, rows_max)) => Err(QueueFull {
                 rows,
-                queued_rows: self.queued_rows,
+                queued_rows,
                 rows_max,
             }),
         }
     }
 
     /// Releases reserved rows that will not arrive.
-    pub fn unreserve(&mut self, rows: usize) {
+    pub fn unreserve(&mut self, queue: QueueIndex, rows: usize) {
         self.queued_rows = self.queued_rows.saturating_sub(rows);
+        self.shares.remove_rows(queue.0, rows);
     }
 
     /// Rows reserved or waiting.
@@ -332,28 +369,66 @@ impl Scheduler {
         self.queued_rows
     }
 
-    /// Expected time until the workers have finished what runs before a request that is due at
-    /// `due`. A queue whose oldest request is due later does not count; of the others all waiting
-    /// requests do.
-    fn work(&self, ahead: Ahead, due: Option<Nanos>, now: Nanos) -> Nanos {
-        let waiting = (0..self.profiles.len()).map(|queue| {
-            let rows = |queue| self.core.queue(queue).map_or(0, |part| part.rows());
-            let rows = match ahead {
-                Ahead::InTime if self.is_due_later(queue, due) => 0,
-                Ahead::InTime => rows(in_time(queue)),
-                Ahead::All => rows(in_time(queue)) + rows(late(queue)),
-            };
-            match self.profiles[queue].cost {
-                Some(cost) if rows > 0 => cost.of(rows).0,
-                _ => 0,
+    /// Rows of a queue that run before a request of it that is due at `due`: none if the oldest of
+    /// them is due later.
+    fn rows_before(&self, queue: QueueIndex, ahead: Ahead, due: Option<Nanos>) -> u64 {
+        let rows = |part| self.core.queue(part).map_or(0, |part| part.rows());
+        match ahead {
+            Ahead::InTime if self.is_due_later(queue.0, due) => 0,
+            Ahead::InTime => rows(in_time(queue.0)),
+            Ahead::All => rows(in_time(queue.0)) + rows(late(queue.0)),
+        }
+    }
+
+    /// Expected time until `rows` more rows of a queue are done behind `before` waiting ones.
+    ///
+    /// A worker has to be free, and the share of the workers that the queue can count on has to
+    /// finish what runs and waits of it. Requests of other queues wait for their own share, and do
+    /// not count.
+    fn time_for(&self, queue: QueueIndex, before: u64, rows: u64, now: Nanos) -> Nanos {
+        let profile = self.profile(queue);
+        let Some(cost) = profile.cost else {
+            return self.until_free(now);
+        };
+        let safe = |rows: u64| if rows > 0 { cost.of(rows) } else { Nanos(0) };
+        let (waiting, last) = (safe(before), safe(rows));
+        let workers = self.present_workers().max(1) as u64;
+        let running = self.running(queue, now);
+        let alone = Nanos(running.saturating_add(waiting).0 / workers).saturating_add(last);
+        if self.shares.patience(queue.0).is_none() {
+            return alone;
+        }
+        // What waits runs as one batch with it, if the queue is within its share; what it may use
+        // in the long run is counted by mean costs.
+        let together = Nanos(safe(before + rows).0 / workers).max(last);
+        let mean = profile.mean_cost.filter(|_| before > 0);
+        let mean = mean.map_or(Nanos(0), |mean| mean.of(before));
+        let shared = (mean.0 as f64 / self.shares.rate(queue.0)) as u64 / workers;
+        let shared = Nanos(shared).saturating_add(last);
+        let free = self.until_free(now);
+        let behind_others = free.saturating_add(together.max(shared));
+        behind_others.max(Nanos(running.0 / workers).saturating_add(shared))
+    }
+
+    /// Expected time that is left of the running batches of a queue, in all.
+    fn running(&self, queue: QueueIndex, now: Nanos) -> Nanos {
+        let left = self.workers.iter().filter_map(|worker| match worker {
+            Worker::Busy(batch) | Worker::Held(batch) if batch.queue == queue => {
+                Some(batch.end.saturating_sub(now).0)
             }
+            _ => None,
         });
-        let running = self.workers.iter().map(|worker| match worker {
-            Worker::Busy(batch) | Worker::Held(batch) => batch.end.saturating_sub(now).0,
-            Worker::Absent | Worker::Free => 0,
-        });
-        let all = waiting.chain(running).fold(0, u64::saturating_add);
-        Nanos(all / self.present_workers().max(1) as u64)
+        Nanos(left.fold(0, u64::saturating_add))
+    }
+
+    /// Expected time until a worker is free.
+    fn until_free(&self, now: Nanos) -> Nanos {
+        match self.idle {
+            0 => self
+                .next_end()
+                .map_or(Nanos(0), |end| end.saturating_sub(now)),
+            _ => Nanos(0),
+        }
     }
 
     /// Whether every request of a queue is due later than this.
@@ -377,38 +452,45 @@ impl Scheduler {
         time: Nanos,
         now: Nanos,
     ) -> Nanos {
-        let Some(cost) = self.profile(queue).cost else {
-            return Nanos(0);
-        };
-        if self.idle > 0 && !self.has_waiting() {
+        if self.profile(queue).cost.is_none() || self.runs_at_once(queue) {
             return Nanos(0);
         }
         let due = Some(now.saturating_add(time));
-        self.work(after, due, now)
-            .saturating_add(cost.of(rows as u64))
+        let before = self.rows_before(queue, after, due);
+        self.time_for(queue, before, rows as u64, now)
     }
 
-    /// Whether a request without any cost could be answered within `time` from now on.
+    /// Whether a request without any cost for one of these queues could be answered within `time`
+    /// from now on. Queues that were not asked for lately do not count, unless all were not.
     ///
     /// # Errors
     /// It could not; by how much the workers would have to be free sooner.
-    pub fn admit_early(&self, time: Nanos, now: Nanos) -> Result<(), Nanos> {
-        if self.idle > 0 && !self.has_waiting() {
-            return Ok(());
-        }
+    pub fn admit_early(
+        &self,
+        queues: impl Iterator<Item = QueueIndex>,
+        time: Nanos,
+        now: Nanos,
+    ) -> Result<(), Nanos> {
         let due = Some(now.saturating_add(time));
-        let needed = self.work(Ahead::InTime, due, now);
+        let active = queues.filter(|&queue| self.is_active(queue));
+        let work = active.map(|queue| match self.runs_at_once(queue) {
+            true => Nanos(0),
+            false => {
+                let before = self.rows_before(queue, Ahead::InTime, due);
+                self.time_for(queue, before, 0, now)
+            }
+        });
+        let needed = work.min().unwrap_or(Nanos(0));
         match needed <= time {
             true => Ok(()),
             false => Err(needed.saturating_sub(time)),
         }
     }
 
-    fn has_waiting(&self) -> bool {
-        (0..2 * self.profiles.len()).any(|queue| {
-            let part = self.core.queue(QueueIndex(queue));
-            part.is_some_and(|part| !part.is_empty())
-        })
+    /// Whether a worker is free and nothing waits in this queue.
+    fn runs_at_once(&self, queue: QueueIndex) -> bool {
+        let is_empty = |part| self.core.queue(part).is_none_or(|part| part.is_empty());
+        self.idle > 0 && is_empty(in_time(queue.0)) && is_empty(late(queue.0))
     }
 
     /// Whether so many rows could be answered within `time` from now on.
@@ -500,6 +582,7 @@ impl Scheduler {
             return;
         }
         self.auto.arrived(queue, rows as u64, self.now);
+        self.note_request(queue, self.now);
         let first = in_time(queue.0);
         match position {
             Position::ByDeadline(within) => {
@@ -526,9 +609,10 @@ impl Scheduler {
         });
     }
 
-    fn step_core(&mut self, event: deadlines::DeadlineEvent) {
+    /// Returns whether the core dropped any request.
+    fn step_core(&mut self, event: deadlines::DeadlineEvent) -> bool {
         self.core.step(event, self.now, &mut self.core_actions);
-        self.requeue_dropped();
+        self.requeue_dropped()
     }
 
     /// Moves what the core dropped to the queues of late requests; returns whether there was any.
@@ -566,7 +650,7 @@ impl Scheduler {
             self.step_core(deadlines::DeadlineEvent::Withdrawn { queue, key });
             let gone = before.saturating_sub(rows(&self.core));
             if gone > 0 {
-                self.unreserve(gone as usize);
+                self.unreserve(queue_of(queue), gone as usize);
                 return;
             }
         }

@@ -12,10 +12,18 @@ fn config(policy: Policy) -> Config {
         batching: BatchingParams {
             policy,
             batch_rows_max: 8,
+            window: None,
             queue_rows_max: 32,
         },
         batch_requests_max: 4,
     }
+}
+
+fn twin_config(policy: Policy, queues: usize) -> Config {
+    let mut config = config(policy);
+    (config.queues, config.workers) = (queues, 3);
+    config.batching.queue_rows_max = 64;
+    config
 }
 
 /// Drives a scheduler and collects `(worker, keys)` of each dispatch.
@@ -30,6 +38,7 @@ impl Driver {
         self.scheduler.set_params(BatchingParams {
             policy,
             batch_rows_max,
+            window: None,
             queue_rows_max,
         });
     }
@@ -41,6 +50,18 @@ impl Driver {
             actions: Actions::default(),
             next_key: 0,
         }
+    }
+
+    /// All queues share one weight: what a bound of rows leaves to others is tested with the shares.
+    fn with_siblings(config: &Config) -> Self {
+        let mut driver = Self::new(Config {
+            queues: 1,
+            ..config.clone()
+        });
+        for _ in 1..config.queues {
+            driver.scheduler.add_sibling(QueueIndex(0));
+        }
+        driver
     }
 
     fn step(&mut self, event: Event, now: u64) -> Vec<(usize, Vec<u64>)> {
@@ -78,7 +99,7 @@ impl Driver {
     }
 
     fn arrive(&mut self, rows: usize, now: u64) -> Vec<(usize, Vec<u64>)> {
-        self.scheduler.reserve(rows).unwrap();
+        self.scheduler.reserve(QueueIndex(0), rows).unwrap();
         let key = RequestKey(self.next_key);
         self.next_key += 1;
         self.step(
@@ -212,13 +233,13 @@ fn the_queue_is_bounded_in_rows() {
         queued_rows: 30,
         rows_max: 32,
     };
-    assert_eq!(driver.scheduler.reserve(3), Err(full));
-    assert_eq!(driver.scheduler.reserve(2), Ok(()));
-    assert!(driver.scheduler.reserve(usize::MAX).is_err());
-    driver.scheduler.unreserve(2);
+    assert_eq!(driver.scheduler.reserve(QueueIndex(0), 3), Err(full));
+    assert_eq!(driver.scheduler.reserve(QueueIndex(0), 2), Ok(()));
+    assert!(driver.scheduler.reserve(QueueIndex(0), usize::MAX).is_err());
+    driver.scheduler.unreserve(QueueIndex(0), 2);
     driver.ready(0, 1);
     assert_eq!(
-        driver.scheduler.reserve(32),
+        driver.scheduler.reserve(QueueIndex(0), 32),
         Ok(()),
         "rows that run do not count"
     );
@@ -276,10 +297,10 @@ fn rules_change_for_what_waits_and_queues_are_added() {
         [(0, vec![0])],
         "larger than a batch"
     );
-    assert!(driver.scheduler.reserve(6).is_err());
+    assert!(driver.scheduler.reserve(QueueIndex(0), 6).is_err());
     let queue = driver.scheduler.add_queue();
     assert_eq!(queue, QueueIndex(1));
-    driver.scheduler.reserve(1).unwrap();
+    driver.scheduler.reserve(QueueIndex(0), 1).unwrap();
     let key = RequestKey(9);
     driver.step(
         Event::Arrived(Arrival {
@@ -534,13 +555,8 @@ fn twin_agrees(policy: Policy, events: Vec<(u8, usize, usize, u64)>) -> Result<(
         Policy::Timeout { .. } => 1,
         Policy::Auto(_) | Policy::Deferred | Policy::Eager => 2,
     };
-    let mut config = config(policy);
-    (
-        config.queues,
-        config.workers,
-        config.batching.queue_rows_max,
-    ) = (queues, 3, 64);
-    let mut driver = Driver::new(config.clone());
+    let config = twin_config(policy, queues);
+    let mut driver = Driver::with_siblings(&config);
     let mut twin = Twin {
         workers: vec![None; config.workers],
         held: vec![false; config.workers],
@@ -556,16 +572,20 @@ fn twin_agrees(policy: Policy, events: Vec<(u8, usize, usize, u64)>) -> Result<(
             now = timer.0;
         }
         let worker = WorkerIndex::at(which % 3);
+        let queue = QueueIndex(which % queues);
         let event = match what {
             0..=2 => {
                 let is_room = twin.waiting_rows() + size <= 64;
-                prop_assert_eq!(driver.scheduler.reserve(size).is_ok(), is_room);
+                prop_assert_eq!(
+                    driver.scheduler.reserve(QueueIndex(0), size).is_ok(),
+                    is_room
+                );
                 if !is_room {
                     continue;
                 }
                 keys += 1;
                 Event::Arrived(Arrival {
-                    queue: QueueIndex(which % queues),
+                    queue,
                     key: RequestKey(keys),
                     rows: size,
                     position: Position::ByDeadline(None),

@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{Barrier, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior};
 
@@ -46,6 +47,8 @@ pub struct PortShare {
     peers: Arc<[Peer]>,
     index: usize,
     handovers: mpsc::Receiver<Handover>,
+    /// The loops that stop listening wait here for the others.
+    listening: Arc<Barrier>,
     unsent_bytes: UnsentBytes,
     limit_metrics: LimitMetrics,
 }
@@ -61,10 +64,12 @@ pub fn divide_port(loops: usize, limit_metrics: &LimitMetrics) -> Vec<PortShare>
     };
     let peers: Arc<[Peer]> = senders.into_iter().map(peer).collect();
     let unsent_bytes = UnsentBytes::default();
+    let listening = Arc::new(Barrier::new(loops));
     let share = |(index, handovers)| PortShare {
         peers: Arc::clone(&peers),
         index,
         handovers,
+        listening: Arc::clone(&listening),
         unsent_bytes: unsent_bytes.clone(),
         limit_metrics: limit_metrics.clone(),
     };
@@ -124,6 +129,7 @@ pub async fn serve<H: Handler>(
         peers,
         index,
         mut handovers,
+        listening,
         unsent_bytes,
         limit_metrics,
     } = share;
@@ -159,6 +165,9 @@ pub async fn serve<H: Handler>(
     }
     acceptor.admit_pending(&socket).await;
     drop(socket);
+    // Clients whose connections are closed connect again at once: to a socket that is about to be
+    // closed, they would be reset. So no loop closes connections before all have closed the port.
+    listening.wait().await;
     handovers.close();
     while let Ok(handover) = handovers.try_recv() {
         // bound: HANDOVERS_MAX, as the channel is closed
@@ -180,15 +189,17 @@ impl<H: Handler> Acceptor<H> {
         if guard.index == self.index {
             return self.admit(stream, guard);
         }
-        let target = Arc::clone(&self.peers);
-        let target = &target[guard.index].handovers;
-        // The connection stays here if the other loop stops or has many to take over.
-        match target.try_reserve() {
-            Ok(permit) => match stream.into_std() {
-                Ok(stream) => permit.send((stream, guard)),
-                Err(error) => tracing::warn!(%error, "a connection could not be handed over"),
-            },
-            Err(_) => self.admit(stream, OpenGuard::of(&self.peers, self.index)),
+        let handed_over = stream.into_std().map(|stream| {
+            let target = &self.peers[guard.index].handovers;
+            target.try_send((stream, guard))
+        });
+        match handed_over {
+            Ok(Ok(())) => {}
+            // The other loop stops, or has many to take over: the connection stays here.
+            Ok(Err(TrySendError::Full((stream, _)) | TrySendError::Closed((stream, _)))) => {
+                self.take_over((stream, OpenGuard::of(&self.peers, self.index)));
+            }
+            Err(error) => tracing::warn!(%error, "a connection could not be handed over"),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use albacore_batching::{BatchingParams, Config, Slo};
+use albacore_batching::{BatchingParams, Config, ModelBatching, Slo};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
@@ -288,6 +288,21 @@ impl Engine {
         });
     }
 
+    /// Sets the weight of a declared model, 1 to 10,000: its share of the workers' and the front's
+    /// time beside other models. Without one it is 100.
+    pub fn set_weight(&self, model: &str, weight: u32) {
+        self.shared
+            .update(|state, _, _| state.set_weight(model, weight));
+    }
+
+    /// A request of this model ends without a result: how long its reply should be held, so that
+    /// errors leave the front time for answers. `is_refusal`: it ends by a [`crate::Refusal`].
+    #[must_use]
+    pub fn hold_error(&self, model: &str, is_refusal: bool) -> Duration {
+        let now = self.shared.now();
+        self.shared.state().hold_error(model, is_refusal, now)
+    }
+
     /// Compute threads of each worker.
     #[must_use]
     pub fn threads(&self) -> usize {
@@ -327,10 +342,11 @@ impl Engine {
     }
 
     /// Applies another release rule and other bounds to requests that wait and to later ones.
-    pub fn set_batching(&self, params: &BatchingParams) {
+    /// `models` are the declared models with their own; a model with `None` follows `params`.
+    pub fn set_batching(&self, params: &BatchingParams, models: &[(&str, Option<ModelBatching>)]) {
         self.shared.set_queue_rows_max(params.queue_rows_max);
         self.shared
-            .update(|state, now, out| state.set_batching(params, now, out));
+            .update(|state, now, out| state.set_batching(params, models, now, out));
     }
 
     /// Whether requests should be sent here: every worker was up once, at least one is up, and the

@@ -97,7 +97,7 @@ impl Inboxes {
     ) -> Submitted {
         let row = self.row_nanos(queue);
         let compute = row.saturating_mul(request.rows as u64);
-        let has_idle = self.idle_workers.load(Ordering::Relaxed) > 0;
+        let has_idle = self.has_idle_workers();
         let mut inbox = self.inbox(event_loop);
         if inbox.requests.is_empty() {
             (inbox.since, inbox.compute) = (now, 0);
@@ -138,6 +138,11 @@ impl Inboxes {
                 requests.append(&mut inbox.requests);
             }
         }
+    }
+
+    /// Whether a worker was idle after the last change of the state.
+    pub(super) fn has_idle_workers(&self) -> bool {
+        self.idle_workers.load(Ordering::Relaxed) > 0
     }
 
     /// Publishes how many workers are idle.

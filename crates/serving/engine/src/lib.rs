@@ -52,7 +52,7 @@ mod window;
 pub mod worker;
 
 pub use albacore_batching::auto::{Choice, FrontCost};
-pub use albacore_batching::{BatchingParams, Policy, Prefer, Slo};
+pub use albacore_batching::{BatchingParams, ModelBatching, Policy, Prefer, Slo};
 pub use albacore_trees::{IterationRange, Iterations};
 pub use catalog::NoSlot;
 pub use columns::{ColumnError, Columns};

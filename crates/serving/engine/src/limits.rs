@@ -206,3 +206,22 @@ pub const LONG_READ_BYTES: usize = 4 << 10;
 /// The completion task is notified sooner unless many connections are readable at once; requests
 /// that arrive meanwhile make one batch.
 pub const COMPLETION_POLL_PERIOD: Duration = Duration::from_millis(1);
+
+/// Over which time the work of the front is averaged (its weight falls to 1/e): requests of a second
+/// tell who floods.
+pub const FRONT_WINDOW: Nanos = Nanos(1_000_000_000);
+
+/// Reading or writing so many bytes of rows or results, some 20 us as text, takes as long as the
+/// rest of a small request.
+pub const BYTES_PER_REQUEST: usize = 2 << 10;
+
+/// The part of the front's time that refusals and other errors may take: enough to say no to
+/// thousands a second, and nine tenths are left for answers.
+pub const ERROR_SHARE: f64 = 0.1;
+
+/// So many errors leave at once before they are paced: those of a burst.
+pub const ERRORS_AT_ONCE: u64 = 64;
+
+/// An error is held no longer than this, a fifth of the shortest `Retry-After` of HTTP: a client that
+/// can ask elsewhere has to know soon.
+pub const HOLD_MAX: Duration = Duration::from_millis(200);

@@ -14,7 +14,7 @@ use super::{Kind, KindSet};
 use crate::limits::SLOTS_MAX;
 
 /// Classes of outputs: predictions, contributions, interactions.
-const CLASSES: usize = 3;
+pub(super) const CLASSES: usize = 3;
 
 /// Queues of all slots.
 pub(super) const QUEUES_MAX: usize = SLOTS_MAX * CLASSES;
@@ -76,8 +76,13 @@ impl LearnedQueue {
 const COSTLIEST: [Kind; CLASSES] = [Kind::Value, Kind::Contribs, Kind::Interactions];
 
 /// The queues of a slot.
-pub(super) fn queues_of(slot: usize) -> impl Iterator<Item = QueueIndex> {
+pub(super) fn queues_of(slot: usize) -> impl Iterator<Item = QueueIndex> + Clone {
     (0..CLASSES).map(move |class| QueueIndex(slot * CLASSES + class))
+}
+
+/// The first of the queues of a slot.
+pub(super) fn first_queue(slot: usize) -> QueueIndex {
+    QueueIndex(slot * CLASSES)
 }
 
 /// The queue of a model's requests for these outputs.
@@ -92,7 +97,12 @@ pub(super) fn queue_of(slot: usize, kinds: KindSet) -> QueueIndex {
 
 /// The costliest kind of the requests of a queue.
 pub(super) fn kind_of(queue: QueueIndex) -> Kind {
-    COSTLIEST[queue.0 % CLASSES]
+    COSTLIEST[class_of(queue)]
+}
+
+/// The class of outputs of a queue.
+pub(super) fn class_of(queue: QueueIndex) -> usize {
+    queue.0 % CLASSES
 }
 
 /// The slot of a queue.
@@ -109,9 +119,12 @@ impl QueueCosts {
     pub(super) fn grow_to(&mut self, slots: usize, scheduler: &mut Scheduler) {
         // bound: the queues of each slot are made once.
         while self.0.len() < slots * CLASSES {
-            let kind = COSTLIEST[self.0.len() % CLASSES];
-            self.0.push(LearnedQueue::new(kind, None));
-            scheduler.add_queue();
+            let class = self.0.len() % CLASSES;
+            match class {
+                0 => scheduler.add_queue(),
+                _ => scheduler.add_sibling(QueueIndex(self.0.len() - class)),
+            };
+            self.0.push(LearnedQueue::new(COSTLIEST[class], None));
         }
     }
 

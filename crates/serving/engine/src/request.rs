@@ -89,6 +89,11 @@ impl ModelHandle {
     /// # Errors
     /// [`Refusal::Late`]; it is counted.
     pub fn admit_early(&self) -> Result<(), Refusal> {
+        if self.shared.inboxes.has_idle_workers() && !self.shared.reply_latency.is_crowded() {
+            // Neither workers nor front are late: this saves the lock. What its rows take is judged
+            // when they are known.
+            return Ok(());
+        }
         let (slot, now) = (self.edition.slot, self.shared.now());
         let mut state = self.shared.state();
         state.admit_early(slot, &self.terms, &self.shared.reply_latency, now)
@@ -143,7 +148,7 @@ impl ModelHandle {
         let extents = memory.allocate(self.event_loop, sizes.input_bytes, sizes.layout.bytes);
         extents.ok_or_else(|| {
             self.shared.update(|state, now, _| {
-                state.scheduler.unreserve(rows);
+                state.unreserve(self.edition.slot, rows);
                 let kind = kinds.costliest();
                 state.counters.shed(self.edition.slot, kind, now);
             });
@@ -281,7 +286,8 @@ impl Drop for Reservation {
             let ModelHandle {
                 shared, event_loop, ..
             } = &self.model;
-            shared.state().scheduler.unreserve(self.rows);
+            let slot = self.model.edition.slot;
+            shared.state().unreserve(slot, self.rows);
             shared.memory.free(*event_loop, [rows], [results]);
         }
     }

@@ -5,14 +5,17 @@
 
 use std::sync::Arc;
 
-use albacore_batching::{Actions, BatchingParams, Config, Event, Nanos, Scheduler, Slo};
+use albacore_batching::{
+    Actions, BatchingParams, Config, DEFAULT_WEIGHT, Event, ModelBatching, Nanos, QueueIndex,
+    Scheduler, Slo,
+};
 use albacore_os::Extent;
 use tokio::sync::oneshot;
 
 use super::candidate::{Installed, Rollout};
 use super::catalog::{Catalog, Declared, NoSlot};
 use super::counters::Counters;
-use super::queues::{QueueCosts, kind_of, queue_of, queues_of, slot_of};
+use super::queues::{QueueCosts, first_queue, kind_of, queue_of, queues_of, slot_of};
 use super::{EngineEvent, Failure, Kind, KindSet, ModelStats};
 use crate::front_cost::{FrontCostMeter, FrontCpu};
 use crate::inbox::Inboxes;
@@ -22,6 +25,7 @@ mod admission;
 mod arrivals;
 mod coalesce;
 mod dispatches;
+mod front_shares;
 mod hangs;
 mod requests;
 mod workers;
@@ -33,6 +37,7 @@ pub(super) use workers::{Incarnation, WorkerSlot};
 use admission::Admission;
 use coalesce::Coalescer;
 use dispatches::IdleTime;
+use front_shares::FrontShares;
 use requests::RequestTable;
 use workers::WorkerPool;
 
@@ -72,7 +77,6 @@ pub(super) struct Outbox {
 /// Turns decisions of the scheduler into batches.
 #[derive(Debug)]
 struct Dispatcher {
-    batch_rows_max: usize,
     /// When the batch timer fires.
     timer: Option<Nanos>,
     /// Kept between steps, so that the steady state does not allocate.
@@ -96,6 +100,7 @@ pub(super) struct State {
     /// What decides how long a request waits in its inbox is written here.
     inboxes: Arc<Inboxes>,
     admission: Admission,
+    front_shares: FrontShares,
     idle_time: IdleTime,
     /// Most threads of a batch, by slot; `None`: all of a worker.
     batch_threads: Vec<Option<usize>>,
@@ -114,7 +119,6 @@ impl State {
             queue_costs: QueueCosts::default(),
             requests: RequestTable::default(),
             dispatcher: Dispatcher {
-                batch_rows_max: config.batching.batch_rows_max.max(1),
                 timer: None,
                 actions: Actions::default(),
                 segments: Vec::new(),
@@ -122,6 +126,7 @@ impl State {
             coalescer: Coalescer::default(),
             inboxes,
             admission: Admission::default(),
+            front_shares: FrontShares::default(),
             idle_time: IdleTime::default(),
             batch_threads: Vec::new(),
             front_cost: FrontCostMeter::new(loops),
@@ -141,7 +146,10 @@ impl State {
         if is_new {
             self.batch_threads[slot] = None;
             self.admission.start_slot(slot);
+            queues_of(slot).for_each(|queue| self.scheduler.set_own_batching(queue, None));
+            self.front_shares.start_slot(slot);
             queues_of(slot).for_each(|queue| self.scheduler.forget_arrivals(queue));
+            self.set_slot_weight(slot, DEFAULT_WEIGHT);
             self.counters.start_slot(slot, name);
             self.forget_costs(slot);
         }
@@ -162,6 +170,19 @@ impl State {
         }
     }
 
+    /// Sets a model's share of the workers' and the front's time beside other models.
+    pub(super) fn set_weight(&mut self, name: &str, weight: u32) {
+        if let Some(slot) = self.catalog.slot_of(name) {
+            self.set_slot_weight(slot, weight);
+        }
+    }
+
+    fn set_slot_weight(&mut self, slot: usize, weight: u32) {
+        // Its queues are siblings: the weight of one is that of all.
+        self.scheduler.set_weight(first_queue(slot), weight);
+        self.front_shares.set_weight(slot, weight);
+    }
+
     /// A snapshot of one model.
     pub(super) fn model_stats(&self, slot: usize) -> Option<ModelStats> {
         let latency = self.queue_costs.learned(slot);
@@ -174,6 +195,7 @@ impl State {
             choices: latency.iter().filter_map(chosen).collect(),
             latency,
             threads: self.batch_threads.get(slot).copied().flatten(),
+            batching: self.scheduler.batching(queue_of(slot, KindSet::EMPTY)),
             ..counted
         })
     }
@@ -211,15 +233,27 @@ impl State {
         self.inboxes.forget(queues_of(slot));
     }
 
-    /// Applies to requests that arrive from now on and to those that wait.
-    pub(super) fn set_batching(&mut self, params: &BatchingParams, now: Nanos, out: &mut Outbox) {
-        let batch_rows_max = params.batch_rows_max.max(1);
-        self.dispatcher.batch_rows_max = batch_rows_max;
-        self.scheduler.set_params(BatchingParams {
-            batch_rows_max,
-            ..*params
-        });
+    /// Applies to requests that arrive from now on and to those that wait. `models` are the models
+    /// with their own batching, which replaces the one of `params`.
+    pub(super) fn set_batching(
+        &mut self,
+        params: &BatchingParams,
+        models: &[(&str, Option<ModelBatching>)],
+        now: Nanos,
+        out: &mut Outbox,
+    ) {
+        for &(name, own) in models {
+            if let Some(slot) = self.catalog.slot_of(name) {
+                queues_of(slot).for_each(|queue| self.scheduler.set_own_batching(queue, own));
+            }
+        }
+        self.scheduler.set_params(*params);
         self.step(Event::Timer, now, out);
+    }
+
+    /// Most rows of a batch of this queue.
+    fn batch_rows_max(&self, queue: QueueIndex) -> usize {
+        self.scheduler.batching(queue).batch_rows_max.max(1)
     }
 
     /// The batch timer fired.
@@ -263,5 +297,10 @@ impl State {
     /// The last request for a retired edition is over: workers may close it.
     pub(super) fn drop_unneeded_editions(&mut self) {
         self.rollout.is_pending |= self.catalog.drop_unneeded();
+    }
+
+    /// Releases the rows of an admitted request that was not submitted.
+    pub(super) fn unreserve(&mut self, slot: usize, rows: usize) {
+        self.scheduler.unreserve(first_queue(slot), rows);
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use albacore_batching::ModelLoad;
 use albacore_batching::auto::{Choice, FrontCost};
 use albacore_batching::deadlines::CostEstimate;
+use albacore_batching::{ModelBatching, ModelLoad};
 
 use super::model_window::{KindLoad, model_load};
 use super::window::{Load, Outcomes};
@@ -41,6 +41,8 @@ pub struct ModelStats {
     pub latency: Vec<(Kind, CostEstimate)>,
     /// Most threads of a worker that compute one of its batches; `None`: all of them.
     pub threads: Option<usize>,
+    /// How its batches are made.
+    pub batching: ModelBatching,
     /// The last minute, by kind of output.
     pub window: Vec<KindLoad>,
     /// The share of bad requests that the objective allows; `None` without an objective.

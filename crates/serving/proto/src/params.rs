@@ -28,24 +28,31 @@ pub struct Parameters {
     /// The latency objectives of the models that have one; all others have none.
     #[prost(message, repeated, tag = "3")]
     pub slo: ::prost::alloc::vec::Vec<Objective>,
-    /// The longest that rows may be held back for a fuller batch, microseconds.
-    #[prost(uint64, optional, tag = "4")]
-    pub window_us: ::core::option::Option<u64>,
-    /// Workers whose threads are placed.
-    #[prost(uint32, tag = "5")]
-    pub workers: u32,
-    /// Threads of each worker that can run at once.
-    #[prost(uint32, tag = "6")]
-    pub threads: u32,
-    /// CPUs that the container may use at once, by cpuset and quota: 2.5 is two and a half.
-    #[prost(double, tag = "7")]
-    pub cpu_share: f64,
     /// `metadata.generation` of the deployment that these parameters are from.
     #[prost(uint64, tag = "8")]
     pub generation: u64,
     /// How often the server calls Report, microseconds; absent: never.
     #[prost(uint64, optional, tag = "9")]
     pub report_us: ::core::option::Option<u64>,
+    /// Further parameters of models. A model that is not listed has those of its settings.
+    #[prost(message, repeated, tag = "10")]
+    pub models: ::prost::alloc::vec::Vec<ModelParameters>,
+}
+/// What can change of a model, but for its objective.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ModelParameters {
+    /// The model's name.
+    #[prost(string, tag = "1")]
+    pub model: ::prost::alloc::string::String,
+    /// Most threads of a worker that compute one batch; absent: all of them.
+    #[prost(uint32, optional, tag = "2")]
+    pub threads: ::core::option::Option<u32>,
+    /// Its share of the server while requests of several models have to be refused; absent: 100.
+    #[prost(uint32, optional, tag = "3")]
+    pub weight: ::core::option::Option<u32>,
+    /// When its rows are dispatched; absent: as `Parameters.batching` says.
+    #[prost(message, optional, tag = "4")]
+    pub batching: ::core::option::Option<Batching>,
 }
 /// When waiting rows are dispatched to a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -62,6 +69,11 @@ pub struct Batching {
     /// With POLICY_AUTO only: what it prefers; absent: PREFER_SHORT_WAITS.
     #[prost(enumeration = "Prefer", optional, tag = "4")]
     pub prefer: ::core::option::Option<i32>,
+    /// With POLICY_AUTO and POLICY_DEFERRED only: the longest that a row of a deferred batch waits
+    /// for
+    /// others, microseconds; absent: as long as the objective allows.
+    #[prost(uint64, optional, tag = "5")]
+    pub window_us: ::core::option::Option<u64>,
 }
 /// Bounds of the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

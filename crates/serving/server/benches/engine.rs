@@ -56,6 +56,7 @@ fn config(workers: usize, threads: usize) -> EngineConfig {
         batching: BatchingParams {
             policy: Policy::default(),
             batch_rows_max: 1024,
+            window: None,
             queue_rows_max: 65536,
         },
         program: PathBuf::from(env!("CARGO_BIN_EXE_albacore-server")),

@@ -65,6 +65,7 @@ fn measure(loops: usize) {
             policy: Policy::Eager,
             batch_rows_max: 1024,
             queue_rows_max: 65536,
+            window: None,
         },
         program: PathBuf::from(env!("CARGO_BIN_EXE_albacore-server")),
     };

@@ -226,6 +226,7 @@ impl Args {
         Ok(BatchingParams {
             policy,
             batch_rows_max: self.max_rows,
+            window: None,
             queue_rows_max: self.queue_rows,
         })
     }

@@ -4,8 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use albacore_engine::{Iterations, LoadedModel, ModelInfo, Slo};
+use albacore_settings::agent_stream::ModelParameters;
 use albacore_settings::{Digest, Source};
 use albacore_storage::Storage;
+
+use crate::effective_config::ModelConfig;
 
 /// Percent of the requests that must keep an objective of the command line.
 const PERCENTILE: f64 = 99.0;
@@ -36,8 +39,11 @@ pub(crate) fn log_iterations_notice(model: &ModelInfo) {
 }
 
 impl CliModel {
-    pub(crate) fn objective(&self) -> Option<Slo> {
-        self.slo.map(|latency| Slo::uniform(latency, PERCENTILE))
+    pub(crate) fn config(&self) -> ModelConfig {
+        ModelConfig {
+            slo: self.slo.map(|latency| Slo::uniform(latency, PERCENTILE)),
+            parameters: ModelParameters::defaults(self.name.clone()),
+        }
     }
 
     /// Reads, checks and compiles the model; also returns the SHA-256 of its file.

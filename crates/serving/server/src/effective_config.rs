@@ -6,11 +6,25 @@ use std::time::{Duration, Instant};
 
 use albacore_engine::{BatchingParams, Engine, NoSlot, Slo};
 use albacore_proto::params::LatencyReport;
-use albacore_settings::agent_stream::Parameters;
+use albacore_settings::agent_stream::{ModelParameters, Parameters};
+use albacore_settings::{Model, ModelBatching};
 use tokio::sync::Notify;
 
-/// Models with their objectives and the most threads of one of their batches.
-pub(crate) type ModelParams = Vec<(String, Option<Slo>, Option<usize>)>;
+/// What can change of a served model.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ModelConfig {
+    pub(crate) slo: Option<Slo>,
+    pub(crate) parameters: ModelParameters,
+}
+
+impl From<&Model> for ModelConfig {
+    fn from(model: &Model) -> Self {
+        Self {
+            slo: model.slo,
+            parameters: model.parameters(),
+        }
+    }
+}
 
 /// The only owner of the engine's batching and objectives: nothing else sets them.
 #[derive(Debug)]
@@ -25,7 +39,7 @@ pub(crate) struct EffectiveConfig {
 #[derive(Debug)]
 struct Sources {
     settings_batching: BatchingParams,
-    settings_models: ModelParams,
+    settings_models: Vec<ModelConfig>,
     /// Override the settings; kept for a while after the stream is lost.
     stream: Option<Parameters>,
     /// `None` without `--params`.
@@ -76,7 +90,7 @@ impl EffectiveConfig {
     pub(crate) fn set_settings(
         &self,
         batching: BatchingParams,
-        models: ModelParams,
+        models: Vec<ModelConfig>,
     ) -> Result<(), NoSlot> {
         let mut sources = self.lock();
         sources.settings_batching = batching;
@@ -152,6 +166,28 @@ impl EffectiveConfig {
         (sources.batching(), status)
     }
 
+    /// Compute threads of a worker.
+    pub(crate) fn threads(&self) -> usize {
+        self.engine.threads()
+    }
+
+    /// The batching in force of a model.
+    pub(crate) fn batching_of(&self, model: &str) -> ModelBatching {
+        let sources = self.lock();
+        let mut models = sources.models();
+        let found = models.find(|config| config.parameters.model == model);
+        let own = found.and_then(|config| config.parameters.batching);
+        own.unwrap_or_else(|| sources.batching().of_models())
+    }
+
+    /// The weight in force of a model.
+    pub(crate) fn weight(&self, model: &str) -> Option<u32> {
+        let sources = self.lock();
+        let mut models = sources.models();
+        let found = models.find(|config| config.parameters.model == model);
+        found.map(|config| config.parameters.weight)
+    }
+
     /// Waits until the stream asks for latency reports; returns their period.
     pub(crate) async fn report_period(&self) -> Duration {
         // bound: one pass for each change of the stream's parameters.
@@ -180,19 +216,25 @@ impl EffectiveConfig {
         report
     }
 
-    /// Passes the batching and objectives in force to the engine.
+    /// Passes what is in force to the engine.
     fn apply(&self, sources: &Sources) -> Result<(), NoSlot> {
-        let objectives = sources.settings_models.iter();
-        let objectives: Vec<(&str, Option<Slo>)> = objectives
-            .map(|(model, own, _)| (model.as_str(), sources.objective(model, *own)))
+        let models: Vec<ModelConfig> = sources.models().collect();
+        let names = models.iter().map(|config| &*config.parameters.model);
+        let objectives: Vec<_> = names
+            .clone()
+            .zip(models.iter().map(|config| config.slo))
             .collect();
         self.engine.declare(&objectives)?;
-        let threads = sources.settings_models.iter();
-        let threads: Vec<_> = threads
-            .map(|(model, _, threads)| (model.as_str(), *threads))
-            .collect();
+        let parameters = models.iter().map(|config| &config.parameters);
+        let threads = parameters.clone().map(|own| own.threads.map(usize::from));
+        let threads: Vec<_> = names.clone().zip(threads).collect();
         self.engine.set_batch_threads(&threads);
-        self.engine.set_batching(&sources.batching());
+        for own in parameters.clone() {
+            self.engine.set_weight(&own.model, own.weight);
+        }
+        let batching: Vec<(&str, Option<ModelBatching>)> =
+            names.zip(parameters.map(|own| own.batching)).collect();
+        self.engine.set_batching(&sources.batching(), &batching);
         Ok(())
     }
 
@@ -214,14 +256,22 @@ impl Sources {
         stream.map_or(self.settings_batching, |stream| stream.batching)
     }
 
-    /// The objective in force of `model`, whose objective by the settings is `own`.
-    fn objective(&self, model: &str, own: Option<Slo>) -> Option<Slo> {
-        let Some(stream) = &self.stream else {
-            return own;
-        };
-        let mut objectives = stream.slo.iter();
-        let found = objectives.find(|entry| entry.model == model);
-        found.map(|entry| entry.slo)
+    /// The models with what is in force of each: their objectives and what the stream lists are the
+    /// stream's, all else is the settings'.
+    fn models(&self) -> impl Iterator<Item = ModelConfig> {
+        self.settings_models.iter().map(|own| {
+            let Some(stream) = &self.stream else {
+                return own.clone();
+            };
+            let name = &own.parameters.model;
+            let mut objectives = stream.slo.iter();
+            let slo = objectives.find(|entry| entry.model == *name);
+            let parameters = stream.of_model(name).unwrap_or(&own.parameters);
+            ModelConfig {
+                slo: slo.map(|entry| entry.slo),
+                parameters: parameters.clone(),
+            }
+        })
     }
 
     fn discard_stream(&mut self) {

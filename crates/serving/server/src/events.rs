@@ -54,9 +54,6 @@ pub enum ServerEvent {
     ParametersApplied {
         /// `metadata.generation` of their deployment.
         generation: u64,
-        /// Fields that change nothing in this version.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        unused: Vec<&'static str>,
     },
     /// Parameters of the params stream are invalid; the previous ones stay in force.
     ParametersRefused {

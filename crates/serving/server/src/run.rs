@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use crate::args::{Args, ModelSource, ServerConfig};
 use crate::cli_models::CliModel;
 use crate::config_watcher::{self, ConfigWatcher, LoadedSettings};
-use crate::effective_config::{EffectiveConfig, ModelParams};
+use crate::effective_config::{EffectiveConfig, ModelConfig};
 use crate::event_loops::EventLoops;
 use crate::events::{ServerEvent, emit};
 use crate::front::Listeners;
@@ -77,7 +77,7 @@ enum StartModels {
     Arguments(
         Vec<LoadedModel>,
         Vec<ModelStatus>,
-        (BatchingParams, ModelParams),
+        (BatchingParams, Vec<ModelConfig>),
     ),
     /// The settings file and its content; its models are loaded later.
     SettingsFile(PathBuf, Box<LoadedSettings>),
@@ -97,9 +97,7 @@ fn load_arguments(
         statuses.push(status);
         loaded.push(compiled);
     }
-    let params = models.iter();
-    let params = params.map(|model| (model.name.clone(), model.objective(), None));
-    let parameters = (batching, params.collect());
+    let parameters = (batching, models.iter().map(CliModel::config).collect());
     Ok(StartModels::Arguments(loaded, statuses, parameters))
 }
 

@@ -20,9 +20,14 @@
 //!   slo: {latency: "25ms", percentile: 99}
 //!   outputs: ["output", "margin"]          # advertised in metadata; without: the value alone
 //!   threads: 2                            # most threads of a batch; without: all of a worker
+//!   weight: 200                           # share of the server under overload; without: 100
+//!   batching: {policy: deferred, max_rows: 64, window: "5ms"}   # without: that of the file
 //! batching: {policy: timeout, max_rows: 1024, max_delay: "2ms"}
 //! queue: {max_rows: 65536}
 //! ```
+//!
+//! The batching of a model is complete: a field that it leaves out has its default, whatever the
+//! batching of the file says.
 #![forbid(unsafe_code)]
 
 pub mod agent_stream;
@@ -38,12 +43,12 @@ mod print_yaml;
 mod settings;
 mod timespan;
 
-pub use albacore_batching::{BatchingParams, Policy, Prefer, Slo};
+pub use albacore_batching::{BatchingParams, ModelBatching, Policy, Prefer, Slo};
 pub use digest::Digest;
 pub use limits::{
     BATCH_ROWS_MAX, FILE_BYTES_MAX, MODEL_NAME_CHARS_MAX, MODELS_MAX, QUEUE_ROWS_MAX,
     REPORT_BUCKETS_MAX, REPORT_LINE_BYTES_MAX, SNAPSHOT_LINE_BYTES_MAX, SNAPSHOT_METRICS_BYTES_MAX,
-    SNAPSHOT_PODS_MAX, SOURCE_CHARS_MAX,
+    SNAPSHOT_PODS_MAX, SOURCE_CHARS_MAX, WEIGHT_DEFAULT, WEIGHT_MAX,
 };
 pub use settings::{Iterations, Model, Output, Settings, Source};
 pub use validation_error::ValidationError;

@@ -21,6 +21,12 @@ pub const BATCH_ROWS_MAX: u32 = 65_536;
 /// Most rows that may wait.
 pub const QUEUE_ROWS_MAX: u32 = 4_194_304;
 
+/// Largest weight of a model, as of cgroup's `cpu.weight`; the smallest is 1.
+pub const WEIGHT_MAX: u32 = 10_000;
+
+/// Weight of a model when the file does not say, as of cgroup's `cpu.weight`.
+pub const WEIGHT_DEFAULT: u32 = 100;
+
 /// Longest objective or delay: more than ten minutes is a wrong unit.
 pub(crate) const TIMESPAN_MICROS_MAX: u64 = 600_000_000;
 
@@ -60,9 +66,3 @@ pub const REPORT_BUCKETS_MAX: usize = 32;
 
 /// Longest name of a node, pod or deployment: that of an object's name in Kubernetes.
 pub(crate) const OBJECT_NAME_CHARS_MAX: usize = 253;
-
-/// Most workers of a server, and most threads of a worker: the limits of the server.
-pub(crate) const COUNT_MAX: u32 = 512;
-
-/// Most CPUs: the limit of the largest kernel builds.
-pub(crate) const CPUS_MAX: f64 = 8192.0;

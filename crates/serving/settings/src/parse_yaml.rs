@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use albacore_batching::{BatchingParams, Policy, Prefer, Slo};
+use albacore_batching::{BatchingParams, ModelBatching, Policy, Prefer, Slo};
 use serde_json::Value;
 
-use crate::limits::{DEPTH_MAX, FILE_BYTES_MAX, PERCENTILE_DEFAULT};
+use crate::limits::{DEPTH_MAX, FILE_BYTES_MAX, PERCENTILE_DEFAULT, WEIGHT_DEFAULT};
 use crate::object_reader::{ObjectReader, StringOrNumber, StringOrObject, UnknownFields};
 use crate::settings::{Iterations, Model, Output, Settings, Source};
 use crate::timespan::parse_timespan;
@@ -67,6 +67,8 @@ fn model(mut object: ObjectReader) -> Result<Model, ValidationError> {
         slo: object.object("slo")?.map(slo).transpose()?,
         outputs: outputs(&mut object)?,
         threads: threads(&mut object)?,
+        weight: weight(&mut object)?,
+        batching: object.object("batching")?.map(model_batching).transpose()?,
     };
     object.finish()?;
     Ok(model)
@@ -110,7 +112,7 @@ fn outputs(model: &mut ObjectReader) -> Result<Vec<Output>, ValidationError> {
     names.iter().enumerate().map(output).collect()
 }
 
-fn threads(model: &mut ObjectReader) -> Result<Option<u16>, ValidationError> {
+pub(crate) fn threads(model: &mut ObjectReader) -> Result<Option<u16>, ValidationError> {
     let path = model.path_of("threads");
     let problem = |shown: String| {
         let problem = format!("{shown} is not a number of threads: {THREADS_REMEDY}");
@@ -124,6 +126,10 @@ fn threads(model: &mut ObjectReader) -> Result<Option<u16>, ValidationError> {
             .map(Some)
             .map_err(|_| problem(number.to_string())),
     }
+}
+
+pub(crate) fn weight(model: &mut ObjectReader) -> Result<u32, ValidationError> {
+    Ok(model.u32("weight")?.unwrap_or(WEIGHT_DEFAULT))
 }
 
 pub(crate) fn slo(mut object: ObjectReader) -> Result<Slo, ValidationError> {
@@ -143,14 +149,16 @@ pub(crate) fn batching(
     batching: Option<ObjectReader>,
     queue: Option<ObjectReader>,
 ) -> Result<BatchingParams, ValidationError> {
-    let mut params = BatchingParams::default();
-    if let Some(mut object) = batching {
-        params.policy = policy(&mut object)?;
-        if let Some(rows) = object.u32("max_rows")? {
-            params.batch_rows_max = rows as usize;
-        }
-        object.finish()?;
-    }
+    let models = batching
+        .map(model_batching)
+        .transpose()?
+        .unwrap_or_default();
+    let mut params = BatchingParams {
+        policy: models.policy,
+        batch_rows_max: models.batch_rows_max,
+        window: models.window,
+        ..BatchingParams::default()
+    };
     if let Some(mut object) = queue {
         if let Some(rows) = object.u32("max_rows")? {
             params.queue_rows_max = rows as usize;
@@ -158,6 +166,20 @@ pub(crate) fn batching(
         object.finish()?;
     }
     Ok(params)
+}
+
+/// The release rule and its bounds; fields that are left out have their defaults.
+pub(crate) fn model_batching(mut object: ObjectReader) -> Result<ModelBatching, ValidationError> {
+    let mut batching = ModelBatching {
+        policy: policy(&mut object)?,
+        ..ModelBatching::default()
+    };
+    if let Some(rows) = object.u32("max_rows")? {
+        batching.batch_rows_max = rows as usize;
+    }
+    batching.window = object.parsed("window", parse_timespan)?;
+    object.finish()?;
+    Ok(batching)
 }
 
 fn policy(batching: &mut ObjectReader) -> Result<Policy, ValidationError> {

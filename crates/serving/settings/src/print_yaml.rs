@@ -6,8 +6,9 @@
 
 use std::fmt::{self, Write};
 
-use albacore_batching::{Policy, Prefer};
+use albacore_batching::{ModelBatching, Policy, Prefer};
 
+use crate::limits::WEIGHT_DEFAULT;
 use crate::settings::{Iterations, Model, Settings, Source, output_latencies};
 use crate::timespan::print_timespan;
 
@@ -27,16 +28,7 @@ impl Settings {
         for model in &self.models {
             print_model(model, out)?;
         }
-        writeln!(out, "batching:")?;
-        writeln!(out, "  policy: {}", self.batching.policy.name())?;
-        writeln!(out, "  max_rows: {}", self.batching.batch_rows_max)?;
-        if let Some(delay) = self.batching.policy.delay() {
-            writeln!(out, "  max_delay: \"{}\"", print_timespan(delay))?;
-        }
-        // Servers of before it was there take the default and know no such field.
-        if let Some(prefer) = changed_preference(self.batching.policy) {
-            writeln!(out, "  prefer: {}", prefer.name())?;
-        }
+        print_batching("", &self.batching.of_models(), out)?;
         writeln!(out, "queue:")?;
         writeln!(out, "  max_rows: {}", self.batching.queue_rows_max)
     }
@@ -47,6 +39,29 @@ pub(crate) fn changed_preference(policy: Policy) -> Option<Prefer> {
     policy
         .prefer()
         .filter(|prefer| *prefer != Prefer::default())
+}
+
+/// Lines that begin with `indent`.
+fn print_batching(indent: &str, batching: &ModelBatching, out: &mut String) -> fmt::Result {
+    writeln!(out, "{indent}batching:")?;
+    writeln!(out, "{indent}  policy: {}", batching.policy.name())?;
+    writeln!(out, "{indent}  max_rows: {}", batching.batch_rows_max)?;
+    if let Some(delay) = batching.policy.delay() {
+        writeln!(out, "{indent}  max_delay: \"{}\"", print_timespan(delay))?;
+    }
+    // Servers of before it was there take the default and know no such field.
+    if let Some(prefer) = changed_preference(batching.policy) {
+        writeln!(out, "{indent}  prefer: {}", prefer.name())?;
+    }
+    match batching.window {
+        Some(window) => writeln!(out, "{indent}  window: \"{}\"", print_timespan(window)),
+        None => Ok(()),
+    }
+}
+
+/// A weight, unless it is the default.
+pub(crate) fn changed_weight(weight: u32) -> Option<u32> {
+    (weight != WEIGHT_DEFAULT).then_some(weight)
 }
 
 fn print_model(model: &Model, out: &mut String) -> fmt::Result {
@@ -73,6 +88,12 @@ fn print_model(model: &Model, out: &mut String) -> fmt::Result {
     }
     if let Some(threads) = model.threads {
         writeln!(out, "  threads: {threads}")?;
+    }
+    if let Some(weight) = changed_weight(model.weight) {
+        writeln!(out, "  weight: {weight}")?;
+    }
+    if let Some(batching) = &model.batching {
+        print_batching("  ", batching, out)?;
     }
     if let Some(slo) = &model.slo {
         writeln!(out, "  slo:")?;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use albacore_batching::{BatchingParams, Slo};
+use albacore_batching::{BatchingParams, ModelBatching, Slo};
 
 use crate::digest::Digest;
 
@@ -30,6 +30,10 @@ pub struct Model {
     pub outputs: Vec<Output>,
     /// Most threads of a worker that compute one batch; `None` (auto): all that busy workers leave.
     pub threads: Option<u16>,
+    /// Its share of the server while requests of several models have to be refused.
+    pub weight: u32,
+    /// How its batches are made; `None`: as [`Settings::batching`] says.
+    pub batching: Option<ModelBatching>,
 }
 
 /// An output of a model.

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use albacore_batching::{BatchingParams, Slo};
+use albacore_batching::{BatchingParams, ModelBatching, Slo};
 
 use crate::limits::{
     BATCH_ROWS_MAX, MODEL_NAME_CHARS_MAX, MODELS_MAX, PERCENTILE_MAX, PERCENTILE_MIN,
-    QUEUE_ROWS_MAX, SOURCE_CHARS_MAX,
+    QUEUE_ROWS_MAX, SOURCE_CHARS_MAX, WEIGHT_MAX,
 };
 use crate::settings::{Iterations, Model, Settings, Source, output_latencies};
 use crate::timespan::{is_in_bounds, print_timespan};
@@ -22,19 +22,7 @@ impl Settings {
     /// # Errors
     /// The first model that asks for more.
     pub fn check_threads(&self, threads: usize) -> Result<(), ValidationError> {
-        let mut models = self.models.iter().enumerate();
-        let is_above = |model: &Model| model.threads.filter(|&own| usize::from(own) > threads);
-        let found = models.find_map(|(index, model)| Some((index, is_above(model)?)));
-        found.map_or(Ok(()), |(index, own)| {
-            let problem = format!(
-                "{own} is above the {threads} of a worker of this server: write auto or at most \
-                 {threads}, or start it with more --threads"
-            );
-            Err(ValidationError::field(
-                format!("models[{index}].threads"),
-                problem,
-            ))
-        })
+        check_threads("", self.models.iter().map(|model| model.threads), threads)
     }
 
     /// Checks settings that were built in memory; [`Settings::read`] returns checked ones.
@@ -64,33 +52,121 @@ impl Settings {
                 ));
             }
         }
-        let objectives = models.iter().filter_map(|m| Some((&*m.name, m.slo?)));
-        check_batching("", batching, objectives)
+        let batched = models.iter().map(|model| BatchedModel {
+            name: &model.name,
+            slo: model.slo,
+            own: model.batching,
+        });
+        check_batching("", batching, batched)
     }
 }
 
-/// Checks batching and objectives. `path` is the prefix of their fields in errors.
+/// Checks the threads of models, in order, against the `threads` that a worker has. `path` is the
+/// prefix of their fields in errors.
+pub(crate) fn check_threads(
+    path: &str,
+    models: impl Iterator<Item = Option<u16>>,
+    threads: usize,
+) -> Result<(), ValidationError> {
+    let is_above = |own: Option<u16>| own.filter(|&own| usize::from(own) > threads);
+    let mut models = models.enumerate();
+    let found = models.find_map(|(index, own)| Some((index, is_above(own)?)));
+    found.map_or(Ok(()), |(index, own)| {
+        let problem = format!(
+            "{own} is above the {threads} of a worker of this server: write auto or at most \
+             {threads}, or start it with more --threads"
+        );
+        Err(ValidationError::field(
+            format!("{path}models[{index}].threads"),
+            problem,
+        ))
+    })
+}
+
+/// What of a model has to go with the batching of all.
+pub(crate) struct BatchedModel<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) slo: Option<Slo>,
+    pub(crate) own: Option<ModelBatching>,
+}
+
+/// Checks batching and objectives; `models` are in the order of their fields. `path` is the prefix
+/// of the fields in errors.
 pub(crate) fn check_batching<'a>(
     path: &str,
     params: &BatchingParams,
+    models: impl Iterator<Item = BatchedModel<'a>> + Clone,
+) -> Result<(), ValidationError> {
+    let common = params.of_models();
+    let queue_path = format!("{path}queue.max_rows");
+    let queue_rows = params.queue_rows_max;
+    check_rows(&queue_path, params.queue_rows_max, QUEUE_ROWS_MAX)?;
+    let followers = models.clone().filter(|model| model.own.is_none());
+    let objectives = followers.filter_map(|model| Some((model.name, model.slo?)));
+    check_release(
+        &format!("{path}batching"),
+        &common,
+        &queue_path,
+        queue_rows,
+        objectives,
+    )?;
+    for (index, model) in models.enumerate() {
+        if let Some(own) = &model.own {
+            let path = format!("{path}models[{index}].batching");
+            let objective = model.slo.map(|slo| (model.name, slo)).into_iter();
+            check_release(&path, own, &queue_path, queue_rows, objective)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks one batching, below `path`, against the queue's bound with its path, and the objectives
+/// of its models.
+fn check_release<'a>(
+    path: &str,
+    batching: &ModelBatching,
+    queue_path: &str,
+    queue_rows: usize,
     objectives: impl Iterator<Item = (&'a str, Slo)>,
 ) -> Result<(), ValidationError> {
-    let queue_path = format!("{path}queue.max_rows");
-    let batch_path = format!("{path}batching.max_rows");
-    check_rows(&batch_path, params.batch_rows_max, BATCH_ROWS_MAX)?;
-    check_rows(&queue_path, params.queue_rows_max, QUEUE_ROWS_MAX)?;
-    if params.queue_rows_max < params.batch_rows_max {
+    let ModelBatching {
+        policy,
+        batch_rows_max,
+        window,
+    } = *batching;
+    let rows_path = format!("{path}.max_rows");
+    check_rows(&rows_path, batch_rows_max, BATCH_ROWS_MAX)?;
+    if queue_rows < batch_rows_max {
         let problem = format!(
-            "{} is below batching.max_rows, {}: a full batch could never wait; raise it or lower \
-             batching.max_rows",
-            params.queue_rows_max, params.batch_rows_max
+            "{queue_rows} is below {rows_path}, {batch_rows_max}: a full batch could never wait; \
+             raise it or lower {rows_path}"
         );
         return Err(ValidationError::field(queue_path, problem));
     }
-    match params.policy.delay() {
-        Some(delay) => check_delay(&format!("{path}batching.max_delay"), delay, objectives),
+    if let Some(window) = window {
+        let path = format!("{path}.window");
+        check_timespan(&path, window)?;
+        if !policy.has_window() {
+            let problem = format!(
+                "\"{}\" is allowed with policy auto or deferred only, which hold requests back \
+                 for it: leave it out",
+                print_timespan(window)
+            );
+            return Err(ValidationError::field(path, problem));
+        }
+    }
+    match policy.delay() {
+        Some(delay) => check_delay(&format!("{path}.max_delay"), delay, objectives),
         None => Ok(()),
     }
+}
+
+pub(crate) fn check_weight(path: &str, weight: u32) -> Result<(), ValidationError> {
+    if (1..=WEIGHT_MAX).contains(&weight) {
+        return Ok(());
+    }
+    let problem = format!("{weight} is not from 1 to {WEIGHT_MAX}");
+    Err(ValidationError::field(path, problem))
 }
 
 fn check_model(path: &str, model: &Model) -> Result<(), ValidationError> {
@@ -102,6 +178,8 @@ fn check_model(path: &str, model: &Model) -> Result<(), ValidationError> {
         slo,
         outputs,
         threads,
+        weight,
+        batching: _,
     } = model;
     check_model_name(&format!("{path}.name"), name)?;
     check_source(path, source)?;
@@ -123,12 +201,18 @@ fn check_model(path: &str, model: &Model) -> Result<(), ValidationError> {
             ));
         }
     }
-    if *threads == Some(0) {
-        let problem = format!("0 is not a number of threads: {THREADS_REMEDY}");
-        return Err(ValidationError::field(format!("{path}.threads"), problem));
-    }
+    check_some_threads(&format!("{path}.threads"), *threads)?;
+    check_weight(&format!("{path}.weight"), *weight)?;
     slo.as_ref()
         .map_or(Ok(()), |slo| check_slo(&format!("{path}.slo"), slo))
+}
+
+pub(crate) fn check_some_threads(path: &str, threads: Option<u16>) -> Result<(), ValidationError> {
+    if threads == Some(0) {
+        let problem = format!("0 is not a number of threads: {THREADS_REMEDY}");
+        return Err(ValidationError::field(path, problem));
+    }
+    Ok(())
 }
 
 pub(crate) fn check_model_name(path: &str, name: &str) -> Result<(), ValidationError> {

@@ -6,15 +6,15 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use albacore_settings::agent_stream::{
-    LINE_TERMINATOR, LatencyReport, ModelSlo, NodeSnapshot, Parameters, ServingPod,
+    LINE_TERMINATOR, LatencyReport, ModelParameters, ModelSlo, NodeSnapshot, Parameters, ServingPod,
 };
 use albacore_settings::{
-    BatchingParams, Policy, Prefer, REPORT_BUCKETS_MAX, REPORT_LINE_BYTES_MAX,
+    BatchingParams, ModelBatching, Policy, Prefer, REPORT_BUCKETS_MAX, REPORT_LINE_BYTES_MAX,
     SNAPSHOT_LINE_BYTES_MAX, SNAPSHOT_METRICS_BYTES_MAX, SNAPSHOT_PODS_MAX, Slo,
 };
 use proptest::prelude::*;
 
-const LINE: &str = r##"{"node":"n1","sequence":7,"pods":[{"address":"10.0.0.7","namespace":"shop","name":"fraud-5d8-x","uid":"6a","deployment":"fraud","generation":3,"parameters":{"batching":{"policy":"timeout","max_rows":512,"max_delay":"2ms"},"queue":{"max_rows":4096},"slo":[{"model":"fraud","latency":"25ms","percentile":99.9}],"window":"5ms","workers":4,"threads":2,"cpu_share":3.5,"generation":3}}],"metrics":"# TYPE a gauge\na 1\n"}
+const LINE: &str = r##"{"node":"n1","sequence":7,"pods":[{"address":"10.0.0.7","namespace":"shop","name":"fraud-5d8-x","uid":"6a","deployment":"fraud","generation":3,"parameters":{"batching":{"policy":"timeout","max_rows":512,"max_delay":"2ms"},"queue":{"max_rows":4096},"slo":[{"model":"fraud","latency":"25ms","percentile":99.9}],"models":[{"model":"fraud","threads":2,"weight":300,"batching":{"policy":"deferred","max_rows":64,"window":"5ms"}},{"model":"spam"}],"generation":3}}],"metrics":"# TYPE a gauge\na 1\n"}
 "##;
 
 fn line() -> NodeSnapshot {
@@ -26,8 +26,16 @@ fn a_line_is_decoded_and_encoded_unchanged() {
     let snapshot = line();
     let pod = &snapshot.pods[0];
     assert_eq!(pod.address, Some("10.0.0.7".parse().unwrap()));
-    assert_eq!(pod.parameters.window, Some(Duration::from_millis(5)));
-    assert_eq!(pod.parameters.cpu_share, 3.5);
+    let fraud = pod.parameters.of_model("fraud").unwrap();
+    let own = ModelBatching {
+        policy: Policy::Deferred,
+        batch_rows_max: 64,
+        window: Some(Duration::from_millis(5)),
+    };
+    assert_eq!((fraud.threads, fraud.weight), (Some(2), 300));
+    assert_eq!(fraud.batching, Some(own));
+    let spam = pod.parameters.of_model("spam");
+    assert_eq!(spam, Some(&ModelParameters::defaults("spam".to_owned())));
     assert_eq!(snapshot.encode().unwrap(), LINE);
     assert!(!LINE_TERMINATOR.iter().any(|byte| *byte != b'\n'));
 }
@@ -45,6 +53,21 @@ fn unknown_fields_of_another_version_are_ignored_and_counted() {
 }
 
 #[test]
+fn fields_of_an_older_sender_that_nothing_used_are_ignored() {
+    let older = LINE.replace(
+        r#""generation":3}}]"#,
+        r#""window":"5ms","workers":4,"threads":4,"cpu_share":3.5,"generation":3}}]"#,
+    );
+    let decoded = NodeSnapshot::decode(older.as_bytes()).unwrap();
+    assert_eq!(decoded.unknown_fields, 4);
+    assert_eq!(decoded.snapshot, line());
+    // It lists no models: what their settings say of them stays.
+    let older = older.replace(r#""models":"#, r#""unlisted":"#);
+    let decoded = NodeSnapshot::decode(older.as_bytes()).unwrap();
+    assert_eq!(decoded.snapshot.pods[0].parameters.models, []);
+}
+
+#[test]
 fn an_ipv4_address_in_ipv6_is_the_ipv4_address() {
     let mapped = LINE.replace("10.0.0.7", "::ffff:10.0.0.7");
     assert_eq!(
@@ -58,7 +81,7 @@ fn an_ipv4_address_in_ipv6_is_the_ipv4_address() {
 }
 
 /// What is replaced in the line, by what, and the expected error.
-const WRONG: [(&str, &str, &str); 23] = [
+const WRONG: [(&str, &str, &str); 29] = [
     ("\"n1\"", "\"\"", "node: \"\" is not 1 to 253"),
     ("\"n1\"", "7", "node: 7 is not a string"),
     ("\"node\":\"n1\",", "", "node: is missing"),
@@ -90,9 +113,9 @@ const WRONG: [(&str, &str, &str); 23] = [
         "pods[0].parameters.batching.policy: \"never\" is not a policy",
     ),
     (
-        "\"2ms\"",
-        "\"25ms\"",
-        "pods[0].parameters.batching.max_delay: \"25ms\" is not shorter",
+        "\"deferred\",\"max_rows\":64,\"window\":\"5ms\"",
+        "\"timeout\",\"max_rows\":64,\"max_delay\":\"25ms\"",
+        "models[0].batching.max_delay: \"25ms\" is not shorter",
     ),
     (
         "\"2ms\"",
@@ -127,15 +150,49 @@ const WRONG: [(&str, &str, &str); 23] = [
     (
         "\"window\":\"5ms\"",
         "\"window\":\"5\"",
-        "pods[0].parameters.window: \"5\" is not a duration",
+        "pods[0].parameters.models[0].batching.window: \"5\" is not a duration",
     ),
     (
-        "\"workers\":4",
-        "\"workers\":0",
-        "pods[0].parameters.workers: 0 is not from 1 to 512",
+        "\"deferred\"",
+        "\"eager\"",
+        "models[0].batching.window: \"5ms\" is allowed with policy auto or deferred only",
     ),
-    ("3.5", "0", "pods[0].parameters.cpu_share: 0 is not above 0"),
-    ("3.5", "1e400", "number out of range"),
+    (
+        "\"max_delay\":\"2ms\"",
+        "\"max_delay\":\"2ms\",\"window\":\"1ms\"",
+        "pods[0].parameters.batching.window: \"1ms\" is allowed with policy auto or deferred",
+    ),
+    (
+        "\"deferred\",",
+        "\"deferred\",\"prefer\":\"idle_workers\",",
+        "models[0].batching.prefer: is allowed with policy auto only",
+    ),
+    (
+        "\"max_rows\":64",
+        "\"max_rows\":4097",
+        "queue.max_rows: 4096 is below pods[0].parameters.models[0].batching.max_rows, 4097",
+    ),
+    (
+        "\"weight\":300",
+        "\"weight\":0",
+        "pods[0].parameters.models[0].weight: 0 is not from 1 to 10000",
+    ),
+    (
+        "\"weight\":300",
+        "\"weight\":10001",
+        "pods[0].parameters.models[0].weight: 10001 is not from 1 to 10000",
+    ),
+    (
+        "\"threads\":2",
+        "\"threads\":0",
+        "pods[0].parameters.models[0].threads: 0 is not a number of threads",
+    ),
+    (
+        "\"model\":\"spam\"",
+        "\"model\":\"fraud\"",
+        "pods[0].parameters.models[1].model: \"fraud\" is listed twice",
+    ),
+    ("99.9", "1e400", "number out of range"),
     ("\"pods\":[", "\"pods\":[1,", "pods[0]: 1 is not an object"),
     ("}\n", "", "EOF"),
 ];
@@ -191,7 +248,7 @@ fn slo() -> impl Strategy<Value = Slo> {
     )
 }
 
-fn parameters() -> impl Strategy<Value = Parameters> {
+fn batching() -> impl Strategy<Value = ModelBatching> {
     let policy = prop_oneof![
         Just(Policy::default()),
         Just(Policy::Auto(Prefer::IdleWorkers)),
@@ -201,29 +258,52 @@ fn parameters() -> impl Strategy<Value = Parameters> {
             delay: Duration::from_micros(micros)
         }),
     ];
-    let rows = (1_usize..=65_536, 65_536_usize..4_194_304);
-    let slo = prop::collection::btree_map("[a-z]([a-z0-9._-]{0,9}[a-z0-9])?", slo(), 0..4);
     let window = prop::option::of(1_u64..600_000_000);
-    let report = prop::option::of(1_u64..600_000_000);
-    let sizes = (1_u32..=512, 1_u32..=512, 1_u32..8_192_000, any::<u64>());
-    let window = (window, report);
-    (policy, rows, slo, window, sizes).prop_map(|(policy, rows, slo, window, sizes)| Parameters {
-        batching: BatchingParams {
-            policy,
-            batch_rows_max: rows.0,
-            queue_rows_max: rows.1,
-        },
-        slo: slo
-            .into_iter()
-            .map(|(model, slo)| ModelSlo { model, slo })
-            .collect(),
-        window: window.0.map(Duration::from_micros),
-        workers: sizes.0,
-        threads: sizes.1,
-        cpu_share: f64::from(sizes.2) / 1000.0,
-        generation: sizes.3,
-        report: window.1.map(Duration::from_micros),
+    (policy, 1_usize..=65_536, window).prop_map(|(policy, batch_rows_max, window)| ModelBatching {
+        policy,
+        batch_rows_max,
+        window: window
+            .filter(|_| policy.has_window())
+            .map(Duration::from_micros),
     })
+}
+
+fn parameters() -> impl Strategy<Value = Parameters> {
+    let slo = prop::collection::btree_map("[a-z]([a-z0-9._-]{0,9}[a-z0-9])?", slo(), 0..4);
+    let report = prop::option::of(1_u64..600_000_000);
+    let own = (
+        prop::option::of(1_u16..300),
+        1_u32..=10_000,
+        prop::option::of(batching()),
+    );
+    let models = prop::collection::btree_map("[a-z]([a-z0-9._-]{0,9}[a-z0-9])?", own, 0..4);
+    let queue = 65_536_usize..4_194_304;
+    let parts = (batching(), queue, slo, models, report, any::<u64>());
+    parts.prop_map(
+        |(batching, queue_rows_max, slo, models, report, generation)| Parameters {
+            batching: BatchingParams {
+                policy: batching.policy,
+                batch_rows_max: batching.batch_rows_max,
+                window: batching.window,
+                queue_rows_max,
+            },
+            slo: slo
+                .into_iter()
+                .map(|(model, slo)| ModelSlo { model, slo })
+                .collect(),
+            models: models
+                .into_iter()
+                .map(|(model, (threads, weight, batching))| ModelParameters {
+                    model,
+                    threads,
+                    weight,
+                    batching,
+                })
+                .collect(),
+            generation,
+            report: report.map(Duration::from_micros),
+        },
+    )
 }
 
 fn pod() -> impl Strategy<Value = ServingPod> {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use albacore_settings::{
-    BatchingParams, Digest, Iterations, Model, Output, Policy, Prefer, Settings, Slo, Source,
+    BatchingParams, Digest, Iterations, Model, ModelBatching, Output, Policy, Prefer, Settings,
+    Slo, Source,
 };
 use proptest::prelude::*;
 
@@ -20,6 +21,12 @@ const WHOLE: &str = r#"models:
   url: "https://models.example/spam.txt?v=2"
   iterations: best
   threads: 3
+  weight: 250
+  batching:
+    policy: auto
+    max_rows: 64
+    prefer: idle_workers
+    window: "5ms"
 batching:
   policy: timeout
   max_rows: 512
@@ -80,6 +87,15 @@ fn a_complete_file_is_parsed_and_printed_unchanged() {
     assert_eq!(settings.models[1].iterations, Some(Iterations::Best));
     assert_eq!(settings.models[0].threads, None);
     assert_eq!(settings.models[1].threads, Some(3));
+    let weights = settings.models.iter().map(|model| model.weight);
+    assert!(weights.eq([100, 250]));
+    let own = ModelBatching {
+        policy: Policy::Auto(Prefer::IdleWorkers),
+        batch_rows_max: 64,
+        window: Some(Duration::from_millis(5)),
+    };
+    assert_eq!(settings.models[0].batching, None);
+    assert_eq!(settings.models[1].batching, Some(own));
     let url = Source::Url("https://models.example/spam.txt?v=2".to_owned());
     assert_eq!(settings.models[1].source, url);
     let delay = Duration::from_millis(2);
@@ -121,9 +137,57 @@ const FILES: [(&str, &str); 7] = [
 ];
 
 /// Fields of a second model beside one with the name a.
-const MODELS: [(&str, &str); 32] = [
+const MODELS: [(&str, &str); 44] = [
     ("path: /b", "models[1].name: is missing"),
     ("name: b", "models[1].path: is missing: write path or url"),
+    (
+        "name: b, path: /b, weight: 0",
+        "models[1].weight: 0 is not from 1 to 10000",
+    ),
+    (
+        "name: b, path: /b, weight: 10001",
+        "models[1].weight: 10001 is not from 1 to 10000",
+    ),
+    (
+        "name: b, path: /b, weight: heavy",
+        "models[1].weight: \"heavy\" is not a whole number",
+    ),
+    (
+        "name: b, path: /b, batching: {prefer: neither}",
+        "models[1].batching.prefer: \"neither\" is not a preference: write short_waits or",
+    ),
+    (
+        "name: b, path: /b, batching: {policy: eager, prefer: idle_workers}",
+        "models[1].batching.prefer: is allowed with policy auto only",
+    ),
+    (
+        "name: b, path: /b, batching: {policy: never}",
+        "models[1].batching.policy: \"never\" is not a policy",
+    ),
+    (
+        "name: b, path: /b, batching: {policy: timeout}",
+        "models[1].batching.max_delay: is missing",
+    ),
+    (
+        "name: b, path: /b, batching: {policy: timeout, max_delay: 9ms}, slo: {latency: 9ms}",
+        "models[1].batching.max_delay: \"9ms\" is not shorter than the latency objective",
+    ),
+    (
+        "name: b, path: /b, batching: {policy: eager, window: 5ms}",
+        "models[1].batching.window: \"5ms\" is allowed with policy auto or deferred only",
+    ),
+    (
+        "name: b, path: /b, batching: {policy: timeout, max_delay: 1ms, window: 5ms}",
+        "models[1].batching.window: \"5ms\" is allowed with policy auto or deferred only",
+    ),
+    (
+        "name: b, path: /b, batching: {window: 11m}",
+        "models[1].batching.window: \"11m\" is not a duration",
+    ),
+    (
+        "name: b, path: /b, batching: {max_rows: 65537}",
+        "models[1].batching.max_rows: 65537 is not from 1",
+    ),
     (
         "name: b, path: b",
         "models[1].path: \"b\" is not an absolute path",
@@ -317,6 +381,23 @@ fn each_error_names_the_field_the_value_and_the_remedy() {
     refused(&format!("a: {}", "[".repeat(100)), "line ");
 }
 
+fn any_batching() -> impl Strategy<Value = ModelBatching> {
+    let delay = (1_u64..=1_000).prop_map(Duration::from_micros);
+    let policy = prop_oneof![
+        Just(Policy::default()),
+        Just(Policy::Auto(Prefer::IdleWorkers)),
+        Just(Policy::Deferred),
+        Just(Policy::Eager),
+        delay.prop_map(|delay| Policy::Timeout { delay }),
+    ];
+    let window = proptest::option::of((1_u64..=600_000_000).prop_map(Duration::from_micros));
+    (policy, 1_usize..=65_536, window).prop_map(|(policy, batch_rows_max, window)| ModelBatching {
+        policy,
+        batch_rows_max,
+        window: window.filter(|_| policy.has_window()),
+    })
+}
+
 fn any_settings() -> impl Strategy<Value = Settings> {
     let latency = (1_001_u64..600_000_000).prop_map(Duration::from_micros);
     let other = (1_u64..600_000_000).prop_map(|micros| Some(Duration::from_micros(micros)));
@@ -346,9 +427,10 @@ fn any_settings() -> impl Strategy<Value = Settings> {
         proptest::option::of(slo),
         proptest::sample::subsequence(OUTPUTS.to_vec(), 0..=OUTPUTS.len()),
         proptest::option::of(1_u16..300),
+        (1_u32..=10_000, proptest::option::of(any_batching())),
     );
     let model = model.prop_map(
-        |(name, source, sha256, iterations, slo, outputs, threads)| Model {
+        |(name, source, sha256, iterations, slo, outputs, threads, own)| Model {
             name,
             source,
             sha256,
@@ -356,6 +438,8 @@ fn any_settings() -> impl Strategy<Value = Settings> {
             slo,
             outputs,
             threads,
+            weight: own.0,
+            batching: own.1,
         },
     );
     let models = proptest::collection::vec(model, 1..5).prop_map(|mut models| {
@@ -363,21 +447,14 @@ fn any_settings() -> impl Strategy<Value = Settings> {
         models.dedup_by(|a, b| a.name == b.name);
         models
     });
-    let delay = (1_u64..=1_000).prop_map(Duration::from_micros);
-    let policy = prop_oneof![
-        Just(Policy::default()),
-        Just(Policy::Auto(Prefer::IdleWorkers)),
-        Just(Policy::Deferred),
-        Just(Policy::Eager),
-        delay.prop_map(|delay| Policy::Timeout { delay }),
-    ];
-    let rows = (1_usize..=65_536).prop_flat_map(|rows| (Just(rows), rows..=4_194_304));
-    (models, policy, rows).prop_map(|(models, policy, rows)| Settings {
+    let queue = 65_536_usize..=4_194_304;
+    (models, any_batching(), queue).prop_map(|(models, batching, queue_rows_max)| Settings {
         models,
         batching: BatchingParams {
-            policy,
-            batch_rows_max: rows.0,
-            queue_rows_max: rows.1,
+            policy: batching.policy,
+            batch_rows_max: batching.batch_rows_max,
+            window: batching.window,
+            queue_rows_max,
         },
     })
 }

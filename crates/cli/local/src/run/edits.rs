@@ -78,13 +78,12 @@ impl Run {
         }
         let changed = match (now, &mut self.deployment.server, &mut self.live_settings) {
             (Server::BuiltIn(now), Server::BuiltIn(before), Some(live_settings))
-                if (now.workers, now.threads, &now.environment)
-                    == (before.workers, before.threads, &before.environment) =>
+                if now.is_same_process(before) =>
             {
                 live_settings.change(&now).map(|()| *before = now)
             }
             _ => Err(
-                "it changes workers, threads, environment or command: that takes effect when \
+                "it changes workers, threads, front.threads, environment or command: that takes effect when \
                  albacore run is started again"
                     .to_owned(),
             ),

@@ -45,7 +45,8 @@ pub(super) fn container(valid: &Valid, built_in: &BuiltInOptions) -> Value {
     container
 }
 
-/// Only workers and threads are part of the template: everything else may change without a restart.
+/// Only workers and threads, also those of the front end, are part of the template: everything else
+/// may change without a restart.
 fn ours(valid: &Valid, built_in: &BuiltInOptions) -> Value {
     let mut mounts = vec![json!({
         "name": format!("{VOLUME_PREFIX}settings"), "mountPath": SETTINGS_FOLDER, "readOnly": true,
@@ -62,11 +63,18 @@ fn ours(valid: &Valid, built_in: &BuiltInOptions) -> Value {
     if let Some(url) = &built_in.params_url {
         variables.push(json!({"name": PARAMS_VARIABLE, "value": url}));
     }
+    let mut arguments = vec![
+        "--settings".to_owned(),
+        format!("{SETTINGS_FOLDER}/{SETTINGS_KEY}"),
+    ];
+    if let Some(threads) = valid.spec.front_threads() {
+        arguments.extend(["--front-threads".to_owned(), threads.to_string()]);
+    }
     let probe = |path: &str| json!({"path": path, "port": HTTP});
     json!({
         "name": "server",
         "image": valid.server_image.as_ref().unwrap_or(&built_in.image),
-        "args": ["--settings", format!("{SETTINGS_FOLDER}/{SETTINGS_KEY}")],
+        "args": arguments,
         "ports": [
             {"name": HTTP, "containerPort": HTTP_PORT, "protocol": "TCP"},
             {"name": GRPC, "containerPort": GRPC_PORT, "protocol": "TCP"},

@@ -1,6 +1,9 @@
 //! The children built from given specs, and invariants over random ones.
 
+use std::time::Duration;
+
 use albacore_api::{InferenceDeployment, read_deployment};
+use albacore_settings::{ModelBatching, Policy, Prefer, Settings};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -10,6 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::*;
+use crate::names::SETTINGS_KEY;
 use crate::validate::validate;
 
 fn deployment(spec: &Value) -> InferenceDeployment {
@@ -137,6 +141,61 @@ fn the_pods_are_restricted_and_leave_before_they_stop() {
         assert_eq!(security["readOnlyRootFilesystem"], true);
         assert_eq!(server["lifecycle"]["preStop"]["sleep"]["seconds"], 5);
     }
+}
+
+#[test]
+fn the_settings_hold_the_batching_and_the_weight_of_each_model() {
+    let mut spec = model();
+    spec["batching"] = json!({"policy": "Timeout", "maxDelay": "2ms", "maxRows": 64});
+    spec["models"][0]["batching"] = json!({"maxRows": 8});
+    let other = json!({"name": "n", "uri": "pvc://models/v1/n.ubj", "slo": {"latency": "9ms"},
+        "weight": 250, "batching": {"policy": "Auto", "prefer": "IdleWorkers", "window": "3ms"}});
+    spec["models"].as_array_mut().unwrap().push(other);
+    let map = child(&spec, ChildKind::ConfigMap).unwrap();
+    let text = map["data"][SETTINGS_KEY].as_str().unwrap();
+    let settings = Settings::read(text).unwrap();
+    let of = |policy, batch_rows_max, window| {
+        Some(ModelBatching {
+            policy,
+            batch_rows_max,
+            window,
+        })
+    };
+    let millis = Duration::from_millis;
+    let timeout = Policy::Timeout { delay: millis(2) };
+    let batching: Vec<_> = settings.models.iter().map(|model| model.batching).collect();
+    let auto = of(Policy::Auto(Prefer::IdleWorkers), 64, Some(millis(3)));
+    assert_eq!(batching, [of(timeout, 8, None), auto]);
+    assert_eq!(
+        (settings.models[0].weight, settings.models[1].weight),
+        (100, 250)
+    );
+    let plain = child(&model(), ChildKind::ConfigMap).unwrap();
+    let text = plain["data"][SETTINGS_KEY].as_str().unwrap();
+    assert!(
+        !text.contains("weight"),
+        "servers of before know no such field: {text}"
+    );
+    let restart = |spec: &Value| pod(spec)["spec"]["containers"][0].take();
+    assert_eq!(
+        restart(&spec),
+        restart(&model()),
+        "no pod is started for it"
+    );
+}
+
+#[test]
+fn the_threads_of_the_front_end_are_an_argument_of_the_server() {
+    let arguments = |spec: &Value| pod(spec)["spec"]["containers"][0]["args"].take();
+    let plain = arguments(&model());
+    assert_eq!(plain.as_array().unwrap().len(), 2, "{plain}");
+    let front = with(model(), "front", json!({"threads": 3}));
+    let arguments = arguments(&front);
+    assert_eq!(arguments[0], plain[0]);
+    assert_eq!(
+        (&arguments[2], &arguments[3]),
+        (&"--front-threads".into(), &"3".into())
+    );
 }
 
 #[test]

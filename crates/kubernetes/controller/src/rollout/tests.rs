@@ -351,7 +351,7 @@ fn a_field_that_changes_the_pod_template_is_a_pod_field() {
         "replicas": 3, "workers": 3, "threads": 3, "mode": "Compact",
         "placement": {"policy": "RoundRobin"},
         "models": [{"name": "m", "uri": "pvc://others/m.ubj"}],
-        "batching": {"maxRows": 64}, "queue": {"maxRows": 4096},
+        "batching": {"maxRows": 64}, "queue": {"maxRows": 4096}, "front": {"threads": 3},
         "autoscaling": {"minReplicas": 1, "maxReplicas": 2},
         "resources": {"limits": {"cpu": "4"}},
         "template": {"spec": {"containers": server}},

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use albacore_proto::params::params_client::ParamsClient;
 use albacore_proto::params::{Parameters, WatchRequest};
 use albacore_settings::agent_stream::{
-    LINE_TERMINATOR, NodeSnapshot, Parameters as Fed, ServingPod,
+    LINE_TERMINATOR, ModelParameters, NodeSnapshot, Parameters as Fed, ServingPod,
 };
 use albacore_settings::{BatchingParams, Policy};
 use serde_json::Value;
@@ -193,13 +193,15 @@ pub(crate) fn pod(name: &str, address: Option<&str>, rows: u32) -> ServingPod {
                     delay: Duration::from_millis(2),
                 },
                 batch_rows_max: rows as usize,
+                window: None,
                 queue_rows_max: 65_536,
             },
             slo: Vec::new(),
-            window: None,
-            workers: 2,
-            threads: 2,
-            cpu_share: 3.5,
+            models: vec![ModelParameters {
+                threads: Some(2),
+                weight: 300,
+                ..ModelParameters::defaults("m".to_owned())
+            }],
             generation: u64::from(rows),
             report: None,
         },

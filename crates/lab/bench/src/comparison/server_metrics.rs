@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use albacore_batching::deadlines::Cost;
-use albacore_batching::{BatchingParams, Policy, Prefer};
+use albacore_batching::{BatchingParams, DEFAULT_WEIGHT, Policy, Prefer};
 use albacore_load::get;
 use serde_json::Value;
 
@@ -15,11 +15,13 @@ use crate::probe::Bench;
 pub(super) struct ServerMetrics(String);
 
 /// How a server schedules.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Scheduling {
     pub(super) workers: usize,
     pub(super) front_threads: usize,
     pub(super) batching: BatchingParams,
+    /// Of each model of the benchmark.
+    pub(super) weights: Vec<u32>,
 }
 
 /// What a server has learned of the batches of a queue.
@@ -102,6 +104,23 @@ impl Bench {
             let number = value.as_u64().filter(|&number| number > 0)?;
             usize::try_from(number).ok()
         };
+        let model_state = |name: &String| {
+            let models = state["models"].as_array();
+            let mut models = models.into_iter().flatten();
+            models.find(|model| model["name"] == **name)
+        };
+        for name in &self.spec.models {
+            let own = model_state(name).map_or(&Value::Null, |model| &model["batching_params"]);
+            if !own.is_null() && own != batching {
+                let what = "it has batching parameters of its own, which are not simulated";
+                return Err(BenchError::Failed(format!("model {name}: {what}")));
+            }
+        }
+        let weights = self.spec.models.iter().map(|name| {
+            let weight = model_state(name).and_then(|model| model["weight"].as_u64());
+            let weight = weight.and_then(|weight| u32::try_from(weight).ok());
+            weight.unwrap_or(DEFAULT_WEIGHT)
+        });
         let scheduling = || {
             Some(Scheduling {
                 workers: number(&state["workers"]["alive"])?,
@@ -109,8 +128,10 @@ impl Bench {
                 batching: BatchingParams {
                     policy: policy?,
                     batch_rows_max: number(&batching["max_rows"])?,
+                    window: batching["window_us"].as_u64().map(Duration::from_micros),
                     queue_rows_max: number(&state["queue"]["max_rows"])?,
                 },
+                weights: weights.collect(),
             })
         };
         scheduling().ok_or_else(|| {

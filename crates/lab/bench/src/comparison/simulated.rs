@@ -12,7 +12,7 @@ use albacore_simulator::{
 };
 
 use super::QueueId;
-use super::server_metrics::{Learned, ServerMetrics};
+use super::server_metrics::{Learned, Scheduling, ServerMetrics};
 use crate::error::BenchError;
 use crate::probe::{Bench, Probe};
 
@@ -128,7 +128,7 @@ impl Bench {
                 write: time(1.0 - READ_SHARE),
             }
         };
-        let queue = |id: &QueueId| self.simulated_queue(*id, before, after);
+        let queue = |id: &QueueId| self.simulated_queue(*id, &scheduling, before, after);
         let queues: Result<Vec<_>, _> = ids.iter().map(queue).collect();
         let request = |sample: &Sample| ServerRequest {
             class: self.class_of[sample.request],
@@ -163,6 +163,7 @@ impl Bench {
     fn simulated_queue(
         &self,
         id: QueueId,
+        scheduling: &Scheduling,
         before: &ServerMetrics,
         after: &ServerMetrics,
     ) -> Result<ServerQueue, BenchError> {
@@ -183,6 +184,8 @@ impl Bench {
         let batches = self.live_batches(id, before, after);
         let batch_rows = batches.rows as f64 / batches.batches.max(1) as f64;
         Ok(ServerQueue {
+            model: id.model,
+            weight: scheduling.weights[id.model],
             profile: Profile {
                 cost: Some(safe),
                 mean_cost: Some(line),

@@ -4,23 +4,20 @@
 //! objective is searched. The prediction is that of the last server, from the costs that it learned
 //! under this load.
 
-mod wide_model;
-
-use std::io::{BufRead as _, BufReader};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use albacore_bench::{Bench, Found, Spec, highest};
 use albacore_command::{Failure, print};
-use albacore_load::get;
-use serde_json::Value;
 
 use crate::bench_serve::parse_time;
+use crate::local_server::{LocalServer, random_model};
 
 /// Name of the model in requests.
 const MODEL: &str = "wide";
+
+/// More than a core's caches hold: there batching pays.
+const TREES: usize = 1_000;
 
 /// The name of a policy and the arguments of the server.
 const POLICIES: [(&str, &[&str]); 3] = [
@@ -46,87 +43,37 @@ pub(crate) struct BenchDeferralArgs {
     length: Duration,
 }
 
-/// A server that ends when it is dropped.
-struct Server {
-    child: Child,
-    http: SocketAddr,
+fn start(args: &BenchDeferralArgs, policy: &[&str], model: &Path) -> Result<LocalServer, Failure> {
+    let mut arguments = vec![
+        "--workers".to_owned(),
+        args.workers.to_string(),
+        "--model".to_owned(),
+        format!("{MODEL}={}", model.display()),
+        "--slo".to_owned(),
+        format!("{}us", args.objective.as_micros()),
+    ];
+    arguments.extend(policy.iter().map(|&argument| argument.to_owned()));
+    LocalServer::start(args.server.as_deref(), &arguments)
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Its workers end with it. It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Server {
-    fn start(args: &BenchDeferralArgs, policy: &[&str], model: &Path) -> Result<Self, Failure> {
-        let program = match &args.server {
-            Some(program) => program.clone(),
-            None => std::env::current_exe()
-                .map_err(|e| Failure::Failed(format!("this program: {e}")))?
-                .with_file_name("albacore-server"),
-        };
-        let failed = |what: &str| Failure::Failed(format!("{}: {what}", program.display()));
-        let mut child = Command::new(&program)
-            .args(["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"])
-            .args(["--workers", &args.workers.to_string()])
-            .arg("--model")
-            .arg(format!("{MODEL}={}", model.display()))
-            .args(["--slo", &format!("{}us", args.objective.as_micros())])
-            .args(policy)
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|e| Failure::file(&program, &e))?;
-        let output = child.stdout.take().ok_or_else(|| failed("has no output"))?;
-        let mut server = Self {
-            child,
-            http: SocketAddr::from(([127, 0, 0, 1], 0)),
-        };
-        // The server goes on without a reader of its events.
-        for line in BufReader::new(output).lines().map_while(Result::ok) {
-            let event: Value = serde_json::from_str(&line).unwrap_or_default();
-            match event["event"].as_str() {
-                Some("listening") => {
-                    let http = event["http"].as_str().and_then(|text| text.parse().ok());
-                    server.http = http.ok_or_else(|| failed("reports no address"))?;
-                }
-                Some("ready") => return Ok(server),
-                _ => {}
-            }
-        }
-        Err(failed("ended before it was ready"))
-    }
-
-    fn bench(&self, args: &BenchDeferralArgs) -> Result<Bench, Failure> {
-        Ok(Bench::new(Spec {
-            url: format!("http://{}", self.http),
-            models: vec![MODEL.to_owned()],
-            rates: Vec::new(),
-            is_search: true,
-            length: args.length,
-            objective: args.objective,
-            percentile: 99.0,
-            arrivals: "poisson".to_owned(),
-            mix: "contribs:1".to_owned(),
-            features: None,
-            input: None,
-            is_binary: true,
-            connections: 256,
-            seed: 1,
-            pids: Vec::new(),
-        })?)
-    }
-
-    /// The model's part of the server's state.
-    fn model_state(&self) -> Result<Value, Failure> {
-        let path = "/albacore/v1/state";
-        let (_, body) =
-            get(self.http, path).map_err(|e| Failure::Failed(format!("{path}: {e}")))?;
-        let state: Value = serde_json::from_slice(&body).unwrap_or_default();
-        Ok(state["models"][0].clone())
-    }
+fn bench(server: &LocalServer, args: &BenchDeferralArgs) -> Result<Bench, Failure> {
+    Ok(Bench::new(Spec {
+        url: format!("http://{}", server.http),
+        models: vec![MODEL.to_owned()],
+        rates: Vec::new(),
+        is_search: true,
+        length: args.length,
+        objective: args.objective,
+        percentile: 99.0,
+        arrivals: "poisson".to_owned(),
+        mix: "contribs:1".to_owned(),
+        features: None,
+        input: None,
+        is_binary: true,
+        connections: 256,
+        seed: 1,
+        pids: Vec::new(),
+    })?)
 }
 
 /// Searches the goodput of each policy; prints.
@@ -135,7 +82,7 @@ impl Server {
 /// The server does not start, or does not answer.
 pub(crate) fn run(args: &BenchDeferralArgs) -> Result<(), Failure> {
     let model = std::env::temp_dir().join(format!("albacore-wide-{}.json", std::process::id()));
-    std::fs::write(&model, wide_model::wide_model()).map_err(|e| Failure::file(&model, &e))?;
+    std::fs::write(&model, random_model(TREES)).map_err(|e| Failure::file(&model, &e))?;
     let measured = measure(args, &model);
     // Also after a failure; the folder is one of temporary files.
     let _ = std::fs::remove_file(&model);
@@ -145,11 +92,11 @@ pub(crate) fn run(args: &BenchDeferralArgs) -> Result<(), Failure> {
 fn measure(args: &BenchDeferralArgs, model: &Path) -> Result<(), Failure> {
     let mut goodputs = Vec::new();
     for (name, policy) in POLICIES {
-        let server = Server::start(args, policy, model)?;
-        let bench = server.bench(args)?;
+        let server = start(args, policy, model)?;
+        let bench = bench(&server, args)?;
         bench.warm()?;
         let found: Found = highest(&bench, &mut |_| Ok::<(), Failure>(()))?;
-        let state = server.model_state()?;
+        let state = server.model_state(0)?;
         let cost = &state["latency"][0];
         print(&format!(
             "{name:9} {:7.0} requests/s in time, alpha {:.0} us, beta {:.0} us\n",

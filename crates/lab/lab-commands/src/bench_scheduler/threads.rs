@@ -140,7 +140,10 @@ impl<'a> ModelThread<'a> {
         let rules = QueueParams {
             cost,
             objective: OBJECTIVE,
-            release: Release::Deferred { early: EARLY },
+            release: Release::Deferred {
+                early: EARLY,
+                window: None,
+            },
             target_rows: DropRule::Window { target }.target_rows(&cost, OBJECTIVE, rate),
             rows_max: u64::MAX,
             requests_max: usize::MAX,
@@ -224,9 +227,9 @@ impl<'a> ModelThread<'a> {
     fn dispatch(&mut self, grant: &[u64; WORDS], is_over: &AtomicBool) {
         let (worker, free) = (grant[0] >> 8, Nanos(grant[1]));
         let now = now(self.begin);
-        let departure = self
-            .queue
-            .granted(now, free, &mut self.members, &mut self.dropped);
+        let departure =
+            self.queue
+                .granted(now, free, u64::MAX, &mut self.members, &mut self.dropped);
         self.members.clear();
         let next = self.queue.candidate(now, &mut self.dropped);
         self.count_drops();

@@ -65,6 +65,9 @@ pub struct Stalls {
 /// The queue of one kind of output of one model.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerQueue {
+    /// Queues of one model share its weight.
+    pub model: usize,
+    pub weight: u32,
     /// What the scheduler knows of it.
     pub profile: Profile,
     /// How long its batches take, from dispatch until the front end can collect them.

@@ -95,12 +95,18 @@ pub fn simulate_server(scenario: &ServerScenario) -> ServerRun {
 impl<'a> Server<'a> {
     fn new(scenario: &'a ServerScenario) -> Self {
         let mut scheduler = Scheduler::new(Config {
-            queues: scenario.queues.len(),
+            queues: 0,
             workers: scenario.workers,
             batching: scenario.batching,
             batch_requests_max: BATCH_REQUESTS_MAX,
         });
         for (index, queue) in scenario.queues.iter().enumerate() {
+            let before = &scenario.queues[..index];
+            match before.iter().position(|it| it.model == queue.model) {
+                Some(first) => scheduler.add_sibling(QueueIndex(first)),
+                None => scheduler.add_queue(),
+            };
+            scheduler.set_weight(QueueIndex(index), queue.weight);
             scheduler.set_profile(QueueIndex(index), queue.profile);
         }
         scheduler.set_front_cost(scenario.front.cost);
@@ -241,6 +247,7 @@ impl<'a> Server<'a> {
         let waited = now - self.scenario.requests[request].sent.0;
         let objective = self.scenario.queues[queue].profile.objective;
         let index = QueueIndex(queue);
+        self.scheduler.note_request(index, Nanos(now));
         let is_in_time = objective.is_none_or(|objective| {
             let time = objective.saturating_sub(Nanos(waited));
             let admitted = self
@@ -248,7 +255,7 @@ impl<'a> Server<'a> {
                 .admit(index, rows, Ahead::InTime, time, Nanos(now));
             admitted.is_ok()
         });
-        if !is_in_time || self.scheduler.reserve(rows).is_err() {
+        if !is_in_time || self.scheduler.reserve(index, rows).is_err() {
             self.replies[request].is_refused = true;
             return self.loops[event_loop].add_task(Task::Write(request));
         }

@@ -1,5 +1,5 @@
 use albacore_batching::deadlines::Cost;
-use albacore_batching::{BatchingParams, Nanos, Policy, Profile};
+use albacore_batching::{BatchingParams, DEFAULT_WEIGHT, Nanos, Policy, Profile};
 
 use super::*;
 
@@ -22,6 +22,8 @@ fn scenario(sent: &[u64]) -> ServerScenario {
             is_gathering: true,
         },
         queues: vec![ServerQueue {
+            model: 0,
+            weight: DEFAULT_WEIGHT,
             profile: Profile {
                 cost: Some(cost),
                 mean_cost: Some(cost),

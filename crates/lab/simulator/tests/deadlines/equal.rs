@@ -25,15 +25,23 @@ impl Random {
 
 fn draw_rules(random: &mut Random) -> QueueParams {
     let objective = 20 + random.below(200);
-    let release = match random.below(4) {
+    let release = match random.below(5) {
         0 => Release::Eager,
         1 => Release::Timeout {
             delay: Nanos(random.below(objective)),
         },
         2 => Release::Deferred {
             early: Nanos(random.below(objective / 2)),
+            window: None,
         },
-        _ => Release::Deferred { early: Nanos(0) },
+        3 => Release::Deferred {
+            early: Nanos(random.below(objective / 4)),
+            window: Some(Nanos(random.below(objective))),
+        },
+        _ => Release::Deferred {
+            early: Nanos(0),
+            window: None,
+        },
     };
     let window = |target| DropRule::Window { target };
     let drop = match random.below(5) {
@@ -71,8 +79,9 @@ fn oracle_params(rules: &QueueParams) -> oracle::Rules {
         beta,
         objective: rules.objective.0.into(),
         release: match rules.release {
-            Release::Deferred { early } => oracle::Release::Deferred {
+            Release::Deferred { early, window } => oracle::Release::Deferred {
                 early: early.0.into(),
+                window: window.map(|window| window.0.into()),
             },
             Release::Eager => oracle::Release::Timeout { delay: 0 },
             Release::Timeout { delay } => oracle::Release::Timeout {

@@ -34,7 +34,10 @@ fn rules(line: &str, profile: &str) -> QueueParams {
         .collect();
     let objective = fields[2] * MS;
     let release = match option(line, "policy") {
-        Some("deferred") => Release::Deferred { early: Nanos(0) },
+        Some("deferred") => Release::Deferred {
+            early: Nanos(0),
+            window: None,
+        },
         Some("eager") => Release::Eager,
         Some("timeout") => {
             let share: f64 = option(line, "kfrac").unwrap().parse().unwrap();

@@ -14,8 +14,11 @@ use crate::oracle::Done;
 fn releases() -> impl Strategy<Value = Release> {
     prop_oneof![
         Just(Release::Eager),
-        (0_u64..5_000_000).prop_map(|early| Release::Deferred {
-            early: Nanos(early)
+        (0_u64..5_000_000, prop::option::of(0_u64..5_000_000)).prop_map(|(early, window)| {
+            Release::Deferred {
+                early: Nanos(early),
+                window: window.map(Nanos),
+            }
         }),
         (0_u64..5_000_000).prop_map(|delay| Release::Timeout {
             delay: Nanos(delay)
@@ -111,7 +114,7 @@ proptest! {
         gaps in prop::collection::vec((0_u64..2_000_000, 1_u32..4), 1..60),
         wait in 0_u64..20_000_000,
     ) {
-        let release = Release::Deferred { early: Nanos(early) };
+        let release = Release::Deferred { early: Nanos(early), window: None };
         let rules = QueueParams { release, ..rules };
         let mut part = RequestQueue::new(rules, Delays::default());
         let (mut now, mut dropped) = (0, Vec::new());

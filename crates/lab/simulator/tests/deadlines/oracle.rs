@@ -16,7 +16,7 @@ pub(crate) struct Rules {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Release {
-    Deferred { early: i128 },
+    Deferred { early: i128, window: Option<i128> },
     Timeout { delay: i128 },
 }
 
@@ -141,7 +141,10 @@ impl Oracle {
                     earliest
                 }
                 Release::Deferred { .. } if requests < waiting.len() => earliest,
-                Release::Deferred { early } => deadline - self.l(queue, rows + 1) - early,
+                Release::Deferred { early, window } => {
+                    let opens = deadline - self.l(queue, rows + 1) - early;
+                    window.map_or(opens, |window| opens.min(head.arrival + window))
+                }
                 Release::Timeout { delay } => head.arrival + delay,
             };
             Candidate {

@@ -14,6 +14,10 @@
 //! l(b) + b / lambda <= L. An eager batch has one request while workers are free, and otherwise the
 //! b that equation (2) asks for: W b / l(b) = lambda.
 //!
+//! A window, the longest that a request waits for others, bounds both: b <= lambda window at a rate
+//! of lambda, which at the highest rate W b / l(b) is l(b) <= W window. Eager batches
+//! of more rows still form while all workers are busy.
+//!
 //! **Limits.** The queue is taken to have the workers alone, and arrivals to be even. Eager batches
 //! on a shared queue serve more than the bound says: the gain is an upper bound of what is measured
 //! (`simulator/tests/acceptance.rs`).
@@ -32,7 +36,8 @@ pub struct FrontCost {
 
 impl FrontCost {
     /// The most requests a second that the front end can carry.
-    fn requests_per_second(&self) -> f64 {
+    #[must_use]
+    pub fn requests_per_second(&self) -> f64 {
         self.threads.max(1) as f64 * 1e9 / self.per_request.0.max(1) as f64
     }
 }
@@ -50,6 +55,8 @@ pub struct Service {
     pub workers: usize,
     /// Most rows of a batch.
     pub rows_max: u64,
+    /// How long a request of a deferred batch waits at most; `None`: as the objective allows.
+    pub window: Option<Nanos>,
     /// Rows a second that arrive.
     pub rate: f64,
     /// Mean rows of a request, at least 1.
@@ -108,27 +115,35 @@ impl Forecast {
         // A request is not split, and a batch is no larger than its bound.
         let bounded = |rows: u64| rows.min(service.rows_max).max(request as u64).max(1);
         let workers = service.workers.max(1) as u64;
-        let staggered = Nanos(objective.0 / (workers + 1) * workers);
-        let deferred_rows = bounded(cost.rows_within(staggered));
+        let window = service.window.unwrap_or(Nanos::MAX);
+        let staggered = Nanos(objective.0 / (workers + 1) * workers)
+            .min(Nanos(window.0.saturating_mul(workers)));
         let eager_rows = bounded(cost.rows_within(Nanos(objective.0 / 2)));
+        // While all workers are busy a window ends no wait.
+        let deferred_rows = bounded(cost.rows_within(staggered)).max(eager_rows);
         let seconds = |rows: f64| (mean_cost.alpha_ns() * rows + mean_cost.beta_ns()) * 1e-9;
         let served = |rows: u64| workers as f64 * rows as f64 / seconds(rows as f64);
         let front = service.front.map(|front| front.requests_per_second());
         let carried = front.map_or(f64::INFINITY, |requests| requests * request);
 
-        let gathered_rows = bounded(gathered_rows(&cost, objective, rate)).min(deferred_rows);
+        let in_window = (rate * window.0 as f64 * 1e-9) as u64;
+        let gathered_rows = gathered_rows(&cost, objective, rate).min(in_window);
+        let gathered_rows = bounded(gathered_rows).min(deferred_rows);
         // The smallest eager batch with which the workers keep up: W b = lambda l(b).
         let spare = workers as f64 - rate * mean_cost.alpha_ns() * 1e-9;
         let needed = rate * mean_cost.beta_ns() * 1e-9 / spare;
+        // A request may have more rows than a batch that takes half of the objective.
+        let largest = request.max(eager_rows as f64);
         let eager = match spare > 0.0 {
-            true => needed.clamp(request, eager_rows as f64),
-            false => eager_rows as f64,
+            true => needed.clamp(request, largest),
+            false => largest,
         };
         let gathered = gathered_rows as f64;
         let busy = |rows: f64| (rate * seconds(rows) / rows).min(workers as f64);
         // The first request waits until frontrun, the last does not wait.
         let requests = (gathered / request).max(1.0);
-        let first_waits = objective.saturating_sub(cost.of(gathered_rows)).0 as f64 * 1e-9;
+        let first_waits = objective.saturating_sub(cost.of(gathered_rows));
+        let first_waits = first_waits.min(window).0 as f64 * 1e-9;
         let waits = first_waits * (requests + 1.0) / (2.0 * requests);
         let p50_cost = waits + seconds(gathered) - seconds(eager);
         Self {

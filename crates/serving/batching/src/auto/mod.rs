@@ -80,15 +80,15 @@ const RETRY_MAX: Nanos = Nanos(960 * SECOND);
 /// timers and wakes take time, and no worker may become free in a window of one alpha.
 const EARLY_PART: u64 = 20;
 
-/// The release rule of deferred queues with this objective.
+/// The release rule of deferred queues with this objective; `window` bounds the wait.
 #[must_use]
-pub fn deferred(objective: Nanos) -> Release {
+pub fn deferred(objective: Nanos, window: Option<Nanos>) -> Release {
     let early = Nanos(objective.0 / EARLY_PART);
-    Release::Deferred { early }
+    Release::Deferred { early, window }
 }
 
 /// What is known of a queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFacts {
     /// What its batches cost, with a safety margin; `None` while that is not known.
     pub cost: Option<Cost>,
@@ -96,6 +96,12 @@ pub struct QueueFacts {
     pub mean_cost: Option<Cost>,
     /// From arrival to deadline; `None` for requests that are never late.
     pub objective: Option<Nanos>,
+    /// What is preferred; `None` for a queue with another policy, which counts as load alone.
+    pub prefer: Option<Prefer>,
+    /// Most rows of a batch.
+    pub rows_max: u64,
+    /// How long a request of a deferred batch waits at most.
+    pub window: Option<Nanos>,
 }
 
 #[derive(Clone, Debug)]
@@ -131,7 +137,6 @@ impl Default for AutoQueue {
 /// The conditions of all queues together.
 #[derive(Clone, Copy)]
 struct Conditions {
-    prefer: Prefer,
     load: f64,
     now: Nanos,
 }
@@ -199,35 +204,31 @@ impl Auto {
         now >= self.next
     }
 
-    /// A rule has changed: decides at the next opportunity, however recent the last change is.
-    pub fn hurry(&mut self) {
+    /// The rule of a queue has changed: decides at the next opportunity, however recent the last
+    /// change is.
+    pub fn hurry(&mut self, queue: QueueIndex) {
         self.next = Nanos(0);
-        for queue in &mut self.queues {
+        if let Some(queue) = self.queues.get_mut(queue.0) {
             queue.changed = None;
         }
     }
 
     /// Makes the choices for all queues; `facts` are in the order of queues.
-    pub fn decide(
-        &mut self,
-        facts: &[QueueFacts],
-        prefer: Prefer,
-        workers: usize,
-        rows_max: u64,
-        now: Nanos,
-    ) {
+    pub fn decide(&mut self, facts: &[QueueFacts], workers: usize, now: Nanos) {
         self.next = now.saturating_add(DECISION_PERIOD);
         let front = self.front;
         let mut work = 0.0;
         for (queue, facts) in self.queues.iter_mut().zip(facts) {
             queue.measure(facts, now);
-            queue.choice.forecast = queue.forecast(facts, workers, rows_max, front);
+            queue.choice.forecast = queue.forecast(facts, workers, front);
             work += queue.choice.forecast.map_or(0.0, |known| known.eager_work);
         }
         let load = work / workers.max(1) as f64;
-        let conditions = Conditions { prefer, load, now };
-        for queue in &mut self.queues {
-            queue.decide(conditions);
+        let conditions = Conditions { load, now };
+        for (queue, facts) in self.queues.iter_mut().zip(facts) {
+            if let Some(prefer) = facts.prefer {
+                queue.decide(prefer, conditions);
+            }
         }
     }
 }
@@ -244,7 +245,6 @@ impl AutoQueue {
         &self,
         facts: &QueueFacts,
         workers: usize,
-        rows_max: u64,
         front: Option<FrontCost>,
     ) -> Option<Forecast> {
         let rate = self.arrivals.rows_per_second();
@@ -254,14 +254,15 @@ impl AutoQueue {
             mean_cost: facts.mean_cost?,
             objective: facts.objective?,
             workers,
-            rows_max,
+            rows_max: facts.rows_max,
+            window: facts.window,
             rate,
             rows_per_request: self.arrivals.rows_per_request(),
             front,
         }))
     }
 
-    fn decide(&mut self, conditions: Conditions) {
+    fn decide(&mut self, prefer: Prefer, conditions: Conditions) {
         let Conditions { load, now, .. } = conditions;
         self.choice.load = load;
         let Some(forecast) = self.choice.forecast else {
@@ -272,7 +273,7 @@ impl AutoQueue {
             return;
         };
         self.is_worthwhile = GAIN_MIN.holds(forecast.goodput_gain(), self.is_worthwhile);
-        let (is_deferred, reason) = self.wanted(conditions);
+        let (is_deferred, reason) = self.wanted(prefer, conditions);
         let is_change = is_deferred != self.choice.is_deferred;
         let may_change = |changed: Nanos| now.saturating_sub(changed) >= CHANGE_PERIOD;
         if !is_change {
@@ -287,12 +288,12 @@ impl AutoQueue {
     }
 
     /// Whether it should be deferred, and why.
-    fn wanted(&self, conditions: Conditions) -> (bool, Reason) {
+    fn wanted(&self, prefer: Prefer, conditions: Conditions) -> (bool, Reason) {
         let is_deferred = self.choice.is_deferred;
         if self.is_bursty {
             return (false, Reason::Bursts);
         }
-        match conditions.prefer {
+        match prefer {
             Prefer::IdleWorkers => (true, Reason::IdleWorkersPreferred),
             Prefer::ShortWaits if !self.is_worthwhile => (false, Reason::SmallGain),
             Prefer::ShortWaits if conditions.now < self.retry_at => (false, Reason::ClientsWait),
@@ -320,11 +321,11 @@ impl AutoQueue {
 }
 
 impl Choice {
-    /// The release rule of a queue with this objective.
+    /// The release rule of a queue with this objective; `window` bounds the wait while deferred.
     #[must_use]
-    pub fn release(&self, objective: Nanos) -> Release {
+    pub fn release(&self, objective: Nanos, window: Option<Nanos>) -> Release {
         match self.is_deferred {
-            true => deferred(objective),
+            true => deferred(objective, window),
             false => Release::Eager,
         }
     }

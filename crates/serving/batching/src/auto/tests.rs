@@ -8,7 +8,6 @@ const MS: u64 = 1_000_000;
 struct Driver {
     auto: Auto,
     facts: Vec<QueueFacts>,
-    prefer: Prefer,
     now: u64,
     /// Whether the first queue was deferred, after each decision.
     history: Vec<(u64, bool)>,
@@ -24,8 +23,10 @@ impl Driver {
                 cost: Some(cost),
                 mean_cost: Some(cost),
                 objective: Some(Nanos(objective * MS)),
+                prefer: Some(prefer),
+                rows_max: u64::MAX,
+                window: None,
             }],
-            prefer,
             now: 0,
             history: Vec::new(),
         }
@@ -42,8 +43,7 @@ impl Driver {
 
     fn decide(&mut self) {
         if self.auto.is_due(Nanos(self.now)) {
-            self.auto
-                .decide(&self.facts, self.prefer, 8, u64::MAX, Nanos(self.now));
+            self.auto.decide(&self.facts, 8, Nanos(self.now));
             self.history.push((self.now, self.choice().is_deferred));
         }
     }
@@ -163,8 +163,8 @@ fn clients_that_wait_for_replies_are_deferred_ever_less() {
 fn a_new_preference_counts_at_once() {
     let mut driver = Driver::resnet(Prefer::IdleWorkers);
     assert!(driver.arrive(3, 1000, 1000).is_deferred);
-    driver.prefer = Prefer::ShortWaits;
-    driver.auto.hurry();
+    driver.facts[0].prefer = Some(Prefer::ShortWaits);
+    driver.auto.hurry(QueueIndex(0));
     driver.decide();
     assert_eq!(driver.choice().reason, Reason::LowLoad);
     assert!(!driver.choice().is_deferred);
@@ -173,15 +173,12 @@ fn a_new_preference_counts_at_once() {
 #[test]
 fn nothing_is_deferred_before_costs_and_objective_are_known() {
     for unknown in [
-        QueueFacts::default(),
-        QueueFacts {
-            cost: Some(Cost::new(1e6, 5e6)),
-            mean_cost: Some(Cost::new(1e6, 5e6)),
-            objective: None,
-        },
+        (None, Some(Nanos(25 * MS))),
+        (Some(Cost::new(1e6, 5e6)), None),
     ] {
         let mut driver = Driver::resnet(Prefer::IdleWorkers);
-        driver.facts = vec![unknown];
+        let facts = &mut driver.facts[0];
+        (facts.cost, facts.mean_cost, facts.objective) = (unknown.0, unknown.0, unknown.1);
         let choice = driver.arrive(10, 500, 500);
         assert_eq!(
             (choice.is_deferred, choice.reason),
@@ -217,4 +214,32 @@ fn the_reason_is_a_sentence_with_figures() {
          goodput (5839 rows/s in batches of 16 instead of 4501 in batches of 7) and 2.44 idle \
          workers, and costs 12.4 ms at p50"
     );
+}
+
+#[test]
+fn a_queue_with_another_policy_counts_as_load_and_is_not_chosen_for() {
+    let mut driver = Driver::resnet(Prefer::ShortWaits);
+    driver.auto.add_queue();
+    driver.facts.push(QueueFacts {
+        prefer: None,
+        ..driver.facts[0]
+    });
+    driver.auto.hurry(QueueIndex(1));
+    for _ in 0..4_000 {
+        driver.now += SECOND / 400;
+        (0..2).for_each(|queue| {
+            (0..10).for_each(|_| driver.auto.arrived(QueueIndex(queue), 1, Nanos(driver.now)));
+        });
+        driver.decide();
+    }
+    let alone = {
+        let mut alone = Driver::resnet(Prefer::ShortWaits);
+        alone.arrive(10, 4000, 4000).load
+    };
+    let choice = driver.choice();
+    assert!(choice.load > 1.9 * alone, "{} {alone}", choice.load);
+    let other = driver.auto.choice(QueueIndex(1));
+    assert_eq!((other.is_deferred, other.reason), (false, Reason::Unknown));
+    let news: Vec<_> = driver.auto.take_news().collect();
+    assert_eq!(news, [QueueIndex(0)]);
 }

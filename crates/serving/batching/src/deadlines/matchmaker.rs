@@ -19,8 +19,11 @@
 //! message queue in each direction. What a queue sends between a grant and its completion is
 //! outdated and ignored.
 //!
-//! **Limits.** O(log queues + log workers) for a decision. With delays above zero, a candidate for
-//! which a worker is too late costs a scan of all queues.
+//! A caller that shares the workers' time between queues ranks them ([`Matchmaker::set_ranks`]): then
+//! the lowest rank comes before urgency where candidates wait for a worker.
+//!
+//! **Limits.** O(log queues + log workers) for a decision. With ranks, or with delays above zero for
+//! a candidate for which a worker is too late, it costs a scan of all queues.
 
 use super::request_queue::Candidate;
 use super::rules::Delays;
@@ -59,6 +62,10 @@ pub struct Matchmaker {
     /// Inverted delays of the candidates that wait for a worker: the smallest is that of the
     /// largest delay.
     largest_delays: Tournament,
+    /// Of the candidates that wait for a worker those of the lowest rank go first.
+    ranks: Vec<u8>,
+    /// Some rank is above 0.
+    has_ranks: bool,
 }
 
 impl Matchmaker {
@@ -74,12 +81,15 @@ impl Matchmaker {
             expires: Tournament::new(queues),
             stale: Tournament::new(queues),
             largest_delays: Tournament::new(queues),
+            ranks: vec![0; queues],
+            has_ranks: false,
         }
     }
 
     pub fn add_queue(&mut self) {
         self.candidates.push(None);
         self.is_granted.push(false);
+        self.ranks.push(0);
         let queues = self.candidates.len();
         for tree in [
             &mut self.opens,
@@ -107,6 +117,28 @@ impl Matchmaker {
         };
         self.opens.set(queue.0, wakes);
         self.stale.set(queue.0, stale);
+    }
+
+    /// Whether the candidate of this queue could be dispatched but for a worker.
+    #[must_use]
+    pub fn is_waiting(&self, queue: QueueIndex) -> bool {
+        self.expires.get(queue.0) != ABSENT
+    }
+
+    /// Whether any candidate could be dispatched but for a worker.
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        self.expires.min() != ABSENT
+    }
+
+    /// Sets the rank of each queue; missing ones have 0.
+    pub fn set_ranks(&mut self, ranks: impl Iterator<Item = u8>) {
+        self.has_ranks = false;
+        self.ranks.fill(0);
+        for (known, rank) in self.ranks.iter_mut().zip(ranks) {
+            *known = rank;
+            self.has_ranks |= rank > 0;
+        }
     }
 
     /// Sets when a worker is free; `None` if that is not known.
@@ -192,9 +224,21 @@ impl Matchmaker {
             false => self.workers.first_min()?,
         };
         let free = self.workers.get(worker).max(now.0);
-        let queue = self.expires.first_min_from(free)?;
+        let queue = match self.has_ranks {
+            false => self.expires.first_min_from(free)?,
+            true => self.first_ranked_from(free)?,
+        };
         self.remove_waiting(queue);
         Some(self.grant(queue, worker))
+    }
+
+    /// Of the waiting candidates that a worker could start at `free`, those of the lowest rank, and
+    /// of these the one that expires first.
+    fn first_ranked_from(&self, free: u64) -> Option<usize> {
+        let keys = (0..self.candidates.len()).map(|queue| (queue, self.expires.get(queue)));
+        let valid = keys.filter(|&(_, key)| key >= free && key != ABSENT);
+        let first = valid.min_by_key(|&(queue, key)| (self.ranks[queue], key));
+        first.map(|(queue, _)| queue)
     }
 
     fn refresh_expired(&mut self, now: Nanos) -> Option<Decision> {

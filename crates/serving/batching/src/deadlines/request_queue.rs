@@ -198,19 +198,24 @@ impl RequestQueue {
         self.update(StartBound { now, free }, dropped)
     }
 
-    /// Dispatches to a worker that is free at `free`: appends the batch to `members`. `None` if no
-    /// request is left, or if the batch should wait: then the worker stays free.
+    /// Dispatches at most `rows_max` rows, but at least one request, to a worker that is free at
+    /// `free`: appends the batch to `members`. `None` if no request is left, or if the batch should
+    /// wait: then the worker stays free.
     pub fn granted(
         &mut self,
         now: Nanos,
         free: Nanos,
+        rows_max: u64,
         members: &mut Vec<Member>,
         dropped: &mut Vec<Member>,
     ) -> Option<Departure> {
-        let candidate = self.update(StartBound { now, free }, dropped)?;
+        let mut candidate = self.update(StartBound { now, free }, dropped)?;
         let earliest = now.saturating_add(self.delays.of(candidate.rows)).max(free);
         if candidate.exec > earliest {
             return None;
+        }
+        if candidate.rows > rows_max {
+            (self.candidate_len, candidate.rows) = self.prefix(rows_max);
         }
         members.extend(self.entries.drain(..self.candidate_len).map(|w| w.member));
         if self.multi_row > 0 {
@@ -284,9 +289,10 @@ impl RequestQueue {
         let asked = match self.params.release {
             _ if self.is_full(rows) => earliest,
             Release::Timeout { delay } => arrival.saturating_add(delay),
-            Release::Deferred { early } if !is_cut && deadline < Nanos::MAX => {
+            Release::Deferred { early, window } if !is_cut && deadline < Nanos::MAX => {
                 let frontrun = deadline.saturating_sub(self.params.cost.of(rows + 1));
-                frontrun.saturating_sub(early)
+                let opens = frontrun.saturating_sub(early);
+                window.map_or(opens, |window| opens.min(arrival.saturating_add(window)))
             }
             Release::Deferred { .. } | Release::Eager => earliest,
         };

@@ -9,6 +9,8 @@ pub enum Release {
     Deferred {
         /// How long before frontrun the window opens.
         early: Nanos,
+        /// How long the oldest request waits at most; `None`: until then.
+        window: Option<Nanos>,
     },
     Eager,
     /// When the oldest request has waited for `delay`, even if that is too late for some.

@@ -92,7 +92,7 @@ impl DeadlineActions {
             .unwrap_or_default()
     }
 
-    fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.dispatches.clear();
         self.drops.clear();
         self.members.clear();
@@ -112,6 +112,8 @@ pub struct DeadlineScheduler {
     config: DeadlineConfig,
     queues: Vec<RequestQueue>,
     matchmaker: Matchmaker,
+    /// Most rows of the next batch of each queue, beside what its parameters say.
+    rows_max: Vec<u64>,
     now: Nanos,
 }
 
@@ -122,6 +124,7 @@ impl DeadlineScheduler {
         Self {
             matchmaker: Matchmaker::new(0, config.workers, config.delays),
             queues: Vec::new(),
+            rows_max: Vec::new(),
             now: Nanos(0),
             config,
         }
@@ -132,6 +135,7 @@ impl DeadlineScheduler {
         self.queues
             .push(RequestQueue::new(params, self.config.delays));
         self.matchmaker.add_queue();
+        self.rows_max.push(u64::MAX);
         QueueIndex(self.queues.len() - 1)
     }
 
@@ -155,6 +159,42 @@ impl DeadlineScheduler {
             self.update_candidate(queue, actions);
         }
         self.set_timer(actions);
+    }
+
+    /// Ranks the queues: of batches that are due those of the lowest rank go first.
+    pub fn set_ranks(&mut self, ranks: impl Iterator<Item = u8>) {
+        self.matchmaker.set_ranks(ranks);
+    }
+
+    /// Bounds the next batches of each queue; a request with more rows is a batch of its own.
+    pub fn set_rows_max(&mut self, rows_max: impl Iterator<Item = u64>) {
+        for (known, rows_max) in self.rows_max.iter_mut().zip(rows_max) {
+            *known = rows_max;
+        }
+    }
+
+    /// Whether a batch of this queue is due and waits for a worker.
+    #[must_use]
+    pub fn is_waiting(&self, queue: QueueIndex) -> bool {
+        self.matchmaker.is_waiting(queue)
+    }
+
+    /// Whether a batch of any queue is due and waits for a worker.
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        self.matchmaker.has_waiting()
+    }
+
+    /// Decides as [`DeadlineEvent::Timer`] does, but dispatches at most one batch; to be called until
+    /// it is false. Adds to `actions`.
+    pub fn decide_one(&mut self, now: Nanos, actions: &mut DeadlineActions) -> bool {
+        self.now = self.now.max(now);
+        let decided = self.matchmaker.decide(self.now);
+        if let Some(decision) = decided {
+            self.carry_out(decision, actions);
+        }
+        self.set_timer(actions);
+        decided.is_some()
     }
 
     /// The lowest-numbered worker that is free now.
@@ -239,14 +279,18 @@ impl DeadlineScheduler {
 
     fn decide(&mut self, actions: &mut DeadlineActions) {
         while let Some(decision) = self.matchmaker.decide(self.now) {
-            match decision {
-                Decision::Refresh { queue } => self.update_candidate(queue, actions),
-                Decision::Grant {
-                    queue,
-                    worker,
-                    free,
-                } => self.dispatch(queue, worker, free, actions),
-            }
+            self.carry_out(decision, actions);
+        }
+    }
+
+    fn carry_out(&mut self, decision: Decision, actions: &mut DeadlineActions) {
+        match decision {
+            Decision::Refresh { queue } => self.update_candidate(queue, actions),
+            Decision::Grant {
+                queue,
+                worker,
+                free,
+            } => self.dispatch(queue, worker, free, actions),
         }
     }
 
@@ -261,7 +305,14 @@ impl DeadlineScheduler {
             return;
         };
         let first = actions.members.len();
-        let departure = part.granted(self.now, free, &mut actions.members, &mut actions.dropped);
+        let rows_max = self.rows_max[queue.0];
+        let departure = part.granted(
+            self.now,
+            free,
+            rows_max,
+            &mut actions.members,
+            &mut actions.dropped,
+        );
         let next = part.candidate(self.now, &mut actions.dropped);
         let free = match departure {
             None => Some(free),

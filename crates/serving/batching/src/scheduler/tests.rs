@@ -16,6 +16,7 @@ fn scheduler(policy: Policy, workers: usize) -> Scheduler {
         batching: BatchingParams {
             policy,
             batch_rows_max: 64,
+            window: None,
             queue_rows_max: 1000,
         },
         batch_requests_max: 16,
@@ -60,7 +61,7 @@ impl Driver {
     }
 
     fn arrive_at(&mut self, queue: usize, position: Position, at: u64) -> Vec<(usize, Vec<u64>)> {
-        self.scheduler.reserve(1).unwrap();
+        self.scheduler.reserve(QueueIndex(queue), 1).unwrap();
         self.keys += 1;
         let arrival = Arrival {
             queue: QueueIndex(queue),
@@ -123,7 +124,7 @@ fn what_is_gathered_leaves_as_one_batch_once_it_is_said() {
     ] {
         let mut driver = Driver::new(Policy::Eager, 2);
         for key in 1..=3 {
-            driver.scheduler.reserve(1).unwrap();
+            driver.scheduler.reserve(QueueIndex(0), 1).unwrap();
             let arrival = Arrival {
                 queue: QueueIndex(0),
                 key: RequestKey(key),
@@ -254,7 +255,7 @@ fn admission_refuses_what_could_not_be_in_time_and_never_the_only_request() {
     driver.arrive(0, 0);
     // Two batches of 6 ms run on two workers.
     assert_eq!(
-        driver.scheduler.work(Ahead::All, None, Nanos(0)),
+        driver.scheduler.time_for(QueueIndex(0), 0, 0, Nanos(0)),
         Nanos(6 * MS)
     );
     assert_eq!(admit(&driver, 1, 0), Ok(()));
@@ -266,7 +267,12 @@ fn admission_refuses_what_could_not_be_in_time_and_never_the_only_request() {
     // behind it can be answered sooner. What is due at 12 ms might overtake it, for all that is
     // known before its rows are read.
     (0..10).for_each(|_| drop(driver.arrive(0, 10)));
-    let admit_early = |ms| driver.scheduler.admit_early(Nanos(ms * MS), Nanos(MS));
+    let admit_early = |ms| {
+        let queues = [QueueIndex(0)].into_iter();
+        driver
+            .scheduler
+            .admit_early(queues, Nanos(ms * MS), Nanos(MS))
+    };
     assert_eq!((admit_early(12), admit_early(11)), (Err(Nanos(MS)), Ok(())));
     assert_eq!(
         (admit_early(5), admit_early(4)),
@@ -281,46 +287,40 @@ fn admission_refuses_what_could_not_be_in_time_and_never_the_only_request() {
 }
 
 #[test]
-fn admission_does_not_count_requests_of_another_queue_that_are_due_later() {
+fn admission_counts_what_runs_but_not_what_other_queues_wait_for() {
     let mut driver = Driver::new(Policy::Eager, 1);
-    let objective = Some(Nanos(1000 * MS));
-    let profile = Profile {
-        objective,
-        ..driver.scheduler.profile(QueueIndex(0))
-    };
+    let profile = driver.scheduler.profile(QueueIndex(0));
     driver.scheduler.set_profile(QueueIndex(1), profile);
-    driver.arrive(1, 0);
-    for _ in 0..10 {
+    for _ in 0..11 {
         driver.arrive(1, 0);
     }
     let admit = |queue, ms| {
-        let scheduler = &driver.scheduler;
-        scheduler.admit(
-            QueueIndex(queue),
-            1,
-            Ahead::InTime,
-            Nanos(ms * MS),
-            Nanos(0),
-        )
+        let (scheduler, time) = (&driver.scheduler, Nanos(ms * MS));
+        scheduler.admit(QueueIndex(queue), 1, Ahead::InTime, time, Nanos(0))
     };
-    // 6 ms run, 15 ms wait and are due in a second.
+    // 6 ms run; ten rows of queue 1 wait, 15 ms.
     assert_eq!((admit(0, 12), admit(0, 11)), (Ok(()), Err(Nanos(MS))));
-    assert_eq!(admit(1, 1000), Ok(()));
-    let admit_early = |ms| driver.scheduler.admit_early(Nanos(ms * MS), Nanos(0));
-    assert_eq!((admit_early(6), admit_early(5)), (Ok(()), Err(Nanos(MS))));
-    // Who is due after them comes after them.
-    assert_eq!(
-        driver.scheduler.work(Ahead::All, None, Nanos(0)),
-        Nanos(21 * MS)
-    );
-    let needed = |ms| {
-        let scheduler = &driver.scheduler;
-        scheduler.needed(QueueIndex(0), 1, Ahead::InTime, Nanos(ms * MS), Nanos(0))
+    assert_eq!((admit(1, 27), admit(1, 26)), (Ok(()), Err(Nanos(MS))));
+    let admit_early = |queues: &[usize], ms| {
+        let queues = queues.iter().map(|&queue| QueueIndex(queue));
+        let (scheduler, time) = (&driver.scheduler, Nanos(ms * MS));
+        scheduler.admit_early(queues, time, Nanos(0))
     };
+    let late = Err(Nanos(MS));
     assert_eq!(
-        (needed(999), needed(1000)),
-        (Nanos(12 * MS), Nanos(27 * MS))
+        (admit_early(&[1], 21), admit_early(&[1], 20)),
+        (Ok(()), late)
     );
+    // Nobody asks for queue 0, so a request of either is for queue 1.
+    assert_eq!(admit_early(&[0, 1], 20), late);
+    driver.scheduler.note_request(QueueIndex(0), Nanos(0));
+    let admitted = {
+        let queues = [QueueIndex(0), QueueIndex(1)].into_iter();
+        driver
+            .scheduler
+            .admit_early(queues, Nanos(6 * MS), Nanos(0))
+    };
+    assert_eq!(admitted, Ok(()), "it may be for queue 0");
 }
 
 #[test]
@@ -330,6 +330,7 @@ fn a_request_ahead_overtakes_by_its_head_start_and_no_more() {
         driver.scheduler.set_params(BatchingParams {
             policy: Policy::Eager,
             batch_rows_max: 1,
+            window: None,
             queue_rows_max: 1000,
         });
         driver.arrive(queue, 0);
@@ -430,10 +431,10 @@ fn a_batch_that_others_killed_stays_whole() {
 }
 
 #[test]
-fn what_has_no_deadline_gets_its_turn_although_all_others_are_urgent() {
+fn what_runs_behind_gets_its_turn_although_all_others_are_urgent() {
     let mut driver = Driver::new(Policy::Eager, 1);
     driver.arrive(0, 0);
-    driver.arrive(1, 0);
+    driver.behind(0);
     let mut at = 0;
     for batch in 0..400 {
         at += 60;
@@ -491,4 +492,86 @@ fn auto_defers_where_idle_workers_are_preferred_and_a_change_counts_at_once() {
     };
     driver.scheduler.set_params(eager);
     assert_eq!(driver.scheduler.choice(QueueIndex(0)), None);
+}
+
+#[test]
+fn a_window_ends_the_wait_of_a_deferred_batch() {
+    let mut driver = Driver::new(Policy::Deferred, 1);
+    let set = |window: Option<u64>, driver: &mut Driver| {
+        driver.scheduler.set_params(BatchingParams {
+            window: window.map(Duration::from_millis),
+            ..driver.scheduler.config.batching
+        });
+    };
+    set(Some(2), &mut driver);
+    assert_eq!(driver.arrive(0, 0), []);
+    assert_eq!(driver.arrive(0, 10), []);
+    assert_eq!(driver.actions.timer, Some(Nanos(2 * MS)));
+    assert_eq!(driver.step(Event::Timer, 20), [(0, vec![1, 2])]);
+    driver.done(0, 90);
+    // Frontrun, less a twentieth of the objective, is earlier than a window of 10 ms.
+    set(Some(10), &mut driver);
+    assert_eq!(driver.arrive(0, 100), []);
+    assert_eq!(driver.actions.timer, Some(Nanos(144 * MS / 10)));
+    // A change counts for what waits.
+    set(Some(1), &mut driver);
+    assert_eq!(driver.step(Event::Timer, 109), []);
+    assert_eq!(driver.actions.timer, Some(Nanos(11 * MS)));
+    assert_eq!(driver.step(Event::Timer, 110), [(0, vec![3])]);
+}
+
+#[test]
+fn a_queue_follows_its_own_batching_and_then_that_of_all_again() {
+    let mut driver = Driver::new(Policy::Eager, 1);
+    let own = ModelBatching {
+        policy: Policy::Timeout {
+            delay: Duration::from_millis(3),
+        },
+        batch_rows_max: 2,
+        window: None,
+    };
+    let (first, second) = (QueueIndex(0), QueueIndex(1));
+    driver.scheduler.set_own_batching(first, Some(own));
+    assert_eq!(driver.scheduler.batching(first), own);
+    assert_eq!(driver.arrive(0, 0), []);
+    assert_eq!(driver.arrive(1, 1), [(0, vec![2])], "the other is eager");
+    driver.done(0, 2);
+    assert_eq!(driver.arrive(0, 5), [(0, vec![1, 3])], "two rows are full");
+    driver.done(0, 6);
+    // Parameters of all leave its own alone; without its own it follows them.
+    driver.scheduler.set_params(BatchingParams {
+        batch_rows_max: 7,
+        ..driver.scheduler.config.batching
+    });
+    assert_eq!(driver.scheduler.batching(first), own);
+    assert_eq!(driver.scheduler.batching(second).batch_rows_max, 7);
+    assert_eq!(driver.arrive(0, 10), []);
+    driver.scheduler.set_own_batching(first, None);
+    assert_eq!(driver.step(Event::Timer, 11), [(0, vec![4])], "eager now");
+    assert_eq!(driver.scheduler.batching(first).batch_rows_max, 7);
+}
+
+#[test]
+fn a_queue_is_chosen_for_by_its_own_preference() {
+    let mut driver = Driver::new(Policy::Eager, 2);
+    assert!(is_eager(&mut driver, 0, 100));
+    assert_eq!(driver.scheduler.choice(QueueIndex(0)), None);
+    let own = ModelBatching {
+        policy: Policy::Auto(Prefer::IdleWorkers),
+        ..driver.scheduler.config.batching.of_models()
+    };
+    driver.scheduler.set_own_batching(QueueIndex(0), Some(own));
+    assert!(!is_eager(&mut driver, 100, 100));
+    let choice = driver.scheduler.choice(QueueIndex(0)).unwrap();
+    assert!(choice.is_deferred, "{choice}");
+    assert_eq!(driver.scheduler.choice(QueueIndex(1)), None);
+    let windowed = ModelBatching {
+        window: Some(Duration::from_millis(1)),
+        ..own
+    };
+    driver
+        .scheduler
+        .set_own_batching(QueueIndex(0), Some(windowed));
+    driver.arrive(0, 40_010);
+    assert_eq!(driver.actions.timer, Some(Nanos(4_002 * MS)));
 }

@@ -35,10 +35,14 @@ impl Scheduler {
         };
         match std::mem::replace(state, Worker::Absent) {
             Worker::Busy(batch) => {
+                self.settle(&batch);
                 self.recycle(batch.entries);
                 self.set_free(worker);
             }
-            Worker::Held(batch) => self.recycle(batch.entries),
+            Worker::Held(batch) => {
+                self.settle(&batch);
+                self.recycle(batch.entries);
+            }
             other @ (Worker::Absent | Worker::Free) => *state = other,
         }
     }
@@ -51,6 +55,7 @@ impl Scheduler {
             Worker::Absent => {}
             Worker::Free => self.take_from_core(worker),
             Worker::Busy(mut batch) | Worker::Held(mut batch) => {
+                self.settle(&batch);
                 batch.losses = batch.losses.saturating_add(1);
                 batch.blame = batch.blame.saturating_add(blame);
                 self.run_again(batch, actions);
@@ -85,8 +90,9 @@ impl Scheduler {
     fn set_free(&mut self, worker: WorkerIndex) {
         if self.idle == 0 {
             // Candidates whose windows opened while no worker was free compete by urgency, not by
-            // when they opened.
-            self.step_core(deadlines::DeadlineEvent::Timer);
+            // when they opened; so do requests that are dropped now.
+            // bound: only queues with deadlines drop
+            while self.step_core(deadlines::DeadlineEvent::Timer) {}
         }
         self.workers[worker.position()] = Worker::Free;
         self.idle += 1;
@@ -115,7 +121,7 @@ impl Scheduler {
                 return;
             };
             self.take_from_core(worker);
-            batch.end = self.now;
+            (batch.began, batch.end, batch.charged) = (self.now, self.now, Nanos(0));
             actions.dispatch(worker, batch.queue, &batch.entries, batch.losses);
             self.workers[worker.position()] = Worker::Busy(batch);
         }
@@ -136,11 +142,18 @@ impl Scheduler {
         (self.now.saturating_sub(oldest) > OVERDUE_AFTER).then_some(queue)
     }
 
+    /// Corrects what the queue of a batch was charged for it.
+    fn settle(&mut self, batch: &Batch) {
+        let took = self.now.saturating_sub(batch.began);
+        self.shares.correct(batch.queue.0, batch.charged, took);
+    }
+
     pub(super) fn dispatch_overdue(&mut self, actions: &mut Actions) {
         if self.idle == 0 || self.since_overdue < OVERDUE_PERIOD {
             return;
         }
         let worker = self.core.free_worker(self.now);
+        self.take_turns();
         if let (Some(queue), Some(worker)) = (self.overdue(), worker) {
             self.since_overdue = 0;
             self.core
@@ -150,12 +163,14 @@ impl Scheduler {
     }
 
     pub(super) fn dispatch_from_core(&mut self, actions: &mut Actions) {
-        // bound: only queues with deadlines drop, and dropped requests wait in those without.
+        self.core_actions.clear();
+        // bound: each decision moves one candidate; only queues with deadlines drop, and dropped
+        // requests wait in those without.
         loop {
-            let event = deadlines::DeadlineEvent::Timer;
-            self.core.step(event, self.now, &mut self.core_actions);
-            self.apply_dispatches(actions);
-            if !self.requeue_dropped() {
+            self.take_turns();
+            if self.core.decide_one(self.now, &mut self.core_actions) {
+                self.apply_dispatches(actions);
+            } else if !self.requeue_dropped() {
                 break;
             }
         }
@@ -181,16 +196,21 @@ impl Scheduler {
             key: member.key,
             rows: member.rows as usize,
         }));
-        self.unreserve(dispatch.departure.rows as usize);
         self.idle -= 1;
         self.since_overdue = self.since_overdue.saturating_add(1);
         let queue = queue_of(dispatch.queue);
+        self.unreserve(queue, dispatch.departure.rows as usize);
         let worker = dispatch.worker;
+        let mean = self.profile(queue).mean_cost;
+        let charged = mean.map_or(Nanos(0), |cost| cost.of(dispatch.departure.rows));
+        self.shares.charge(queue.0, charged);
         actions.dispatch(worker, queue, &entries, 0);
         self.workers[worker.position()] = Worker::Busy(Batch {
             queue,
             entries,
+            began: self.now,
             end: self.end(queue, dispatch.departure.rows),
+            charged,
             losses: 0,
             blame: 0,
         });

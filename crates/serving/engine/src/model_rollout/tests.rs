@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use albacore_batching::{BatchingParams, Config, Policy};
+use albacore_batching::{BatchingParams, Config, Policy, QueueIndex};
 use albacore_os::{Channel, Extent, SharedMemory};
 use proptest::prelude::*;
 
@@ -77,6 +77,7 @@ impl Harness {
             batching: BatchingParams {
                 policy: Policy::Eager,
                 batch_rows_max: 4,
+                window: None,
                 queue_rows_max: 64,
             },
             batch_requests_max: 8,
@@ -191,7 +192,7 @@ impl Harness {
         self.rows += rows as u64;
         self.answers.push(answer);
         self.change(|state, now, out| {
-            if state.scheduler.reserve(rows).is_err() {
+            if state.scheduler.reserve(QueueIndex(0), rows).is_err() {
                 return;
             }
             assert!(current.usage.pin());

@@ -4,16 +4,17 @@
 //! workers. The front's part is estimated from how long requests wait to be read ([`SojournTime`])
 //! and how long replies take to be written ([`ReplyLatency`]); the rest must be enough for what the
 //! scheduler knows of the work that is queued. Where the front itself is overloaded, requests are
-//! refused although a worker may be idle.
+//! refused although a worker may be idle: those of models that take more than their share of the
+//! front's time ([`super::front_shares`]).
 
 use std::time::Duration;
 
 use albacore_batching::{Ahead, Nanos, Profile};
 
-use super::{Phase, State};
+use super::{FrontShares, Phase, State};
 use crate::limits::{FRONT_SHARES, RETRY_AFTER_MAX, RETRY_AFTER_MIN, SOJOURN_SHARES, WAITED_MIN};
 use crate::min_cost::MinCost;
-use crate::queues::{queue_of, queues_of};
+use crate::queues::{first_queue, queue_of, queues_of};
 use crate::reply_latency::ReplyLatency;
 use crate::sojourn::SojournTime;
 use crate::{KindSet, Priority, Refusal};
@@ -70,6 +71,17 @@ pub(crate) struct AdmissionRequest {
     pub(crate) terms: RequestTerms,
 }
 
+/// The times that a request is judged by.
+#[derive(Clone, Copy, Debug)]
+struct TimeLimits {
+    /// From its arrival until its reply is due.
+    request: Nanos,
+    /// The front may take a part of this: for a queue that takes more than its share of the front the
+    /// shortest objective of other models counts, too. `None` where there is no crowd, and for a
+    /// queue that takes less: it is not refused for what the front does for others.
+    front: Option<Nanos>,
+}
+
 /// Estimates that admission keeps under the lock of the state.
 #[derive(Debug, Default)]
 pub(super) struct Admission {
@@ -95,21 +107,21 @@ impl Admission {
     fn worker_budget(
         &mut self,
         terms: &RequestTerms,
-        time_limit: Nanos,
+        limits: &TimeLimits,
         reply_latency: &ReplyLatency,
         now: Nanos,
     ) -> Result<Nanos, Nanos> {
         let waited = now.saturating_sub(terms.arrival);
         let front_time = waited.saturating_add(reply_latency.expected(now));
         let sojourn = self.sojourn.record(waited, now);
-        if !reply_latency.is_crowded() {
-            return Ok(time_limit.saturating_sub(waited));
-        }
+        let Some(front_limit) = limits.front else {
+            return Ok(limits.request.saturating_sub(waited));
+        };
         let kind = usize::from(reply_latency.is_serialization_slow());
-        let queue_excess = sojourn.saturating_sub(Nanos(time_limit.0 / SOJOURN_SHARES[kind]));
-        let front_excess = front_time.saturating_sub(Nanos(time_limit.0 / FRONT_SHARES[kind]));
+        let queue_excess = sojourn.saturating_sub(Nanos(front_limit.0 / SOJOURN_SHARES[kind]));
+        let front_excess = front_time.saturating_sub(Nanos(front_limit.0 / FRONT_SHARES[kind]));
         match front_excess.max(queue_excess) {
-            Nanos(0) => Ok(time_limit.saturating_sub(front_time)),
+            Nanos(0) => Ok(limits.request.saturating_sub(front_time)),
             excess => Err(excess),
         }
     }
@@ -139,15 +151,18 @@ impl State {
         }
         let min_cost = self.admission.min_costs.get_mut(slot);
         let min_cost = min_cost.map_or(Nanos(0), MinCost::estimate);
+        let limits = self.time_limits(slot, time_limit, reply_latency, |shares| {
+            shares.may_be_within(slot)
+        });
         let admitted = self
             .admission
-            .worker_budget(terms, time_limit, reply_latency, now)
+            .worker_budget(terms, &limits, reply_latency, now)
             .and_then(|budget| {
                 let budget = budget.saturating_sub(min_cost);
-                self.scheduler.admit_early(budget, now)
+                self.scheduler.admit_early(queues_of(slot), budget, now)
             });
         admitted.map_err(|over| {
-            self.front_cost.count();
+            self.count_unread(slot, now);
             self.counters.shed(slot, None, now);
             Refusal::late(over, time_limit)
         })
@@ -165,6 +180,8 @@ impl State {
         now: Nanos,
     ) -> Result<Duration, Refusal> {
         self.front_cost.count();
+        let queue = queue_of(request.slot, request.kinds);
+        self.front_shares.record(queue, 1, 0, now);
         if self.phase >= Phase::Closing {
             return Err(Refusal::Draining);
         }
@@ -173,7 +190,7 @@ impl State {
             .check_workers(retry_after)
             .and_then(|()| check_deadline(&request.terms, now))
             .and_then(|()| self.check_time(request, reply_latency, now))
-            .and_then(|()| self.reserve_rows(request.rows, retry_after));
+            .and_then(|()| self.reserve_rows(request, retry_after));
         match admitted {
             Ok(()) => Ok(retry_after),
             Err(refusal) => {
@@ -181,6 +198,22 @@ impl State {
                 self.counters.shed(request.slot, kind, now);
                 Err(refusal)
             }
+        }
+    }
+
+    /// `is_within`: the request may be within its share of the front's time.
+    fn time_limits(
+        &self,
+        slot: usize,
+        request: Nanos,
+        reply_latency: &ReplyLatency,
+        is_within: impl FnOnce(&FrontShares) -> bool,
+    ) -> TimeLimits {
+        let is_judged = reply_latency.is_crowded() && !is_within(&self.front_shares);
+        let beside = self.scheduler.shortest_beside(first_queue(slot));
+        TimeLimits {
+            request,
+            front: is_judged.then(|| request.min(beside.unwrap_or(request))),
         }
     }
 
@@ -212,6 +245,7 @@ impl State {
             ref terms,
         } = *request;
         let queue = queue_of(slot, kinds);
+        self.scheduler.note_request(queue, now);
         let Profile {
             objective, cost, ..
         } = self.scheduler.profile(queue);
@@ -222,14 +256,22 @@ impl State {
             return Ok(());
         };
         let ahead = RequestTerms::ahead(terms.priority);
+        let limits = self.time_limits(slot, time_limit, reply_latency, |shares| {
+            shares.is_within(queue)
+        });
         self.admission
-            .worker_budget(terms, time_limit, reply_latency, now)
+            .worker_budget(terms, &limits, reply_latency, now)
             .and_then(|budget| self.scheduler.admit(queue, rows, ahead, budget, now))
             .map_err(|over| Refusal::late(over, time_limit))
     }
 
-    fn reserve_rows(&mut self, rows: usize, retry_after: Duration) -> Result<(), Refusal> {
-        let reserved = self.scheduler.reserve(rows);
+    fn reserve_rows(
+        &mut self,
+        request: &AdmissionRequest,
+        retry_after: Duration,
+    ) -> Result<(), Refusal> {
+        let queue = queue_of(request.slot, request.kinds);
+        let reserved = self.scheduler.reserve(queue, request.rows);
         reserved.map_err(|full| Refusal::QueueFull {
             retry_after,
             queued_rows: full.queued_rows,

@@ -28,9 +28,11 @@ impl State {
             Priority::Low => Position::Behind,
             Priority::High => Position::Ahead(self.head_start(queue, &request, within, now)),
         };
-        let part_rows_max = self.dispatcher.batch_rows_max;
+        let part_rows_max = self.batch_rows_max(queue);
         let parts = rows.div_ceil(part_rows_max);
         self.counters.submitted(model, rows);
+        let bytes = request.input.as_slice().len() + request.results.as_slice().len();
+        self.front_shares.record(queue, 0, bytes, now);
         let idle_before = self.idle_time.until(request.submitted);
         self.requests.insert(request, parts, within, idle_before);
         for (index, first_row) in (0..rows).step_by(part_rows_max).enumerate() {

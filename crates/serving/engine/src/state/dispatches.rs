@@ -140,7 +140,7 @@ impl State {
         event: Event,
     ) -> DispatchReason {
         let is_full =
-            dispatch.rows >= self.dispatcher.batch_rows_max || requests >= BATCH_REQUESTS_MAX;
+            dispatch.rows >= self.batch_rows_max(dispatch.queue) || requests >= BATCH_REQUESTS_MAX;
         match event {
             _ if dispatch.losses > 0 => DispatchReason::Replay,
             _ if is_full => DispatchReason::Full,

@@ -15,7 +15,7 @@ use super::file_stamp::{FileStamp, stamp};
 use super::load::{self, LoadAttempt, LoadContext, LoadRequest};
 use super::settings_file::{self, LoadedSettings};
 use super::watched_model::WatchedModel;
-use crate::effective_config::EffectiveConfig;
+use crate::effective_config::{EffectiveConfig, ModelConfig};
 use crate::events::{ServerEvent, emit};
 use crate::limits::{ATTEMPTS_MAX, POLL_PERIOD};
 use crate::model_status::{LoadState, ModelStatus, StatusStore};
@@ -116,13 +116,8 @@ impl WatchLoop {
     pub(super) fn apply(&mut self, loaded: LoadedSettings) -> Result<(), ApplyError> {
         let LoadedSettings { sha256, settings } = loaded;
         settings.check_threads(self.context.engine.threads())?;
-        let params = settings.models.iter();
-        let params = params.map(|model| {
-            let threads = model.threads.map(usize::from);
-            (model.name.clone(), model.slo, threads)
-        });
-        self.config
-            .set_settings(settings.batching, params.collect())?;
+        let models = settings.models.iter().map(ModelConfig::from).collect();
+        self.config.set_settings(settings.batching, models)?;
         self.sha256 = Some(sha256);
         self.remove_models_except(&settings.models);
         let models = settings.models.iter().cloned();

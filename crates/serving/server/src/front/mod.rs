@@ -34,6 +34,7 @@ mod state;
 mod triton;
 mod validate;
 
+use std::fmt::Write as _;
 use std::future::Future;
 use std::net::TcpListener as StdListener;
 use std::pin::pin;
@@ -54,7 +55,7 @@ use grpc::GrpcService;
 use http::HttpService;
 use metrics::Metrics;
 use request_body::BodyBudget;
-use request_error::RequestError;
+use request_error::{ErrorKind, RequestError};
 
 /// The front cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +88,19 @@ impl Front {
         validate::find_model(&self.engine, self.event_loop, name, version)
     }
 
+    /// Waits before the reply to an infer call without a result, so that clients that repeat it at
+    /// once leave the front time for others.
+    async fn hold_error(&self, model: &str, kind: ErrorKind) {
+        let is_refusal = matches!(
+            kind,
+            ErrorKind::Overloaded | ErrorKind::Unavailable | ErrorKind::Expired
+        );
+        let hold = self.engine.hold_error(model, is_refusal);
+        if !hold.is_zero() {
+            tokio::time::sleep(hold).await;
+        }
+    }
+
     /// The outputs that the metadata of model `name` advertises.
     fn outputs(&self, name: &str) -> KindSet {
         self.status.outputs(name)
@@ -95,23 +109,25 @@ impl Front {
     /// The configuration of `model` for Triton's extension.
     fn model_config(&self, model: &ModelInfo) -> ModelConfig {
         let workers = self.engine.stats().workers;
-        let (batching, _) = self.config.current();
+        let batching = self.config.batching_of(&model.name);
         triton::config(model, self.outputs(&model.name), workers, batching)
     }
 }
 
 /// The value of `Server-Timing`: how long a request waited and ran, in milliseconds.
 fn server_timing(timing: Timing) -> String {
-    let ms = |time: Duration| {
-        let micros = time.as_micros();
-        format_args!("{}.{:03}", micros / 1000, micros % 1000).to_string()
-    };
-    format!(
-        "queue;dur={}, defer;dur={}, run;dur={}",
-        ms(timing.queue),
-        ms(timing.deferred),
-        ms(timing.compute)
-    )
+    let parts = [
+        ("queue;dur=", timing.queue),
+        (", defer;dur=", timing.deferred),
+        (", run;dur=", timing.compute),
+    ];
+    let mut text = String::with_capacity(64);
+    for (name, time) in parts {
+        let micros = micros(time);
+        // infallible: a String
+        let _ = write!(text, "{name}{}.{:03}", micros / 1000, micros % 1000);
+    }
+    text
 }
 
 /// Whole microseconds.

@@ -8,10 +8,10 @@
 use serde::Serialize;
 
 use super::micros;
-use crate::effective_config::StreamStatus;
+use crate::effective_config::{EffectiveConfig, StreamStatus};
 use crate::model_status::{ConfigStatus, LoadState, ModelStatus};
 use albacore_engine::{
-    BatchingParams, Choice, Engine, KernelChoice, Kind, KindLoad, Latencies, Load, ModelStats,
+    Choice, Engine, KernelChoice, Kind, KindLoad, Latencies, Load, ModelBatching, ModelStats,
     Outcomes, Prefer, Stats, kind_name, kind_or_unread,
 };
 
@@ -77,6 +77,8 @@ struct Batching {
     /// What policy auto prefers.
     #[serde(skip_serializing_if = "Option::is_none")]
     prefer: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window_us: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -116,6 +118,12 @@ struct ModelState {
     latency: Vec<BatchCost>,
     /// Most threads of a worker that compute one of its batches; null: all of them.
     threads: Option<usize>,
+    /// Its share of the server while requests have to be refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    weight: Option<u32>,
+    /// How its batches are made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batching_params: Option<Batching>,
     /// The last minute of its requests.
     #[serde(flatten)]
     requests: ModelRequests,
@@ -199,9 +207,9 @@ struct Deferral {
 pub(super) fn describe(
     engine: &Engine,
     status: ConfigStatus,
-    params: BatchingParams,
-    stream: Option<StreamStatus>,
+    config: &EffectiveConfig,
 ) -> ServerState {
+    let (params, stream) = config.current();
     let (stats, editions) = (&engine.stats(), engine.models());
     let load = &stats.load;
     let outcomes = load.outcomes;
@@ -219,7 +227,7 @@ pub(super) fn describe(
             last_end: stats.worker_last_end.clone(),
         },
         threads: stats.threads,
-        batching: batching(params),
+        batching: batching(params.of_models()),
         queue: Queue {
             max_rows: params.queue_rows_max,
         },
@@ -232,7 +240,7 @@ pub(super) fn describe(
             .map(|status| {
                 let served = editions.iter().find(|it| it.info().name == status.name);
                 let kernels = served.map(|edition| kernels(edition.kernels()));
-                model_state(status, stats, kernels.unwrap_or_default())
+                model_state(status, stats, config, kernels.unwrap_or_default())
             })
             .collect(),
         window_seconds: load.window_seconds,
@@ -269,12 +277,13 @@ fn requests(outcomes: Outcomes) -> Requests {
     }
 }
 
-fn batching(params: BatchingParams) -> Batching {
+fn batching(params: ModelBatching) -> Batching {
     Batching {
         policy: params.policy.name(),
         max_rows: params.batch_rows_max,
         max_delay_us: params.policy.delay().map(micros),
         prefer: params.policy.prefer().map(Prefer::name),
+        window_us: params.window.map(micros),
     }
 }
 
@@ -329,13 +338,17 @@ fn kind_outcomes(load: &KindLoad) -> KindOutcomes {
     }
 }
 
-fn model_state(status: ModelStatus, stats: &Stats, kernels: Vec<KernelState>) -> ModelState {
+fn model_state(
+    status: ModelStatus,
+    stats: &Stats,
+    config: &EffectiveConfig,
+    kernels: Vec<KernelState>,
+) -> ModelState {
     let mut models = stats.models.iter();
     let counted = models.find(|model| model.name == status.name);
     let learned = counted.map(|model| model.latency.as_slice());
     let choices = counted.into_iter().flat_map(|model| &model.choices);
-    let batching = choices.map(|(kind, choice)| batching_choice(*kind, choice));
-    let batching = batching.collect();
+    let choices = choices.map(|(kind, choice)| batching_choice(*kind, choice));
     let latency = learned
         .unwrap_or_default()
         .iter()
@@ -346,6 +359,7 @@ fn model_state(status: ModelStatus, stats: &Stats, kernels: Vec<KernelState>) ->
             samples: cost.samples,
         });
     ModelState {
+        weight: config.weight(&status.name),
         name: status.name,
         source: status.source,
         sha256: status.serving.map(|(digest, _)| digest.to_string()),
@@ -357,8 +371,9 @@ fn model_state(status: ModelStatus, stats: &Stats, kernels: Vec<KernelState>) ->
         error: status.error,
         loaded_at_unix_ms: status.serving.map(|(_, at)| at),
         latency: latency.collect(),
-        batching,
+        batching: choices.collect(),
         threads: counted.and_then(|model| model.threads),
+        batching_params: counted.map(|model| batching(model.batching)),
         requests: counted
             .map(|model| model_requests(model, &stats.load))
             .unwrap_or_default(),

@@ -1,7 +1,7 @@
 //! Triton's extensions of the protocol: model configuration, statistics, repository index. Builds
 //! the messages of gRPC; the JSON of HTTP has the same fields.
 
-use albacore_engine::{BatchingParams, Engine, KindSet, LoopIndex, ModelInfo, ModelStats};
+use albacore_engine::{Engine, KindSet, LoopIndex, ModelBatching, ModelInfo, ModelStats};
 use albacore_proto::inference::repository_index_response::ModelIndex;
 use albacore_proto::inference::{
     DataType, InferBatchStatistics, InferStatistics, ModelConfig, ModelDynamicBatching, ModelInput,
@@ -23,7 +23,7 @@ pub(super) fn config(
     model: &ModelInfo,
     outputs: KindSet,
     workers: usize,
-    params: BatchingParams,
+    params: ModelBatching,
 ) -> ModelConfig {
     let data_type = |datatype| match datatype {
         Datatype::Fp32 => DataType::TypeFp32,
@@ -41,7 +41,7 @@ pub(super) fn config(
         data_type: data_type(Datatype::from_element(output.element)).into(),
         dims: dims(&output.row_shape),
     });
-    let delay = params.policy.delay().map_or(0, micros);
+    let delay = params.policy.delay().or(params.window).map_or(0, micros);
     ModelConfig {
         name: model.name.clone(),
         platform: model.platform.clone(),

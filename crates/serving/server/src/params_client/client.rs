@@ -79,7 +79,7 @@ async fn receive(
             match stream.message().await {
                 Ok(Some(message)) => {
                     *messages += 1;
-                    apply(config, decode::parameters(&message));
+                    apply(config, decode::parameters(&message, config.threads()));
                 }
                 Ok(None) => return "the stream ended".to_owned(),
                 Err(status) => return status_text(&status),
@@ -126,10 +126,8 @@ fn apply(config: &EffectiveConfig, decoded: Result<Parameters, String>) {
     match decoded {
         Ok(parameters) => {
             let generation = parameters.generation;
-            // No policy of this version holds rows back.
-            let unused = parameters.window.map(|_| "window").into_iter().collect();
             if config.set_stream(parameters) {
-                emit(&ServerEvent::ParametersApplied { generation, unused });
+                emit(&ServerEvent::ParametersApplied { generation });
             }
         }
         Err(error) => {

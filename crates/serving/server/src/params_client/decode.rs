@@ -3,16 +3,22 @@
 use std::time::Duration;
 
 use albacore_proto::params as proto;
-use albacore_settings::agent_stream::{ModelSlo, Parameters};
-use albacore_settings::{BatchingParams, Policy, Prefer, Slo};
+use albacore_settings::agent_stream::{ModelParameters, ModelSlo, Parameters};
+use albacore_settings::{BatchingParams, ModelBatching, Policy, Prefer, Slo, WEIGHT_DEFAULT};
 
-/// Decodes a message and validates it like a snapshot line of the agent.
+/// Decodes a message and validates it like a snapshot line of the agent, and against the `threads`
+/// of a worker.
 ///
 /// # Errors
 /// A sentence that names the field.
-pub(super) fn parameters(message: &proto::Parameters) -> Result<Parameters, String> {
+pub(super) fn parameters(
+    message: &proto::Parameters,
+    threads: usize,
+) -> Result<Parameters, String> {
     let parameters = convert(message)?;
-    parameters.check().map_err(|error| error.to_string())?;
+    let checked = parameters.check();
+    let checked = checked.and_then(|()| parameters.check_threads(threads));
+    checked.map_err(|error| error.to_string())?;
     Ok(parameters)
 }
 
@@ -23,36 +29,75 @@ fn convert(message: &proto::Parameters) -> Result<Parameters, String> {
         batching,
         queue,
         slo,
-        window_us,
-        workers,
-        threads,
-        cpu_share,
         generation,
         report_us,
+        models,
     } = message;
     let missing = |field: &str| format!("parameters.{field}: is missing");
     let batching = batching.as_ref().ok_or_else(|| missing("batching"))?;
     let queue = queue.as_ref().ok_or_else(|| missing("queue"))?;
+    let ModelBatching {
+        policy,
+        batch_rows_max,
+        window,
+    } = model_batching("parameters.batching", batching)?;
     Ok(Parameters {
         batching: BatchingParams {
-            policy: policy(batching)?,
-            batch_rows_max: batching.max_rows as usize,
+            policy,
+            batch_rows_max,
+            window,
             queue_rows_max: queue.max_rows as usize,
         },
         slo: slo.iter().map(model_slo).collect(),
-        window: window_us.map(Duration::from_micros),
-        workers: *workers,
-        threads: *threads,
-        cpu_share: *cpu_share,
+        models: models
+            .iter()
+            .enumerate()
+            .map(|(index, model)| model_parameters(&format!("parameters.models[{index}]"), model))
+            .collect::<Result<_, _>>()?,
         generation: *generation,
         report: report_us.map(Duration::from_micros),
     })
 }
 
-fn policy(batching: &proto::Batching) -> Result<Policy, String> {
+/// Converts what lies at `path`.
+fn model_parameters(
+    path: &str,
+    message: &proto::ModelParameters,
+) -> Result<ModelParameters, String> {
+    let proto::ModelParameters {
+        model,
+        threads,
+        weight,
+        batching,
+    } = message;
+    let threads = threads.map(|threads| {
+        u16::try_from(threads)
+            .map_err(|_| format!("{path}.threads: {threads} is not a number of threads"))
+    });
+    let batching = batching.as_ref().map(|batching| {
+        let path = format!("{path}.batching");
+        model_batching(&path, batching)
+    });
+    Ok(ModelParameters {
+        model: model.clone(),
+        threads: threads.transpose()?,
+        weight: weight.unwrap_or(WEIGHT_DEFAULT),
+        batching: batching.transpose()?,
+    })
+}
+
+fn model_batching(path: &str, message: &proto::Batching) -> Result<ModelBatching, String> {
+    Ok(ModelBatching {
+        policy: policy(path, message)?,
+        batch_rows_max: message.max_rows as usize,
+        window: message.window_us.map(Duration::from_micros),
+    })
+}
+
+fn policy(path: &str, batching: &proto::Batching) -> Result<Policy, String> {
     let delay = batching.max_delay_us.map(Duration::from_micros);
-    let prefer = batching.prefer.map(prefer).transpose()?;
-    let path = "parameters.batching";
+    let prefer = batching.prefer.map(|number| prefer(path, number));
+    let prefer = prefer.transpose()?;
     let policy = match (proto::Policy::try_from(batching.policy), delay) {
         (Ok(proto::Policy::Timeout), Some(delay)) => Policy::Timeout { delay },
         (Ok(proto::Policy::Timeout), None) => {
@@ -81,12 +126,12 @@ fn policy(batching: &proto::Batching) -> Result<Policy, String> {
     }
 }
 
-fn prefer(number: i32) -> Result<Prefer, String> {
+fn prefer(path: &str, number: i32) -> Result<Prefer, String> {
     match proto::Prefer::try_from(number) {
         Ok(proto::Prefer::ShortWaits) => Ok(Prefer::ShortWaits),
         Ok(proto::Prefer::IdleWorkers) => Ok(Prefer::IdleWorkers),
         Ok(proto::Prefer::Unspecified) | Err(_) => Err(format!(
-            "parameters.batching.prefer: {number} is not a preference that this server knows"
+            "{path}.prefer: {number} is not a preference that this server knows"
         )),
     }
 }

@@ -1,6 +1,7 @@
 //! Client of `albacore-params` (`--params`): receives parameters while the server runs.
 //!
-//! Batching, queue bounds and objectives have two sources: the settings (the file of `--settings`,
+//! Batching, queue bounds and objectives, and batching, threads and weight of single models, have
+//! two sources: the settings (the file of `--settings`,
 //! or the command line) and the params stream. **The stream overrides the settings while it is
 //! connected**: it delivers an edit within milliseconds, where a mounted file takes a minute. After
 //! the stream is lost its last parameters stay in force, so that a restart of `albacore-params`
@@ -11,7 +12,7 @@
 //!   caught up: the settings are in force again.
 //!
 //! Invalid parameters change nothing: they are refused with the name of the field, counted, and
-//! reported once. The stream cannot change models, workers or threads.
+//! reported once. The stream cannot change which models there are, workers, or threads of workers.
 //!
 //! `client` keeps the connection, `decode` validates a message,
 //! [`crate::effective_config::EffectiveConfig`] holds both sources.
@@ -31,6 +32,6 @@ pub fn fuzz_target(bytes: &[u8]) {
         return;
     }
     if let Ok(message) = albacore_proto::params::Parameters::decode(bytes) {
-        let _ = decode::parameters(&message);
+        let _ = decode::parameters(&message, usize::MAX);
     }
 }

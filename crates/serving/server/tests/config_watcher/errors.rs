@@ -83,6 +83,8 @@ fn url(name: &str, address: SocketAddr, path: &str) -> Model {
         slo: None,
         outputs: Vec::new(),
         threads: None,
+        weight: albacore_settings::WEIGHT_DEFAULT,
+        batching: None,
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod errors;
 mod iterations;
+mod model_batching;
 mod objectives;
 #[path = "../running/mod.rs"]
 mod running;

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use albacore_settings::{BatchingParams, Digest, Model, Policy, Settings, Source};
+use albacore_settings::{BatchingParams, Digest, Model, Policy, Settings, Source, WEIGHT_DEFAULT};
 
 use crate::running::zoo;
 
@@ -68,6 +68,8 @@ pub(crate) fn model(file: &str) -> Model {
         slo: None,
         outputs: Vec::new(),
         threads: None,
+        weight: WEIGHT_DEFAULT,
+        batching: None,
     }
 }
 

@@ -7,6 +7,7 @@ mod clients;
 mod coalescing;
 mod exits;
 mod hangs;
+mod isolation;
 mod objectives;
 mod processes;
 mod results;
@@ -39,6 +40,7 @@ pub(crate) struct Started {
 pub(crate) const BATCHING: BatchingParams = BatchingParams {
     policy: Policy::Auto(Prefer::ShortWaits),
     batch_rows_max: 1024,
+    window: None,
     queue_rows_max: 65536,
 };
 

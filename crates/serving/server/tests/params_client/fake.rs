@@ -3,7 +3,9 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use albacore_proto::params::{Batching, Objective, Policy, Prefer, Queue};
+use albacore_proto::params::{
+    Batching, ModelParameters, Objective, Parameters, Policy, Prefer, Queue,
+};
 use albacore_settings::Policy as Rule;
 use serde_json::json;
 use tonic::Status;
@@ -64,17 +66,20 @@ fn parameters_of_the_stream_are_applied_and_invalid_ones_refused_by_name() {
     });
     assert_eq!(state["batching"]["policy"], "deferred");
     let mut more = message(81);
-    more.window_us = Some(5000);
+    let batching = more.batching.as_mut().unwrap();
+    (batching.policy, batching.max_delay_us) = (Policy::Deferred.into(), None);
+    batching.window_us = Some(5000);
     params.send(Ok(more));
     let applied = server.event("parameters_applied");
     assert_eq!(
         applied,
-        json!({"event": "parameters_applied", "generation": 81, "unused": ["window"]})
+        json!({"event": "parameters_applied", "generation": 81})
     );
     let state = until(&server, "right again", |state| {
         state["params"]["generation"] == 81
     });
     assert!(state["params"]["refused"].is_null());
+    assert_eq!(state["batching"]["window_us"], 5000);
     assert_eq!(metric(&server, "albacore_params_connected"), 1.0);
     assert_eq!(metric(&server, "albacore_params_generation"), 81.0);
     assert_eq!(metric(&server, "albacore_params_messages_taken_total"), 3.0);
@@ -215,6 +220,7 @@ fn what_auto_prefers_is_changed_without_a_restart() {
             policy: Policy::Auto.into(),
             max_rows: 80,
             max_delay_us: None,
+            window_us: None,
             prefer: Some(prefer.into()),
         });
         Ok(auto)
@@ -231,6 +237,86 @@ fn what_auto_prefers_is_changed_without_a_restart() {
         let batching = json!({"policy": "auto", "max_rows": 80, "prefer": prefer});
         assert_eq!(state["batching"], batching);
     }
+    assert_eq!(server.stop("-TERM"), Some(0));
+}
+
+/// Parameters of model `m` in a message.
+fn of_model(generation: u32, own: ModelParameters) -> Parameters {
+    Parameters {
+        models: vec![own],
+        ..message(generation)
+    }
+}
+
+#[test]
+fn parameters_of_single_models_are_changed_without_a_restart() {
+    let mut own = model("xgb_exact.ubj");
+    (own.threads, own.weight) = (Some(1), 250);
+    let volume = Volume::new(&settings(vec![own], Rule::default(), 100));
+    let file = volume.settings().display().to_string();
+    // An older sender lists no models: theirs are those of the file.
+    let params = FakeParams::start(Ok(message(64)));
+    let server = start(&["--settings", &file, "--threads", "2"], &params.place());
+    let applied = |generation: u32| {
+        let state = until(&server, "applied", |state| {
+            state["params"]["generation"] == generation
+        });
+        state["models"][0].clone()
+    };
+    let of_all = json!({"policy": "timeout", "max_rows": 64, "max_delay_us": 1500});
+    let state = applied(64);
+    assert_eq!(
+        (&state["threads"], &state["weight"]),
+        (&json!(1), &json!(250))
+    );
+    assert_eq!(state["batching_params"], of_all);
+    // A listed model has what is listed, and defaults for the rest.
+    let listed = ModelParameters {
+        model: "m".to_owned(),
+        weight: Some(300),
+        batching: Some(Batching {
+            policy: Policy::Deferred.into(),
+            max_rows: 8,
+            max_delay_us: None,
+            prefer: None,
+            window_us: Some(5000),
+        }),
+        ..ModelParameters::default()
+    };
+    params.send(Ok(of_model(65, listed.clone())));
+    let state = applied(65);
+    assert_eq!(
+        (&state["threads"], &state["weight"]),
+        (&json!(null), &json!(300))
+    );
+    let own = json!({"policy": "deferred", "max_rows": 8, "window_us": 5000});
+    assert_eq!(state["batching_params"], own);
+    assert_eq!(infer(&server, 8), 200);
+    // More threads than a worker has are refused with the whole message.
+    let wrong = ModelParameters {
+        threads: Some(3),
+        ..listed
+    };
+    params.send(Ok(of_model(66, wrong)));
+    let state = until(&server, "refused", |state| {
+        !state["params"]["refused"].is_null()
+    });
+    let words = state["params"]["refused"].as_str().unwrap();
+    let wanted = "parameters.models[0].threads: 3 is above the 2 of a worker of this server";
+    assert!(words.starts_with(wanted), "{words}");
+    assert_eq!(state["models"][0]["batching_params"], own);
+    let plain = ModelParameters {
+        model: "m".to_owned(),
+        threads: Some(2),
+        ..ModelParameters::default()
+    };
+    params.send(Ok(of_model(67, plain)));
+    let state = applied(67);
+    assert_eq!(
+        (&state["threads"], &state["weight"]),
+        (&json!(2), &json!(100))
+    );
+    assert_eq!(state["batching_params"]["max_rows"], 67);
     assert_eq!(server.stop("-TERM"), Some(0));
 }
 

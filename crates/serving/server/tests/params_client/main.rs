@@ -73,14 +73,12 @@ pub(crate) fn message(rows: u32) -> proto::Parameters {
             max_rows: rows,
             max_delay_us: Some(1500),
             prefer: None,
+            window_us: None,
         }),
         queue: Some(proto::Queue { max_rows: 65_536 }),
         slo: Vec::new(),
-        window_us: None,
-        workers: 1,
-        threads: 1,
-        cpu_share: 2.0,
         generation: u64::from(rows),
         report_us: None,
+        models: Vec::new(),
     }
 }

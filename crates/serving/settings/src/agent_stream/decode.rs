@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use serde_json::Value;
 
-use super::{DecodedSnapshot, ModelSlo, NodeSnapshot, Parameters, ServingPod};
+use super::{DecodedSnapshot, ModelParameters, ModelSlo, NodeSnapshot, Parameters, ServingPod};
 use crate::limits::SNAPSHOT_LINE_BYTES_MAX;
 use crate::object_reader::{ObjectReader, UnknownFields};
 use crate::parse_yaml;
@@ -76,18 +76,16 @@ fn parameters(mut object: ObjectReader) -> Result<Parameters, ValidationError> {
     let batching = object.object("batching")?;
     let queue = object.object("queue")?;
     let slo = object.objects("slo")?;
-    let workers = object.u32("workers")?;
-    let threads = object.u32("threads")?;
-    let cpu_share = object.f64("cpu_share")?;
+    let models = object.objects("models")?;
     let batching = batching.ok_or_else(|| missing(&object, "batching"))?;
     let queue = queue.ok_or_else(|| missing(&object, "queue"))?;
     let parameters = Parameters {
         batching: parse_yaml::batching(Some(batching), Some(queue))?,
         slo: slo.into_iter().map(model_slo).collect::<Result<_, _>>()?,
-        window: object.parsed("window", parse_timespan)?,
-        workers: workers.ok_or_else(|| missing(&object, "workers"))?,
-        threads: threads.ok_or_else(|| missing(&object, "threads"))?,
-        cpu_share: cpu_share.ok_or_else(|| missing(&object, "cpu_share"))?,
+        models: models
+            .into_iter()
+            .map(model_parameters)
+            .collect::<Result<_, _>>()?,
         generation: number(&mut object, "generation")?,
         report: object.parsed("report", parse_timespan)?,
     };
@@ -100,6 +98,18 @@ fn model_slo(mut object: ObjectReader) -> Result<ModelSlo, ValidationError> {
         model: string(&mut object, "model")?,
         slo: parse_yaml::slo(object)?,
     })
+}
+
+fn model_parameters(mut object: ObjectReader) -> Result<ModelParameters, ValidationError> {
+    let batching = object.object("batching")?;
+    let parameters = ModelParameters {
+        model: string(&mut object, "model")?,
+        threads: parse_yaml::threads(&mut object)?,
+        weight: parse_yaml::weight(&mut object)?,
+        batching: batching.map(parse_yaml::model_batching).transpose()?,
+    };
+    object.finish()?;
+    Ok(parameters)
 }
 
 fn string(object: &mut ObjectReader, name: &'static str) -> Result<String, ValidationError> {

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use albacore_batching::Prefer;
+use albacore_batching::{ModelBatching, Prefer};
 
-use super::{ModelSlo, NodeSnapshot, Parameters, ServingPod};
+use super::{ModelParameters, ModelSlo, NodeSnapshot, Parameters, ServingPod};
 use crate::limits::SNAPSHOT_LINE_BYTES_MAX;
-use crate::print_yaml::changed_preference;
+use crate::print_yaml::{changed_preference, changed_weight};
 use crate::timespan::print_timespan;
 use crate::validation_error::ValidationError;
 
@@ -52,29 +52,45 @@ fn encode_parameters(parameters: &Parameters) -> Value {
     let Parameters {
         batching,
         slo,
-        window,
-        workers,
-        threads,
-        cpu_share,
+        models,
         generation,
         report,
     } = parameters;
     let slo: Vec<Value> = slo.iter().map(encode_slo).collect();
+    let models: Vec<Value> = models.iter().map(encode_model).collect();
     without_nulls(json!({
-        "batching": without_nulls(json!({
-            "policy": batching.policy.name(),
-            "max_rows": batching.batch_rows_max,
-            "max_delay": timespan(batching.policy.delay()),
-            "prefer": changed_preference(batching.policy).map(Prefer::name),
-        })),
+        "batching": encode_batching(&batching.of_models()),
         "queue": {"max_rows": batching.queue_rows_max},
         "slo": slo,
-        "window": timespan(*window),
-        "workers": workers,
-        "threads": threads,
-        "cpu_share": cpu_share,
+        "models": models,
         "generation": generation,
         "report": timespan(*report),
+    }))
+}
+
+fn encode_batching(batching: &ModelBatching) -> Value {
+    without_nulls(json!({
+        "policy": batching.policy.name(),
+        "max_rows": batching.batch_rows_max,
+        "max_delay": timespan(batching.policy.delay()),
+        "prefer": changed_preference(batching.policy).map(Prefer::name),
+        "window": timespan(batching.window),
+    }))
+}
+
+/// Without defaults, so that a line has room for many models.
+fn encode_model(parameters: &ModelParameters) -> Value {
+    let ModelParameters {
+        model,
+        threads,
+        weight,
+        batching,
+    } = parameters;
+    without_nulls(json!({
+        "model": model,
+        "threads": threads,
+        "weight": changed_weight(*weight),
+        "batching": batching.as_ref().map(encode_batching),
     }))
 }
 

@@ -9,7 +9,7 @@
 //! {"node":"n1","sequence":7,"pods":[{"address":"10.0.0.7","namespace":"shop","name":"fraud-5d8-x",
 //! "uid":"6a…","deployment":"fraud","generation":3,"parameters":{"batching":{"policy":"timeout",
 //! "max_rows":512,"max_delay":"2ms"},"queue":{"max_rows":4096},"slo":[{"model":"fraud","latency":
-//! "25ms","percentile":99.0}],"workers":4,"threads":4,"cpu_share":3.5,"generation":3}}],
+//! "25ms","percentile":99.0}],"models":[{"model":"fraud","threads":2}],"generation":3}}],
 //! "metrics":""}
 //! ```
 //!
@@ -28,9 +28,12 @@ mod validate;
 use core::net::IpAddr;
 use std::time::Duration;
 
-use albacore_batching::{BatchingParams, Slo};
+use albacore_batching::{BatchingParams, ModelBatching, Slo};
 
-use crate::settings::Settings;
+use crate::limits::WEIGHT_DEFAULT;
+use crate::settings::{Model, Settings};
+use crate::validate::check_threads;
+use crate::validation_error::ValidationError;
 
 pub use report::LatencyReport;
 
@@ -74,33 +77,89 @@ pub struct Parameters {
     pub batching: BatchingParams,
     /// The latency objectives: of all models that have one.
     pub slo: Vec<ModelSlo>,
-    /// The longest that rows may be held back for a fuller batch, if the deployment limits it.
-    pub window: Option<Duration>,
-    /// Workers whose threads are placed.
-    pub workers: u32,
-    /// Threads of each worker that can run at once.
-    pub threads: u32,
-    /// CPUs that the container may use at once, by cpuset and quota: 2.5 is two and a half.
-    pub cpu_share: f64,
+    /// Further parameters of models. A model that is not listed has those of its settings: a
+    /// sender of an older version lists none.
+    pub models: Vec<ModelParameters>,
     /// `metadata.generation` of the deployment that these parameters are from.
     pub generation: u64,
     /// How often the server reports its latency; `None`: never.
     pub report: Option<Duration>,
 }
 
-impl Settings {
-    /// The latency objectives of the models that have one.
+/// What can change of a model in a running server, but for its objective.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ModelParameters {
+    pub model: String,
+    /// Most threads of a worker that compute one batch; `None` (auto): all that busy workers leave.
+    pub threads: Option<u16>,
+    /// Its share of the server while requests of several models have to be refused.
+    pub weight: u32,
+    /// How its batches are made; `None`: as [`Parameters::batching`] says.
+    pub batching: Option<ModelBatching>,
+}
+
+impl ModelParameters {
+    /// Those of a model without any of its own.
     #[must_use]
-    pub fn model_slos(&self) -> Vec<ModelSlo> {
-        let slos = self.models.iter().filter_map(|model| {
+    pub fn defaults(model: String) -> Self {
+        Self {
+            model,
+            threads: None,
+            weight: WEIGHT_DEFAULT,
+            batching: None,
+        }
+    }
+}
+
+impl Model {
+    /// What of it can change in a running server, but for its objective.
+    #[must_use]
+    pub fn parameters(&self) -> ModelParameters {
+        ModelParameters {
+            model: self.name.clone(),
+            threads: self.threads,
+            weight: self.weight,
+            batching: self.batching,
+        }
+    }
+}
+
+impl Parameters {
+    /// The parameters that settings hold, as those of a `generation` of their deployment.
+    #[must_use]
+    pub fn of_settings(settings: &Settings, generation: u64) -> Self {
+        let slo = settings.models.iter().filter_map(|model| {
             let (model, slo) = (model.name.clone(), model.slo?);
             Some(ModelSlo { model, slo })
         });
-        slos.collect()
+        Self {
+            batching: settings.batching,
+            slo: slo.collect(),
+            models: settings.models.iter().map(Model::parameters).collect(),
+            generation,
+            report: None,
+        }
     }
 
-    /// The effective settings where `parameters` override this file: batching, queue and objectives
-    /// are those of `parameters`, all else is the file's.
+    /// The further parameters of a model, if it is listed.
+    #[must_use]
+    pub fn of_model(&self, model: &str) -> Option<&ModelParameters> {
+        self.models.iter().find(|entry| entry.model == model)
+    }
+
+    /// Checks the parameters against the `threads` that a worker of this server has.
+    ///
+    /// # Errors
+    /// The first model that asks for more.
+    pub fn check_threads(&self, threads: usize) -> Result<(), ValidationError> {
+        let models = self.models.iter().map(|model| model.threads);
+        check_threads("parameters.", models, threads)
+    }
+}
+
+impl Settings {
+    /// The effective settings where `parameters` override this file: batching, queue, objectives
+    /// and what `parameters` lists of models are those of `parameters`, all else is the file's.
     #[must_use]
     pub fn overridden_by(&self, parameters: &Parameters) -> Self {
         let mut settings = self.clone();
@@ -109,6 +168,11 @@ impl Settings {
             let mut slos = parameters.slo.iter();
             let own = slos.find(|entry| entry.model == model.name);
             model.slo = own.map(|entry| entry.slo);
+            if let Some(own) = parameters.of_model(&model.name) {
+                model.threads = own.threads;
+                model.weight = own.weight;
+                model.batching = own.batching;
+            }
         }
         settings
     }

@@ -3,12 +3,14 @@
 use core::net::IpAddr;
 use std::collections::BTreeSet;
 
-use super::{ModelSlo, NodeSnapshot, Parameters, ServingPod};
+use super::{ModelParameters, ModelSlo, NodeSnapshot, Parameters, ServingPod};
 use crate::limits::{
-    COUNT_MAX, CPUS_MAX, MODELS_MAX, OBJECT_NAME_CHARS_MAX, SNAPSHOT_METRICS_BYTES_MAX,
-    SNAPSHOT_PODS_MAX,
+    MODELS_MAX, OBJECT_NAME_CHARS_MAX, SNAPSHOT_METRICS_BYTES_MAX, SNAPSHOT_PODS_MAX,
 };
-use crate::validate::{check_batching, check_model_name, check_slo, check_timespan};
+use crate::validate::{
+    BatchedModel, check_batching, check_model_name, check_slo, check_some_threads, check_timespan,
+    check_weight,
+};
 use crate::validation_error::{ValidationError, quoted};
 
 impl NodeSnapshot {
@@ -85,10 +87,7 @@ impl Parameters {
         let Self {
             batching,
             slo,
-            window,
-            workers,
-            threads,
-            cpu_share,
+            models,
             generation: _,
             report,
         } = self;
@@ -106,19 +105,42 @@ impl Parameters {
                 return Err(ValidationError::field(format!("{path}.model"), problem));
             }
         }
-        let objectives = slo.iter().map(|entry| (&*entry.model, entry.slo));
-        check_batching(&format!("{path}."), batching, objectives)?;
-        if let Some(window) = window {
-            check_timespan(&format!("{path}.window"), *window)?;
+        if models.len() > MODELS_MAX {
+            let problem = format!("has {} entries, at most {MODELS_MAX}", models.len());
+            return Err(ValidationError::field(format!("{path}.models"), problem));
         }
+        let mut names = BTreeSet::new();
+        for (index, entry) in models.iter().enumerate() {
+            let path = format!("{path}.models[{index}]");
+            let ModelParameters {
+                model,
+                threads,
+                weight,
+                batching: _,
+            } = entry;
+            check_model_name(&format!("{path}.model"), model)?;
+            check_some_threads(&format!("{path}.threads"), *threads)?;
+            check_weight(&format!("{path}.weight"), *weight)?;
+            if !names.insert(model) {
+                let problem = format!("{} is listed twice", quoted(model));
+                return Err(ValidationError::field(format!("{path}.model"), problem));
+            }
+        }
+        let objective = |model: &str| slo.iter().find(|entry| entry.model == model);
+        let listed = models.iter().map(|entry| BatchedModel {
+            name: &entry.model,
+            slo: objective(&entry.model).map(|entry| entry.slo),
+            own: entry.batching,
+        });
+        let others = slo.iter().filter(|entry| !names.contains(&entry.model));
+        let others = others.map(|entry| BatchedModel {
+            name: &entry.model,
+            slo: Some(entry.slo),
+            own: None,
+        });
+        check_batching(&format!("{path}."), batching, listed.chain(others))?;
         if let Some(period) = report {
             check_timespan(&format!("{path}.report"), *period)?;
-        }
-        check_count(&format!("{path}.workers"), *workers)?;
-        check_count(&format!("{path}.threads"), *threads)?;
-        if !(*cpu_share > 0.0 && *cpu_share <= CPUS_MAX) {
-            let problem = format!("{cpu_share} is not above 0 and at most {CPUS_MAX}");
-            return Err(ValidationError::field(format!("{path}.cpu_share"), problem));
         }
         Ok(())
     }
@@ -145,13 +167,5 @@ pub(super) fn check_name(path: &str, text: &str) -> Result<(), ValidationError> 
         "{} is not 1 to {OBJECT_NAME_CHARS_MAX} letters, digits, '-', '_', '.' and ':'",
         quoted(text)
     );
-    Err(ValidationError::field(path, problem))
-}
-
-fn check_count(path: &str, count: u32) -> Result<(), ValidationError> {
-    if (1..=COUNT_MAX).contains(&count) {
-        return Ok(());
-    }
-    let problem = format!("{count} is not from 1 to {COUNT_MAX}");
     Err(ValidationError::field(path, problem))
 }

@@ -10,6 +10,7 @@ fn service(alpha_ms: f64, beta_ms: f64, objective_ms: u64, workers: usize) -> Se
         objective: Nanos(objective_ms * 1_000_000),
         workers,
         rows_max: u64::MAX,
+        window: None,
         rate: 1000.0,
         rows_per_request: 1.0,
         front: None,
@@ -101,4 +102,39 @@ fn a_rare_request_waits_for_its_objective_and_frees_nothing() {
     let forecast = Forecast::of(&often);
     assert_eq!(forecast.gathered_rows, 24);
     assert!((forecast.idle_workers_gain - (2.1 - 0.35 * 29.0 / 24.0)).abs() < 1e-3);
+}
+
+#[test]
+fn a_window_bounds_what_deferring_gathers_and_never_below_eager_batches() {
+    let within = |millis: u64| {
+        Forecast::of(&Service {
+            window: Some(Nanos(millis * 1_000_000)),
+            ..service(1.053, 5.072, 25, 8)
+        })
+    };
+    let free = Forecast::of(&service(1.053, 5.072, 25, 8));
+    assert_eq!(within(25), free, "a longer window bounds nothing");
+    // At 1,000 rows a second 4 come within 4 ms; l(b) <= 8 x 4 ms holds for all 16.
+    let short = within(4);
+    assert_eq!((short.gathered_rows, short.deferred_rows), (4, 16));
+    assert!(short.p50_cost < free.p50_cost && short.idle_workers_gain < free.idle_workers_gain);
+    // l(b) <= 8 x 1 ms holds for 2, but 7 still come together while all workers are busy.
+    let least = within(1);
+    assert_eq!((least.gathered_rows, least.deferred_rows), (1, 7));
+    assert_eq!(least.goodput_gain(), 0.0);
+}
+
+#[test]
+fn requests_may_be_larger_than_half_of_an_objective_allows() {
+    for rows_per_request in [9.999_999_999_999_998, 10.000_000_000_000_036, 400.5] {
+        for rate in [1.0, 1000.0, 1e6] {
+            let service = Service {
+                rows_per_request,
+                rate,
+                ..service(1.053, 1.0, 25, 2)
+            };
+            let forecast = Forecast::of(&service);
+            assert!(forecast.eager_goodput.is_finite(), "{forecast:?}");
+        }
+    }
 }

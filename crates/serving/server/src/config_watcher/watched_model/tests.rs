@@ -17,6 +17,8 @@ fn model(path: &str) -> settings::Model {
         slo: None,
         outputs: Vec::new(),
         threads: None,
+        weight: settings::WEIGHT_DEFAULT,
+        batching: None,
     }
 }
 

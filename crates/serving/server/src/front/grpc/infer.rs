@@ -43,6 +43,9 @@ impl GrpcService {
             .compute(headers, body, conn, &mut call)
             .await
             .map(|(response, timing)| (unary::reply(&response), timing));
+        if let Err(error) = &result {
+            self.front.hold_error(&call.model, error.kind).await;
+        }
         let code = result
             .as_ref()
             .map_or_else(|error| error.kind.code(), |_| Code::Ok);

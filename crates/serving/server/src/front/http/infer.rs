@@ -35,7 +35,10 @@ impl HttpService {
         let result = self.compute(headers, path, body, conn, &mut call).await;
         let reply = match result {
             Ok(reply) => reply.into_http(ContentCoding::of_reply(headers)),
-            Err(error) => reply::error(&error),
+            Err(error) => {
+                self.front.hold_error(&call.model, error.kind).await;
+                reply::error(&error)
+            }
         };
         let (front, code) = (&self.front, reply.status());
         front

@@ -124,8 +124,7 @@ impl HttpService {
             }
             Route::State => {
                 let status = self.front.status.snapshot();
-                let (batching, stream) = self.front.config.current();
-                let state = state::describe(engine, status, batching, stream);
+                let state = state::describe(engine, status, &self.front.config);
                 reply::json(StatusCode::OK, &state)
             }
             Route::Infer(_) | Route::Index => {

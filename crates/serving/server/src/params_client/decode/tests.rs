@@ -9,6 +9,7 @@ fn message() -> proto::Parameters {
             max_rows: 512,
             prefer: None,
             max_delay_us: Some(2000),
+            window_us: None,
         }),
         queue: Some(proto::Queue { max_rows: 4096 }),
         slo: vec![proto::Objective {
@@ -18,13 +19,26 @@ fn message() -> proto::Parameters {
             contribs_us: Some(80_000),
             interactions_us: None,
         }],
-        window_us: None,
-        workers: 2,
-        threads: 2,
-        cpu_share: 4.0,
         generation: 7,
         report_us: None,
+        models: vec![proto::ModelParameters {
+            model: "m".to_owned(),
+            threads: Some(2),
+            weight: Some(300),
+            batching: Some(proto::Batching {
+                policy: proto::Policy::Deferred.into(),
+                max_rows: 64,
+                prefer: None,
+                max_delay_us: None,
+                window_us: Some(5000),
+            }),
+        }],
     }
+}
+
+/// As a server whose workers have four threads decodes it.
+fn parameters(message: &proto::Parameters) -> Result<Parameters, String> {
+    super::parameters(message, 4)
 }
 
 #[test]
@@ -41,7 +55,32 @@ fn every_field_of_a_message_is_decoded() {
     };
     let model = "m".to_owned();
     assert_eq!(decoded.slo, [ModelSlo { model, slo }]);
-    assert_eq!((decoded.generation, decoded.window), (7, None));
+    assert_eq!(decoded.generation, 7);
+    let window = Some(Duration::from_millis(5));
+    let batching = ModelBatching {
+        policy: Policy::Deferred,
+        batch_rows_max: 64,
+        window,
+    };
+    let model = ModelParameters {
+        model: "m".to_owned(),
+        threads: Some(2),
+        weight: 300,
+        batching: Some(batching),
+    };
+    assert_eq!(decoded.models, [model]);
+    let mut message = message();
+    message.models[0] = proto::ModelParameters {
+        model: "m".to_owned(),
+        ..proto::ModelParameters::default()
+    };
+    let decoded = parameters(&message).unwrap();
+    assert_eq!(decoded.models, [ModelParameters::defaults("m".to_owned())]);
+    // Of the whole message: a window of all models.
+    let of_all = message.batching.as_mut().unwrap();
+    (of_all.policy, of_all.max_delay_us) = (proto::Policy::Auto.into(), None);
+    of_all.window_us = Some(5000);
+    assert_eq!(parameters(&message).unwrap().batching.window, window);
 }
 
 #[test]
@@ -56,6 +95,7 @@ fn what_auto_prefers_is_decoded() {
             policy: proto::Policy::Auto.into(),
             max_rows: 512,
             max_delay_us: None,
+            window_us: None,
             prefer: prefer.map(Into::into),
         });
         let decoded = parameters(&message).unwrap();
@@ -75,6 +115,7 @@ fn unknown_preferences_and_those_of_other_policies_are_refused() {
             policy: policy.into(),
             max_rows: 512,
             max_delay_us: None,
+            window_us: None,
             prefer: Some(prefer),
         });
         let error = parameters(&message).unwrap_err();
@@ -83,10 +124,15 @@ fn unknown_preferences_and_those_of_other_policies_are_refused() {
     }
 }
 
+fn of_model(message: &mut proto::Parameters) -> &mut proto::Batching {
+    message.models[0].batching.as_mut().unwrap()
+}
+
 #[test]
+#[allow(clippy::too_many_lines)] // a table
 fn invalid_fields_are_refused_by_name() {
     type Change = fn(&mut proto::Parameters, &mut proto::Batching);
-    let cases: [(Change, &str); 15] = [
+    let cases: [(Change, &str); 24] = [
         (|_, b| b.policy = 0, "batching.policy: 0 is not a policy"),
         (|_, b| b.policy = 99, "batching.policy: 99 is not a policy"),
         (
@@ -98,7 +144,10 @@ fn invalid_fields_are_refused_by_name() {
             "batching.max_delay_us: is missing",
         ),
         (
-            |_, b| b.max_delay_us = Some(25_000),
+            |p, b| {
+                p.models.clear();
+                b.max_delay_us = Some(25_000);
+            },
             "batching.max_delay: \"25ms\" is not shorter",
         ),
         (
@@ -129,8 +178,44 @@ fn invalid_fields_are_refused_by_name() {
             "slo[1].model: \"m\" is listed twice",
         ),
         (
-            |p, _| p.cpu_share = f64::INFINITY,
-            "cpu_share: inf is not above 0",
+            |_, b| b.window_us = Some(5000),
+            "batching.window: \"5ms\" is allowed with policy auto or deferred only",
+        ),
+        (
+            |p, _| p.models[0].weight = Some(0),
+            "models[0].weight: 0 is not from 1 to 10000",
+        ),
+        (
+            |p, _| p.models[0].weight = Some(10_001),
+            "models[0].weight: 10001 is not from 1 to 10000",
+        ),
+        (
+            |p, _| p.models[0].threads = Some(0),
+            "models[0].threads: 0 is not a number of threads",
+        ),
+        (
+            |p, _| p.models[0].threads = Some(5),
+            "models[0].threads: 5 is above the 4 of a worker",
+        ),
+        (
+            |p, _| p.models[0].threads = Some(1 << 16),
+            "models[0].threads: 65536 is not a number of threads",
+        ),
+        (
+            |p, _| of_model(p).policy = proto::Policy::Eager.into(),
+            "models[0].batching.window: \"5ms\" is allowed with policy auto or deferred only",
+        ),
+        (
+            |p, _| of_model(p).max_rows = 4097,
+            "queue.max_rows: 4096 is below parameters.models[0].batching.max_rows, 4097",
+        ),
+        (
+            |p, _| of_model(p).prefer = Some(9),
+            "models[0].batching.prefer: 9 is not a preference",
+        ),
+        (
+            |p, _| p.models = vec![p.models[0].clone(); 2],
+            "models[1].model: \"m\" is listed twice",
         ),
     ];
     for (change, words) in cases {

@@ -1,14 +1,13 @@
-//! A model on which batching pays: 1,000 trees of 100 leaves, more than a core's caches hold, so
-//! that a row of SHAP values alone reads all of them.
+//! Models of random trees of 100 leaves. Only the shape decides what a batch costs.
 //!
-//! Splits and leaves are random. Only the shape decides what a batch costs.
+//! 1,000 trees are more than a core's caches hold, so that a row of SHAP values alone reads all of
+//! them: there batching pays.
 
 use albacore_random::SplitMix64;
 use serde_json::{Value, json};
 
-const TREES: usize = 1_000;
 const LEAVES: usize = 100;
-const FEATURES: u64 = 50;
+pub(crate) const FEATURES: u64 = 50;
 const SEED: u64 = 7;
 
 /// The parent of a root, in files of XGBoost.
@@ -82,14 +81,15 @@ fn unit(random: &mut SplitMix64) -> f64 {
 }
 
 /// The model as an XGBoost JSON file.
-pub(super) fn wide_model() -> String {
+pub(crate) fn random_model(trees: usize) -> String {
     let mut random = SplitMix64::new(SEED);
-    let trees = (0..TREES).map(|id| Tree::grow(&mut random).to_json(id));
+    let indices: Vec<usize> = (0..=trees).collect();
+    let count = trees;
+    let trees = (0..count).map(|id| Tree::grow(&mut random).to_json(id));
     let trees: Vec<Value> = trees.collect();
-    let indices: Vec<usize> = (0..=TREES).collect();
     let model = json!({
-        "gbtree_model_param": {"num_parallel_tree": "1", "num_trees": TREES.to_string()},
-        "iteration_indptr": indices, "tree_info": vec![0; TREES], "trees": trees,
+        "gbtree_model_param": {"num_parallel_tree": "1", "num_trees": count.to_string()},
+        "iteration_indptr": indices, "tree_info": vec![0; count], "trees": trees,
     });
     json!({
         "learner": {

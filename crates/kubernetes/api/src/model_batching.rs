@@ -1,0 +1,63 @@
+//! The batching of one model: its own fields, and those of the deployment for the rest.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::deployment::{
+    Batching, BatchingPolicy, BatchingPreference, InferenceDeploymentSpec, Model,
+};
+use crate::limits;
+use crate::timespan::Timespan;
+
+/// Fields of `spec.batching` that are others for one model.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelBatching {
+    /// The release rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<BatchingPolicy>,
+    /// Maximum number of rows of one batch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = limits::BATCH_ROWS_MAX))]
+    pub max_rows: Option<u32>,
+    /// Longest time that the oldest row of a batch waits for further rows, with policy Timeout.
+    /// Shorter than the model's latency objective.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_delay: Option<Timespan>,
+    /// What policy Auto prefers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefer: Option<BatchingPreference>,
+    /// Longest time that the oldest row of a deferred batch waits for further rows, with policy
+    /// Auto or Deferred.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Timespan>,
+}
+
+impl Batching {
+    /// The batching of a model with these fields of its own. Of the deployment's fields those count
+    /// that the model's policy takes.
+    fn with(&self, own: &ModelBatching) -> Self {
+        let policy = own.policy.unwrap_or(self.policy);
+        let is_held_back = matches!(policy, BatchingPolicy::Auto | BatchingPolicy::Deferred);
+        let common = |is_taken: bool| is_taken.then_some(self);
+        Self {
+            policy,
+            max_rows: own.max_rows.unwrap_or(self.max_rows),
+            max_delay: own
+                .max_delay
+                .or_else(|| common(policy == BatchingPolicy::Timeout)?.max_delay),
+            prefer: own
+                .prefer
+                .or_else(|| common(policy == BatchingPolicy::Auto)?.prefer),
+            window: own.window.or_else(|| common(is_held_back)?.window),
+        }
+    }
+}
+
+impl InferenceDeploymentSpec {
+    /// The batching of a model.
+    pub fn batching_of(&self, model: &Model) -> Batching {
+        let own = model.batching.as_ref();
+        own.map_or(self.batching, |own| self.batching.with(own))
+    }
+}

@@ -1,0 +1,81 @@
+//! A server that a benchmark starts on this machine, and models for it.
+
+mod random_model;
+
+pub(crate) use random_model::{FEATURES, random_model};
+
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use albacore_command::Failure;
+use albacore_load::get;
+use serde_json::Value;
+
+/// Ends when it is dropped.
+pub(crate) struct LocalServer {
+    child: Child,
+    pub(crate) http: SocketAddr,
+}
+
+impl Drop for LocalServer {
+    fn drop(&mut self) {
+        // Its workers end with it. It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl LocalServer {
+    /// Starts the program albacore-server, by default that beside this program, and waits until it
+    /// is ready.
+    ///
+    /// # Errors
+    /// It cannot be started, or ends.
+    pub(crate) fn start(program: Option<&Path>, arguments: &[String]) -> Result<Self, Failure> {
+        let program = match program {
+            Some(program) => program.to_owned(),
+            None => std::env::current_exe()
+                .map_err(|e| Failure::Failed(format!("this program: {e}")))?
+                .with_file_name("albacore-server"),
+        };
+        let failed = |what: &str| Failure::Failed(format!("{}: {what}", program.display()));
+        let mut child = Command::new(&program)
+            .args(["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| Failure::file(&program, &e))?;
+        let output = child.stdout.take().ok_or_else(|| failed("has no output"))?;
+        let mut server = Self {
+            child,
+            http: SocketAddr::from(([127, 0, 0, 1], 0)),
+        };
+        // The server goes on without a reader of its events.
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            let event: Value = serde_json::from_str(&line).unwrap_or_default();
+            match event["event"].as_str() {
+                Some("listening") => {
+                    let http = event["http"].as_str().and_then(|text| text.parse().ok());
+                    server.http = http.ok_or_else(|| failed("reports no address"))?;
+                }
+                Some("ready") => return Ok(server),
+                _ => {}
+            }
+        }
+        Err(failed("ended before it was ready"))
+    }
+
+    /// A model's part of the server's state.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(crate) fn model_state(&self, model: usize) -> Result<Value, Failure> {
+        let path = "/albacore/v1/state";
+        let (_, body) =
+            get(self.http, path).map_err(|e| Failure::Failed(format!("{path}: {e}")))?;
+        let state: Value = serde_json::from_slice(&body).unwrap_or_default();
+        Ok(state["models"][model].clone())
+    }
+}

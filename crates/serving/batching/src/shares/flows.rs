@@ -1,0 +1,51 @@
+//! Virtual times of flows that compete for the same time.
+//!
+//! A flow's tag is the service that it got, divided by its weight. The virtual time of the
+//! competition, `floor`, is the least tag of those that go on waiting. A flow that begins to wait is
+//! set to it: it neither saves time that it did not use nor owes time that nobody else wanted.
+
+use crate::Nanos;
+
+/// Worker time divided by weight, in [`SCALE`]ths of a nanosecond.
+pub(super) type Tag = u128;
+
+pub(super) const SCALE: Tag = 1 << 20;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Flow {
+    pub(super) tag: Tag,
+    /// It waits for a worker.
+    pub(super) contends: bool,
+}
+
+impl Flow {
+    /// The service that it got beyond the virtual time.
+    pub(super) fn ahead(&self, floor: Tag, weight: u32) -> Nanos {
+        let ahead = self.tag.saturating_sub(floor) * Tag::from(weight) / SCALE;
+        Nanos(u64::try_from(ahead).unwrap_or(u64::MAX))
+    }
+}
+
+/// Advances the virtual time of the `members`, and lets those enter that begin to wait.
+pub(super) fn enter(
+    flows: &mut [Flow],
+    members: impl Iterator<Item = usize> + Clone,
+    floor: &mut Tag,
+    contends: impl Fn(usize) -> bool,
+) {
+    let stay = members
+        .clone()
+        .filter(|&at| flows[at].contends && contends(at));
+    let least = stay.map(|at| flows[at].tag).min();
+    // If nobody goes on waiting nobody was wronged: all begin anew.
+    let all = || members.clone().map(|at| flows[at].tag).max();
+    *floor = (*floor).max(least.or_else(all).unwrap_or(0));
+    for at in members {
+        let flow = &mut flows[at];
+        let waits = contends(at);
+        if waits && !flow.contends {
+            flow.tag = flow.tag.max(*floor);
+        }
+        flow.contends = waits;
+    }
+}

@@ -1,0 +1,450 @@
+//! Shares of the workers' time: between groups of queues (models) by weight, and equally between the
+//! queues of a group (its kinds of output).
+//!
+//! **Problem.** Deadlines alone let a flood of one model take all workers: its requests are as
+//! urgent as any. A queue that asks for no more than its share must find the workers as if the
+//! others asked for no more than theirs, and what it does not use must not be lost.
+//!
+//! **Approach.** Start-time fair queueing (P. Goyal, H. Vin, H. Cheng: Start-time Fair Queueing,
+//! SIGCOMM 1996) on two levels, with room for deadlines: see [`flows`]. A queue may be ahead of its
+//! share by [`PATIENCE_SHARE`] of the shortest objective of those that wait beside it; up to that
+//! deadlines decide, beyond it the others go first. A running batch is not stopped, so the same
+//! part of the shortest objective bounds the time until some worker is free: see
+//! [`FairShares::patience`]. Admission reads one number for each queue: [`FairShares::rate`].
+//!
+//! **Proof sketch.** Let T be that part of its objective. A queue within its share that begins to
+//! wait is at the virtual time. Until a worker is free at most T passes. Others go before it for
+//! as long as they are within theirs, or ahead by at most T of all workers' time: so it waits for
+//! at most 2 T and one batch of each, beside what runs of its own share.
+//!
+//! **Limits.** Shares are of time that was predicted at the dispatch, and corrected when the batch
+//! is done. Of requests that are smaller than a batch of T none is split.
+
+mod flows;
+
+use flows::{Flow, SCALE, Tag, enter};
+
+use crate::Nanos;
+
+/// The weight of a group that was not given one, as of a control group of Linux (`cpu.weight`).
+pub const DEFAULT_WEIGHT: u32 = 100;
+
+/// Others may delay a queue within its share by one part in so many of its objective twice: by the
+/// batch that runs, and by what is more urgent.
+const PATIENCE_SHARE: u64 = 4;
+
+/// The objective that counts where none is known.
+const ASSUMED_OBJECTIVE: Nanos = Nanos(100_000_000);
+
+/// A queue is active for so long after a request: it may send another one.
+const ACTIVE_FOR: Nanos = Nanos(10_000_000_000);
+
+/// Over which time the use of the workers is averaged (its weight falls to 1/e).
+const USE_WINDOW: Nanos = Nanos(1_000_000_000);
+
+/// How often rates are computed anew, unless a queue becomes active.
+const REFRESH_PERIOD: Nanos = Nanos(10_000_000);
+
+#[derive(Debug)]
+struct Group {
+    weight: u32,
+    queues: Vec<usize>,
+    /// Virtual time of its queues.
+    floor: Tag,
+    /// Rows reserved or waiting.
+    rows: usize,
+    is_active: bool,
+    /// The shortest objective of active queues of other groups that have one.
+    beside: Option<Nanos>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    group: usize,
+    objective: Option<Nanos>,
+    /// When it last asked for something.
+    asked: Option<Nanos>,
+    is_active: bool,
+    /// Worker time that it used, nanoseconds, decayed.
+    used: f64,
+    rate: f64,
+    patience: Option<Nanos>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct FairShares {
+    groups: Vec<Group>,
+    /// The service of groups, by weight.
+    group_flows: Vec<Flow>,
+    queues: Vec<Queue>,
+    /// The service of queues within their group.
+    queue_flows: Vec<Flow>,
+    /// Virtual time of the groups.
+    floor: Tag,
+    /// Some queue waited for a worker when it was last asked.
+    has_contended: bool,
+    refreshed: Option<Nanos>,
+    /// At least two queues are active.
+    has_rivals: bool,
+}
+
+impl FairShares {
+    /// Adds a queue, in a group of its own or in that of another queue.
+    pub(crate) fn add_queue(&mut self, sibling: Option<usize>) {
+        let group = match sibling.and_then(|sibling| self.queues.get(sibling)) {
+            Some(sibling) => sibling.group,
+            None => {
+                self.groups.push(Group {
+                    weight: DEFAULT_WEIGHT,
+                    queues: Vec::new(),
+                    floor: 0,
+                    rows: 0,
+                    is_active: false,
+                    beside: None,
+                });
+                self.group_flows.push(Flow::default());
+                self.groups.len() - 1
+            }
+        };
+        self.groups[group].queues.push(self.queues.len());
+        self.queues.push(Queue {
+            group,
+            objective: None,
+            asked: None,
+            is_active: false,
+            used: 0.0,
+            rate: 1.0,
+            patience: None,
+        });
+        self.queue_flows.push(Flow::default());
+        self.refreshed = None;
+    }
+
+    /// Sets the weight of a queue's group.
+    pub(crate) fn set_weight(&mut self, queue: usize, weight: u32) {
+        if let Some(of) = self.queues.get(queue) {
+            self.groups[of.group].weight = weight.max(1);
+            self.refreshed = None;
+        }
+    }
+
+    pub(crate) fn set_objective(&mut self, queue: usize, objective: Option<Nanos>) {
+        if let Some(of) = self.queues.get_mut(queue) {
+            of.objective = objective;
+            self.refreshed = None;
+        }
+    }
+
+    /// Another model has the queue: it has asked for nothing.
+    pub(crate) fn forget(&mut self, queue: usize) {
+        if let Some(of) = self.queues.get_mut(queue) {
+            (of.asked, of.used) = (None, 0.0);
+            self.refreshed = None;
+        }
+    }
+
+    /// A request asks for the queue, whether it is admitted or not.
+    pub(crate) fn asked(&mut self, queue: usize, now: Nanos) {
+        if let Some(of) = self.queues.get_mut(queue) {
+            of.asked = Some(now);
+            if !of.is_active {
+                self.refreshed = None;
+            }
+        }
+    }
+
+    /// Whether the queue was asked for lately.
+    pub(crate) fn is_active(&self, queue: usize) -> bool {
+        self.queues.get(queue).is_some_and(|of| of.is_active)
+    }
+
+    /// The share of all workers that a queue can count on: all of them while it uses less than its
+    /// share, because it goes first; otherwise its share, or what the others leave.
+    pub(crate) fn rate(&self, queue: usize) -> f64 {
+        self.queues.get(queue).map_or(1.0, |of| of.rate)
+    }
+
+    /// Within which time after the dispatch of a batch of this queue some worker should be free,
+    /// for the other active queues; `None` if there are none.
+    pub(crate) fn patience(&self, queue: usize) -> Option<Nanos> {
+        self.queues.get(queue)?.patience
+    }
+
+    /// The shortest objective of the active queues of other groups.
+    pub(crate) fn shortest_beside(&self, queue: usize) -> Option<Nanos> {
+        self.groups[self.queues.get(queue)?.group].beside
+    }
+
+    /// Adds rows of a queue if they fit a bound of all rows: a group has at least its share of them.
+    ///
+    /// # Errors
+    /// They do not: rows of the group, and how many it may have.
+    pub(crate) fn add_rows(
+        &mut self,
+        queue: usize,
+        rows: usize,
+        total: usize,
+        rows_max: usize,
+    ) -> Result<(), (usize, usize)> {
+        let Some(group) = self.queues.get(queue).map(|of| of.group) else {
+            return Err((0, 0));
+        };
+        let held = self.groups[group].rows;
+        let active = u128::from(self.active_weight(Some(group)).max(1));
+        let share = |of: &Group| (rows_max as u128 * u128::from(of.weight) / active) as usize;
+        let others = self.groups.iter().enumerate();
+        let others = others.filter(|&(at, of)| at != group && of.is_active);
+        let kept: usize = others
+            .map(|(_, of)| share(of).saturating_sub(of.rows))
+            .sum();
+        let own = share(&self.groups[group]);
+        // Of a group that holds nothing also a request larger than its share must pass.
+        let most = match held {
+            0 => rows_max,
+            _ => own.max(rows_max.saturating_sub(kept + total.saturating_sub(held))),
+        };
+        let fits = |sum: Option<usize>, max: usize| sum.is_some_and(|sum| sum <= max);
+        if !fits(held.checked_add(rows), most) {
+            return Err((held, most));
+        }
+        if !fits(total.checked_add(rows), rows_max) {
+            return Err((total, rows_max));
+        }
+        self.groups[group].rows += rows;
+        Ok(())
+    }
+
+    /// Rows of a queue are gone.
+    pub(crate) fn remove_rows(&mut self, queue: usize, rows: usize) {
+        if let Some(of) = self.queues.get(queue) {
+            let group = &mut self.groups[of.group];
+            group.rows = group.rows.saturating_sub(rows);
+        }
+    }
+
+    /// A batch of the queue is dispatched that should take so long.
+    pub(crate) fn charge(&mut self, queue: usize, time: Nanos) {
+        let Some(of) = self.queues.get_mut(queue) else {
+            return;
+        };
+        of.used += time.0 as f64;
+        let weight = Tag::from(self.groups[of.group].weight);
+        self.queue_flows[queue].tag += Tag::from(time.0) * SCALE;
+        self.group_flows[of.group].tag += Tag::from(time.0) * SCALE / weight;
+    }
+
+    /// A batch took another time than it was charged for.
+    pub(crate) fn correct(&mut self, queue: usize, charged: Nanos, took: Nanos) {
+        if took >= charged {
+            return self.charge(queue, took.saturating_sub(charged));
+        }
+        let Some(of) = self.queues.get_mut(queue) else {
+            return;
+        };
+        let less = Tag::from(charged.saturating_sub(took).0) * SCALE;
+        of.used = (of.used - (charged.0 - took.0) as f64).max(0.0);
+        let weight = Tag::from(self.groups[of.group].weight);
+        let tags = [
+            (&mut self.queue_flows[queue].tag, less),
+            (&mut self.group_flows[of.group].tag, less / weight),
+        ];
+        for (tag, less) in tags {
+            *tag = tag.saturating_sub(less);
+        }
+    }
+
+    /// Computes rates and patience, if it is time.
+    pub(crate) fn refresh(&mut self, workers: usize, now: Nanos) {
+        let age = self.refreshed.map(|at| now.saturating_sub(at));
+        if age.is_some_and(|age| age < REFRESH_PERIOD) {
+            return;
+        }
+        self.refreshed = Some(now);
+        let decay = match age {
+            Some(age) => (-(age.0 as f64) / USE_WINDOW.0 as f64).exp(),
+            None => 1.0,
+        };
+        let mut total = 0.0;
+        for of in &mut self.queues {
+            of.used *= decay;
+            total += of.used;
+            let is_recent = |asked| now.saturating_sub(asked) < ACTIVE_FOR;
+            of.is_active = of.asked.is_some_and(is_recent);
+        }
+        for group in &mut self.groups {
+            let mut queues = group.queues.iter();
+            group.is_active = queues.any(|&queue| self.queues[queue].is_active);
+        }
+        let window = workers.max(1) as f64 * USE_WINDOW.0 as f64;
+        let active = self.active_weight(None);
+        for queue in 0..self.queues.len() {
+            let (share, used) = (self.share(queue, active), self.queues[queue].used);
+            self.queues[queue].rate = match used < share * window {
+                // It goes first.
+                true => 1.0,
+                false => share.max(1.0 - (total - used) / window),
+            };
+        }
+        self.refresh_patience();
+    }
+
+    /// Whether at least two queues are active.
+    pub(crate) fn has_rivals(&self) -> bool {
+        self.has_rivals
+    }
+
+    fn refresh_patience(&mut self) {
+        let objective = |of: &Queue| of.objective.unwrap_or(ASSUMED_OBJECTIVE);
+        let active = self.queues.iter().enumerate();
+        let active = active.filter(|(_, of)| of.is_active);
+        let shortest = Shortest::of(active.map(|(at, of)| (at, objective(of))));
+        self.has_rivals = shortest.second.is_some();
+        for (queue, of) in self.queues.iter_mut().enumerate() {
+            of.patience = shortest.beside(queue).map(patience);
+        }
+        let queues = &self.queues;
+        let shortest = |group: &Group| {
+            let active = group
+                .queues
+                .iter()
+                .filter(|&&queue| queues[queue].is_active);
+            active.filter_map(|&queue| queues[queue].objective).min()
+        };
+        let groups = self.groups.iter().enumerate();
+        let of_groups = groups.filter_map(|(at, group)| Some((at, shortest(group)?)));
+        let of_groups = Shortest::of(of_groups);
+        for (at, group) in self.groups.iter_mut().enumerate() {
+            group.beside = of_groups.beside(at);
+        }
+    }
+
+    /// The weight of the active groups, and of one that counts as such.
+    fn active_weight(&self, group: Option<usize>) -> u64 {
+        let groups = self.groups.iter().enumerate();
+        let active = groups.filter(|&(at, of)| of.is_active || group == Some(at));
+        active.map(|(_, of)| u64::from(of.weight)).sum()
+    }
+
+    /// The guaranteed share of a queue, beside the queues that are active.
+    fn share(&self, queue: usize, active_weight: u64) -> f64 {
+        let group = &self.groups[self.queues[queue].group];
+        let kinds = group.queues.iter();
+        let kinds = kinds.filter(|&&kind| kind == queue || self.queues[kind].is_active);
+        let own = u64::from(group.weight);
+        let all = active_weight + if group.is_active { 0 } else { own };
+        own as f64 / all.max(1) as f64 / kinds.count().max(1) as f64
+    }
+
+    /// Writes the rank of each queue among those that wait for a worker: 0 is within its share, the
+    /// highest goes last. Returns whether any is above 0.
+    pub(crate) fn rank(
+        &mut self,
+        contends: impl Fn(usize) -> bool,
+        any_contends: bool,
+        workers: usize,
+        ranks: &mut Vec<u8>,
+    ) -> bool {
+        if !any_contends && !self.has_contended {
+            return false;
+        }
+        self.has_contended = any_contends;
+        let groups = &self.groups;
+        let group_contends = |group: usize| groups[group].queues.iter().any(|&q| contends(q));
+        enter(
+            &mut self.group_flows,
+            0..groups.len(),
+            &mut self.floor,
+            group_contends,
+        );
+        for group in &mut self.groups {
+            let queues = group.queues.iter().copied();
+            enter(&mut self.queue_flows, queues, &mut group.floor, &contends);
+        }
+        ranks.clear();
+        ranks.resize(self.queues.len(), 0);
+        self.rank_groups(workers, ranks);
+        for group in &self.groups {
+            self.rank_queues(group, workers, ranks);
+        }
+        ranks.iter().any(|&rank| rank > 0)
+    }
+
+    /// The shortest objective of the queues of a group that wait.
+    fn group_objective(&self, group: &Group) -> Option<Nanos> {
+        let queues = group.queues.iter().copied();
+        let waiting = queues.filter(|&queue| self.queue_flows[queue].contends);
+        waiting.map(|queue| self.objective(queue)).min()
+    }
+
+    fn objective(&self, queue: usize) -> Nanos {
+        self.queues[queue].objective.unwrap_or(ASSUMED_OBJECTIVE)
+    }
+
+    fn rank_groups(&self, workers: usize, ranks: &mut [u8]) {
+        let groups = self.groups.iter().enumerate();
+        let objectives = groups.filter_map(|(at, of)| Some((at, self.group_objective(of)?)));
+        let shortest = Shortest::of(objectives);
+        for (at, group) in self.groups.iter().enumerate() {
+            let ahead = self.group_flows[at].ahead(self.floor, group.weight);
+            if is_over(ahead, shortest.beside(at), workers) {
+                group.queues.iter().for_each(|&queue| ranks[queue] += 2);
+            }
+        }
+    }
+
+    fn rank_queues(&self, group: &Group, workers: usize, ranks: &mut [u8]) {
+        let queues = group.queues.iter().copied();
+        let waiting = queues.filter(|&queue| self.queue_flows[queue].contends);
+        let shortest = Shortest::of(waiting.map(|queue| (queue, self.objective(queue))));
+        for &queue in &group.queues {
+            let ahead = self.queue_flows[queue].ahead(group.floor, 1);
+            if is_over(ahead, shortest.beside(queue), workers) {
+                ranks[queue] += 1;
+            }
+        }
+    }
+}
+
+/// How long a queue with this objective lets others delay it.
+fn patience(objective: Nanos) -> Nanos {
+    Nanos(objective.0 / PATIENCE_SHARE)
+}
+
+/// Whether one that is so much worker time ahead of its share has to let the others go first, of
+/// whose objectives this is the shortest.
+fn is_over(ahead: Nanos, shortest: Option<Nanos>, workers: usize) -> bool {
+    let most = |objective| patience(objective).0.saturating_mul(workers as u64);
+    shortest.is_some_and(|objective| ahead.0 > most(objective))
+}
+
+/// The two shortest objectives of several.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shortest {
+    first: Option<(usize, Nanos)>,
+    second: Option<Nanos>,
+}
+
+impl Shortest {
+    fn of(objectives: impl Iterator<Item = (usize, Nanos)>) -> Self {
+        let mut shortest = Self::default();
+        for (at, objective) in objectives {
+            let is_less = |than: Option<Nanos>| than.is_none_or(|than| objective < than);
+            if is_less(shortest.first.map(|(_, first)| first)) {
+                shortest.second = shortest.first.map(|(_, first)| first);
+                shortest.first = Some((at, objective));
+            } else if is_less(shortest.second) {
+                shortest.second = Some(objective);
+            }
+        }
+        shortest
+    }
+
+    /// The shortest one beside that at `at`.
+    fn beside(&self, at: usize) -> Option<Nanos> {
+        let first = self.first.filter(|&(of, _)| of != at);
+        first.map(|(_, first)| first).or(self.second)
+    }
+}
+
+#[cfg(test)]
+mod tests;
