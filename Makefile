@@ -81,6 +81,8 @@ bench-serving: build ## goodput of the server beside gunicorn, FastAPI and MLSer
 
 e2e: build python images ## the release end to end: runs, kills, refusals, real clients, real containers, the demo
 	ALBACORE_PROGRAMS_BUILT=1 $(CARGO) test --release --package albacore-cli --package albacore-server
+	@# Optimized: the server must leave cpu time to the generator beside it.
+	$(CARGO) test --release --package albacore-lab-commands --test against_simulation -- --nocapture
 	tests/trees/aarch64.sh
 	tests/clients/run.sh target/release/albacore-server
 	tests/images/run.sh

@@ -56,28 +56,29 @@ fn a_live_server_is_compared_with_the_simulator() {
     service.ready(Duration::from_secs(30)).unwrap();
     let model = "--model fraud --length 1s --objective 20s -o json";
     let ran = albacore_words(&format!(
-        "bench serve http://{http} {model} --rate 100 --mix contribs:2 --against-simulation"
+        "bench serve http://{http} {model} --rate 100 --mix output:1=3,fraud/contribs:2 \
+         --against-simulation"
     ));
     let beside = runs(&ran);
     assert_eq!(beside.len(), 1, "one rate");
     for run in beside {
-        let number = |key: &str| run[key].as_f64().unwrap();
-        assert!(number("alpha_us") + number("beta_us") > 0.0, "{run}");
-        // A batch has at least one request, and nothing is as late as 20 s.
-        assert!(
-            number("batch_rows") >= 1.0 && number("simulated_batch_rows") >= 2.0,
-            "{run}"
-        );
-        assert_eq!(
-            (number("bad_rate"), number("simulated_bad_rate")),
-            (0.0, 0.0),
-            "{run}"
-        );
+        let contribs = &run["classes"][1];
+        assert_eq!(contribs["class"], "contribs:2", "{run}");
+        for side in ["live", "simulated"] {
+            let number = |of: &Value, key: &str| of[side][key].as_f64().unwrap();
+            // A batch has at least one request, and nothing is as late as 20 s.
+            assert!(number(&run, "batch_rows") >= 1.0, "{run}");
+            assert!(number(contribs, "batch_rows") >= 2.0, "{run}");
+            assert!(number(&run, "p50_ms") > 0.0, "{run}");
+            assert_eq!(number(&run, "bad_rate"), 0.0, "{run}");
+            let idle = number(&run, "idle_share");
+            assert!((0.0..1.0).contains(&idle), "{run}");
+        }
     }
     let asked_wrongly =
         format!("bench serve http://{http} {model} --rate 100 --against-simulation");
-    let ran = albacore_words(&format!("{asked_wrongly} --mix output:1,contribs:2"));
-    assert_refused(&ran, 64, &["--mix", "one class"]);
+    let ran = albacore_words(&format!("{asked_wrongly} --mix nobody/contribs:2"));
+    assert_refused(&ran, 64, &["--mix", "nobody"]);
     assert_eq!(service.stop(Duration::from_secs(30)).unwrap(), Some(0));
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use albacore_batching::auto::FrontCost;
 use albacore_batching::deadlines::Cost;
 use albacore_batching::{Nanos, Profile};
-use albacore_load::{Load, Sample, Shape, drive, percentile};
+use albacore_load::{Load, Sample, Shape, drive};
 use albacore_simulator::{
     BatchCounts, FrontEnd, RequestClass, ServerQueue, ServerRequest, ServerRun, ServerScenario,
     Stalls, simulate_server,
@@ -14,11 +14,15 @@ use albacore_simulator::{
 use super::QueueId;
 use super::server_metrics::{Learned, Scheduling, ServerMetrics};
 use crate::error::BenchError;
+use crate::mix::Class;
 use crate::probe::{Bench, Probe};
 
-/// How long the requests of a class are sent over one connection to measure what they cost the
-/// front end.
-const FRONT_PROBE: Duration = Duration::from_millis(200);
+/// How long the requests of a class are sent over one connection.
+const LONE_PROBE: Duration = Duration::from_millis(200);
+
+/// The least that a request costs the front end, as a share of the mean: few lone requests are
+/// measured where they are deferred.
+const FRONT_MIN: f64 = 0.25;
 
 /// The part of a request's front time before it is submitted.
 const READ_SHARE: f64 = 0.5;
@@ -32,15 +36,6 @@ const SPREAD_MAX: f64 = 0.5;
 
 /// Simulations to find which part of a batch's measured time is waiting for the front end.
 const TIME_PASSES: usize = 4;
-
-/// A request of a class while there is no other.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LoneRequest {
-    /// Cpu time of the front end, nanoseconds.
-    front: f64,
-    /// Median latency, nanoseconds.
-    latency: f64,
-}
 
 /// A wrong simulation, which a comparison must find.
 #[derive(Clone, Copy, Debug)]
@@ -78,49 +73,43 @@ pub(super) fn samples(live: &[Sample], run: &ServerRun) -> Vec<Sample> {
 }
 
 impl Bench {
-    /// Sends the requests of each class over one connection.
-    pub(super) fn measure_lone(&self) -> Result<Vec<LoneRequest>, BenchError> {
+    /// Sends the requests of each class over one connection; returns the mean time that they spend
+    /// outside of the engine, nanoseconds.
+    pub(super) fn measure_lone(&self) -> Result<Vec<f64>, BenchError> {
         let measure = |class: usize| {
             let of_class = self.requests.iter().zip(&self.class_of);
             let of_class = of_class.filter(|&(_, &of)| of == class);
             let before = self.server_metrics()?;
             let samples = drive(Load {
                 requests: of_class.map(|(request, _)| request.clone()).collect(),
-                shape: Shape::Closed(FRONT_PROBE),
+                shape: Shape::Closed(LONE_PROBE),
                 connections: 1,
             })?;
             let after = self.server_metrics()?;
-            let cpu = after.growth(&before, "process_cpu_seconds_total", &[]);
-            let mut latencies: Vec<Duration> = samples.iter().map(|it| it.latency).collect();
-            latencies.sort_unstable();
-            Ok(LoneRequest {
-                front: cpu * 1e9 / samples.len().max(1) as f64,
-                latency: percentile(&latencies, 0.5).as_secs_f64() * 1e9,
-            })
+            let latency: f64 = samples.iter().map(|it| it.latency.as_secs_f64()).sum();
+            // From submission until the reply is ready, whether deferred or not.
+            let inside = after.growth(&before, "albacore_total_duration_seconds_sum", &[]);
+            Ok((latency - inside) * 1e9 / samples.len().max(1) as f64)
         };
         (0..self.classes.len()).map(measure).collect()
     }
 
-    /// The run as a simulation. What classes cost the front end is in proportion to that of `lone`
-    /// requests; the cpu time of the run says how much it is.
+    /// The run as a simulation; `lone` are from [`Bench::measure_lone`].
     pub(super) fn scenario(
         &self,
         probe: &Probe,
-        lone: &[LoneRequest],
+        lone: &[f64],
         before: &ServerMetrics,
         after: &ServerMetrics,
     ) -> Result<ServerScenario, BenchError> {
         let scheduling = self.scheduling()?;
         let ids = self.queues();
+        let sent: Vec<usize> = probe.by_class.iter().map(|report| report.sent).collect();
         let cpu = after.growth(before, "process_cpu_seconds_total", &[]) * 1e9;
-        let samples = probe.samples.iter();
-        let known: f64 = samples
-            .map(|sample| lone[self.class_of[sample.request]].front)
-            .sum();
-        let scale = if known > 0.0 { cpu / known } else { 0.0 };
-        let class = |(class, lone): (&crate::mix::Class, &LoneRequest)| {
+        let front = FrontTimes::of(lone, &sent, cpu);
+        let class = |(class, &cost): (&Class, &f64)| {
             let queue = QueueId::of(class);
-            let time = |share: f64| Nanos((lone.front * scale * share) as u64);
+            let time = |share: f64| Nanos((cost * share) as u64);
             RequestClass {
                 queue: ids.iter().position(|it| *it == queue).unwrap_or_default(),
                 rows: class.rows,
@@ -139,7 +128,7 @@ impl Bench {
             batching: scheduling.batching,
             front: FrontEnd {
                 threads: scheduling.front_threads,
-                wake: Nanos(0),
+                wake: Nanos(front.wake as u64),
                 cost: Some(FrontCost {
                     per_request: Nanos((cpu / probe.samples.len().max(1) as f64) as u64),
                     threads: scheduling.front_threads,
@@ -147,12 +136,16 @@ impl Bench {
                 is_gathering: true,
             },
             queues: queues?,
-            classes: self.classes.iter().zip(lone).map(class).collect(),
+            classes: self
+                .classes
+                .iter()
+                .zip(&front.by_class)
+                .map(class)
+                .collect(),
             requests: probe.samples.iter().map(request).collect(),
             stalls: Stalls::default(),
             seed: self.spec.seed,
         };
-        scenario.front.wake = wake(&scenario, lone);
         fit_times(&mut scenario);
         let busy = after.growth(before, "albacore_worker_busy_seconds_total", &[]) * 1e9;
         let batches = ids.iter().map(|id| self.live_batches(*id, before, after));
@@ -198,15 +191,36 @@ impl Bench {
     }
 }
 
-/// What is left of the latency of lone requests is taken to be two wakes, of the front end and of
-/// the client. The class for which that is least counts.
-fn wake(scenario: &ServerScenario, lone: &[LoneRequest]) -> Nanos {
-    let of_class = |(class, lone): (&RequestClass, &LoneRequest)| {
-        let batch = scenario.queues[class.queue].time.of(class.rows as u64);
-        (lone.latency - lone.front - batch.0 as f64) / 2.0
-    };
-    let wakes = scenario.classes.iter().zip(lone).map(of_class);
-    Nanos(wakes.fold(f64::INFINITY, f64::min) as u64)
+/// Times of the front end, nanoseconds.
+#[derive(Debug)]
+struct FrontTimes {
+    /// Of a request of each class.
+    by_class: Vec<f64>,
+    wake: f64,
+}
+
+impl FrontTimes {
+    /// What a lone request spends outside of the engine is the work of the front end, and a time
+    /// that all classes have in common, for two wakes and the client. That time follows from the
+    /// cpu time of the front end in a run, in which so many requests of each class were `sent`.
+    fn of(lone: &[f64], sent: &[usize], cpu: f64) -> Self {
+        let requests = sent.iter().sum::<usize>().max(1) as f64;
+        let all = |of: &[f64]| -> f64 {
+            let each = of.iter().zip(sent);
+            each.map(|(of, &sent)| of * sent as f64).sum()
+        };
+        let mean = cpu / requests;
+        let common = (all(lone) / requests - mean).max(0.0);
+        let work = lone
+            .iter()
+            .map(|lone| (lone - common).max(mean * FRONT_MIN));
+        let work: Vec<f64> = work.collect();
+        let scale = cpu / all(&work).max(1.0);
+        Self {
+            by_class: work.iter().map(|work| work * scale).collect(),
+            wake: common / 2.0,
+        }
+    }
 }
 
 /// The learned time of a batch ends when the front end collects it. What of it is waiting for the
@@ -244,5 +258,23 @@ fn add_stalls(scenario: &mut ServerScenario, busy: f64, live: &[BatchCounts]) {
         // Of a normal distribution the mean distance is sqrt(2 / pi) standard deviations.
         let rest = (queue.spread - stalled).max(0.0);
         queue.spread = (rest * (std::f64::consts::PI / 2.0).sqrt()).min(SPREAD_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_front_end_works_as_long_as_it_used_its_cpu() {
+        let times = FrontTimes::of(&[50_000.0, 90_000.0], &[30, 10], 40.0 * 30_000.0);
+        // 60 us outside on average, of which 30 are work.
+        assert_eq!(times.by_class, [20_000.0, 60_000.0]);
+        assert_eq!(times.wake, 15_000.0);
+        let busy = FrontTimes::of(&[10_000.0, 20_000.0], &[1, 1], 60_000.0);
+        assert_eq!(busy.by_class, [20_000.0, 40_000.0]);
+        assert_eq!(busy.wake, 0.0);
+        let none = FrontTimes::of(&[10_000.0, 20_000.0], &[0, 0], 0.0);
+        assert_eq!(none.by_class, [0.0, 0.0]);
     }
 }
