@@ -3,7 +3,7 @@
 //! The bounds of each comparison: rows of a batch within 15 %, bad rate within 1 point, idle share
 //! within 5 points, all in the same run. Other programs on the machine take cpus from a live run in
 //! a way that no simulation knows, so a comparison is repeated up to [`TRIES`] times and must hold
-//! once. That the bounds are not met by chance is shown by a wrong simulation of the run that agrees:
+//! once; runs in which not even the generator got its cpu do not count. That the bounds are not met by chance is shown by a wrong simulation of the run that agrees:
 //! it may not.
 #![allow(
     clippy::unwrap_used,
@@ -19,13 +19,16 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use albacore_bench::comparison::{Comparison, Fault, table};
+use albacore_bench::comparison::{Comparison, Fault, heading, table};
 use albacore_bench::{Bench, Spec};
 use albacore_testbed::product;
 use serde_json::Value;
 
 /// Live runs of a comparison.
-const TRIES: u64 = 5;
+const TRIES: usize = 5;
+
+/// Runs in which the generator was behind its schedule.
+const BEHIND_MAX: usize = 15;
 
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -99,15 +102,14 @@ struct Load {
     arrivals: &'static str,
     rate: f64,
     /// A wrong simulation that must not meet the bounds under this load.
-    fault: Fault,
+    fault: Option<Fault>,
 }
 
 /// Whether the simulation is as close to the live run as it has to be.
 fn is_close(comparison: &Comparison) -> bool {
     let [live, simulated] = comparison.all;
     let [idle, simulated_idle] = comparison.idle_share;
-    !comparison.probe.is_behind
-        && (simulated.batch_rows / live.batch_rows - 1.0).abs() <= 0.15
+    (simulated.batch_rows / live.batch_rows - 1.0).abs() <= 0.15
         && (simulated.bad_rate - live.bad_rate).abs() <= 0.01
         && (simulated_idle - idle).abs() <= 0.05
 }
@@ -117,29 +119,36 @@ fn assert_close(load: &Load) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let server = Server::start(load.workers, load.policy);
     let mut seen = String::new();
-    let mut has_agreed = false;
-    for seed in 1..=TRIES {
+    let (mut has_agreed, mut tries, mut behind) = (false, 0, 0);
+    while tries < TRIES && !has_agreed {
+        let seed = (tries + behind + 1) as u64;
         let bench = server.bench(load, seed);
         bench.warm().unwrap();
         let schedule = &bench.schedules().unwrap()[0];
-        let faults = [load.fault];
+        let faults = Vec::from_iter(load.fault);
         let (right, wrong) = bench.compare_with_faults(schedule, &faults).unwrap();
-        seen += &format!(
-            "{}with {:?}:\n{}",
-            table(&right),
-            load.fault,
-            table(&wrong[0])
-        );
-        if is_close(&right) {
-            assert!(!is_close(&wrong[0]), "a wrong simulation agrees:\n{seen}");
-            has_agreed = true;
-            break;
+        if right.probe.is_behind {
+            behind += 1;
+            assert!(behind < BEHIND_MAX, "other programs take the cpus");
+            continue;
         }
+        tries += 1;
+        seen += &table(&right);
+        for (fault, wrong) in faults.iter().zip(&wrong) {
+            seen += &format!("with {fault:?}:\n{}", table(wrong));
+        }
+        has_agreed = is_close(&right);
+        let is_any = wrong.iter().any(is_close);
+        assert!(
+            !(has_agreed && is_any),
+            "a wrong simulation agrees:\n{seen}"
+        );
     }
-    println!("{seen}");
+    println!("{}{seen}", heading());
     assert!(has_agreed, "no run agrees with its simulation:\n{seen}");
 }
 
+/// Small requests on idle workers: what one batch has is what the front end gathers.
 #[test]
 #[cfg_attr(
     debug_assertions,
@@ -149,10 +158,10 @@ fn batches_that_the_front_end_gathers_are_simulated() {
     assert_close(&Load {
         workers: 2,
         policy: "eager",
-        mix: "small/1=6,medium/1=3,medium/contribs:10=0.3",
-        arrivals: "gamma:0.3",
-        rate: 1_000.0,
-        fault: Fault::NoGathering,
+        mix: "small/1=3,medium/1=1",
+        arrivals: "gamma:0.1",
+        rate: 10_000.0,
+        fault: Some(Fault::NoGathering),
     });
 }
 
@@ -161,14 +170,33 @@ fn batches_that_the_front_end_gathers_are_simulated() {
     debug_assertions,
     ignore = "an unoptimized server has no cpu time to spare"
 )]
-fn bursts_for_two_models_on_one_worker_are_simulated() {
+fn bursts_of_mixed_requests_for_two_models_are_simulated() {
+    for workers in [1, 2] {
+        assert_close(&Load {
+            workers,
+            policy: "auto",
+            mix: "small/1=6,medium/1=3,medium/contribs:10=1",
+            arrivals: "gamma:0.3",
+            rate: 4_000.0,
+            fault: Some(Fault::DoubleBeta),
+        });
+    }
+}
+
+/// Some percent of the requests are refused or late.
+#[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "an unoptimized server has no cpu time to spare"
+)]
+fn refusals_in_bursts_of_contributions_are_simulated() {
     assert_close(&Load {
         workers: 1,
-        policy: "auto",
-        mix: "small/1=6,medium/1=3,medium/contribs:10=1",
-        arrivals: "gamma:0.3",
-        rate: 1_000.0,
-        fault: Fault::DoubleBeta,
+        policy: "eager",
+        mix: "small/contribs:4=2,medium/contribs:10=1",
+        arrivals: "gamma:0.1",
+        rate: 2_000.0,
+        fault: Some(Fault::DoubleBeta),
     });
 }
 
@@ -183,7 +211,7 @@ fn deferred_batches_are_simulated() {
         policy: "deferred",
         mix: "small/1=6,medium/1=3,medium/contribs:10=1",
         arrivals: "gamma:0.3",
-        rate: 500.0,
-        fault: Fault::DoubleBeta,
+        rate: 2_000.0,
+        fault: None,
     });
 }
