@@ -159,8 +159,8 @@ fn batches_that_the_front_end_gathers_are_simulated() {
         workers: 2,
         policy: "eager",
         mix: "small/1=3,medium/1=1",
-        arrivals: "gamma:0.1",
-        rate: 10_000.0,
+        arrivals: "gamma:0.3",
+        rate: 12_000.0,
         fault: Some(Fault::NoGathering),
     });
 }
