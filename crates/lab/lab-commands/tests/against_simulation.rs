@@ -183,13 +183,12 @@ fn bursts_of_mixed_requests_for_two_models_are_simulated() {
     }
 }
 
-/// Some percent of the requests are refused or late.
 #[test]
 #[cfg_attr(
     debug_assertions,
     ignore = "an unoptimized server has no cpu time to spare"
 )]
-fn refusals_in_bursts_of_contributions_are_simulated() {
+fn bursts_of_contributions_are_simulated() {
     assert_close(&Load {
         workers: 1,
         policy: "eager",
