@@ -77,9 +77,7 @@ enum BenchCommand {
     },
     /// Measure what a flood of one model costs another that asks for little
     ///
-    /// Starts albacore-server with two models: one gets single rows at times drawn before the run,
-    /// the other a closed loop of clients that resend at once when they are refused.
-    #[command(verbatim_doc_comment)]
+    /// Single rows at times drawn before the run beside clients that resend at once.
     Isolation(BenchIsolationArgs),
     /// Run the batch scheduler alone on real threads, at rising load: a line of JSON for each rate
     Scheduler(BenchSchedulerArgs),
