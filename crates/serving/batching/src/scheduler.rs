@@ -1,30 +1,30 @@
-//! The scheduler of the live server: the queues of [`crate::deadlines`], with workers that are held
-//! and lost, batches that are replayed, and admission.
+//! The scheduler of the live server: the queues of [`crate::deadlines`], with workers that are
+//! held and lost, batches that are replayed, and admission.
 //!
 //! **Problem.** Requests of several queues, workers that run one batch at a time and may crash:
 //! each request must be answered once, in time if possible, and none may be refused that could be
 //! in time.
 //!
-//! **Approach.** Every queue is two queues of the core: one with the objective, from which the core
-//! drops what cannot be in time, and one without behind it for the dropped requests: they were
-//! accepted, so they still run, after what can be in time. A batch whose worker was lost is
+//! **Approach.** Every queue is two queues of the core: one with the objective, from which the
+//! core drops what cannot be in time, and one without behind it for the dropped requests: they
+//! were accepted, so they still run, after what can be in time. A batch whose worker was lost is
 //! replayed before all others. If it is to blame for losses it is halved, and its halves again,
 //! until the request that crashes workers is alone and abandoned. A request without an urgent
 //! deadline that has waited for [`crate::limits::OVERDUE_AFTER`] is overdue: every
 //! [`crate::limits::OVERDUE_PERIOD`]th batch is of overdue requests, so that none starves.
 //!
-//! The workers' time is shared between queues by weight ([`crate::shares`]): of batches that are due
-//! those of queues within their share go first, and among these the most urgent.
+//! The workers' time is shared between queues by weight ([`crate::shares`]): of batches that are
+//! due those of queues within their share go first, and among these the most urgent.
 //!
-//! Admission knows the costs of waiting and running batches: a request is refused if it could not be
-//! in time behind what runs and what waits in its own queue, on the queue's share of the workers. If
-//! nothing waits there and a worker is free every request is admitted: the known costs may be
-//! wrong, and only batches correct them.
+//! Admission knows the costs of waiting and running batches: a request is refused if it could not
+//! be in time behind what runs and what waits in its own queue, on the queue's share of the
+//! workers. If nothing waits there and a worker is free every request is admitted: the known costs
+//! may be wrong, and only batches correct them.
 //!
-//! **Proof sketch.** A request is in exactly one place: a queue of the core, a replay, or the batch
-//! of one worker; every transition moves it and none copies it. It leaves for good when its batch
-//! is done, when it is withdrawn while waiting, or when it is abandoned. Free workers are those
-//! that the core knows to be free: a replay takes one from the core before the core decides.
+//! **Proof sketch.** A request is in exactly one place: a queue of the core, a replay, or the
+//! batch of one worker; every transition moves it and none copies it. It leaves for good when its
+//! batch is done, when it is withdrawn while waiting, or when it is abandoned. Free workers are
+//! those that the core knows to be free: a replay takes one from the core before the core decides.
 //!
 //! **Limits.** One step costs O(queues) to find overdue requests; there are few queues. A worker
 //! runs one batch at a time.
@@ -219,8 +219,8 @@ impl Scheduler {
     }
 
     /// Replaces the release rule and the bounds from the next step on. Waiting requests stay, also
-    /// rows beyond a lower bound and requests beyond a smaller batch, which run as batches of their
-    /// own.
+    /// rows beyond a lower bound and requests beyond a smaller batch, which run as batches of
+    /// their own.
     pub fn set_params(&mut self, params: BatchingParams) {
         if params != self.config.batching {
             self.auto.hurry();
@@ -333,8 +333,8 @@ impl Scheduler {
         QueueIndex(self.profiles.len() - 1)
     }
 
-    /// Reserves rows that arrive later. Queues with a weight of their own have at least their share
-    /// of the bound.
+    /// Reserves rows that arrive later. Queues with a weight of their own have at least their
+    /// share of the bound.
     ///
     /// # Errors
     /// They would exceed the bound or what others leave of it; nothing is reserved then.
