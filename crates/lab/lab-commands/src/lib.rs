@@ -1,7 +1,7 @@
 //! The subcommands of `albacore` that measure and simulate, which no server or controller needs:
 //! `simulate`, `partition`, `bench deferral`, `bench engine`, `bench isolation`, `bench serve`,
-//! `bench scheduler`, `bench solver`. One module each: `Args` are its options, `run` executes it. `albacore` starts
-//! the program `albacore-lab` for them.
+//! `bench scheduler`, `bench solver`. One module each: `Args` are its options, `run` executes it.
+//! `albacore` starts the program `albacore-lab` for them.
 #![forbid(unsafe_code)]
 
 mod bench_deferral;
@@ -77,18 +77,16 @@ enum BenchCommand {
     },
     /// Measure what a flood of one model costs another that asks for little
     ///
-    /// Starts albacore-server with two models: one gets single rows at times drawn before the run,
-    /// the other a closed loop of clients that resend at once when they are refused.
-    #[command(verbatim_doc_comment)]
+    /// Single rows at times drawn before the run beside clients that resend at once.
     Isolation(BenchIsolationArgs),
     /// Run the batch scheduler alone on real threads, at rising load: a line of JSON for each rate
     Scheduler(BenchSchedulerArgs),
-    /// Load a server of the Open Inference Protocol v2, ours or any other, and tell what it answers
-    /// in time
+    /// Load a server of the Open Inference Protocol v2, ours or any other, and tell what it
+    /// answers in time
     ///
-    /// Open loop: arrivals are drawn before the run, latencies count from the intended times. Late,
-    /// shed and failed requests are distinguished. A run in which the generator fell behind its
-    /// schedule fails.
+    /// Open loop: arrivals are drawn before the run, latencies count from the intended times.
+    /// Late, shed and failed requests are distinguished. A run in which the generator fell behind
+    /// its schedule fails.
     #[command(verbatim_doc_comment)]
     Serve(Box<BenchServeArgs>),
     /// Solve a placement as `albacore plan` does, and by the integer program of the article

@@ -52,7 +52,8 @@ impl Driver {
         }
     }
 
-    /// All queues share one weight: what a bound of rows leaves to others is tested with the shares.
+    /// All queues share one weight: what a bound of rows leaves to others is tested with the
+    /// shares.
     fn with_siblings(config: &Config) -> Self {
         let mut driver = Self::new(Config {
             queues: 1,

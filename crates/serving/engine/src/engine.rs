@@ -13,7 +13,6 @@ use crate::catalog::NoSlot;
 use crate::error::{InstallError, ModelLookupError, StartError};
 use crate::event::Observer;
 use crate::event_loop::{EventLoop, LoopIndex};
-use crate::inbox::Inboxes;
 use crate::load::LoadedModel;
 use crate::model::Edition;
 use crate::request::ModelHandle;
@@ -117,13 +116,8 @@ impl Engine {
             batch_requests_max: BATCH_REQUESTS_MAX,
         };
         let loops = event_loops.len();
-        let inboxes = Arc::new(Inboxes::new(loops));
-        let state = State::new(scheduling, config.threads, loops, Arc::clone(&inboxes));
-        let threads = event_loops
-            .iter()
-            .filter_map(|event_loop| event_loop.thread);
-        let loops = (loops, threads.collect());
-        let shared = SharedState::new(parallelism, loops, (state, inboxes), observer)?;
+        let state = State::new(scheduling, config.threads, loops);
+        let shared = SharedState::new(parallelism, event_loops, state, observer)?;
         let shared = Arc::new(shared);
         shared.set_queue_rows_max(config.batching.queue_rows_max);
         shared.update(|state, _, out| {

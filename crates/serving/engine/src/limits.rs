@@ -28,7 +28,8 @@ pub const BATCH_REQUESTS_MAX: usize = 1024;
 /// `--queue-rows`, this bounds the bytes of wide ones.
 pub const ROWS_ARENA_BYTES: usize = 1 << 30;
 
-/// Shared memory for results, with the same reason. Interactions of 155 features take 97 KiB a row.
+/// Shared memory for results, with the same reason. Interactions of 155 features take 97 KiB a
+/// row.
 pub const RESULTS_ARENA_BYTES: usize = 1 << 30;
 
 /// Results of at least this many bytes return their pages to the kernel when freed; smaller ones
@@ -110,15 +111,15 @@ pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
 /// The shortest `Retry-After`, and the one given while the speed of the model is not known.
 pub const RETRY_AFTER_MIN: Duration = Duration::from_millis(10);
 
-/// Where a model was not measured, predictions of at least this many rows are shared by the threads
-/// of a worker: waking a thread costs about as much as a few dozen rows.
+/// Where a model was not measured, predictions of at least this many rows are shared by the
+/// threads of a worker: waking a thread costs about as much as a few dozen rows.
 pub const PARALLEL_ROWS: usize = 64;
 
 /// The same for SHAP values: a row costs a hundred times as much.
 pub const PARALLEL_SHAP_ROWS: usize = 2;
 
-/// Pieces per thread of a batch that is shared by rows: more than one, so that the others take over
-/// the share of a thread that starts late.
+/// Pieces per thread of a batch that is shared by rows: more than one, so that the others take
+/// over the share of a thread that starts late.
 pub const PIECES_PER_THREAD: usize = 4;
 
 /// A batch is shared when one thread would take this many times the wake latency: below that, two
@@ -129,7 +130,8 @@ pub const SHARING_PAYS: f64 = 3.0;
 /// prepares all rows again.
 pub const TREE_PARTS_PER_THREAD: usize = 2;
 
-/// Outputs of requests in a batch that is shared by trees: with more outputs there are enough rows.
+/// Outputs of requests in a batch that is shared by trees: with more outputs there are enough
+/// rows.
 pub const TREE_JOBS_MAX: usize = 8;
 
 /// How often a worker measures its wake latency at its start; the shortest time counts ...
@@ -157,8 +159,8 @@ pub const HEAD_START: Nanos = Nanos(100_000_000);
 /// which a crowd of requests is answered or refused.
 pub const REPLY_LATENCY_HALF_LIFE: Duration = Duration::from_millis(25);
 
-/// Of the last so many requests of a model whose bodies were read, the cheapest is the estimate for
-/// one that was not read ...
+/// Of the last so many requests of a model whose bodies were read, the cheapest is the estimate
+/// for one that was not read ...
 pub const UNREAD_WINDOW: usize = 32;
 
 /// ... but one in so many is read in any case, so that cheaper requests are noticed.
@@ -171,15 +173,15 @@ pub const WAITED_MIN: Duration = Duration::from_micros(500);
 /// Requests queue up before the front if none of this interval and the one before ...
 pub const SOJOURN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// ... had waited for less than one part in so many of its time: the first number where replies are
-/// serialized fast, the second where they are not ([`SLOW_SERIALIZATION_MIN`]).
+/// ... had waited for less than one part in so many of its time: the first number where replies
+/// are serialized fast, the second where they are not ([`SLOW_SERIALIZATION_MIN`]).
 pub const SOJOURN_SHARES: [u64; 2] = [8, 16];
 
 /// So many requests in flight are a crowd: fewer are serialized within a millisecond or two.
 pub const CROWDED_REQUESTS_MIN: usize = 16;
 
-/// The front is overloaded if it takes more than one part in so many of a request's time, likewise:
-/// the time that its connections wait for replies, their clients wait to send.
+/// The front is overloaded if it takes more than one part in so many of a request's time,
+/// likewise: the time that its connections wait for replies, their clients wait to send.
 pub const FRONT_SHARES: [u64; 2] = [3, 4];
 
 /// Serializing a reply is slow from this on: reading a request and refusing it takes about half as
@@ -202,13 +204,13 @@ pub const COALESCED_REQUESTS_MAX: usize = 256;
 /// before.
 pub const LONG_READ_BYTES: usize = 4 << 10;
 
-/// A thread that enters the engine polls the rings of all workers if that was not done for so long.
-/// The completion task is notified sooner unless many connections are readable at once; requests
-/// that arrive meanwhile make one batch.
+/// A thread that enters the engine polls the rings of all workers if that was not done for so
+/// long. The completion task is notified sooner unless many connections are readable at once;
+/// requests that arrive meanwhile make one batch.
 pub const COMPLETION_POLL_PERIOD: Duration = Duration::from_millis(1);
 
-/// Over which time the work of the front is averaged (its weight falls to 1/e): requests of a second
-/// tell who floods.
+/// Over which time the work of the front is averaged (its weight falls to 1/e): requests of a
+/// second tell who floods.
 pub const FRONT_WINDOW: Nanos = Nanos(1_000_000_000);
 
 /// Reading or writing so many bytes of rows or results, some 20 us as text, takes as long as the
@@ -222,6 +224,6 @@ pub const ERROR_SHARE: f64 = 0.1;
 /// So many errors leave at once before they are paced: those of a burst.
 pub const ERRORS_AT_ONCE: u64 = 64;
 
-/// An error is held no longer than this, a fifth of the shortest `Retry-After` of HTTP: a client that
-/// can ask elsewhere has to know soon.
+/// An error is held no longer than this, a fifth of the shortest `Retry-After` of HTTP: a client
+/// that can ask elsewhere has to know soon.
 pub const HOLD_MAX: Duration = Duration::from_millis(200);

@@ -40,7 +40,8 @@ pub(super) struct PendingReply {
 
 impl PendingReply {
     pub(super) fn new(
-        (shared, event_loop): (Arc<SharedState>, LoopIndex),
+        shared: Arc<SharedState>,
+        event_loop: LoopIndex,
         first_key: Option<u64>,
         receiver: oneshot::Receiver<Answer>,
         shape: ReplyShape,

@@ -276,7 +276,7 @@ impl Reservation {
             kinds: self.kinds,
             rows: self.rows,
         };
-        PendingReply::new((shared, event_loop), first_key, receiver, shape)
+        PendingReply::new(shared, event_loop, first_key, receiver, shape)
     }
 }
 

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 
 use super::catalog::CatalogView;
 use super::event::Observer;
-use super::event_loop::LoopIndex;
+use super::event_loop::{EventLoop, LoopIndex};
 use super::front_cost::FrontCpu;
 use super::inbox::Inboxes;
 use super::memory::{ArenaFiles, Memory};
@@ -87,13 +87,13 @@ impl Drop for StateGuard<'_> {
 }
 
 impl SharedState {
-    /// For so many event loops; `loop_threads` are their threads, as far as they are known.
     pub(super) fn new(
         parallelism: Parallelism,
-        (loops, loop_threads): (usize, Box<[Tid]>),
-        (state, inboxes): (State, Arc<Inboxes>),
+        event_loops: &[EventLoop],
+        state: State,
         observer: Observer,
     ) -> Result<Self, OsError> {
+        let loops = event_loops.len();
         let (memory, files) = Memory::create(loops)?;
         Ok(Self {
             files,
@@ -104,12 +104,12 @@ impl SharedState {
             changed: Notify::new(),
             reply_latency: Arc::default(),
             queue_rows_max: AtomicUsize::new(usize::MAX),
-            inboxes,
+            inboxes: state.inboxes(),
             memory,
             catalog: ArcSwap::default(),
             alarm: Alarm::new()?,
             clock: Clock::new()?,
-            loop_threads,
+            loop_threads: event_loops.iter().filter_map(|it| it.thread).collect(),
             state: Mutex::new(state),
             locked_nanos: AtomicU64::new(0),
             epoch: Instant::now(),
@@ -156,9 +156,10 @@ impl SharedState {
         Duration::from_nanos(self.locked_nanos.load(Ordering::Relaxed))
     }
 
-    /// Changes the state, then carries out the consequences outside of the lock. Submitted requests,
-    /// finished batches and expired timers are collected first: while requests keep the event loops
-    /// busy, the completion task has to wait behind them, and a worker would be idle for that time.
+    /// Changes the state, then carries out the consequences outside of the lock. Submitted
+    /// requests, finished batches and expired timers are collected first: while requests keep the
+    /// event loops busy, the completion task has to wait behind them, and a worker would be idle
+    /// for that time.
     pub(super) fn update<T>(&self, update: impl FnOnce(&mut State, Nanos, &mut Outbox) -> T) -> T {
         self.update_on(LoopIndex::default(), update)
     }
@@ -279,9 +280,9 @@ pub(super) async fn run_completions(
 ) -> std::io::Result<()> {
     let wake = &shared.done[event_loop.0];
     let done = readable(wake.as_fd().try_clone_to_owned()?)?;
-    let alarm = match event_loop {
-        LoopIndex(0) => Some(readable(shared.alarm.as_fd().try_clone_to_owned()?)?),
-        LoopIndex(_) => None,
+    let alarm = match event_loop.0 {
+        0 => Some(readable(shared.alarm.as_fd().try_clone_to_owned()?)?),
+        _ => None,
     };
     let alarmed = async || match &alarm {
         Some(alarm) => alarm.readable().await,

@@ -110,7 +110,7 @@ pub(super) struct State {
 
 impl State {
     /// With so many threads of each worker, and so many event loops.
-    pub(super) fn new(config: Config, threads: usize, loops: usize, inboxes: Arc<Inboxes>) -> Self {
+    pub(super) fn new(config: Config, threads: usize, loops: usize) -> Self {
         Self {
             phase: Phase::Starting,
             catalog: Catalog::default(),
@@ -124,7 +124,7 @@ impl State {
                 segments: Vec::new(),
             },
             coalescer: Coalescer::default(),
-            inboxes,
+            inboxes: Arc::new(Inboxes::new(loops)),
             admission: Admission::default(),
             front_shares: FrontShares::default(),
             idle_time: IdleTime::default(),
@@ -133,6 +133,10 @@ impl State {
             counters: Counters::new(),
             scheduler: Scheduler::new(config),
         }
+    }
+
+    pub(super) fn inboxes(&self) -> Arc<Inboxes> {
+        Arc::clone(&self.inboxes)
     }
 
     /// Declares a model that is to be served; returns its slot.

@@ -58,7 +58,7 @@ impl LoopThread {
             .context("an event loop cannot be created")?;
         let handle = runtime.handle().clone();
         let (running, ended) = oneshot::channel();
-        let (started, thread_id) = std::sync::mpsc::channel();
+        let (started, thread_id) = std::sync::mpsc::sync_channel(1);
         let thread = std::thread::Builder::new()
             .name(format!("albf.io{index}"))
             .spawn(move || {

@@ -19,11 +19,11 @@
 //! message queue in each direction. What a queue sends between a grant and its completion is
 //! outdated and ignored.
 //!
-//! A caller that shares the workers' time between queues ranks them ([`Matchmaker::set_ranks`]): then
-//! the lowest rank comes before urgency where candidates wait for a worker.
+//! A caller that shares the workers' time between queues ranks them ([`Matchmaker::set_ranks`]):
+//! then the lowest rank comes before urgency where candidates wait for a worker.
 //!
-//! **Limits.** O(log queues + log workers) for a decision. With ranks, or with delays above zero for
-//! a candidate for which a worker is too late, it costs a scan of all queues.
+//! **Limits.** O(log queues + log workers) for a decision. With ranks, or with delays above zero
+//! for a candidate for which a worker is too late, it costs a scan of all queues.
 
 use super::request_queue::Candidate;
 use super::rules::Delays;

@@ -185,8 +185,8 @@ impl DeadlineScheduler {
         self.matchmaker.has_waiting()
     }
 
-    /// Decides as [`DeadlineEvent::Timer`] does, but dispatches at most one batch; to be called until
-    /// it is false. Adds to `actions`.
+    /// Decides as [`DeadlineEvent::Timer`] does, but dispatches at most one batch; to be called
+    /// until it is false. Adds to `actions`.
     pub fn decide_one(&mut self, now: Nanos, actions: &mut DeadlineActions) -> bool {
         self.now = self.now.max(now);
         let decided = self.matchmaker.decide(self.now);

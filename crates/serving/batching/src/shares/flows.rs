@@ -1,8 +1,8 @@
 //! Virtual times of flows that compete for the same time.
 //!
 //! A flow's tag is the service that it got, divided by its weight. The virtual time of the
-//! competition, `floor`, is the least tag of those that go on waiting. A flow that begins to wait is
-//! set to it: it neither saves time that it did not use nor owes time that nobody else wanted.
+//! competition, `floor`, is the least tag of those that go on waiting. A flow that begins to wait
+//! is set to it: it neither saves time that it did not use nor owes time that nobody else wanted.
 
 use crate::Nanos;
 

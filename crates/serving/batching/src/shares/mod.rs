@@ -1,5 +1,5 @@
-//! Shares of the workers' time: between groups of queues (models) by weight, and equally between the
-//! queues of a group (its kinds of output).
+//! Shares of the workers' time: between groups of queues (models) by weight, and equally between
+//! the queues of a group (its kinds of output).
 //!
 //! **Problem.** Deadlines alone let a flood of one model take all workers: its requests are as
 //! urgent as any. A queue that asks for no more than its share must find the workers as if the
@@ -175,7 +175,8 @@ impl FairShares {
         self.groups[self.queues.get(queue)?.group].beside
     }
 
-    /// Adds rows of a queue if they fit a bound of all rows: a group has at least its share of them.
+    /// Adds rows of a queue if they fit a bound of all rows: a group has at least its share of
+    /// them.
     ///
     /// # Errors
     /// They do not: rows of the group, and how many it may have.

@@ -9,7 +9,6 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::event_loop::LoopIndex;
-use crate::inbox::Inboxes;
 use crate::model::Usage;
 use crate::ring::Segment;
 use crate::state::RequestTerms;
@@ -82,7 +81,7 @@ impl Harness {
             },
             batch_requests_max: 8,
         };
-        let mut state = State::new(config, 1, 1, Arc::new(Inboxes::new(1)));
+        let mut state = State::new(config, 1, 1);
         assert_eq!(state.declare("m", None), Ok(0));
         let memory = SharedMemory::create("test", 1 << 20).unwrap();
         let mut harness = Self {

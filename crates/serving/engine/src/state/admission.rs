@@ -76,9 +76,9 @@ pub(crate) struct AdmissionRequest {
 struct TimeLimits {
     /// From its arrival until its reply is due.
     request: Nanos,
-    /// The front may take a part of this: for a queue that takes more than its share of the front the
-    /// shortest objective of other models counts, too. `None` where there is no crowd, and for a
-    /// queue that takes less: it is not refused for what the front does for others.
+    /// The front may take a part of this: for a queue that takes more than its share of the front
+    /// the shortest objective of other models counts, too. `None` where there is no crowd, and for
+    /// a queue that takes less: it is not refused for what the front does for others.
     front: Option<Nanos>,
 }
 

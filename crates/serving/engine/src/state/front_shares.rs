@@ -1,15 +1,16 @@
-//! Shares of the front's time: between models by weight, between the kinds of output of one equally.
+//! Shares of the front's time: between models by weight, between the kinds of output of one
+//! equally.
 //!
 //! **Problem.** Where more requests arrive than the front can read and answer, some must be refused
 //! by it although the workers could serve them. A model that asks for less than its share of the
 //! front's time should not notice.
 //!
 //! **Approach.** The work of each model is counted, whatever becomes of its requests, and decays.
-//! While the front is overloaded requests of models that take more than their share of the work
-//! are refused, and likewise of its kinds. A client that is refused may send the next request at once, and refusals take as
-//! much of the front's time as answers do where these are short: so refusals and errors of a model
-//! leave at a bounded pace, [`ERROR_SHARE`] of the front's time by its measured cost for a request,
-//! but never later than [`HOLD_MAX`].
+//! While the front is overloaded requests of models that take more than their share of the work are
+//! refused, and likewise of its kinds. A client that is refused may send the next request at once,
+//! and refusals take as much of the front's time as answers do where these are short: so refusals
+//! and errors of a model leave at a bounded pace, [`ERROR_SHARE`] of the front's time by its
+//! measured cost for a request, but never later than [`HOLD_MAX`].
 //!
 //! **Limits.** Work is estimated from sizes ([`BYTES_PER_REQUEST`]); only its ratios count.
 
@@ -86,8 +87,8 @@ impl FrontShares {
         }
     }
 
-    /// The front read a request of a model of which the outputs are not known: most likely what most
-    /// of the work is for.
+    /// The front read a request of a model of which the outputs are not known: most likely what
+    /// most of the work is for.
     fn record_unread(&mut self, slot: usize, now: Nanos) {
         let Some(of) = self.slots.get(slot) else {
             return;

@@ -74,8 +74,8 @@ pub const HEALTH_PERIOD: Duration = Duration::from_millis(100);
 /// Cpus for each thread of the front end, where their number is not given ...
 pub const FRONT_THREAD_CPUS: usize = 4;
 
-/// ... but at least so many threads where there are twice as many cpus, as a second one keeps a slow
-/// parse from delaying all other requests ...
+/// ... but at least so many threads where there are twice as many cpus, as a second one keeps a
+/// slow parse from delaying all other requests ...
 pub const FRONT_THREADS_MIN: usize = 2;
 
 /// ... and at most so many: they serve more small requests than the workers of any machine compute.

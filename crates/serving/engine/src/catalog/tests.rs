@@ -1,0 +1,118 @@
+//! Editions live as long as requests need them; views follow each change.
+
+use albacore_os::SharedMemory;
+
+use super::super::ModelInfo;
+use super::*;
+use crate::model::Usage;
+
+fn edition(catalog: &mut Catalog, name: &str, slot: usize) -> Arc<Edition> {
+    Arc::new(Edition {
+        id: catalog.next_id(),
+        slot,
+        info: ModelInfo {
+            name: name.to_owned(),
+            features: 1,
+            ..ModelInfo::default()
+        },
+        kernels: Default::default(),
+        image: SharedMemory::holding("test", b"image").unwrap(),
+        usage: Usage::default(),
+    })
+}
+
+fn retained(catalog: &Catalog) -> Vec<EditionId> {
+    catalog.retained().map(|edition| edition.id).collect()
+}
+
+#[test]
+fn an_old_edition_lives_until_its_last_request_is_over() {
+    let mut catalog = Catalog::default();
+    let slot = catalog.declare("m").unwrap().slot;
+    let old = edition(&mut catalog, "m", slot);
+    assert!(catalog.promote(Arc::clone(&old)));
+    assert!(old.usage.pin() && old.usage.pin());
+    let new = edition(&mut catalog, "m", slot);
+    assert!(catalog.promote(Arc::clone(&new)));
+    assert_eq!(retained(&catalog), [old.id, new.id]);
+    assert!(!old.usage.unpin() && !catalog.drop_unneeded());
+    assert!(old.usage.unpin(), "the last one");
+    assert!(catalog.drop_unneeded());
+    assert_eq!(retained(&catalog), [new.id]);
+    assert!(new.usage.pin());
+    assert!(!new.usage.unpin(), "it is current");
+    assert!(!old.usage.pin(), "it is retired");
+}
+
+#[test]
+fn a_removed_model_keeps_its_slot_until_its_requests_are_over() {
+    let mut catalog = Catalog::default();
+    let slot = catalog.declare("a").unwrap().slot;
+    let a = edition(&mut catalog, "a", slot);
+    catalog.promote(Arc::clone(&a));
+    assert!(a.usage.pin());
+    catalog.keep_only(&["b"]);
+    assert_eq!(catalog.slot_of("a"), None);
+    assert_eq!(
+        catalog.declare("b").unwrap(),
+        Declared {
+            slot: 1,
+            is_new: true
+        }
+    );
+    assert_eq!(
+        catalog.declare("b").unwrap(),
+        Declared {
+            slot: 1,
+            is_new: false
+        }
+    );
+    assert!(
+        !catalog.promote(edition(&mut Catalog::default(), "a", slot)),
+        "removed"
+    );
+    assert!(a.usage.unpin() && catalog.drop_unneeded());
+    assert_eq!(
+        catalog.declare("c").unwrap(),
+        Declared {
+            slot: 0,
+            is_new: true
+        }
+    );
+    assert_eq!(catalog.declared().collect::<Vec<_>>(), [(0, "c"), (1, "b")]);
+    assert_eq!(catalog.current().count(), 0);
+}
+
+#[test]
+fn the_view_follows_each_change_and_names_what_is_not_loaded() {
+    let mut catalog = Catalog::default();
+    assert!(catalog.changed_view().is_none());
+    let slot = catalog.declare("m").unwrap().slot;
+    let view = catalog.changed_view().unwrap();
+    assert!(matches!(view.find("m"), Some(None)) && view.find("n").is_none());
+    let first = edition(&mut catalog, "m", slot);
+    catalog.promote(Arc::clone(&first));
+    let view = catalog.changed_view().unwrap();
+    assert_eq!(view.find("m").flatten().unwrap().id, first.id);
+    assert!(catalog.changed_view().is_none());
+    catalog.keep_only(&[]);
+    assert!(catalog.changed_view().unwrap().find("m").is_none());
+    assert!(
+        !first.usage.pin(),
+        "a view that is out of date gives nothing"
+    );
+}
+
+#[test]
+fn slots_are_bounded() {
+    let mut catalog = Catalog::default();
+    for at in 0..SLOTS_MAX {
+        let name = at.to_string();
+        let slot = catalog.declare(&name).unwrap().slot;
+        let edition = edition(&mut catalog, &name, slot);
+        assert!(edition.usage.pin());
+        catalog.promote(edition);
+        catalog.keep_only(&[]);
+    }
+    assert_eq!(catalog.declare("more"), Err(NoSlot));
+}
