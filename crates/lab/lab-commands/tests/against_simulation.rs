@@ -3,8 +3,8 @@
 //! The bounds of each comparison: rows of a batch within 15 %, bad rate within 1 point, idle share
 //! within 5 points, all in the same run. Other programs on the machine take cpus from a live run in
 //! a way that no simulation knows, so a comparison is repeated up to [`TRIES`] times and must hold
-//! once; runs in which not even the generator got its cpu do not count. That the bounds are not met by chance is shown by a wrong simulation of the run that agrees:
-//! it may not.
+//! once; runs in which not even the generator got its cpu do not count. That the bounds are not met
+//! by chance is shown by a wrong simulation of the run that agrees: it may not.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -8,9 +8,9 @@
 //! connection. After the run the server is asked what it learned of its batches. Then the requests
 //! are simulated as they were sent ([`simulate_server`]), under the server's policy.
 //!
-//! **Limits.** All models have the objective of the benchmark. A simulated reply is there when it is
-//! written, a live one when the client has read it. Cpus that server and client share are part of
-//! the measured costs, not of the simulation.
+//! **Limits.** All models have the objective of the benchmark. A simulated reply is there when it
+//! is written, a live one when the client has read it. Cpus that server and client share are part
+//! of the measured costs, not of the simulation.
 
 mod print;
 mod server_metrics;

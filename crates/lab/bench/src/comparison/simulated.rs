@@ -175,8 +175,8 @@ impl Bench {
         let answered = sum("albacore_compute_duration_seconds_count").max(1.0);
         let compute = sum("albacore_compute_duration_seconds_sum") * 1e9 / answered;
         let batches = self.live_batches(id, before, after);
-        // The mean over requests of the batch that each is in, if sizes are geometric: large batches
-        // count more than in the mean over batches.
+        // The mean over requests of the batch that each is in, if sizes are geometric: large
+        // batches count more than in the mean over batches.
         let request_rows = batches.rows as f64 / answered;
         let batch_rows = batches.rows as f64 / batches.batches.max(1) as f64;
         let batch_rows = (2.0 * batch_rows - request_rows).max(1.0);

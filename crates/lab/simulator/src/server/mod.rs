@@ -13,8 +13,8 @@
 //!
 //! **What is not modeled.** Cpus: that there are fewer of them than threads is part of the times of
 //! batches, which end when they are collected, and of their stalls; an event loop is never
-//! interrupted. The lock of the state, connections, lost workers, requests with a deadline or priority of
-//! their own, and refusals for an overloaded front end.
+//! interrupted. The lock of the state, connections, lost workers, requests with a deadline or
+//! priority of their own, and refusals for an overloaded front end.
 
 mod event_loop;
 mod run;

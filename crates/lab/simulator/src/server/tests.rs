@@ -1,3 +1,5 @@
+//! The front end gathers what arrives while it reads; without it the scheduler alone decides.
+
 use albacore_batching::deadlines::Cost;
 use albacore_batching::{BatchingParams, DEFAULT_WEIGHT, Nanos, Policy, Profile};
 
