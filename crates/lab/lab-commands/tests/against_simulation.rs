@@ -5,6 +5,8 @@
 //! a way that no simulation knows, so a comparison is repeated up to [`TRIES`] times and must hold
 //! once; runs in which not even the generator got its cpu do not count. That the bounds are not met
 //! by chance is shown by a wrong simulation of the run that agrees: it may not.
+// An unoptimized server has no cpu time to spare: `make e2e` runs these, optimized.
+#![cfg(not(debug_assertions))]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -150,10 +152,6 @@ fn assert_close(load: &Load) {
 
 /// Small requests on idle workers: what one batch has is what the front end gathers.
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "an unoptimized server has no cpu time to spare"
-)]
 fn batches_that_the_front_end_gathers_are_simulated() {
     assert_close(&Load {
         workers: 2,
@@ -166,10 +164,6 @@ fn batches_that_the_front_end_gathers_are_simulated() {
 }
 
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "an unoptimized server has no cpu time to spare"
-)]
 fn bursts_of_mixed_requests_for_two_models_are_simulated() {
     for workers in [1, 2] {
         assert_close(&Load {
@@ -184,10 +178,6 @@ fn bursts_of_mixed_requests_for_two_models_are_simulated() {
 }
 
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "an unoptimized server has no cpu time to spare"
-)]
 fn bursts_of_contributions_are_simulated() {
     assert_close(&Load {
         workers: 1,
@@ -200,10 +190,6 @@ fn bursts_of_contributions_are_simulated() {
 }
 
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "an unoptimized server has no cpu time to spare"
-)]
 fn deferred_batches_are_simulated() {
     assert_close(&Load {
         workers: 1,
