@@ -20,6 +20,7 @@ use crate::iterations;
 use crate::node_placement::{self, DriftCause, Isolation};
 use crate::quantity;
 use crate::rules::RULES;
+use crate::status::ServerLimit;
 
 /// Most containers of a template, and longest name of one: the API server needs bounds to estimate
 /// the cost of the rules about them. A name is a DNS label.
@@ -33,6 +34,8 @@ pub fn inference_deployment_crd() -> Value {
     mark_quantities(schema);
     adapt(schema);
     describe_values(&mut schema["properties"]["spec"]);
+    let limit = node_at(schema, "status.utilization.limit");
+    describe(limit, &schema_for!(ServerLimit).to_value());
     let model = &mut node_at(schema, "spec.models")["items"];
     model["properties"]["iterations"]["oneOf"] = iterations::alternatives();
     let outputs = &mut model["properties"]["outputs"]["items"];
