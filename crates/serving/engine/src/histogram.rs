@@ -1,7 +1,7 @@
 //! Histograms over fixed bounds: durations and numbers of rows.
 
 /// Upper bounds of the duration buckets, nanoseconds; the last bucket has no bound.
-pub(super) const DURATION_BOUNDS_NANOS: [u64; 15] = [
+pub const DURATION_BOUNDS_NANOS: [u64; 15] = [
     50_000,
     100_000,
     150_000,

@@ -61,7 +61,7 @@ pub use engine::{Engine, EngineConfig, FlushHandle};
 pub use error::{InstallError, ModelLookupError, StartError};
 pub use event::{EngineEvent, Observer};
 pub use event_loop::{EventLoop, LoopIndex};
-pub use histogram::Histogram;
+pub use histogram::{DURATION_BOUNDS_NANOS, Histogram};
 pub use kind::{ElementType, Kind, KindSet, Priority, kind_name, kind_or_unread};
 pub use load::LoadedModel;
 pub use model::{Edition, KernelChoice, ModelInfo, OutputInfo};

@@ -116,10 +116,7 @@ impl Scheduler {
             }
         });
         let needed = work.min().unwrap_or(Nanos(0));
-        match needed <= time {
-            true => Ok(()),
-            false => Err(needed.saturating_sub(time)),
-        }
+        check(needed, time)
     }
 
     /// Whether a worker is free and nothing waits in this queue.
@@ -141,9 +138,14 @@ impl Scheduler {
         now: Nanos,
     ) -> Result<(), Nanos> {
         let needed = self.needed(queue, rows, after, time, now);
-        match needed <= time {
-            true => Ok(()),
-            false => Err(needed.saturating_sub(time)),
-        }
+        check(needed, time)
+    }
+}
+
+/// Whether the needed time is there; otherwise by how much it is not.
+fn check(needed: Nanos, time: Nanos) -> Result<(), Nanos> {
+    match needed.saturating_sub(time) {
+        Nanos(0) => Ok(()),
+        over => Err(over),
     }
 }

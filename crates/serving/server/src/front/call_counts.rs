@@ -5,28 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use albacore_engine::{LoopIndex, Timing};
+use albacore_engine::{DURATION_BOUNDS_NANOS, LoopIndex, Timing};
 use albacore_proto::inference::StatisticDuration;
 
-/// Bounds of the buckets of a call's duration, nanoseconds: fine where a single row lands, coarse
-/// up to the longest SHAP batches. The last bucket has no bound.
-pub(super) const BOUNDS: [u64; 15] = [
-    50_000,
-    100_000,
-    150_000,
-    250_000,
-    500_000,
-    1_000_000,
-    2_500_000,
-    5_000_000,
-    10_000_000,
-    25_000_000,
-    50_000_000,
-    100_000_000,
-    250_000_000,
-    1_000_000_000,
-    10_000_000_000,
-];
+/// Buckets of a call's duration. The last one has no bound.
+const BUCKETS: usize = DURATION_BOUNDS_NANOS.len() + 1;
 
 /// An infer call that was answered.
 #[derive(Clone, Copy, Debug)]
@@ -140,8 +123,8 @@ pub(super) struct ClassCounts {
     pub(super) protocol: &'static str,
     /// By code.
     pub(super) finished: Vec<(String, u64)>,
-    /// Durations by bucket of [`BOUNDS`], not cumulative.
-    pub(super) buckets: [u64; BOUNDS.len() + 1],
+    /// Durations by bucket of [`DURATION_BOUNDS_NANOS`], not cumulative.
+    pub(super) buckets: [u64; BUCKETS],
     pub(super) durations: Total,
 }
 
@@ -151,7 +134,7 @@ impl ClassCounts {
             kind,
             protocol,
             finished: Vec::new(),
-            buckets: [0; BOUNDS.len() + 1],
+            buckets: [0; BUCKETS],
             durations: Total::default(),
         }
     }
@@ -167,7 +150,7 @@ impl ClassCounts {
     fn add(&mut self, code: &str, took: Duration) {
         self.count_code(code, 1);
         let took_nanos = nanos(took);
-        let bucket = BOUNDS.partition_point(|&bound| bound < took_nanos);
+        let bucket = DURATION_BOUNDS_NANOS.partition_point(|&bound| bound < took_nanos);
         self.buckets[bucket] += 1;
         self.durations.add(took);
     }

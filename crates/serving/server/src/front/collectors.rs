@@ -14,12 +14,12 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
-use super::call_counts::{BOUNDS, CallCounts};
+use super::call_counts::CallCounts;
 use crate::effective_config::EffectiveConfig;
 use albacore_batching::deadlines::CostEstimate;
 use albacore_engine::{
-    Choice, DispatchReason, Engine, Histogram, Kind, KindStats, Load, ModelStats, Outcomes,
-    Sharing, Stats, WorkerStats, kind_name, kind_or_unread,
+    Choice, DURATION_BOUNDS_NANOS, DispatchReason, Engine, Histogram, Kind, KindStats, Load,
+    ModelStats, Outcomes, Sharing, Stats, WorkerStats, kind_name, kind_or_unread,
 };
 
 #[derive(Debug)]
@@ -56,7 +56,9 @@ impl Collector for CallCollector {
                 ("kind", class.kind),
                 ("protocol", class.protocol),
             ];
-            let bounds = BOUNDS.iter().map(|&bound| bound as f64 / 1e9);
+            let bounds = DURATION_BOUNDS_NANOS
+                .iter()
+                .map(|&bound| bound as f64 / 1e9);
             let bounds = bounds.chain([f64::INFINITY]);
             let buckets: Vec<(f64, u64)> = bounds.zip(class.buckets).collect();
             let mut metric = family.encode_family(&labels)?;
