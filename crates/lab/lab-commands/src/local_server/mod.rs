@@ -17,6 +17,7 @@ use serde_json::Value;
 pub(crate) struct LocalServer {
     child: Child,
     pub(crate) http: SocketAddr,
+    pub(crate) grpc: SocketAddr,
 }
 
 impl Drop for LocalServer {
@@ -48,17 +49,22 @@ impl LocalServer {
             .spawn()
             .map_err(|e| Failure::file(&program, &e))?;
         let output = child.stdout.take().ok_or_else(|| failed("has no output"))?;
+        let unknown = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut server = Self {
             child,
-            http: SocketAddr::from(([127, 0, 0, 1], 0)),
+            http: unknown,
+            grpc: unknown,
         };
         // The server goes on without a reader of its events.
         for line in BufReader::new(output).lines().map_while(Result::ok) {
             let event: Value = serde_json::from_str(&line).unwrap_or_default();
             match event["event"].as_str() {
                 Some("listening") => {
-                    let http = event["http"].as_str().and_then(|text| text.parse().ok());
-                    server.http = http.ok_or_else(|| failed("reports no address"))?;
+                    let address = |port: &str| {
+                        let address = event[port].as_str().and_then(|text| text.parse().ok());
+                        address.ok_or_else(|| failed("reports no address"))
+                    };
+                    (server.http, server.grpc) = (address("http")?, address("grpc")?);
                 }
                 Some("ready") => return Ok(server),
                 _ => {}

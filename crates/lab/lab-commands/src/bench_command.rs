@@ -1,0 +1,75 @@
+//! The subcommands of `albacore bench`.
+
+use albacore_command::Failure;
+use clap::Subcommand;
+
+use crate::bench_deferral::{self, BenchDeferralArgs};
+use crate::bench_engine;
+use crate::bench_front::{self, BenchFrontArgs};
+use crate::bench_isolation::{self, BenchIsolationArgs};
+use crate::bench_scheduler::{self, BenchSchedulerArgs};
+use crate::bench_serve::{self, BenchServeArgs};
+use crate::bench_solver::{self, BenchSolverArgs};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Measure what deferring batches gains live, beside what policy auto predicts
+    ///
+    /// Starts albacore-server under the policies eager, deferred and auto with a model of 1,000
+    /// trees and 100,000 leaves, and searches the highest rate of one-row SHAP requests within the
+    /// objective. Needs a machine with cpus for the workers, the server and the generator.
+    #[command(verbatim_doc_comment)]
+    Deferral(BenchDeferralArgs),
+    /// Measure the tree engine: orders on standard input, answers on standard output
+    ///
+    /// `load MODEL DATA.f32 COLS THREADS` answers `ok`; DATA is raw little-endian float32, NaN is
+    /// missing. `check KIND N FILE` writes the outputs of the first N rows as raw float32 and
+    /// answers `ok`. `run KIND BATCH TARGET_MS MIN_CALLS` answers a line of JSON: nanoseconds a
+    /// row. KIND is predict, contribs or interactions. What cannot be done is answered by `error`
+    /// and the reason.
+    #[command(verbatim_doc_comment)]
+    Engine {
+        /// Have one kernel do all [default: what is fastest here]
+        #[arg(long, value_name = "NAME")]
+        kernel: Option<String>,
+    },
+    /// Measure the front end beside nginx with a static reply of the same size
+    ///
+    /// One row of a small model over HTTP (wrk) and gRPC (h2load), the servers in turn on the same
+    /// cpus. Needs nginx, wrk and h2load.
+    Front(BenchFrontArgs),
+    /// Measure what a flood of one model costs another that asks for little
+    ///
+    /// Single rows at times drawn before the run beside clients that resend at once.
+    Isolation(BenchIsolationArgs),
+    /// Run the batch scheduler alone on real threads, at rising load: a line of JSON for each rate
+    Scheduler(BenchSchedulerArgs),
+    /// Load a server of the Open Inference Protocol v2, ours or any other, and tell what it
+    /// answers in time
+    ///
+    /// Open loop: arrivals are drawn before the run, latencies count from the intended times.
+    /// Late, shed and failed requests are distinguished. A run in which the generator fell behind
+    /// its schedule fails.
+    #[command(verbatim_doc_comment)]
+    Serve(Box<BenchServeArgs>),
+    /// Solve a placement as `albacore plan` does, and by the integer program of the article
+    Solver(BenchSolverArgs),
+}
+
+impl BenchCommand {
+    /// Measures; prints.
+    ///
+    /// # Errors
+    /// Those of the subcommand.
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        match self {
+            Self::Deferral(args) => bench_deferral::run(args),
+            Self::Engine { kernel } => bench_engine::run(kernel.as_deref()),
+            Self::Front(args) => bench_front::run(args),
+            Self::Isolation(args) => bench_isolation::run(args),
+            Self::Scheduler(args) => bench_scheduler::run(args),
+            Self::Serve(args) => bench_serve::run(args),
+            Self::Solver(args) => bench_solver::run(args),
+        }
+    }
+}
