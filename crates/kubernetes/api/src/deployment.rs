@@ -113,9 +113,11 @@ use crate::uri::ModelUri;
 #[serde(rename_all = "camelCase")]
 pub struct InferenceDeploymentSpec {
     /// Number of pods. Leave it out where an autoscaler (an HPA, KEDA or `autoscaling` below)
-    /// decides; without one, absent means 1.
+    /// decides: an applied manifest without it leaves the autoscaler's number alone.
+    // The API server fills the default in: to an HPA the scale subresource of an object without
+    // the field is an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = limits::REPLICAS_MAX))]
+    #[schemars(range(min = 0, max = limits::REPLICAS_MAX), extend("default" = limits::REPLICAS_DEFAULT))]
     pub replicas: Option<i32>,
 
     /// W: serving processes per pod. Many workers of few threads serve many small requests; few
