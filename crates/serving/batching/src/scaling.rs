@@ -9,13 +9,13 @@
 //! much (1/(1-r) is convex). Of several models the worst decides (`worst_model`). r counts at most
 //! as 0.9; up to [`NEGLIGIBLE_MAX`] it counts as none; above [`ALERT`] of what the objective's
 //! percentile allows it counts as at least one step beyond the dead band, so that pods are on their
-//! way before the objective is missed. Then damping: a factor within the dead band changes nothing; after a growth the next one waits until
-//! the window, or its newest part where that says enough, holds no request from before its pods
-//! were there; one step at most doubles or adds [`GROWTH_PODS_FREE`]; less is taken only when every
-//! pod reported and as much less was advised for [`SHRINK_DELAY`] without a break, and only so far
-//! that as much stays idle as has to: the dead band, and more than what was idle when requests were
-//! bad in the last hours. At the peak of real loads some 5 to 13 % of the time is idle, of few
-//! workers 20 %.
+//! way before the objective is missed. Then damping: a factor within the dead band changes nothing;
+//! after a growth the next one waits until the window, or its newest part where that says enough,
+//! holds no request from before its pods were there; one step at most doubles or adds
+//! [`GROWTH_PODS_FREE`]; less is taken only when every pod reported and as much less was advised
+//! for [`SHRINK_DELAY`] without a break, and only so far that as much stays idle as has to: the
+//! dead band, and more than what was idle when requests were bad in the last hours. At the peak of
+//! real loads some 5 to 13 % of the time is idle, of few workers 20 %.
 //!
 //! Limits: the rule knows no cold start and no forecast: it grows by bad requests, so some must
 //! have come, and a load that doubles in less time than a pod takes to start is answered late. Pods

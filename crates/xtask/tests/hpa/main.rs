@@ -1,8 +1,8 @@
 //! A real `HorizontalPodAutoscaler` scales a real release by the servers' own metric: kubelet,
 //! kube-controller-manager and aggregator are Kubernetes', the pods are Albacore's, and the adapter
 //! between them is [`adapter`]. The manifests are those of `manifests/examples/autoscaling`, but
-//! for the size of the deployment, the bounds and the windows. Each pod may use a fifth of a cpu, so
-//! that four of them fit on two cpus, and the load is a multiple of what one was measured to do.
+//! for the size of the deployment, the bounds and the windows. Each pod may use a fifth of a cpu,
+//! so that four of them fit on two cpus, and the load is a multiple of what one was measured to do.
 // Six minutes: `make hpa` and `make e2e` run it, optimized.
 #![cfg(not(debug_assertions))]
 #![allow(

@@ -1,4 +1,4 @@
-//! What the HPA wanted over time, beside what it was told and what the rule advises.
+//! What the HPA wanted over time, beside what was reported and what the rule advises.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -102,9 +102,9 @@ impl Timeline {
         assert!(after.any(is_least), "{:?}", self.looks.last());
     }
 
-    /// Each change of the number follows from what the HPA was told, and lies within what the rule
-    /// advises by the counts of all pods: a growth within N/(1-r), rounded up and with the HPA's
-    /// tolerance, a decrease above N(1-f).
+    /// Each change of the number follows from what was reported to the HPA, and lies within what
+    /// the rule advises by the counts of all pods: a growth within N/(1-r), rounded up and with the
+    /// HPA's tolerance, a decrease above N(1-f).
     pub(crate) fn assert_within_advice(&self, answers: &[Answer]) {
         for (before, look) in self.looks.iter().zip(self.looks.iter().skip(1)) {
             if look.desired == before.desired {
@@ -112,20 +112,23 @@ impl Timeline {
             }
             // It asks, decides and writes; then a look finds it.
             let since = before.at - SYNC_PERIOD;
-            let told = answers.iter().filter(|a| (since..look.at).contains(&a.at));
-            let told: Vec<Advice> = told.map(Advice::of).collect();
-            let change = format!("{} -> {}: {told:?}", before.desired, look.desired);
+            let reported = answers.iter().filter(|a| (since..look.at).contains(&a.at));
+            let reported: Vec<Advice> = reported.map(Advice::of).collect();
+            let change = format!("{} -> {}: {reported:?}", before.desired, look.desired);
             let wanted = |sum: f64| ((sum - 1e-6).ceil() as i64).clamp(1, PODS_MAX);
             match look.desired > before.desired {
                 true => {
                     let follows = |a: &Advice| wanted(a.sum) == look.desired;
-                    assert!(told.iter().any(follows), "{change}");
+                    assert!(reported.iter().any(follows), "{change}");
                     let is_within = |a: &Advice| look.desired <= wanted(a.more * (1.0 + TOLERANCE));
-                    assert!(told.iter().any(is_within), "{change}");
+                    assert!(reported.iter().any(is_within), "{change}");
                 }
                 false => {
                     let is_within = |a: &Advice| look.desired >= wanted(a.less);
-                    assert!(!told.is_empty() && told.iter().all(is_within), "{change}");
+                    assert!(
+                        !reported.is_empty() && reported.iter().all(is_within),
+                        "{change}"
+                    );
                 }
             }
         }
