@@ -13,7 +13,7 @@ FUZZ_SECONDS ?= 30
 FUZZED = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 HOST = $(shell rustc -vV | sed -n "s/host: //p")
 
-.PHONY: setup build demo test lint bench fuzz bench-placement bench-trees bench-serving e2e soak crds docs manifests charts images proto clean python cluster bignode
+.PHONY: setup build demo test lint bench fuzz bench-placement bench-trees bench-serving e2e soak crds docs manifests charts images proto clean python cluster bignode hpa
 
 setup: ## install what the system lacks: compilers and Python (apt-get), parts of Rust (rustup)
 	$(SETUP)
@@ -88,7 +88,11 @@ e2e: build python images ## the release end to end: runs, kills, refusals, real 
 	tests/images/run.sh
 	ALBACORE_PROGRAMS_BUILT=1 ALBACORE_IMAGES=$(CURDIR)/target/images $(CARGO) test --release --package albacore-xtask --test node -- --nocapture
 	ALBACORE_PROGRAMS_BUILT=1 ALBACORE_IMAGES=$(CURDIR)/target/images $(CARGO) test --release --package albacore-xtask --test bignode -- --nocapture
+	ALBACORE_PROGRAMS_BUILT=1 ALBACORE_IMAGES=$(CURDIR)/target/images $(CARGO) test --release --package albacore-xtask --test hpa -- --nocapture
 	target/release/albacore-live-bench demo
+
+hpa: cluster ## a real HPA on a real node scales servers by their load factor, in six minutes
+	$(CARGO) test --release --package albacore-xtask --test hpa -- --nocapture
 
 bignode: ## emulated machines: 8 and 32 cpus with SMT, 2 and 4 NUMA nodes, cgroup v2, a kernel that forgets pins
 	ALBACORE_SOAK=2 $(CARGO) test --package albacore-xtask --test bignode -- --nocapture

@@ -113,8 +113,10 @@ use crate::uri::ModelUri;
 #[serde(rename_all = "camelCase")]
 pub struct InferenceDeploymentSpec {
     /// Number of pods. Leave it out where an autoscaler (an HPA, KEDA or `autoscaling` below)
-    /// decides; without one, absent means 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// decides: an applied manifest without it leaves the autoscaler's number alone.
+    // The API server fills the default in: to an HPA the scale subresource of an object without
+    // the field is an error.
+    #[serde(default = "replicas_default", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = limits::REPLICAS_MAX))]
     pub replicas: Option<i32>,
 
@@ -173,6 +175,14 @@ pub struct InferenceDeploymentSpec {
     /// pre-fork server (gunicorn with XGBoost, for one) is run and placed instead of the built-in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<PodTemplateSpec>,
+}
+
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "serde wants the type of the field"
+)]
+fn replicas_default() -> Option<i32> {
+    Some(limits::REPLICAS_DEFAULT)
 }
 
 fn one() -> u16 {

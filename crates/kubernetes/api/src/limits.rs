@@ -21,6 +21,9 @@ pub const WEIGHT_MAX: u16 = 10_000;
 /// Default weight of a model, as of cgroup's `cpu.weight`.
 pub const WEIGHT_DEFAULT: u16 = 100;
 
+/// Default number of replicas, as of a Deployment.
+pub const REPLICAS_DEFAULT: i32 = 1;
+
 /// Most replicas; what the `scale` subresource may ask for.
 pub const REPLICAS_MAX: i32 = 10_000;
 

@@ -50,22 +50,16 @@ fn objects_of_other_owners_are_never_touched() {
     let mut plain = deployment("sized", &json!({}));
     plain["spec"].as_object_mut().unwrap().remove("replicas");
     rig.apply(&[plain.clone()]);
-    wait("it is built", || rig.get("deployment", "sized").is_some());
-    let managed = rig.kubectl(&[
-        "get",
-        "deployment",
-        "sized",
-        "-o",
-        "json",
-        "--show-managed-fields",
-    ]);
-    let managed: serde_json::Value = serde_json::from_str(&managed).unwrap();
-    let fields = managed["metadata"]["managedFields"].as_array().unwrap();
-    let ours = fields
-        .iter()
-        .find(|f| f["manager"] == rig::CONTROLLER)
-        .unwrap();
-    assert!(ours["fieldsV1"]["f:spec"]["f:replicas"].is_null(), "{ours}");
+    wait("it is built", || {
+        let found = rig.get("infd", "sized").unwrap();
+        rig.get("deployment", "sized").is_some() && found["status"]["selector"].is_string()
+    });
+    // An HPA begins by reading it.
+    let scale = "/apis/albacore.dev/v1alpha1/namespaces/default/inferencedeployments/sized/scale";
+    let scale: serde_json::Value =
+        serde_json::from_str(&rig.kubectl(&["get", "--raw", scale])).unwrap();
+    assert_eq!(scale["spec"]["replicas"], 1, "{scale}");
+    assert_eq!(scale["status"]["selector"], "albacore.dev/deployment=sized");
     rig.kubectl(&["scale", "infd", "sized", "--replicas=3"]);
     let replicas = |name: &str| rig.get("deployment", name).unwrap()["spec"]["replicas"].clone();
     wait("three pods are wanted", || replicas("sized") == 3);

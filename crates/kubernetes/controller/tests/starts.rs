@@ -61,6 +61,7 @@ fn a_pod_of_an_ipv6_cluster_needs_its_service_account_alone() {
     let rig = Rig::with(Options {
         controller_manager: true,
         api_server: vec!["--bind-address=::".to_owned()],
+        ..Options::default()
     });
     // The account and its rights as installed; the test plays the pod.
     for name in ["crds.yaml", "install.yaml"] {

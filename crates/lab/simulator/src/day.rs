@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use albacore_batching::deadlines::{Completion, DeadlineActions, DeadlineConfig, DeadlineEvent};
 use albacore_batching::{
-    Autoscaler, Load, Nanos, QueueIndex, ReplicaBounds, RequestKey, WorkerIndex,
+    Autoscaler, Load, Nanos, QueueIndex, ReplicaBounds, RequestKey, WorkerIndex, load_factor,
 };
 
 use crate::arrivals::Arrivals;
@@ -24,9 +24,10 @@ pub const WINDOW: Nanos = Nanos(60_000_000_000);
 pub const START: Nanos = Nanos(30_000_000_000);
 /// How long the other scaler waits before it removes workers, like a stock one.
 const STABILIZATION: Nanos = Nanos(300_000_000_000);
-/// Its target of busy time, and the tolerance around it.
+/// Its target of busy time.
 const BUSY_TARGET: f64 = 0.7;
-const BUSY_TOLERANCE: f64 = 0.1;
+/// A stock autoscaler's tolerance around its target.
+const TOLERANCE: f64 = 0.1;
 /// The least load of the day and the height of the rush, as shares of the rate.
 const NIGHT: f64 = 0.2;
 const RUSH: f64 = 0.4;
@@ -38,6 +39,8 @@ enum Scaler {
     Load(Autoscaler),
     /// By busy time alone, as a stock autoscaler does by cpu; with its recent recommendations.
     Busy(VecDeque<(Nanos, u32)>),
+    /// The stock autoscaler by `albacore_load_factor`.
+    Factor(VecDeque<(Nanos, u32)>),
 }
 
 /// An interval of the day.
@@ -58,7 +61,7 @@ pub struct Interval {
 /// A day under one scaler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Day {
-    /// `load` or `busy`.
+    /// `load`, `busy` or `factor`.
     pub scaler: &'static str,
     /// In order of time.
     pub intervals: Vec<Interval>,
@@ -116,7 +119,7 @@ pub fn days(scenario: &Scenario, length: Nanos, progress: &mut dyn FnMut(u64)) -
     let load = ("load", Scaler::Load(Autoscaler::default()));
     let busy = ("busy", Scaler::Busy(VecDeque::new()));
     let run = |(name, scaler), progress: &mut dyn FnMut(u64)| {
-        let intervals = Run::new(scenario, scaler)?.go(length, progress);
+        let intervals = Run::new(scenario, scaler, load_at)?.go(length, progress);
         Some(Day {
             scaler: name,
             intervals,
@@ -125,8 +128,22 @@ pub fn days(scenario: &Scenario, length: Nanos, progress: &mut dyn FnMut(u64)) -
     Some([run(load, progress)?, run(busy, progress)?])
 }
 
-struct Run<'a> {
+/// A steady load of `share` of the scenario's rate, under a stock autoscaler by the load factor.
+/// `None` if its arrivals are listed.
+#[must_use]
+pub fn steady_by_factor(scenario: &Scenario, share: f64, length: Nanos) -> Option<Day> {
+    let scaler = Scaler::Factor(VecDeque::new());
+    let intervals = Run::new(scenario, scaler, |_| share)?.go(length, &mut |_| ());
+    Some(Day {
+        scaler: "factor",
+        intervals,
+    })
+}
+
+struct Run<'a, L> {
     scenario: &'a Scenario,
+    /// The load at a part of the run, as a share of the peak.
+    load_at: L,
     /// Requests a second of each model at the peak.
     rates: Vec<f64>,
     arrivals: Arrivals<'a>,
@@ -142,8 +159,8 @@ struct Run<'a> {
     busy: u64,
 }
 
-impl<'a> Run<'a> {
-    fn new(scenario: &'a Scenario, scaler: Scaler) -> Option<Self> {
+impl<'a, L: Fn(f64) -> f64> Run<'a, L> {
+    fn new(scenario: &'a Scenario, scaler: Scaler, load_at: L) -> Option<Self> {
         let Source::Drawn { process, .. } = &scenario.source else {
             return None;
         };
@@ -169,12 +186,13 @@ impl<'a> Run<'a> {
             busy: 0,
             rates,
             scenario,
+            load_at,
         };
         for (model, rate) in scenario.models.iter().zip(&first) {
             run.scheduler.add_queue(scenario.queue_rules(model, *rate));
         }
         // The night before has left enough workers.
-        let share = (load_at(0.0) * 1.2).min(1.0);
+        let share = ((run.load_at)(0.0) * 1.2).min(1.0);
         run.resize((scenario.workers as f64 * share).ceil() as usize, Nanos(0));
         Some(run)
     }
@@ -185,7 +203,7 @@ impl<'a> Run<'a> {
         let mut begin = Nanos(0);
         while begin < length {
             let end = begin.saturating_add(INTERVAL);
-            let share = load_at(begin.0 as f64 / length.0 as f64);
+            let share = (self.load_at)(begin.0 as f64 / length.0 as f64);
             self.set_load(share, begin);
             while let Some(arrival) = next.filter(|arrival| arrival.at < end.0) {
                 self.take(arrival.model, Nanos(arrival.at));
@@ -294,20 +312,24 @@ impl<'a> Run<'a> {
             min: 1,
             max: self.scenario.workers as u32,
         };
+        let load = Load {
+            pods: self.workers as u32,
+            requests: last.iter().map(|i| i.requests).sum(),
+            bad: last.iter().map(|i| i.bad).sum(),
+            recent_requests: last.last().map_or(0, |i| i.requests),
+            recent_bad: last.last().map_or(0, |i| i.bad),
+            idle_share: idle,
+            bad_rate_allowed: BAD_RATE_MAX,
+        };
+        let pods = (load.pods, wanted);
         let advised = match &mut self.scaler {
-            Scaler::Load(autoscaler) => {
-                let load = Load {
-                    pods: self.workers as u32,
-                    requests: last.iter().map(|i| i.requests).sum(),
-                    bad: last.iter().map(|i| i.bad).sum(),
-                    recent_requests: last.last().map_or(0, |i| i.requests),
-                    recent_bad: last.last().map_or(0, |i| i.bad),
-                    idle_share: idle,
-                    bad_rate_allowed: BAD_RATE_MAX,
-                };
-                autoscaler.advise(now, &bounds, wanted, &load).replicas
+            Scaler::Load(autoscaler) => autoscaler.advise(now, &bounds, wanted, &load).replicas,
+            Scaler::Busy(memory) => {
+                advise_by_ratio(memory, now, &bounds, pods, (1.0 - idle) / BUSY_TARGET)
             }
-            Scaler::Busy(memory) => advise_by_busy(memory, now, &bounds, wanted, 1.0 - idle),
+            Scaler::Factor(memory) => {
+                advise_by_ratio(memory, now, &bounds, pods, load_factor(&load))
+            }
         };
         if advised < wanted {
             self.starting.clear();
@@ -319,19 +341,28 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The recommendation of a stock autoscaler with a target of busy time: never less than its recent
-/// ones.
-fn advise_by_busy(
+/// The recommendation of a stock autoscaler whose metric of `ready` pods is `ratio` times its
+/// target on average, when `current` are wanted: never less than its recent ones. Of pods that
+/// start there is no metric, and they count as if they had nothing to do, or as much as the target,
+/// whatever changes less.
+fn advise_by_ratio(
     memory: &mut VecDeque<(Nanos, u32)>,
     now: Nanos,
     bounds: &ReplicaBounds,
-    current: u32,
-    busy: f64,
+    (ready, current): (u32, u32),
+    ratio: f64,
 ) -> u32 {
-    let ratio = busy / BUSY_TARGET;
-    let wanted = match (ratio - 1.0).abs() <= BUSY_TOLERANCE {
+    let starting = f64::from(current.saturating_sub(ready));
+    let assumed = match ratio > 1.0 {
+        true => 0.0,
+        false => starting,
+    };
+    let needed = f64::from(ready) * ratio + assumed;
+    let change = needed / f64::from(current.max(1)) - 1.0;
+    let is_turned = (change > 0.0) != (ratio > 1.0);
+    let wanted = match change.abs() <= TOLERANCE || is_turned {
         true => current,
-        false => bounds.clamp((f64::from(current) * ratio).ceil() as u32),
+        false => bounds.clamp((needed - 1e-9).ceil() as u32),
     };
     memory.push_back((now, wanted));
     // bound: one recommendation an interval is kept for the time of the stabilization.
@@ -369,7 +400,13 @@ mod tests {
         let mut memory = VecDeque::new();
         let mut advise = |minute: u64, current, busy| {
             let now = Nanos(minute * 60_000_000_000);
-            advise_by_busy(&mut memory, now, &bounds, current, busy)
+            advise_by_ratio(
+                &mut memory,
+                now,
+                &bounds,
+                (current, current),
+                busy / BUSY_TARGET,
+            )
         };
         assert_eq!(advise(0, 10, 1.0), 15);
         assert_eq!(advise(1, 15, 0.7), 15);

@@ -19,7 +19,7 @@ mod server;
 mod trace;
 
 pub use arrivals::{Arrival, Popularity, Process};
-pub use day::{Day, INTERVAL, Interval, START, WINDOW, days, load_at};
+pub use day::{Day, INTERVAL, Interval, START, WINDOW, days, load_at, steady_by_factor};
 pub use drop_rule::{DropRule, Target};
 pub use goodput::{BAD_RATE_MAX, RATE_PRECISION, goodput, is_good_at};
 pub use measure::Figures;

@@ -161,6 +161,22 @@ fn a_day_is_followed_with_fewer_workers_than_by_busy_time_and_no_more_bad_reques
     assert!(load.bad_rate() < 1.1 * busy.bad_rate());
 }
 
+#[test]
+fn an_hpa_by_the_load_factor_settles_on_a_steady_load() {
+    let text = copies(12, 1, "alpha: 1.053, beta: 5.072, slo: 25");
+    let scenario = scenario(&text, &["policy=auto", "prefer=idle_workers"]).at_rate(6000.0);
+    let length = albacore_batching::Nanos(2_400_000_000_000);
+    for share in [0.25, 0.4, 0.55, 0.62, 0.78] {
+        let day = albacore_simulator::steady_by_factor(&scenario, share, length).unwrap();
+        let mut sizes: Vec<_> = day.intervals.iter().map(|i| i.workers).collect();
+        sizes.dedup();
+        println!("{share}: {sizes:?}, {:.3} % bad", day.bad_rate() * 100.0);
+        let has_grown = sizes.windows(2).any(|pair| pair[1] > pair[0]);
+        assert!(!has_grown && sizes.len() > 1, "{share}: {sizes:?}");
+        assert!(day.bad_rate() < 0.005, "{share}: {}", day.bad_rate());
+    }
+}
+
 /// A set: its scenario, its keys, and the best goodput of any policy and drop rule on it.
 fn sets() -> Vec<(String, Vec<&'static str>, f64)> {
     let bursts = vec!["arrivals.process=gamma", "arrivals.shape=0.05"];

@@ -14,6 +14,9 @@ use crate::{TestbedError, kubeconfig};
 /// Who may do everything.
 const ADMINISTRATORS: &str = "system:masters";
 
+/// Who the API server is to the servers behind an `APIService`.
+const AGGREGATOR: &str = "kube-aggregator";
+
 /// The audit policy: every request, without bodies, so that tests can count what a client asked and
 /// wrote.
 const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n";
@@ -24,6 +27,8 @@ pub struct Options {
     /// Also runs kube-controller-manager: Deployments get pods, namespaces and owners are cleaned
     /// up.
     pub controller_manager: bool,
+    /// More flags of kube-controller-manager.
+    pub manager: Vec<String>,
     /// More flags of the API server, which win over those that it has anyway.
     pub api_server: Vec<String>,
 }
@@ -97,7 +102,7 @@ impl ControlPlane {
         };
         plane.wait_until_ready()?;
         if options.controller_manager {
-            plane.start_controller_manager()?;
+            plane.start_controller_manager(&options.manager)?;
         }
         Ok(plane)
     }
@@ -214,7 +219,8 @@ impl ControlPlane {
         self.folder.path()
     }
 
-    pub(crate) fn authority(&self) -> &Authority {
+    /// Signs whoever the API server is to trust: its clients, and the servers that it calls.
+    pub fn authority(&self) -> &Authority {
         &self.authority
     }
 
@@ -276,11 +282,12 @@ impl ControlPlane {
         })
     }
 
-    fn start_controller_manager(&mut self) -> Result<(), TestbedError> {
+    fn start_controller_manager(&mut self, flags: &[String]) -> Result<(), TestbedError> {
         let folder = self.folder.path().display();
         let more = format!(
             "--use-service-account-credentials\n--service-account-private-key-file={folder}/accounts.key\n\
-             --root-ca-file={folder}/ca.crt"
+             --root-ca-file={folder}/ca.crt\n{}",
+            flags.join("\n")
         );
         let mut manager = self.start_client("kube-controller-manager", &more)?;
         let has_account = || {
@@ -402,6 +409,7 @@ fn write_secrets(
     let kubelets = authority.client("kube-apiserver", Some(ADMINISTRATORS))?;
     // Signs the tokens of service accounts; the public half is read from the certificate.
     let accounts = authority.server("service-accounts", &[])?;
+    let aggregator = authority.client(AGGREGATOR, None)?;
     write("ca.crt", &authority.certificate())?;
     write("apiserver.crt", &server.certificate)?;
     write("apiserver.key", &server.key)?;
@@ -409,6 +417,8 @@ fn write_secrets(
     write("kubelets.key", &kubelets.key)?;
     write("accounts.crt", &accounts.certificate)?;
     write("accounts.key", &accounts.key)?;
+    write("aggregator.crt", &aggregator.certificate)?;
+    write("aggregator.key", &aggregator.key)?;
     write("audit.yaml", AUDIT_POLICY)
 }
 
@@ -445,6 +455,10 @@ fn apiserver_arguments(folder: &Path, address: Ipv4Addr, etcd: u16, port: u16) -
          --tls-private-key-file={folder}/apiserver.key\n--service-account-issuer=https://kubernetes.default.svc\n\
          --service-account-key-file={folder}/accounts.crt\n--service-account-signing-key-file={folder}/accounts.key\n\
          --kubelet-client-certificate={folder}/kubelets.crt\n--kubelet-client-key={folder}/kubelets.key\n\
+         --proxy-client-cert-file={folder}/aggregator.crt\n--proxy-client-key-file={folder}/aggregator.key\n\
+         --requestheader-client-ca-file={folder}/ca.crt\n--requestheader-allowed-names={AGGREGATOR}\n\
+         --requestheader-username-headers=X-Remote-User\n--requestheader-group-headers=X-Remote-Group\n\
+         --requestheader-extra-headers-prefix=X-Remote-Extra-\n\
          --kubelet-certificate-authority={folder}/ca.crt\n--kubelet-preferred-address-types=InternalIP\n\
          --authorization-mode=Node,RBAC\n--enable-admission-plugins=NodeRestriction\n--allow-privileged=true\n\
          --audit-policy-file={folder}/audit.yaml\n--audit-log-path={folder}/audit.log\n--audit-log-mode=blocking"

@@ -22,8 +22,9 @@ pub use limits::BLAME_MAX;
 pub use policy::{BatchingParams, ModelBatching, Policy, Profile, Slo};
 pub use scaling::{
     ALERT, ALERT_BUSY, Advice, Autoscaler, BAD_RATE_MAX, Cause, DEAD_BAND, DeploymentLoad,
-    EVIDENCE_MIN, FACTOR_MISSED, GROWTH_PAUSE, GROWTH_PODS_FREE, Load, ModelLoad, RECENT_BAD_MIN,
-    RECENT_PAUSE, RECENT_REQUESTS_MIN, ReplicaBounds, RequestCounts, SHRINK_DELAY, load_factor,
+    EVIDENCE_MIN, FACTOR_MISSED, GROWTH_PAUSE, GROWTH_PODS_FREE, Load, ModelLoad, NEGLIGIBLE_MAX,
+    RECENT_BAD_MIN, RECENT_PAUSE, RECENT_REQUESTS_MIN, ReplicaBounds, RequestCounts, SHRINK_DELAY,
+    SPARE_OF_FEW, load_factor,
 };
 pub use scheduler::{Ahead, Arrival, Config, Event, Position, QueueFull, Scheduler};
 pub use shares::DEFAULT_WEIGHT;

@@ -7,15 +7,15 @@
 //!
 //! Approach: the shares are taken over all pods together, because an average of factors grows too
 //! much (1/(1-r) is convex). Of several models the worst decides (`worst_model`). r counts at most
-//! as 0.9; above [`ALERT`] of what the objective's percentile allows it counts as at least one step
-//! beyond the dead band, so that pods are on their way before the objective is missed. Then
-//! damping: a factor within the dead band changes nothing; after a growth the next one waits until
-//! the window, or its newest part where that says enough, holds no request from before its pods
-//! were there; one step at most doubles or adds [`GROWTH_PODS_FREE`]; less is taken only when every
-//! pod reported and as much less was advised for [`SHRINK_DELAY`] without a break, and only so far
-//! that as much stays idle as has to: the dead band, and more than what was idle when requests were
-//! bad in the last hours. At the peak of real loads some 5 to 13 % of the time is idle, of few
-//! workers 20 %.
+//! as 0.9; up to [`NEGLIGIBLE_MAX`] it counts as none; above [`ALERT`] of what the objective's
+//! percentile allows it counts as at least one step beyond the dead band, so that pods are on their
+//! way before the objective is missed. Then damping: a factor within the dead band changes nothing;
+//! after a growth the next one waits until the window, or its newest part where that says enough,
+//! holds no request from before its pods were there; one step at most doubles or adds
+//! [`GROWTH_PODS_FREE`]; less is taken only when every pod reported and as much less was advised
+//! for [`SHRINK_DELAY`] without a break, and only so far that as much stays idle as has to: the
+//! dead band, and more than what was idle when requests were bad in the last hours. At the peak of
+//! real loads some 5 to 13 % of the time is idle, of few workers 20 %.
 //!
 //! Limits: the rule knows no cold start and no forecast: it grows by bad requests, so some must
 //! have come, and a load that doubles in less time than a pod takes to start is answered late. Pods
@@ -43,9 +43,17 @@ pub const ALERT: f64 = 0.5;
 /// of the load, and single intervals are worse than their mean.
 pub const ALERT_BUSY: f64 = 0.2;
 
+/// A share of bad requests up to this, and to [`ALERT_BUSY`], counts as none: where thousands are
+/// answered in a second, one in a minute is always bad, and pods that are idle could never go.
+pub const NEGLIGIBLE_MAX: f64 = 0.002;
+
 /// What was idle while requests were bad counts up to this share as what has to be: few workers
 /// need more of it than many. Beyond, requests were bad for another reason than the load.
 const SPARE_MAX: f64 = 0.3;
+
+/// What few workers need, where nobody remembers more: with less, a stock autoscaler takes pods
+/// away and adds them again for as long as the load stays.
+pub const SPARE_OF_FEW: f64 = 0.2;
 
 /// Idle time beyond what was found not to be enough.
 const SPARE_MORE: f64 = 0.03;
@@ -177,15 +185,19 @@ impl Load {
     }
 }
 
-/// The factor by which a load asks for more (above 1) or less pods, before any damping.
+/// The factor by which a load asks for more (above 1) or less pods, for whoever multiplies the pods
+/// by it without a memory, as a stock autoscaler does: what stays is as idle as few workers need.
 pub fn load_factor(load: &Load) -> f64 {
-    factor_where(load, DEAD_BAND)
+    match factor_where(load, DEAD_BAND) {
+        fewer if fewer < 1.0 => (fewer / (1.0 - SPARE_OF_FEW)).min(1.0),
+        more => more,
+    }
 }
 
 /// The same where so much of the workers' time has to be idle.
 fn factor_where(load: &Load, spare: f64) -> f64 {
     let bad_rate = bad_rate(load);
-    if bad_rate > 0.0 {
+    if bad_rate > NEGLIGIBLE_MAX.min(load.bad_rate_allowed * ALERT_BUSY) {
         let factor = 1.0 / (1.0 - bad_rate.min(BAD_RATE_MAX));
         return match bad_rate > load.bad_rate_allowed * alert(load, spare) {
             true => factor.max(FACTOR_MISSED),

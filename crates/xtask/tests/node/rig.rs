@@ -51,13 +51,19 @@ impl Rig {
     }
 
     pub(crate) fn start_on(machine: Machine) -> Self {
+        Self::start_with(NodeOptions {
+            machine,
+            ..NodeOptions::default()
+        })
+    }
+
+    pub(crate) fn start_with(options: NodeOptions) -> Self {
         let start = Instant::now();
         let profile = root().join("charts/albacore/files/seccomp/agent.json");
         let profile = std::fs::read_to_string(profile).unwrap();
         let node = Node::start(&NodeOptions {
-            machine,
             seccomp_profiles: vec![("albacore/agent.json".into(), profile)],
-            ..NodeOptions::default()
+            ..options
         })
         .unwrap();
         println!("{:6.2} s: node", start.elapsed().as_secs_f64());
@@ -79,7 +85,7 @@ impl Rig {
     }
 
     /// Prints what is known of the cluster.
-    fn tell(&self) {
+    pub(crate) fn tell(&self) {
         for words in [
             &["get", "pods", "-A", "-o", "wide"][..],
             &["get", "events", "-A", "--sort-by=.lastTimestamp"],

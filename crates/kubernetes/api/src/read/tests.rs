@@ -64,7 +64,7 @@ fn the_shortest_file_takes_every_default() {
     let text = "{apiVersion: albacore.dev/v1alpha1, kind: InferenceDeployment, \
                 metadata: {name: m}, spec: {models: [{name: m, uri: 'file://./m.txt'}]}}";
     let spec = read_deployment(text, "m.yaml").unwrap().spec;
-    assert_eq!((spec.workers, spec.threads, spec.replicas), (1, 1, None));
+    assert_eq!((spec.workers, spec.threads, spec.replicas), (1, 1, Some(1)));
     assert_eq!(
         (spec.batching.max_rows, spec.queue.max_rows),
         (1024, 65_536)

@@ -61,6 +61,8 @@ pub struct NodeOptions {
     pub reserved_cpu: String,
     /// Seccomp profiles that pods can name as `localhostProfile`, with their JSON.
     pub seccomp_profiles: Vec<(String, String)>,
+    /// More flags of kube-controller-manager.
+    pub manager: Vec<String>,
 }
 
 impl Default for NodeOptions {
@@ -71,6 +73,7 @@ impl Default for NodeOptions {
             cpu_manager_policy: "static".into(),
             reserved_cpu: "500m".into(),
             seccomp_profiles: Vec::new(),
+            manager: Vec::new(),
         }
     }
 }
@@ -105,6 +108,7 @@ impl Node {
             place,
             &Options {
                 controller_manager: true,
+                manager: options.manager.clone(),
                 ..Options::default()
             },
         )?;
@@ -154,6 +158,11 @@ impl Node {
 
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its address, which is the control plane's too unless it is emulated.
+    pub fn address(&self) -> Ipv4Addr {
+        self.machine.address()
     }
 
     /// The folder of its logs and files, as it sees it too.

@@ -22,6 +22,33 @@ fn load(pods: u32, bad_rate: f64, idle_share: f64) -> Load {
     }
 }
 
+#[test]
+fn a_few_bad_requests_of_thousands_do_not_keep_idle_pods() {
+    assert!((load_factor(&load(10, 0.001, 0.84)) - 0.2).abs() < 1e-9);
+    assert!(load_factor(&load(10, 0.0021, 0.84)) > 1.0);
+    let strict = Load {
+        bad_rate_allowed: 0.001,
+        ..load(10, 0.001, 0.84)
+    };
+    assert!(load_factor(&strict) > 1.1, "its objective allows fewer");
+
+    let mut autoscaler = Autoscaler::default();
+    let minutes = |n: u64| Nanos(n * 60_000_000_000);
+    let sizes = (0..10).map(|n| autoscaler.advise(minutes(n), &BOUNDS, 10, &load(10, 0.001, 0.8)));
+    let last = sizes.last().unwrap();
+    assert_eq!((last.replicas, last.cause), (3, Cause::Idle));
+}
+
+#[test]
+fn the_factor_leaves_idle_what_few_workers_need() {
+    let factor = |idle_share| load_factor(&load(10, 0.0, idle_share));
+    assert_eq!(
+        (factor(0.0), factor(SPARE_OF_FEW), factor(1.0)),
+        (1.0, 1.0, 0.0)
+    );
+    assert!((factor(0.6) - 0.5).abs() < 1e-9);
+}
+
 const BOUNDS: ReplicaBounds = ReplicaBounds { min: 1, max: 100 };
 
 #[test]

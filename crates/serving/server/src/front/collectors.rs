@@ -239,8 +239,7 @@ fn encode_workers(families: &mut Families<'_>, stats: &Stats) -> Result<(), Erro
 
 /// The load of the last minute.
 fn encode_load(families: &mut Families<'_>, load: &Load) -> Result<(), Error> {
-    let help =
-        "What to multiply the pods by: 1/(1-r), r bad share of the worst model; if 0, 1-f, f idle";
+    let help = "What to multiply the pods by: 1/(1-r), r bad share of worst model; if 0, (1-f)/0.8, f idle";
     families.gauge("load_factor", help, load.factor)?;
     let help = "Late, shed and failed requests of all, last minute";
     families.gauge("bad_rate", help, load.bad_rate)?;

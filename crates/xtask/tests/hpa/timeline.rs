@@ -1,0 +1,168 @@
+//! What the HPA wanted over time, beside what was reported and what the rule advises.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::adapter::Answer;
+use crate::manifests::PODS_MAX;
+use crate::rig::Rig;
+
+/// How often the HPA decides; 15 s where nothing else is said.
+pub(crate) const SYNC_PERIOD: Duration = Duration::from_secs(5);
+
+/// The HPA's, of its ratio.
+const TOLERANCE: f64 = 0.1;
+
+/// How often the HPA is looked at.
+const PERIOD: Duration = Duration::from_millis(500);
+
+/// A look at the HPA that found something new.
+#[derive(Clone, Debug)]
+struct Look {
+    at: Instant,
+    desired: i64,
+    /// Ready of wanted pods, as `kubectl get infd` shows them.
+    ready: String,
+}
+
+pub(crate) struct Timeline {
+    start: Instant,
+    looks: Vec<Look>,
+}
+
+impl Timeline {
+    /// Looks until `is_over`.
+    pub(crate) fn watch(rig: &Rig, is_over: impl Fn() -> bool) -> Self {
+        let start = Instant::now();
+        let mut looks: Vec<Look> = Vec::new();
+        while !is_over() {
+            let found = rig.kubectl(&["get", "hpa/fraud", "infd/fraud", "-o", "json"]);
+            let at = Instant::now();
+            let found: Value = serde_json::from_str(&found).unwrap();
+            let hpa = &found["items"][0]["status"];
+            let ready = found["items"][1]["status"]["ready"].as_str();
+            looks.push(Look {
+                at,
+                desired: hpa["desiredReplicas"].as_i64().unwrap(),
+                ready: ready.unwrap_or_default().to_owned(),
+            });
+            std::thread::sleep(PERIOD);
+        }
+        Self { start, looks }
+    }
+
+    /// The answers of the adapter during the run, each with what the HPA then wanted and how many
+    /// pods were ready.
+    pub(crate) fn table(&self, answers: &[Answer]) -> String {
+        let mut text = String::from(
+            "| s | pods' factors | r | f | N/(1-r) | N(1-f) | sum of factors | desired | ready |\n\
+             |---:|---|---:|---:|---:|---:|---:|---:|---|\n",
+        );
+        for answer in answers.iter().filter(|answer| answer.at >= self.start) {
+            // The HPA has written what follows from it before it asks again.
+            let until = answer.at + SYNC_PERIOD / 2;
+            let Some(then) = self.looks.iter().rfind(|look| look.at <= until) else {
+                continue;
+            };
+            let advice = Advice::of(answer);
+            let factors = answer.pods.iter().map(|pod| format!("{:.2}", pod.factor));
+            let _ = writeln!(
+                text,
+                "| {:.0} | {} | {:.3} | {:.2} | {:.2} | {:.2} | {:.2} | {} | {} |",
+                (answer.at - self.start).as_secs_f64(),
+                factors.collect::<Vec<_>>().join(" "),
+                advice.bad_rate,
+                advice.idle_share,
+                advice.more,
+                advice.less,
+                advice.sum,
+                then.desired,
+                then.ready,
+            );
+        }
+        text
+    }
+
+    /// More pods at the peak, which stay while it lasts, and after it the fewest.
+    pub(crate) fn assert_grows_and_shrinks(&self, peak: Duration) {
+        let end_of_peak = self.start + peak;
+        let at_peak = || self.looks.iter().filter(|look| look.at < end_of_peak);
+        let most = at_peak().map(|look| look.desired).max().unwrap();
+        assert!(most > 1, "no pod was added");
+        let last = at_peak().next_back().unwrap();
+        assert!(last.desired > 1, "{last:?}");
+        assert!(
+            last.ready.starts_with(&format!("{}/", last.desired)),
+            "{last:?}"
+        );
+        let is_least = |look: &Look| look.desired == 1 && look.ready == "1/1";
+        let mut after = self.looks.iter().filter(|look| look.at >= end_of_peak);
+        assert!(after.any(is_least), "{:?}", self.looks.last());
+    }
+
+    /// Each change of the number follows from what was reported to the HPA, and lies within what
+    /// the rule advises by the counts of all pods: a growth within N/(1-r), rounded up and with the
+    /// HPA's tolerance, a decrease above N(1-f).
+    pub(crate) fn assert_within_advice(&self, answers: &[Answer]) {
+        for (before, look) in self.looks.iter().zip(self.looks.iter().skip(1)) {
+            if look.desired == before.desired {
+                continue;
+            }
+            // It asks, decides and writes; then a look finds it.
+            let since = before.at - SYNC_PERIOD;
+            let reported = answers.iter().filter(|a| (since..look.at).contains(&a.at));
+            let reported: Vec<Advice> = reported.map(Advice::of).collect();
+            let change = format!("{} -> {}: {reported:?}", before.desired, look.desired);
+            let wanted = |sum: f64| ((sum - 1e-6).ceil() as i64).clamp(1, PODS_MAX);
+            match look.desired > before.desired {
+                true => {
+                    let follows = |a: &Advice| wanted(a.sum) == look.desired;
+                    assert!(reported.iter().any(follows), "{change}");
+                    let is_within = |a: &Advice| look.desired <= wanted(a.more * (1.0 + TOLERANCE));
+                    assert!(reported.iter().any(is_within), "{change}");
+                }
+                false => {
+                    let is_within = |a: &Advice| look.desired >= wanted(a.less);
+                    assert!(
+                        !reported.is_empty() && reported.iter().all(is_within),
+                        "{change}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// What the rule advises, from the counts of all pods together.
+#[derive(Debug)]
+struct Advice {
+    /// r: bad requests as a share of all.
+    bad_rate: f64,
+    /// f: mean share of the workers' time without work.
+    idle_share: f64,
+    /// N + N r/(1-r) = N/(1-r).
+    more: f64,
+    /// N - N f.
+    less: f64,
+    /// The sum of the pods' own factors, which is what the HPA makes of its average.
+    sum: f64,
+}
+
+impl Advice {
+    fn of(Answer { pods, .. }: &Answer) -> Self {
+        let count = pods.len() as f64;
+        let requests: u64 = pods.iter().map(|pod| pod.requests).sum();
+        let bad: u64 = pods.iter().map(|pod| pod.bad).sum();
+        let bad_rate = bad as f64 / requests.max(1) as f64;
+        let idle_share = pods.iter().map(|pod| pod.idle_share).sum::<f64>() / count.max(1.0);
+        Self {
+            bad_rate,
+            idle_share,
+            more: count / (1.0 - bad_rate),
+            less: count * (1.0 - idle_share),
+            sum: pods.iter().map(|pod| pod.factor).sum(),
+        }
+    }
+}
