@@ -2,6 +2,7 @@
 //! registration.
 
 use albacore_xtask::manifests::helm;
+use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use crate::rig::{Rig, root};
@@ -91,7 +92,7 @@ pub(crate) fn register(rig: &Rig, port: u16) {
             "group": "custom.metrics.k8s.io", "version": "v1beta2",
             "groupPriorityMinimum": 100, "versionPriority": 100,
             "service": {"namespace": "default", "name": "metrics-adapter", "port": 443},
-            "caBundle": base64(authority.as_bytes()),
+            "caBundle": ByteString(authority.into_bytes()),
         },
     });
     apply(rig, "adapter", &[service, slice, registration]);
@@ -115,21 +116,4 @@ pub(crate) fn autoscale(rig: &Rig) {
         "--for=condition=ScalingActive",
         "--timeout=120s",
     ]);
-}
-
-/// RFC 4648.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for chunk in bytes.chunks(3) {
-        let byte = |at: usize| u32::from(chunk.get(at).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for digit in 0..4 {
-            text.push(match digit <= chunk.len() {
-                true => char::from(DIGITS[(bits >> (18 - 6 * digit)) as usize & 63]),
-                false => '=',
-            });
-        }
-    }
-    text
 }

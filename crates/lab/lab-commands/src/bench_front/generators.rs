@@ -134,7 +134,7 @@ pub(super) fn run_wrk(
         Command::new("wrk")
             .args(["--latency", "--threads", "1"])
             .args(["--connections", &connections.to_string()])
-            .args(["--duration", &format!("{}s", length.as_secs().max(1))])
+            .args(["--duration", &format!("{}s", length.as_secs())])
             .arg("--script")
             .arg(&target.script)
             .arg(target.url()),
@@ -180,7 +180,7 @@ pub(super) fn run_h2load(
     let text = output_of(
         h2load(target, false)
             .args(["--clients", &connections.to_string()])
-            .args(["--duration", &length.as_secs().max(1).to_string()])
+            .args(["--duration", &length.as_secs().to_string()])
             .arg("--log-file")
             .arg(&target.log),
     )?;

@@ -39,9 +39,16 @@ pub(crate) struct BenchFrontArgs {
     /// Runs of each server, of which the median counts
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
-    /// How long each run is, in whole seconds
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
+    /// How long each run is: whole seconds, as wrk and h2load take them
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_whole_seconds)]
     length: Duration,
+}
+
+fn parse_whole_seconds(text: &str) -> Result<Duration, String> {
+    match parse_time(text)? {
+        time if time.subsec_nanos() == 0 => Ok(time),
+        _ => Err("whole seconds are due, for example 2s".to_owned()),
+    }
 }
 
 /// How requests are sent.
