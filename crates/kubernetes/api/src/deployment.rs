@@ -182,7 +182,7 @@ pub struct InferenceDeploymentSpec {
     reason = "serde wants the type of the field"
 )]
 fn replicas_default() -> Option<i32> {
-    Some(limits::REPLICAS_DEFAULT)
+    Some(one_replica())
 }
 
 fn one() -> u16 {
@@ -501,5 +501,5 @@ pub struct Autoscaling {
 }
 
 fn one_replica() -> i32 {
-    1
+    limits::REPLICAS_DEFAULT
 }

@@ -7,6 +7,7 @@ mod models;
 mod placed;
 mod stuck;
 
+use albacore_api::limits::REPLICAS_DEFAULT;
 use albacore_api::{InferenceDeployment, InferenceDeploymentStatus, Violation, WorkerCounts};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -72,9 +73,9 @@ impl DeploymentFacts<'_> {
     /// The wanted number of pods; as the spec says before there is a Deployment.
     fn asked(&self) -> i32 {
         let spec = &self.deployment.spec;
-        let scaled = spec.autoscaling.map(|scaling| scaling.min_replicas);
-        // The default of a Deployment is one pod.
-        let of_spec = || spec.replicas.or(scaled).unwrap_or(1);
+        // An autoscaler begins with the spec's number, which may be the default, in its bounds.
+        let least = spec.autoscaling.map_or(0, |scaling| scaling.min_replicas);
+        let of_spec = || spec.replicas.unwrap_or(REPLICAS_DEFAULT).max(least);
         self.workload
             .map_or_else(of_spec, |workload| workload.wanted)
     }

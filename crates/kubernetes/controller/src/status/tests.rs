@@ -366,6 +366,13 @@ fn the_selector_is_there_from_the_first_reconcile_on() {
     );
     case.deployment.spec.replicas = Some(3);
     assert_eq!(case.status().ready.as_deref(), Some("0/3"));
+    // The number of an object under an autoscaler may be the default, which is below its bounds.
+    case.deployment.spec.replicas = Some(1);
+    case.deployment.spec.autoscaling = Some(albacore_api::Autoscaling {
+        min_replicas: 2,
+        max_replicas: 5,
+    });
+    assert_eq!(case.status().ready.as_deref(), Some("0/2"));
     assert!(status.selector.is_some());
     assert_eq!(case.says("Ready"), "False/Creating");
     assert_eq!(case.says("Reconciling"), "True/Creating");
