@@ -118,7 +118,12 @@ const MATRIX: &[Row] = &[
         &["program", "proto", "settings"],
     ),
     row("connections", &[Async], &["os"]),
-    row("engine", &[Async], &["batching", "os", "trees", "values"]),
+    row("supervision", &[], &["os"]),
+    row(
+        "engine",
+        &[Async],
+        &["batching", "os", "supervision", "trees", "values"],
+    ),
     row(
         "server",
         &[Async, Grpc, CommandLine],
@@ -131,6 +136,7 @@ const MATRIX: &[Row] = &[
             "proto",
             "settings",
             "storage",
+            "supervision",
         ],
     ),
     row(

@@ -8,6 +8,7 @@ use albacore_trees::{
 };
 
 use super::batch_split::TreePiece;
+use super::front_memory::View;
 use super::models::{OpenModel, Table};
 use crate::layout::Layout;
 use crate::ring::Segment;
@@ -15,9 +16,8 @@ use crate::{KindSet, OutputInfo};
 
 /// The memory that one thread computes with. Each thread maps the results for itself, so that each
 /// has an exclusive view; threads and workers write disjoint bytes.
-pub(super) struct ThreadContext<'a> {
-    rows: &'a [u8],
-    results: Extent,
+pub(super) struct ThreadContext {
+    view: View,
     scratch: PredictScratch,
     /// The sums of an output whose trees are divided.
     sums: Accumulator,
@@ -25,15 +25,19 @@ pub(super) struct ThreadContext<'a> {
     pub(super) segments: Vec<Segment>,
 }
 
-impl<'a> ThreadContext<'a> {
-    pub(super) fn new(rows: &'a [u8], results: Extent) -> Self {
+impl ThreadContext {
+    pub(super) fn new(view: View) -> Self {
         Self {
-            rows,
-            results,
+            view,
             scratch: PredictScratch::default(),
             sums: Accumulator::default(),
             segments: Vec::new(),
         }
+    }
+
+    /// Computes with other memory from now on.
+    pub(super) fn set_view(&mut self, view: View) {
+        self.view = view;
     }
 
     /// Computes rows `from..to` of a segment (counted from its first row).
@@ -50,10 +54,10 @@ impl<'a> ThreadContext<'a> {
             first: segment.first_row + from,
             count: to - from,
         };
-        let rows = input(self.rows, model, segment, place)?;
+        let rows = input(self.view.rows.as_slice(), model, segment, place)?;
         let outputs = model.outputs.iter();
         for output in outputs.filter(|output| kinds.contains(output.kind)) {
-            let out = results(&mut self.results, model, segment, output, place)?;
+            let out = results(&mut self.view.results, model, segment, output, place)?;
             model
                 .predictor
                 .predict(output.kind, rows, out, &mut self.scratch)
@@ -71,7 +75,7 @@ impl<'a> ThreadContext<'a> {
     ) -> Result<(), String> {
         let segment = piece.segment;
         let model = models.get(segment.edition).ok_or(NO_MODEL)?;
-        let rows = input(self.rows, model, segment, SegmentRows::all(segment))?;
+        let rows = input(self.view.rows.as_slice(), model, segment, SegmentRows::all(segment))?;
         let units = model.predictor.work_units(piece.kind, segment.rows);
         let at = |part: u32| units * part as usize / piece.parts as usize;
         model
@@ -110,7 +114,7 @@ impl<'a> ThreadContext<'a> {
         let output = model.outputs.iter().find(|output| output.kind == kind);
         let output = output.ok_or("the model does not give this output")?;
         let rows = SegmentRows::all(segment);
-        let out = results(&mut self.results, model, segment, output, rows)?;
+        let out = results(&mut self.view.results, model, segment, output, rows)?;
         predictor.finish_sums(sums, out).map_err(described)
     }
 }
