@@ -117,7 +117,9 @@ mod tests {
         let (front, worker) = Channel::pair().unwrap();
         assert!(worker.receive().unwrap().is_none());
         let memory = SharedMemory::holding("test", b"model").unwrap();
-        front.send(b"one", &[memory.as_fd(), memory.as_fd()]).unwrap();
+        front
+            .send(b"one", &[memory.as_fd(), memory.as_fd()])
+            .unwrap();
         front.send(b"two", &[]).unwrap();
         let one = worker.receive().unwrap().unwrap();
         assert_eq!((one.bytes.as_slice(), one.fds.len()), (&b"one"[..], 2));

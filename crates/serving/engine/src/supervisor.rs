@@ -19,8 +19,8 @@ use super::event::EngineEvent;
 use super::shared_state::SharedState;
 use super::state::{Incarnation, Phase};
 use crate::limits::{
-    ADOPTION_POLL_PERIOD, HANG_CHECK_PERIOD, HANG_SAMPLING_SHARE, RESPAWN_PAUSE_MAX, RESPAWN_PAUSE_MIN, RESPAWNS_AT_ONCE,
-    WORKER_STOP_DEADLINE,
+    ADOPTION_POLL_PERIOD, HANG_CHECK_PERIOD, HANG_SAMPLING_SHARE, RESPAWN_PAUSE_MAX,
+    RESPAWN_PAUSE_MIN, RESPAWNS_AT_ONCE, WORKER_STOP_DEADLINE,
 };
 use crate::ring::Ring;
 use crate::worker;

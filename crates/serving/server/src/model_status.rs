@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use albacore_engine::{Kind, KindSet};
 use albacore_settings::{Digest, Settings};
+use albacore_supervision::Status;
 use tokio::sync::watch;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +47,14 @@ impl ModelStatus {
         }
     }
 
+    /// Records that another front served this version.
+    pub(crate) fn restore(&mut self, serving: Option<(Digest, u64)>) {
+        if serving.is_some() {
+            self.load_state = LoadState::Loaded;
+        }
+        self.serving = serving;
+    }
+
     /// Records that this version is served from now on.
     pub(crate) fn set_loaded(&mut self, digest: Digest) {
         self.load_state = LoadState::Loaded;
@@ -64,6 +73,8 @@ pub(crate) struct ConfigStatus {
     /// Why the current file is not in force.
     pub(crate) settings_error: Option<String>,
     pub(crate) models: Vec<ModelStatus>,
+    /// What the supervisor counts.
+    pub(crate) supervision: Status,
 }
 
 /// A [`ConfigStatus`] that is shared between threads.

@@ -123,15 +123,12 @@ impl Generation {
         Ok(())
     }
 
-    fn start_front(
-        &mut self,
-        role: FrontRole,
-        around: &mut Environment,
-    ) -> Result<Front, OsError> {
+    fn start_front(&mut self, role: FrontRole, around: &mut Environment) -> Result<Front, OsError> {
         around.fronts_started += 1;
         let (number, poll) = (around.fronts_started, &around.poll);
         let mut front = Front::start(&self.program, &around.arguments, role, number, poll)?;
         self.store.send_all(&mut front.control);
+        front.control.send(&SupervisorMessage::AllKept, &[]);
         Ok(front)
     }
 

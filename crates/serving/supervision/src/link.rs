@@ -46,11 +46,7 @@ impl Link {
     ///
     /// # Errors
     /// The other end is closed, or has had no room for [`SEND_PATIENCE`].
-    pub fn send(
-        &self,
-        message: &impl Serialize,
-        fds: &[BorrowedFd<'_>],
-    ) -> Result<(), LinkError> {
+    pub fn send(&self, message: &impl Serialize, fds: &[BorrowedFd<'_>]) -> Result<(), LinkError> {
         let bytes = serde_json::to_vec(message)?;
         let start = Instant::now();
         // bound: SEND_PATIENCE

@@ -8,22 +8,34 @@ use albacore_os::Exit;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FrontMessage {
     /// Keep the descriptors of this message for other fronts, in place of those before.
-    Keep { key: String },
-    Forget { key: String },
+    Keep {
+        key: String,
+    },
+    Forget {
+        key: String,
+    },
     /// A standby can serve at once.
     Prepared,
     /// Every worker is up and every model loaded.
     Ready,
     /// Why this front ends.
-    Failed { reason: String },
+    Failed {
+        reason: String,
+    },
 }
 
 /// What the supervisor tells a front.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SupervisorMessage {
     /// What the serving front keeps has changed; its descriptors come with the message.
-    Kept { key: String },
-    Forgotten { key: String },
+    Kept {
+        key: String,
+    },
+    Forgotten {
+        key: String,
+    },
+    /// Everything was sent that had been kept when this front was started.
+    AllKept,
     /// Serve from now on.
     Serve {
         predecessor: Option<Predecessor>,
@@ -68,7 +80,9 @@ pub enum StandbyState {
     Starting,
     Ready,
     /// It cannot start; that is tried again.
-    Failed { reason: String },
+    Failed {
+        reason: String,
+    },
 }
 
 /// What a front asks of the host of its workers.
@@ -89,11 +103,20 @@ pub enum WorkerRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WorkerEvent {
     /// A worker of another front: its ring, and the front's end of its channel.
-    Adopted { worker: usize, pid: i32 },
+    Adopted {
+        worker: usize,
+        pid: i32,
+    },
     /// Every worker that runs was named.
     Begin,
-    Started { worker: usize, pid: i32 },
-    NotStarted { worker: usize, cause: String },
+    Started {
+        worker: usize,
+        pid: i32,
+    },
+    NotStarted {
+        worker: usize,
+        cause: String,
+    },
     /// It is gone and writes nothing more.
     Exited {
         worker: usize,

@@ -183,8 +183,8 @@ fn start_worker(
         let text = format!("{error}{source}");
         text.chars().take(REASON_CHARS_MAX).collect::<String>()
     };
-    let child = Child::start(program, &arguments, &inherited, ChildOutput::Discarded)
-        .map_err(described)?;
+    let child =
+        Child::start(program, &arguments, &inherited, ChildOutput::Discarded).map_err(described)?;
     poll.add(&child, ANY).map_err(described)?;
     Ok(Worker {
         child,

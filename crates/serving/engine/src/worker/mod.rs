@@ -148,7 +148,9 @@ impl Leader<'_> {
         if command.is_attach {
             return self.attach(message.fds);
         }
-        let executed = self.models.execute(&command, message.fds.into_iter().next());
+        let executed = self
+            .models
+            .execute(&command, message.fds.into_iter().next());
         ring.set_open_editions(self.models.table().editions());
         executed
     }

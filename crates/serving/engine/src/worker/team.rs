@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 
 use albacore_os::futex::{self, Reach};
 
-use super::front_memory::View;
 use super::batch_split::{BatchSplit, SharedBatch, TimeEstimates};
+use super::front_memory::View;
 use super::models::{Models, Table};
 use super::partial_results::{PartialResults, ReductionProgress};
 use super::thread_context::ThreadContext;
@@ -136,12 +136,7 @@ impl Team {
 
     /// Rank 0: computes the batch in the ring, with the peers if it is large; returns its number of
     /// segments.
-    pub(super) fn lead(
-        &self,
-        ring: &Ring,
-        models: &Table,
-        context: &mut ThreadContext,
-    ) -> usize {
+    pub(super) fn lead(&self, ring: &Ring, models: &Table, context: &mut ThreadContext) -> usize {
         let mut segments = std::mem::take(&mut context.segments);
         if !ring.read(&mut segments) {
             segments.clear();

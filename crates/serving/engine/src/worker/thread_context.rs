@@ -75,7 +75,12 @@ impl ThreadContext {
     ) -> Result<(), String> {
         let segment = piece.segment;
         let model = models.get(segment.edition).ok_or(NO_MODEL)?;
-        let rows = input(self.view.rows.as_slice(), model, segment, SegmentRows::all(segment))?;
+        let rows = input(
+            self.view.rows.as_slice(),
+            model,
+            segment,
+            SegmentRows::all(segment),
+        )?;
         let units = model.predictor.work_units(piece.kind, segment.rows);
         let at = |part: u32| units * part as usize / piece.parts as usize;
         model

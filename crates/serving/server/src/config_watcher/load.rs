@@ -17,7 +17,7 @@ use crate::cli_models::log_iterations_notice;
 #[derive(Debug)]
 pub(super) struct LoadContext {
     pub(super) engine: Arc<Engine>,
-    pub(super) storage: Storage,
+    pub(super) storage: Arc<Storage>,
     pub(super) runtime: tokio::runtime::Handle,
     /// Held from compilation to installation: it bounds the memory of compiled models, and keeps
     /// the order in which loads began.
@@ -31,6 +31,13 @@ pub(super) struct LoadRequest {
     pub(super) source: Source,
     pub(super) sha256: Option<Digest>,
     pub(super) iterations: Option<settings::Iterations>,
+}
+
+impl LoadRequest {
+    /// Text that differs where requests differ.
+    pub(super) fn fingerprint(&self) -> String {
+        format!("{self:?}")
+    }
 }
 
 /// A served version: the digest of its file, and the iterations that were requested.

@@ -21,15 +21,26 @@ use albacore_settings::ValidationError;
 use albacore_storage::Storage;
 
 use crate::effective_config::EffectiveConfig;
-use crate::model_status::{ConfigStatus, StatusStore};
+use crate::handover::{Keeper, Records};
+use crate::model_status::StatusStore;
+pub(crate) use file_stamp::FileStamp;
 use load::LoadContext;
-pub(crate) use settings_file::{LoadedSettings, read};
+pub(crate) use settings_file::{LoadedSettings, parse as parse_settings, read};
 use watch_loop::WatchLoop;
 
 /// Stops watching the settings file when it is dropped.
 #[derive(Debug)]
 pub(crate) struct ConfigWatcher {
     is_running: Arc<AtomicBool>,
+}
+
+/// What the settings are applied to.
+pub(crate) struct Served {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) config: Arc<EffectiveConfig>,
+    pub(crate) status: Arc<StatusStore>,
+    pub(crate) storage: Arc<Storage>,
+    pub(crate) keeper: Keeper,
 }
 
 /// The settings file cannot be watched.
@@ -52,35 +63,38 @@ pub(crate) enum ApplyError {
 }
 
 impl ConfigWatcher {
-    /// Applies `settings`, which were read from `file`, and watches the file from then on. To be
-    /// called inside the engine's runtime.
+    /// Applies `settings`, which were read from `file`, and watches the file from then on. The
+    /// models of `restored` are served already. To be called inside the engine's runtime.
     ///
     /// # Errors
     /// [`WatchError`].
     pub(crate) fn start(
         file: PathBuf,
         settings: LoadedSettings,
-        engine: Arc<Engine>,
-        config: Arc<EffectiveConfig>,
-        storage: Storage,
-    ) -> Result<(Self, Arc<StatusStore>), WatchError> {
-        let status = Arc::new(StatusStore::new(ConfigStatus {
-            settings_sha256: Some(settings.sha256),
-            ..ConfigStatus::default()
-        }));
+        served: Served,
+        restored: &Records,
+    ) -> Result<Self, WatchError> {
+        let Served {
+            engine,
+            config,
+            status,
+            storage,
+            keeper,
+        } = served;
         let context = Arc::new(LoadContext {
             engine,
             storage,
             runtime: tokio::runtime::Handle::current(),
             install_lock: Mutex::new(()),
         });
-        let mut watch_loop = WatchLoop::new(file, context, config, Arc::clone(&status));
+        let mut watch_loop = WatchLoop::new(file, context, config, status, keeper);
         watch_loop.apply(settings)?;
+        watch_loop.restore(restored);
         let is_running = Arc::new(AtomicBool::new(true));
         let keep_running = Arc::clone(&is_running);
         let thread = std::thread::Builder::new().name("albf.settings".to_owned());
         thread.spawn(move || watch_loop.run(&keep_running))?;
-        Ok((Self { is_running }, status))
+        Ok(Self { is_running })
     }
 }
 

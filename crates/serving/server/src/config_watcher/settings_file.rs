@@ -12,6 +12,8 @@ pub(crate) struct LoadedSettings {
     /// SHA-256 of the file.
     pub(crate) sha256: Digest,
     pub(crate) settings: Settings,
+    /// The file.
+    pub(super) text: Vec<u8>,
 }
 
 /// The bytes of the file, and their SHA-256.
@@ -38,8 +40,16 @@ pub(crate) fn read(file: &Path) -> Result<LoadedSettings, String> {
     parse(&bytes, sha256)
 }
 
-pub(super) fn parse(bytes: &[u8], sha256: Digest) -> Result<LoadedSettings, String> {
+/// Parses the bytes of a settings file.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn parse(bytes: &[u8], sha256: Digest) -> Result<LoadedSettings, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
     let settings = Settings::read(text).map_err(|error| error.to_string())?;
-    Ok(LoadedSettings { sha256, settings })
+    Ok(LoadedSettings {
+        sha256,
+        settings,
+        text: bytes.to_vec(),
+    })
 }

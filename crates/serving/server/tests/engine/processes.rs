@@ -1,5 +1,7 @@
 //! The server as processes: names, maps, signals, bad starts.
 
+use std::path::PathBuf;
+
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
