@@ -73,6 +73,9 @@ pub fn front_main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
         }
     };
     log_to_stderr();
+    if let Err(error) = albacore_os::set_thread_name("albf.main") {
+        tracing::debug!(%error, "the main thread has no name");
+    }
     let result = start(config, own);
     match own.role {
         // The supervisor says why there is none.

@@ -66,6 +66,8 @@ struct FrontState {
     threads: usize,
     /// Share of the last seconds in which its busiest thread used its cpu, 0 to 1.
     busy: f64,
+    /// Id of its process.
+    pid: u32,
     /// Front processes that died, and their connections, since the server was started.
     deaths: u64,
     connections_reset: u64,
@@ -264,6 +266,7 @@ pub(super) fn describe(
         front: FrontState {
             threads: stats.front_threads,
             busy: stats.front_busy_ratios.iter().copied().fold(0.0, f64::max),
+            pid: std::process::id(),
             deaths: supervision.front_deaths,
             connections_reset: supervision.connections_reset,
             takeovers: supervision.takeovers,
