@@ -97,7 +97,7 @@ fn threads_say_worker_and_rank_and_the_model_is_one_read_only_copy() {
 }
 
 #[test]
-fn workers_ignore_signals_of_the_group_and_die_with_the_front() {
+fn workers_ignore_signals_of_the_group_and_die_with_the_supervisor() {
     let server = Running::start(&[("m", "main_small_d6.ubj")], &["--workers", "2"]);
     let pids = children(&server);
     for &pid in &pids {
@@ -106,10 +106,13 @@ fn workers_ignore_signals_of_the_group_and_die_with_the_front() {
     }
     assert_eq!(server.get("/v2/health/ready").status, 200);
     assert_eq!(children(&server), pids);
+    let fronts = server.processes("front").into_iter();
+    let fronts = fronts.map(|(pid, _)| i32::try_from(pid).unwrap());
+    let pids: Vec<i32> = pids.into_iter().chain(fronts).collect();
     assert_eq!(server.stop("-KILL"), None);
     let start = Instant::now();
     while pids.iter().any(|&pid| is_alive(pid)) {
-        assert!(start.elapsed() < PATIENCE, "workers outlive the front");
+        assert!(start.elapsed() < PATIENCE, "they outlive the supervisor");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
