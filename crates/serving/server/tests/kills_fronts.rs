@@ -40,6 +40,12 @@ fn infer(model: &str, rows: usize, seed: usize, outputs: &[&str]) -> Vec<u8> {
 
 /// Sends a request; its status and body. A reset connection is an error.
 fn ask(stream: &mut TcpStream, request: &[u8]) -> std::io::Result<(u16, Vec<u8>)> {
+    let (status, body, _) = exchange(stream, request)?;
+    Ok((status, body))
+}
+
+/// As [`ask`], and whether the reply announces that it is the last one.
+fn exchange(stream: &mut TcpStream, request: &[u8]) -> std::io::Result<(u16, Vec<u8>, bool)> {
     stream.write_all(request)?;
     let mut answer = Vec::new();
     loop {
@@ -57,7 +63,8 @@ fn ask(stream: &mut TcpStream, request: &[u8]) -> std::io::Result<(u16, Vec<u8>)
         let length: usize = length.lines().next().unwrap().trim().parse().unwrap();
         if answer.len() >= end + 4 + length {
             let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-            return Ok((status, answer.split_off(end + 4)));
+            let is_last = head.contains("connection: close");
+            return Ok((status, answer.split_off(end + 4), is_last));
         }
     }
 }
@@ -263,24 +270,31 @@ fn the_connections_of_a_dead_front_are_counted_and_the_others_wait() {
 
 #[test]
 fn a_batch_of_a_dead_front_is_finished_and_not_computed_again() {
-    let models = [("slow", "main_medium_d6.ubj")];
-    let server = Running::start(&models, &["--workers", "1"]);
+    let server = Running::start(&MODELS, &["--workers", "1", "--threads", "2"]);
     let workers = server.live_workers();
     until_prepared(&server);
+    // Its worker computes nothing for a while.
+    assert!(kill("-STOP", workers[0]));
     let mut stream = connect(server.http);
-    stream
-        .write_all(&infer("slow", 400, 0, &["interactions"]))
-        .unwrap();
+    let request = infer("small", 400, 0, &["output", "contribs"]);
+    stream.write_all(&request).unwrap();
     let busy = || {
         let metrics = String::from_utf8(server.get("/metrics").body).unwrap();
         metrics.contains("albacore_workers_busy 1")
     };
     let start = Instant::now();
     while !busy() {
-        assert!(start.elapsed() < PATIENCE, "it computes nothing");
+        assert!(start.elapsed() < PATIENCE, "nothing is handed over");
     }
     assert!(kill("-KILL", server.front()));
-    assert!(stream.read(&mut [0]).is_err(), "its client knows");
+    let end = stream.read(&mut [0]);
+    assert!(matches!(end, Ok(0) | Err(_)), "its client knows: {end:?}");
+    until(
+        &server,
+        "a worker that is not attached serves nothing",
+        |state| state["front"]["deaths"] == 1 && state["workers"]["alive"] == 0,
+    );
+    assert!(kill("-CONT", workers[0]));
     until(&server, "the worker is attached", |state| {
         state["workers"]["alive"] == 1
     });
@@ -288,12 +302,11 @@ fn a_batch_of_a_dead_front_is_finished_and_not_computed_again() {
     let metrics = String::from_utf8(server.get("/metrics").body).unwrap();
     for line in [
         "albacore_replayed_batches_total 0",
-        "albacore_batches_total{model=\"slow\"} 0",
+        "albacore_batches_total{model=\"small\"} 0",
         "albacore_worker_restarts_total 0",
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
-    let request = infer("slow", 3, 1, &["output"]);
     assert_eq!(ask(&mut connect(server.http), &request).unwrap().0, 200);
     assert_eq!(server.stop("-TERM"), Some(0));
 }
@@ -447,16 +460,14 @@ fn never_fails(address: SocketAddr, seen: &Seen) -> u32 {
     let mut answered = 0;
     let mut stream = connect(address);
     while !seen.is_over.load(Ordering::Relaxed) {
-        // A front that drains closes idle connections: that is seen before a request is sent.
-        stream.set_nonblocking(true).unwrap();
-        if matches!(stream.peek(&mut [0]), Ok(0)) {
-            stream = connect(address);
-        }
-        stream.set_nonblocking(false).unwrap();
-        match ask(&mut stream, &request) {
-            Ok((status, body)) => {
+        match exchange(&mut stream, &request) {
+            Ok((status, body, is_last)) => {
                 assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
                 answered += 1;
+                // The front drains.
+                if is_last {
+                    stream = connect(address);
+                }
             }
             Err(error) => panic!("after {answered} answers: {error}"),
         }
@@ -470,9 +481,10 @@ fn the_binary_is_replaced_without_losing_a_request() {
     let program = folder.path().join("albacore-server");
     let replace = |bytes: &[u8]| {
         use std::os::unix::fs::PermissionsExt as _;
+        let mode = std::fs::Permissions::from_mode(0o755);
         let new = folder.path().join("new");
         std::fs::write(&new, bytes).unwrap();
-        std::fs::set_permissions(&new, PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(&new, mode).unwrap();
         std::fs::rename(&new, &program).unwrap();
     };
     let binary = std::fs::read(env!("CARGO_BIN_EXE_albacore-server")).unwrap();
