@@ -71,8 +71,8 @@ impl Child {
     /// `/dev/null`, its error output is ours.
     ///
     /// The child ignores SIGINT, SIGTERM, SIGHUP and SIGUSR2, which a terminal or an init system
-    /// may send to a whole process group: its parent stops it. The kernel kills it with SIGKILL when the
-    /// *thread* that called this ends: call it from one that lives as long as the process.
+    /// may send to a whole process group: its parent stops it. The kernel kills it with SIGKILL
+    /// when the *thread* that called this ends: call it from one that lives as long as the process.
     ///
     /// # Errors
     /// The program cannot be started.

@@ -366,8 +366,7 @@ mod tests {
         let (stop, stopped) = watch::channel(false);
         let mut addresses = Vec::new();
         let (mut handlers, mut loops) = (Vec::new(), JoinSet::new());
-        let memory = albacore_os::SharedMemory::create("test", 2 * albacore_os::FUTEX_BYTES);
-        let memory = memory.unwrap();
+        let memory = albacore_os::SharedMemory::create("test", 8192).unwrap();
         let total = ConnectionCount::new(memory.map_words().unwrap());
         let counted = || memory.map_words().unwrap().words()[0].load(Ordering::Relaxed);
         for share in divide_port(3, &LimitMetrics::default(), &total) {

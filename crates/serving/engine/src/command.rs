@@ -35,8 +35,8 @@ impl Command {
         }
     }
 
-    /// What comes with the message, the image that is opened, its outputs, and the images to close, as little-endian
-    /// words.
+    /// What comes with the message, the image that is opened, its outputs, and the images to close,
+    /// as little-endian words.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let (id, kinds) = self.opens.unwrap_or((EditionId(0), 0));
         let parts = u64::from(self.opens.is_some()) | u64::from(self.is_attach) << 1;

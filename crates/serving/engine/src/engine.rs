@@ -155,6 +155,8 @@ impl Engine {
             .name("albf.watch".to_owned())
             .spawn(move || {
                 let _guard = ExitGuard(breaks, "the workers are not supervised any more");
+                // At a takeover everything waits for workers to be attached.
+                albacore_os::shorten_slice();
                 if let Err(error) = supervisor.run() {
                     tracing::error!(%error, "workers cannot be supervised any more");
                 }

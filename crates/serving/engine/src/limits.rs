@@ -10,8 +10,8 @@ pub const MODELS_MAX: usize = 64;
 /// Slots of models: those that are served, and as many that were removed while requests still run.
 pub const SLOTS_MAX: usize = 2 * MODELS_MAX;
 
-/// Editions that a worker lists as open, for a front that takes it over: those of every slot, and as
-/// many that requests still need.
+/// Editions that a worker lists as open, for a front that takes it over: those of every slot, and
+/// as many that requests still need.
 pub const LISTED_EDITIONS_MAX: usize = 2 * SLOTS_MAX;
 
 /// How often the rings of adopted workers are polled until they have finished what a dead front had

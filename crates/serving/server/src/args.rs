@@ -20,8 +20,8 @@ pub use crate::params_client::ParamsEndpoint;
 
 /// Serves tree models over the Open Inference Protocol v2.
 ///
-/// One front process with a standby, and W worker processes of T threads each; the threads are named
-/// `albw<worker>.<rank>`.
+/// One front process with a standby, and W worker processes of T threads each; the threads are
+/// named `albw<worker>.<rank>`.
 #[derive(Debug, Parser)]
 #[command(name = "albacore-server", version)]
 pub struct Args {

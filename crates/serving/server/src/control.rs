@@ -7,7 +7,7 @@ use albacore_supervision::{Link, LinkError, SupervisorMessage};
 use tokio::io::unix::AsyncFd;
 
 /// A message with its descriptors.
-pub(crate) type Told = (SupervisorMessage, Vec<OwnedFd>);
+pub(crate) type Received = (SupervisorMessage, Vec<OwnedFd>);
 
 /// Messages of the supervisor.
 pub(crate) struct Control {
@@ -23,16 +23,16 @@ impl Control {
     }
 
     /// The next message. May be cancelled.
-    pub(crate) async fn next(&self) -> Result<Told, LinkError> {
+    pub(crate) async fn next(&self) -> Result<Received, LinkError> {
         // bound: one pass for each wake
         loop {
-            if let Some(told) = self.link.receive()? {
-                return Ok(told);
+            if let Some(message) = self.link.receive()? {
+                return Ok(message);
             }
             // An error is seen by the next call.
             if let Ok(mut ready) = self.readable.readable().await {
-                if let Some(told) = self.link.receive()? {
-                    return Ok(told);
+                if let Some(message) = self.link.receive()? {
+                    return Ok(message);
                 }
                 ready.clear_ready();
             }

@@ -15,14 +15,13 @@ use anyhow::Context as _;
 
 use crate::args::{Args, ModelSource, ServerConfig};
 use crate::cli_models::CliModel;
-use crate::config_watcher;
 use crate::control;
 use crate::event_loops::EventLoops;
-use crate::events::{ServerEvent, emit};
-use crate::front::Listeners;
-use crate::handover::Keeper;
-use crate::model_status::ModelStatus;
 use crate::serve::{self, FrontProcess, StartModels};
+use albacore_live_settings::config_watcher;
+use albacore_live_settings::events::{ServerEvent, emit};
+use albacore_live_settings::handover::{Handover, Listeners};
+use albacore_live_settings::model_status::ModelStatus;
 
 /// Runs the server until a signal ends it.
 #[must_use]
@@ -76,6 +75,8 @@ pub fn front_main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     if let Err(error) = albacore_os::set_thread_name("albf.main") {
         tracing::debug!(%error, "the main thread has no name");
     }
+    // Clients wait for it at a takeover, and it does little otherwise.
+    albacore_os::shorten_slice();
     let result = start(config, own);
     match own.role {
         // The supervisor says why there is none.
@@ -95,14 +96,14 @@ fn log_to_stderr() {
 
 fn start(config: ServerConfig, own: FrontArguments) -> anyhow::Result<ExitCode> {
     let link = control::inherited(own.control)?;
-    let keeper = Keeper::new(Arc::clone(&link));
-    let result = run_front(config, own, link, &keeper);
+    let handover = Handover::new(Arc::clone(&link));
+    let result = run_front(config, own, link, &handover);
     if let Err(error) = &result {
         let reason = format!("{error:#}")
             .chars()
             .take(REASON_CHARS_MAX)
             .collect();
-        keeper.tell(&FrontMessage::Failed { reason }, &[]);
+        handover.send(&FrontMessage::Failed { reason }, &[]);
     }
     result
 }
@@ -111,7 +112,7 @@ fn run_front(
     config: ServerConfig,
     own: FrontArguments,
     link: Arc<Link>,
-    keeper: &Keeper,
+    handover: &Handover,
 ) -> anyhow::Result<ExitCode> {
     let storage = Storage::new(config.model_bytes_max, config.ca_file.as_deref())?;
     // A standby takes the models of the front that serves.
@@ -130,7 +131,7 @@ fn run_front(
         number: own.number,
         workers,
         storage,
-        keeper: keeper.clone(),
+        handover: handover.clone(),
     };
     runtime.block_on(async {
         let control = control::Control::new(link)?;
@@ -138,7 +139,7 @@ fn run_front(
             (FrontRole::First, Some(models)) => {
                 let event_loops = EventLoops::start(process.config.front_threads)?;
                 let listeners = listen(&process.config)?;
-                keeper.keep_listeners(&listeners);
+                handover.keep_listeners(&listeners);
                 serve::first(process, control, models, listeners, &event_loops).await
             }
             (FrontRole::Upgrade, Some(models)) => serve::upgrade(process, control, models).await,

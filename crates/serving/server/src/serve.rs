@@ -16,15 +16,15 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::args::{ModelSource, ServerConfig};
-use crate::config_watcher::{self, ConfigWatcher, LoadedSettings, Served};
 use crate::control::Control;
-use crate::effective_config::{EffectiveConfig, ModelConfig};
 use crate::event_loops::EventLoops;
-use crate::events::{ServerEvent, emit};
-use crate::front::{self, Listeners, PreparedSockets};
-use crate::handover::{Keeper, Kept, ModelRecord, Records};
-use crate::model_status::{ConfigStatus, ModelStatus, StatusStore};
+use crate::front::{self, PreparedSockets};
 use crate::params_client;
+use albacore_live_settings::config_watcher::{self, ConfigWatcher, LoadedSettings, Served};
+use albacore_live_settings::effective_config::{EffectiveConfig, ModelConfig};
+use albacore_live_settings::events::{ServerEvent, emit};
+use albacore_live_settings::handover::{Handover, Kept, Listeners, ModelRecord, Records};
+use albacore_live_settings::model_status::{ConfigStatus, ModelStatus, StatusStore};
 
 /// What a front was started with.
 pub(crate) struct FrontProcess {
@@ -33,7 +33,7 @@ pub(crate) struct FrontProcess {
     /// The host of the workers.
     pub(crate) workers: Link,
     pub(crate) storage: Storage,
-    pub(crate) keeper: Keeper,
+    pub(crate) handover: Handover,
 }
 
 /// The models to start with.
@@ -55,7 +55,7 @@ struct PreparedFront {
     effective: Arc<EffectiveConfig>,
     config: ServerConfig,
     storage: Arc<Storage>,
-    keeper: Keeper,
+    handover: Handover,
     /// Where it counts its connections.
     connections: SharedMemory,
     begin: watch::Sender<bool>,
@@ -162,9 +162,10 @@ impl Inheritance {
     }
 }
 
-/// Prepares everything, follows what the front that serves changes, and takes its place when told.
+/// Prepares everything, follows what the front that serves changes, and takes its place when asked
+/// to.
 pub(crate) async fn standby(process: FrontProcess, control: Control) -> anyhow::Result<ExitCode> {
-    let keeper = process.keeper.clone();
+    let handover = process.handover.clone();
     let inheritance = Inheritance::receive(&control).await?;
     let event_loops = EventLoops::start(inheritance.listeners.len())?;
     let batching = match (&process.config.models, &inheritance.settings) {
@@ -194,7 +195,7 @@ pub(crate) async fn standby(process: FrontProcess, control: Control) -> anyhow::
     for (model, record) in inheritance.models {
         standby.restore(*model, record)?;
     }
-    keeper.tell(&FrontMessage::Prepared, &[]);
+    handover.send(&FrontMessage::Prepared, &[]);
     // bound: one pass for each change; ends with the supervisor
     let beginning = loop {
         match control.next().await? {
@@ -322,7 +323,7 @@ fn prepare(
         number,
         workers,
         storage,
-        keeper,
+        handover,
     } = process;
     let observer = observer(tokio::runtime::Handle::current());
     let loops = event_loops.handles();
@@ -360,7 +361,7 @@ fn prepare(
         effective,
         config,
         storage: Arc::new(storage),
-        keeper,
+        handover,
         connections,
         begin,
         stop,
@@ -391,7 +392,7 @@ impl PreparedFront {
             config: Arc::clone(&self.effective),
             status: Arc::clone(&self.status),
             storage: Arc::clone(&self.storage),
-            keeper: self.keeper.clone(),
+            handover: self.handover.clone(),
         };
         Ok(ConfigWatcher::start(file, settings, served, restored)?)
     }
@@ -402,9 +403,9 @@ impl PreparedFront {
         for edition in self.engine.models() {
             let mut models = status.models.iter();
             let model = models.find(|model| model.name == edition.info().name);
-            if let Some(serving) = model.and_then(|model| model.serving) {
-                let record = ModelRecord::new(&edition, serving, String::new(), None);
-                self.keeper.keep_model(&edition, &record);
+            if let Some(model) = model {
+                let record = ModelRecord::new(&edition, model, String::new(), None);
+                self.handover.keep_model(&edition, record.as_ref());
             }
         }
     }
@@ -412,7 +413,7 @@ impl PreparedFront {
     /// Accepts connections from now on.
     fn begin(&self) {
         self.begin.send_replace(true);
-        self.keeper.keep_connections(&self.connections);
+        self.handover.keep_connections(&self.connections);
     }
 
     /// Resolves if the workers cannot be started; never otherwise.
@@ -444,12 +445,12 @@ impl PreparedFront {
                 Beginning::First | Beginning::Takeover { .. } => emit(&ServerEvent::Ready),
             }
         }
-        self.keeper.tell(&FrontMessage::Ready, &[]);
+        self.handover.send(&FrontMessage::Ready, &[]);
         std::future::pending().await
     }
 
     /// Waits until this front is to end; returns whether another one serves then.
-    async fn told_to_end(&self, control: &Control) -> Result<bool, LinkError> {
+    async fn until_ended(&self, control: &Control) -> Result<bool, LinkError> {
         // bound: one pass for each message; ends with the supervisor
         loop {
             match control.next().await?.0 {
@@ -489,9 +490,9 @@ impl PreparedFront {
             });
         }
         let params_client = start_params_client(&self.config, &self.effective);
-        let told = self.told_to_end(&control);
-        let (told, accepted) = tokio::select! {
-            told = told => (Some(told), None),
+        let ended = self.until_ended(&control);
+        let (ended, accepted) = tokio::select! {
+            ended = ended => (Some(ended), None),
             result = &mut accepting => (None, Some(result)),
             Err(error) = self.get_ready(&beginning) => return Err(error.into()),
             broken = self.engine.broken() => {
@@ -505,7 +506,7 @@ impl PreparedFront {
                 .context("the front stopped")?;
             anyhow::bail!("the front stopped without a signal");
         }
-        let is_replaced = told.transpose().context("the supervisor is gone")? == Some(true);
+        let is_replaced = ended.transpose().context("the supervisor is gone")? == Some(true);
         if !is_replaced {
             emit(&ServerEvent::Draining);
         }

@@ -19,7 +19,7 @@ pub const SUBCOMMAND: &str = "front";
 pub enum FrontRole {
     /// It loads the models, binds the sockets and serves.
     First,
-    /// It takes what another front keeps, and serves when it is told to.
+    /// It takes what another front keeps, and serves when it is asked to.
     Standby,
     /// It loads the models and serves, once it is ready, on the sockets of another binary.
     Upgrade,

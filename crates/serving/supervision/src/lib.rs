@@ -2,9 +2,9 @@
 //!
 //! It keeps what must not die with a front: the descriptors of listening sockets and models
 //! (`store`), and the worker processes with their rings and channels (`worker_host`). It decides
-//! nothing about requests, batches or models: the front asks it to start and kill workers. It starts
-//! fronts, keeps a second one prepared, and lets it serve when the first one dies (`generation`).
-//! One thread, no runtime, no protocol of clients.
+//! nothing about requests, batches or models: the front asks it to start and kill workers. It
+//! starts fronts, keeps a second one prepared, and lets it serve when the first one dies
+//! (`generation`). One thread, no runtime, no protocol of clients.
 #![forbid(unsafe_code)]
 
 mod front;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The supervisor looks at everything at least this often, whatever it was told.
+/// The supervisor looks at everything at least this often, whatever comes.
 pub const PASS_PERIOD: Duration = Duration::from_secs(1);
 
 /// How soon a message is sent again that its receiver had no room for.

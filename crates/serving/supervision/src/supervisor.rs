@@ -39,6 +39,8 @@ struct Supervisor {
 /// # Errors
 /// The kernel refuses what the supervisor cannot work without. Its processes are killed.
 pub fn supervise(program: &Path, arguments: Vec<OsString>) -> Result<u8, OsError> {
+    // Clients wait while it replaces a front. It does little at a time.
+    albacore_os::shorten_slice();
     let signals = Signals::install_with_upgrades()?;
     let poll = Poll::new()?;
     poll.add(&signals, ANY)?;

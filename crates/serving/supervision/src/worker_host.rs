@@ -74,7 +74,7 @@ impl WorkerHost {
         Ok(theirs)
     }
 
-    /// From now on this front has the workers; it is told which run.
+    /// From now on this front has the workers; it gets to know which run.
     pub(crate) fn serve(&mut self, front: Link, poll: &Poll) -> Result<(), OsError> {
         poll.add(&front, ANY)?;
         let mut front = Outgoing::new(front);

@@ -125,12 +125,25 @@ const MATRIX: &[Row] = &[
         &["batching", "os", "supervision", "trees", "values"],
     ),
     row(
+        "live-settings",
+        &[Async],
+        &[
+            "engine",
+            "os",
+            "proto",
+            "settings",
+            "storage",
+            "supervision",
+        ],
+    ),
+    row(
         "server",
         &[Async, Grpc, CommandLine],
         &[
             "batching",
             "connections",
             "engine",
+            "live-settings",
             "os",
             "program",
             "proto",

@@ -1,6 +1,7 @@
 //! The conditions. `Ready`, `Available`, `Progressing`, `ModelLoaded`, `Placed` and `SLOMet` always
-//! exist; `Reconciling`, `Stalled`, `WorkersRespawning`, `StandbyMissing` and `UpgradePending` exist
-//! only while they are true, so that kstatus (Flux, Argo CD) and `kubectl wait` agree with a reader.
+//! exist; `Reconciling`, `Stalled`, `WorkersRespawning`, `StandbyMissing` and `UpgradePending`
+//! exist only while they are true, so that kstatus (Flux, Argo CD) and `kubectl wait` agree with a
+//! reader.
 //!
 //! `Ready` is left out while the deployment is scaled to zero: it is not meant to serve, a `False`
 //! would keep GitOps tools waiting forever, and a `True` would be wrong. `ModelLoaded` and

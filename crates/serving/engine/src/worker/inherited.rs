@@ -1,5 +1,5 @@
-//! What a worker inherits: numbers and descriptors on its command line. The memory of the front comes
-//! in a message, because another front may take its place.
+//! What a worker inherits: numbers and descriptors on its command line. The memory of the front
+//! comes in a message, because another front may take its place.
 
 use std::os::fd::RawFd;
 

@@ -2,8 +2,8 @@
 //!
 //! The process has no runtime, no logger and no listener. It maps the memory of the front, reports
 //! that it is ready, and sleeps on its doorbell. Commands of the front about models arrive between
-//! two batches, and one by which another front takes the worker over. Its rows and models are mapped
-//! read-only. Any panic aborts it: the front runs its batch elsewhere.
+//! two batches, and one by which another front takes the worker over. Its rows and models are
+//! mapped read-only. Any panic aborts it: the front runs its batch elsewhere.
 
 mod batch_split;
 mod front_memory;

@@ -15,13 +15,13 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
 use super::call_counts::CallCounts;
-use crate::effective_config::EffectiveConfig;
-use crate::model_status::StatusStore;
 use albacore_batching::deadlines::CostEstimate;
 use albacore_engine::{
     Choice, DURATION_BOUNDS_NANOS, DispatchReason, Engine, Histogram, Kind, KindStats, Load,
     ModelStats, Outcomes, Sharing, Stats, WorkerStats, kind_name, kind_or_unread,
 };
+use albacore_live_settings::effective_config::EffectiveConfig;
+use albacore_live_settings::model_status::StatusStore;
 use albacore_supervision::StandbyState;
 
 #[derive(Debug)]

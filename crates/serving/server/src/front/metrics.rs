@@ -10,10 +10,10 @@ use prometheus_client::registry::Registry;
 
 use super::call_counts::{AnsweredCall, CallCounts, FinishedCall};
 use super::collectors::{CallCollector, EngineCollector, ParamsCollector, SupervisionCollector};
-use crate::effective_config::EffectiveConfig;
-use crate::model_status::StatusStore;
 use albacore_connections::LimitMetrics;
 use albacore_engine::{Engine, KindSet, LoopIndex, Timing, kind_name};
+use albacore_live_settings::effective_config::EffectiveConfig;
+use albacore_live_settings::model_status::StatusStore;
 
 /// What the metrics need of an infer call; filled while the call proceeds.
 pub(super) struct InferCall {

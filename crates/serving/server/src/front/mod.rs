@@ -48,8 +48,9 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::effective_config::EffectiveConfig;
-use crate::model_status::StatusStore;
+use albacore_live_settings::effective_config::EffectiveConfig;
+use albacore_live_settings::handover::Listeners;
+use albacore_live_settings::model_status::StatusStore;
 use dispatch::Services;
 use grpc::GrpcService;
 use http::HttpService;
@@ -137,12 +138,6 @@ fn micros(time: Duration) -> u64 {
 
 /// Name of that header, and of the metadata over gRPC.
 const SERVER_TIMING: &str = "server-timing";
-
-/// The listening sockets of one event loop.
-pub(crate) struct Listeners {
-    pub(crate) http: StdListener,
-    pub(crate) grpc: StdListener,
-}
 
 /// Listening sockets, by event loop, and when to accept connections on them.
 pub(crate) struct PreparedSockets {

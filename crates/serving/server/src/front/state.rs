@@ -8,12 +8,12 @@
 use serde::Serialize;
 
 use super::micros;
-use crate::effective_config::{EffectiveConfig, StreamStatus};
-use crate::model_status::{ConfigStatus, LoadState, ModelStatus};
 use albacore_engine::{
     Choice, Engine, KernelChoice, Kind, KindLoad, Latencies, Load, ModelBatching, ModelStats,
     Outcomes, Prefer, Stats, kind_name, kind_or_unread,
 };
+use albacore_live_settings::effective_config::{EffectiveConfig, StreamStatus};
+use albacore_live_settings::model_status::{ConfigStatus, LoadState, ModelStatus};
 use albacore_supervision::StandbyState;
 
 #[derive(Debug, Serialize)]

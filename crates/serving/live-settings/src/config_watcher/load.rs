@@ -5,13 +5,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use albacore_engine::{Engine, InstallError, Iterations, LoadedModel};
+use albacore_engine::{Engine, InstallError, Iterations, LoadedModel, ModelInfo};
 use albacore_settings as settings;
 use albacore_settings::{Digest, Source};
 use albacore_storage::{Fetched, Storage};
 
 use super::file_stamp::{FileStamp, stamp};
-use crate::cli_models::log_iterations_notice;
+
+/// Logs which iterations predict, if the file records a best iteration and the user did not choose.
+pub fn log_iterations_notice(model: &ModelInfo) {
+    if let Some(notice) = &model.iterations_notice {
+        tracing::warn!(model = model.name, "{notice}");
+    }
+}
 
 /// What the loading threads share.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use super::settings_file::{self, LoadedSettings};
 use super::watched_model::WatchedModel;
 use crate::effective_config::{EffectiveConfig, ModelConfig};
 use crate::events::{ServerEvent, emit};
-use crate::handover::{Keeper, ModelRecord, Records};
+use crate::handover::{Handover, ModelRecord, Records};
 use crate::limits::{ATTEMPTS_MAX, POLL_PERIOD};
 use crate::model_status::{LoadState, ModelStatus, StatusStore};
 
@@ -31,7 +31,7 @@ pub(super) struct WatchLoop {
     context: Arc<LoadContext>,
     config: Arc<EffectiveConfig>,
     status: Arc<StatusStore>,
-    keeper: Keeper,
+    handover: Handover,
     models: Vec<WatchedModel>,
     /// Number of attempts started so far.
     attempts: u64,
@@ -45,7 +45,7 @@ impl WatchLoop {
         context: Arc<LoadContext>,
         config: Arc<EffectiveConfig>,
         status: Arc<StatusStore>,
-        keeper: Keeper,
+        handover: Handover,
     ) -> Self {
         let (finished_sender, finished) = sync_channel(ATTEMPTS_MAX);
         Self {
@@ -55,7 +55,7 @@ impl WatchLoop {
             context,
             config,
             status,
-            keeper,
+            handover,
             models: Vec::new(),
             attempts: 0,
             finished_sender,
@@ -126,7 +126,7 @@ impl WatchLoop {
         settings.check_threads(self.context.engine.threads())?;
         let models = settings.models.iter().map(ModelConfig::from).collect();
         self.config.set_settings(settings.batching, models)?;
-        self.keeper.keep_settings(&text);
+        self.handover.keep_settings(&text);
         self.sha256 = Some(sha256);
         self.remove_models_except(&settings.models);
         let models = settings.models.iter().cloned();
@@ -166,14 +166,14 @@ impl WatchLoop {
         let name = &attempt.request.name;
         let status = self.status.snapshot();
         let mut models = status.models.iter();
-        let serving = models.find(|status| status.name == *name);
+        let model = models.find(|status| status.name == *name);
         let editions = self.context.engine.models();
         let mut editions = editions.iter();
         let edition = editions.find(|edition| edition.info().name == *name);
-        if let Some((edition, serving)) = edition.zip(serving.and_then(|status| status.serving)) {
+        if let Some((edition, model)) = edition.zip(model) {
             let request = attempt.request.fingerprint();
-            let record = ModelRecord::new(edition, serving, request, attempt.stamp);
-            self.keeper.keep_model(edition, &record);
+            let record = ModelRecord::new(edition, model, request, attempt.stamp);
+            self.handover.keep_model(edition, record.as_ref());
         }
     }
 
@@ -183,7 +183,7 @@ impl WatchLoop {
             let is_kept = is_kept(&model.settings.name);
             if !is_kept {
                 model.cancel();
-                self.keeper.forget_model(&model.settings.name);
+                self.handover.forget_model(&model.settings.name);
             }
             is_kept
         });

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// Identifies the content of a path; differs after each change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct FileStamp {
+pub struct FileStamp {
     device: u64,
     inode: u64,
     bytes: u64,

@@ -8,10 +8,10 @@ use albacore_settings::{Digest, FILE_BYTES_MAX, Settings};
 
 /// A valid settings file.
 #[derive(Clone, Debug)]
-pub(crate) struct LoadedSettings {
+pub struct LoadedSettings {
     /// SHA-256 of the file.
-    pub(crate) sha256: Digest,
-    pub(crate) settings: Settings,
+    pub sha256: Digest,
+    pub settings: Settings,
     /// The file.
     pub(super) text: Vec<u8>,
 }
@@ -35,7 +35,7 @@ pub(super) fn read_bytes(file: &Path) -> Result<(Vec<u8>, Digest), String> {
 ///
 /// # Errors
 /// A sentence that names the field and what to write instead, without the file's name.
-pub(crate) fn read(file: &Path) -> Result<LoadedSettings, String> {
+pub fn read(file: &Path) -> Result<LoadedSettings, String> {
     let (bytes, sha256) = read_bytes(file)?;
     parse(&bytes, sha256)
 }
@@ -44,7 +44,7 @@ pub(crate) fn read(file: &Path) -> Result<LoadedSettings, String> {
 ///
 /// # Errors
 /// As [`read`].
-pub(crate) fn parse(bytes: &[u8], sha256: Digest) -> Result<LoadedSettings, String> {
+pub fn parse(bytes: &[u8], sha256: Digest) -> Result<LoadedSettings, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
     let settings = Settings::read(text).map_err(|error| error.to_string())?;
     Ok(LoadedSettings {

@@ -1,5 +1,5 @@
-//! What a front leaves to the next one, with the supervisor: listening sockets, settings, and models
-//! with what is known of them. A front that takes it reads no file and compiles nothing.
+//! What a front leaves to the next one, with the supervisor: listening sockets, settings, and
+//! models with what is known of them. A front that takes it reads no file and compiles nothing.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -13,18 +13,25 @@ use albacore_supervision::{CONNECTIONS, FrontMessage, LISTENERS, Link};
 use serde::{Deserialize, Serialize};
 
 use crate::config_watcher::{FileStamp, LoadedSettings, parse_settings};
-use crate::front::Listeners;
+use crate::model_status::ModelStatus;
 
 const SETTINGS: &str = "settings";
 
 /// The prefix of keys of models.
 const MODEL: &str = "model/";
 
+/// The listening sockets of one event loop.
+#[derive(Debug)]
+pub struct Listeners {
+    pub http: TcpListener,
+    pub grpc: TcpListener,
+}
+
 /// A served model, without its image.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct ModelRecord {
+pub struct ModelRecord {
     edition: u64,
-    pub(crate) name: String,
+    pub name: String,
     platform: String,
     column_names: Vec<String>,
     column_types: Vec<String>,
@@ -33,23 +40,25 @@ pub(crate) struct ModelRecord {
     /// Digest of its file.
     sha256: String,
     /// When it was installed, milliseconds since 1970.
-    pub(crate) loaded_at: u64,
+    pub loaded_at: u64,
     /// What was asked for, as text to compare; empty for a model of the command line.
-    pub(crate) request: String,
+    pub request: String,
     /// The file that it was read from.
-    pub(crate) stamp: Option<FileStamp>,
+    pub stamp: Option<FileStamp>,
 }
 
 impl ModelRecord {
-    pub(crate) fn new(
+    /// A model with this status; `None` if it is not served.
+    pub fn new(
         edition: &Edition,
-        (sha256, loaded_at): (Digest, u64),
+        status: &ModelStatus,
         request: String,
         stamp: Option<FileStamp>,
-    ) -> Self {
+    ) -> Option<Self> {
+        let (sha256, loaded_at) = status.serving?;
         let info = edition.info();
         let range = info.iterations;
-        Self {
+        Some(Self {
             edition: edition.number(),
             name: info.name.clone(),
             platform: info.platform.clone(),
@@ -61,11 +70,11 @@ impl ModelRecord {
             loaded_at,
             request,
             stamp,
-        }
+        })
     }
 
     /// Digest and time of installation.
-    pub(crate) fn serving(&self) -> Option<(Digest, u64)> {
+    pub fn serving(&self) -> Option<(Digest, u64)> {
         Some((self.sha256.parse().ok()?, self.loaded_at))
     }
 
@@ -90,55 +99,58 @@ impl ModelRecord {
     }
 }
 
-/// Leaves things with the supervisor.
+/// What the supervisor holds for the next front; the front that serves writes it.
 #[derive(Clone, Debug)]
-pub(crate) struct Keeper(Arc<Link>);
+pub struct Handover(Arc<Link>);
 
-impl Keeper {
-    pub(crate) fn new(link: Arc<Link>) -> Self {
+impl Handover {
+    pub fn new(link: Arc<Link>) -> Self {
         Self(link)
     }
 
     /// Sends a message; the supervisor may be gone, whose end ends this process.
-    pub(crate) fn tell(&self, message: &FrontMessage, fds: &[BorrowedFd<'_>]) {
+    pub fn send(&self, message: &FrontMessage, fds: &[BorrowedFd<'_>]) {
         if let Err(error) = self.0.send(message, fds) {
-            tracing::error!(%error, "the supervisor cannot be told anything");
+            tracing::error!(%error, "the supervisor cannot be reached");
         }
     }
 
     fn keep(&self, key: impl Into<String>, fds: &[BorrowedFd<'_>]) {
-        self.tell(&FrontMessage::Keep { key: key.into() }, fds);
+        self.send(&FrontMessage::Keep { key: key.into() }, fds);
     }
 
-    pub(crate) fn keep_listeners(&self, listeners: &[Listeners]) {
+    pub fn keep_listeners(&self, listeners: &[Listeners]) {
         let pairs = listeners.iter();
         let fds = pairs.flat_map(|pair| [pair.http.as_fd(), pair.grpc.as_fd()]);
         self.keep(LISTENERS, &fds.collect::<Vec<_>>());
     }
 
     /// Memory in which this front counts its connections.
-    pub(crate) fn keep_connections(&self, memory: &SharedMemory) {
+    pub fn keep_connections(&self, memory: &SharedMemory) {
         self.keep(CONNECTIONS, &[memory.as_fd()]);
     }
 
-    pub(crate) fn keep_settings(&self, text: &[u8]) {
+    pub fn keep_settings(&self, text: &[u8]) {
         self.keep_bytes(SETTINGS, &[], text);
     }
 
-    pub(crate) fn keep_model(&self, edition: &Edition, record: &ModelRecord) {
+    /// `record` is `None` for a model that is not served.
+    pub fn keep_model(&self, edition: &Edition, record: Option<&ModelRecord>) {
+        let Some(record) = record else {
+            return;
+        };
         match serde_json::to_vec(record) {
-            Ok(text) => self.keep_bytes(
-                &format!("{MODEL}{}", record.name),
-                &[edition.image()],
-                &text,
-            ),
+            Ok(text) => {
+                let key = format!("{MODEL}{}", record.name);
+                self.keep_bytes(&key, &[edition.image()], &text);
+            }
             Err(error) => tracing::error!(%error, "a model cannot be described"),
         }
     }
 
-    pub(crate) fn forget_model(&self, name: &str) {
+    pub fn forget_model(&self, name: &str) {
         let key = format!("{MODEL}{name}");
-        self.tell(&FrontMessage::Forget { key }, &[]);
+        self.send(&FrontMessage::Forget { key }, &[]);
     }
 
     fn keep_bytes(&self, key: &str, fds: &[BorrowedFd<'_>], bytes: &[u8]) {
@@ -153,7 +165,7 @@ impl Keeper {
 }
 
 /// Something that another front kept.
-pub(crate) enum Kept {
+pub enum Kept {
     Listeners(Vec<Listeners>),
     Settings(Box<LoadedSettings>),
     Model(Box<LoadedModel>, ModelRecord),
@@ -163,7 +175,7 @@ pub(crate) enum Kept {
 
 /// What was kept cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum KeptError {
+pub enum KeptError {
     #[error(transparent)]
     Memory(#[from] OsError),
     #[error("a model's description cannot be read")]
@@ -178,7 +190,7 @@ pub(crate) enum KeptError {
 
 impl Kept {
     /// Reads what came under `key`. Models are checked.
-    pub(crate) fn read(key: &str, fds: Vec<OwnedFd>) -> Result<Self, KeptError> {
+    pub fn read(key: &str, fds: Vec<OwnedFd>) -> Result<Self, KeptError> {
         let mut fds = fds.into_iter();
         if key == LISTENERS {
             return Ok(Self::Listeners(listeners(fds)?));
@@ -224,10 +236,10 @@ fn listeners(mut fds: impl Iterator<Item = OwnedFd>) -> Result<Vec<Listeners>, K
 
 impl ModelRecord {
     /// The number of its edition.
-    pub(crate) fn edition(&self) -> u64 {
+    pub fn edition(&self) -> u64 {
         self.edition
     }
 }
 
 /// Records of models by name.
-pub(crate) type Records = BTreeMap<String, ModelRecord>;
+pub type Records = BTreeMap<String, ModelRecord>;

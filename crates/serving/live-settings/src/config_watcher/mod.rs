@@ -21,31 +21,32 @@ use albacore_settings::ValidationError;
 use albacore_storage::Storage;
 
 use crate::effective_config::EffectiveConfig;
-use crate::handover::{Keeper, Records};
+use crate::handover::{Handover, Records};
 use crate::model_status::StatusStore;
-pub(crate) use file_stamp::FileStamp;
+pub use file_stamp::FileStamp;
 use load::LoadContext;
-pub(crate) use settings_file::{LoadedSettings, parse as parse_settings, read};
+pub use load::log_iterations_notice;
+pub use settings_file::{LoadedSettings, parse as parse_settings, read};
 use watch_loop::WatchLoop;
 
 /// Stops watching the settings file when it is dropped.
 #[derive(Debug)]
-pub(crate) struct ConfigWatcher {
+pub struct ConfigWatcher {
     is_running: Arc<AtomicBool>,
 }
 
 /// What the settings are applied to.
-pub(crate) struct Served {
-    pub(crate) engine: Arc<Engine>,
-    pub(crate) config: Arc<EffectiveConfig>,
-    pub(crate) status: Arc<StatusStore>,
-    pub(crate) storage: Arc<Storage>,
-    pub(crate) keeper: Keeper,
+pub struct Served {
+    pub engine: Arc<Engine>,
+    pub config: Arc<EffectiveConfig>,
+    pub status: Arc<StatusStore>,
+    pub storage: Arc<Storage>,
+    pub handover: Handover,
 }
 
 /// The settings file cannot be watched.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum WatchError {
+pub enum WatchError {
     #[error("the models of the settings cannot be served")]
     Models(#[from] ApplyError),
     #[error("the thread that watches the settings cannot be started")]
@@ -54,7 +55,7 @@ pub(crate) enum WatchError {
 
 /// Valid settings that this server cannot apply.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ApplyError {
+pub enum ApplyError {
     #[error(transparent)]
     Models(#[from] NoSlot),
     /// More threads for a model than a worker has.
@@ -68,7 +69,7 @@ impl ConfigWatcher {
     ///
     /// # Errors
     /// [`WatchError`].
-    pub(crate) fn start(
+    pub fn start(
         file: PathBuf,
         settings: LoadedSettings,
         served: Served,
@@ -79,7 +80,7 @@ impl ConfigWatcher {
             config,
             status,
             storage,
-            keeper,
+            handover,
         } = served;
         let context = Arc::new(LoadContext {
             engine,
@@ -87,7 +88,7 @@ impl ConfigWatcher {
             runtime: tokio::runtime::Handle::current(),
             install_lock: Mutex::new(()),
         });
-        let mut watch_loop = WatchLoop::new(file, context, config, status, keeper);
+        let mut watch_loop = WatchLoop::new(file, context, config, status, handover);
         watch_loop.apply(settings)?;
         watch_loop.restore(restored);
         let is_running = Arc::new(AtomicBool::new(true));
