@@ -306,7 +306,7 @@ fn a_batch_of_a_dead_front_is_finished_and_not_computed_again() {
     for line in [
         "albacore_replayed_batches_total 0",
         "albacore_batches_total{model=\"small\"} 0",
-        "albacore_worker_restarts_total 0",
+        "albacore_worker_restarts_total{worker=\"0\"} 0",
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
