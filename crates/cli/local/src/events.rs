@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use albacore_os::{Pid, Tid};
-use albacore_placer::{MicrosHistogram, PlacerCounters, Report, SlotRow};
+use albacore_placer::{FrontRow, MicrosHistogram, PlacerCounters, Report, SlotRow};
 use albacore_plan::{
     BackOff, Enforcement, MainThread, Micros, PlacementMethod, PlacementWarning, SubjectPolicy,
 };
@@ -106,6 +106,7 @@ fn of_thread(report: &Report) -> Value {
     match report {
         Report::Pinned {
             slot,
+            front,
             pid,
             tid,
             mask,
@@ -118,6 +119,7 @@ fn of_thread(report: &Report) -> Value {
             json!({
                 "worker": worker(*slot),
                 "rank": rank(*slot),
+                "front": front,
                 "pid": pid.0,
                 "tid": tid.0,
                 "cpus": text(mask),
@@ -128,6 +130,7 @@ fn of_thread(report: &Report) -> Value {
         ),
         Report::Drift {
             slot,
+            front,
             pid,
             tid,
             planned,
@@ -139,6 +142,7 @@ fn of_thread(report: &Report) -> Value {
             json!({
                 "worker": worker(*slot),
                 "rank": rank(*slot),
+                "front": front,
                 "pid": pid.0,
                 "tid": tid.0,
                 "planned": text(planned),
@@ -180,8 +184,8 @@ fn backed_off(slot: Option<Slot>, tid: Tid, back_off: &BackOff) -> Value {
     )
 }
 
-/// `placed`: every slot is in its expected state.
-pub(crate) fn placed(policy: &str, rows: &[SlotRow]) -> Value {
+/// `placed`: every slot and every event loop of the front end is in its expected state.
+pub(crate) fn placed(policy: &str, rows: &[SlotRow], front: &[FrontRow]) -> Value {
     let threads: Vec<Value> = rows
         .iter()
         .map(|row| {
@@ -195,7 +199,22 @@ pub(crate) fn placed(policy: &str, rows: &[SlotRow]) -> Value {
             })
         })
         .collect();
-    event("placed", json!({"policy": policy, "threads": threads}))
+    let front: Vec<Value> = front
+        .iter()
+        .map(|row| {
+            json!({
+                "front": row.index,
+                "pid": row.pid.0,
+                "tid": row.tid.0,
+                "planned": text(&row.planned),
+                "actual": text(&row.actual),
+            })
+        })
+        .collect();
+    event(
+        "placed",
+        json!({"policy": policy, "threads": threads, "front_threads": front}),
+    )
 }
 
 /// `policy_changed`: an edit of the file changed the policy.
