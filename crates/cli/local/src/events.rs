@@ -1,4 +1,5 @@
-//! Events as JSON objects: snake_case, the field `event` first.
+//! Events as JSON objects: snake_case, the field `event` first. Events about event loops of the front
+//! end have names of their own, so that a filter for workers never meets one.
 
 use std::time::Duration;
 
@@ -114,12 +115,11 @@ fn of_thread(report: &Report) -> Value {
             spawn_to_verified_micros,
             kind,
             ..
-        } => event(
+        } => thread_event(
             "pinned",
+            *slot,
+            *front,
             json!({
-                "worker": worker(*slot),
-                "rank": rank(*slot),
-                "front": front,
                 "pid": pid.0,
                 "tid": tid.0,
                 "cpus": text(mask),
@@ -137,12 +137,11 @@ fn of_thread(report: &Report) -> Value {
             actual,
             cause,
             ..
-        } => event(
+        } => thread_event(
             "drift",
+            *slot,
+            *front,
             json!({
-                "worker": worker(*slot),
-                "rank": rank(*slot),
-                "front": front,
                 "pid": pid.0,
                 "tid": tid.0,
                 "planned": text(planned),
@@ -161,6 +160,21 @@ fn of_thread(report: &Report) -> Value {
         }
         _ => Value::Null,
     }
+}
+
+/// An event named `name` about a thread of a worker, or `front_<name>` about an event loop.
+fn thread_event(name: &str, slot: Option<Slot>, front: Option<u16>, fields: Value) -> Value {
+    let (name, mut object) = match front {
+        Some(front) => (format!("front_{name}"), json!({ "front": front })),
+        None => (
+            name.to_owned(),
+            json!({"worker": worker(slot), "rank": rank(slot)}),
+        ),
+    };
+    if let (Value::Object(object), Value::Object(fields)) = (&mut object, fields) {
+        object.extend(fields);
+    }
+    event(&name, object)
 }
 
 /// `note`: a sentence for people.

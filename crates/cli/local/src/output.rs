@@ -82,7 +82,7 @@ fn sentence(event: &Value) -> Option<String> {
             },
             field("solve_micros"),
         ),
-        "drift" if event["cause"] != "new_thread" => format!(
+        "drift" | "front_drift" if event["cause"] != "new_thread" => format!(
             "{}: mask was {} instead of {} ({})",
             thread(event),
             field("actual"),
