@@ -1,5 +1,5 @@
-//! Events as JSON objects: snake_case, the field `event` first. Events about event loops of the front
-//! end have names of their own, so that a filter for workers never meets one.
+//! Events as JSON objects: snake_case, the field `event` first. Events about event loops of the
+//! front end have names of their own, so that a filter for workers never meets one.
 
 use std::time::Duration;
 

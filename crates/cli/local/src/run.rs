@@ -272,8 +272,8 @@ impl Run {
         }
     }
 
-    /// True if every slot is filled by a live thread whose mask was read back as planned, and so were
-    /// those of event loops.
+    /// True if every slot is filled by a live thread whose mask was read back as planned, and so
+    /// were those of event loops.
     fn is_placed(&self) -> bool {
         let policy = &self.deployment.policy;
         let expected = match policy.placement {

@@ -125,7 +125,8 @@ pub struct Ledger {
     pub(crate) slots: BTreeMap<Slot, ThreadId>,
     pub(crate) verified: BTreeMap<ThreadId, Verified>,
     pub(crate) given_back: BTreeMap<ThreadId, ProcessId>,
-    /// Live threads that were ever placed as event loops of the front end, or inherited their masks.
+    /// Live threads that were ever placed as event loops of the front end, or inherited the mask
+    /// of one.
     pub(crate) front: BTreeSet<ThreadId>,
     pub(crate) changes: BTreeMap<ThreadId, ForeignChanges>,
 }

@@ -1,6 +1,6 @@
 //! The last check before anything is written. It does not trust the planner: which processes are
-//! workers, which thread may fill which slot and which is an event loop is determined here again, by
-//! code of its own (`workers`, `front`), from the observation.
+//! workers, which thread may fill which slot and which is an event loop is determined here again,
+//! by code of its own (`workers`, `front`), from the observation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
