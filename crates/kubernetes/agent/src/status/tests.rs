@@ -75,7 +75,7 @@ fn event_loops_of_the_front_end_are_counted_apart_from_the_threads_of_workers() 
     facts.pods[0].state = Some(albacore_placer::SubjectState { front, ..state(2) });
     let entry = build(&facts);
     let counts = entry.front.map(|front| (front.planned, front.verified));
-    assert_eq!((counts, entry.planned), (Some((2, 1)), 2));
+    assert_eq!((counts, entry.planned), (Some((2, 1)), 4));
     facts.pods[0].is_placed = false;
     assert_eq!(build(&facts).front, None, "nothing is known of it any more");
 }
