@@ -1,9 +1,9 @@
 //! Searches the highest rate within the objective, one run at a time, so that several searches can
 //! take turns.
 //!
-//! The rate goes up after a run within the objective and down after one that is not; each turn makes
-//! the steps smaller. The second half of the runs lies around the rate at which one of two runs is
-//! within the objective.
+//! The rate goes up after a run within the objective and down after one that is not; each turn
+//! makes the steps smaller. The second half of the runs lies around the rate at which one of two
+//! runs is within the objective.
 
 use super::{median, quantile};
 
