@@ -13,11 +13,12 @@ use crate::bench_solver::{self, BenchSolverArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Measure what deferring batches gains live, beside what policy auto predicts
+    /// Measure where batching pays, and what deferring gains there beside what auto predicts
     ///
-    /// Starts albacore-server under the policies eager, deferred and auto with a model of 1,000
-    /// trees and 100,000 leaves, and searches the highest rate of one-row SHAP requests within the
-    /// objective. Needs a machine with cpus for the workers, the server and the generator.
+    /// Times batches of several models and kinds, then gives servers under the policies eager and
+    /// deferred the same one-row SHAP requests in turn: goodput, idle workers and p50 beside the
+    /// predictions of policy auto, and what auto chooses. Takes up to three minutes, and needs a
+    /// machine with cpus for the workers, the server and the generator.
     #[command(verbatim_doc_comment)]
     Deferral(BenchDeferralArgs),
     /// Measure the tree engine: orders on standard input, answers on standard output

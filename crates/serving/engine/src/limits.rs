@@ -130,6 +130,13 @@ pub const SHARING_PAYS: f64 = 3.0;
 /// prepares all rows again.
 pub const TREE_PARTS_PER_THREAD: usize = 2;
 
+/// Rows of different requests are gathered into one call up to these bytes of rows and results, so
+/// that both copies stay in the cache of a core...
+pub const GATHERED_BYTES_MAX: usize = 512 << 10;
+
+/// ...but not from requests of so many rows: the engine computes blocks of this size.
+pub const GATHERED_ROWS_MAX: usize = 64;
+
 /// Outputs of requests in a batch that is shared by trees: with more outputs there are enough
 /// rows.
 pub const TREE_JOBS_MAX: usize = 8;

@@ -6,6 +6,7 @@
 //! elsewhere.
 
 mod batch_split;
+mod gathered;
 mod inherited;
 mod models;
 mod partial_results;
