@@ -183,9 +183,9 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::admission::RequestTerms;
     use crate::command::EditionId;
     use crate::model::{Edition, Usage};
-    use crate::state::RequestTerms;
     use crate::{Kind, KindSet, ModelInfo, Priority};
 
     const QUEUE: QueueIndex = QueueIndex(3);

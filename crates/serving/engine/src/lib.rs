@@ -12,6 +12,7 @@
 //! `command` and `layout`.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod arena;
 mod block_cache;
 mod candidate;

@@ -16,6 +16,7 @@ use arc_swap::ArcSwap;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
+use super::admission::Admission;
 use super::catalog::CatalogView;
 use super::event::Observer;
 use super::event_loop::{EventLoop, LoopIndex};
@@ -46,6 +47,7 @@ pub(super) struct SharedState {
     /// The bound of rows reserved or waiting, readable without the lock.
     queue_rows_max: AtomicUsize,
     pub(super) inboxes: Arc<Inboxes>,
+    pub(super) admission: Arc<Admission>,
     pub(super) memory: Memory,
     /// The models for lookups; written under the lock of the state.
     pub(super) catalog: ArcSwap<CatalogView>,
@@ -105,6 +107,7 @@ impl SharedState {
             reply_latency: Arc::default(),
             queue_rows_max: AtomicUsize::new(usize::MAX),
             inboxes: state.inboxes(),
+            admission: state.admission(),
             memory,
             catalog: ArcSwap::default(),
             alarm: Alarm::new()?,
@@ -142,11 +145,23 @@ impl SharedState {
     /// The state, to read or for changes without consequences. A panic of another holder does not
     /// poison it: every method leaves the state consistent.
     pub(super) fn state(&self) -> StateGuard<'_> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.guard(self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn guard<'a>(&'a self, state: MutexGuard<'a, State>) -> StateGuard<'a> {
         StateGuard {
             since: Instant::now(),
             locked_nanos: &self.locked_nanos,
             state,
+        }
+    }
+
+    /// Has what admission reads published again if it is old, unless another thread has the state.
+    pub(super) fn refresh_admission(&self, now: Nanos) {
+        if self.admission.is_due(now)
+            && let Ok(state) = self.state.try_lock()
+        {
+            self.guard(state).refresh_admission(now);
         }
     }
 
@@ -198,6 +213,7 @@ impl SharedState {
 
     /// Publishes what must be visible before the lock is released.
     fn publish(&self, state: &mut State, now: Nanos, out: &Outbox) {
+        state.refresh_admission(now);
         if let Some(view) = state.catalog.changed_view() {
             self.catalog.store(Arc::new(view));
         }
