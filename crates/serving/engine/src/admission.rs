@@ -22,8 +22,8 @@ use albacore_batching::{Ahead, Nanos, Profile, QueueBoard, admit_early};
 
 use crate::event_loop::LoopIndex;
 use crate::limits::{
-    ADMISSION_PERIOD, ERRORS_AT_ONCE, FRONT_SHARES, HOLD_MAX, RETRY_AFTER_MAX, RETRY_AFTER_MIN,
-    SLOTS_MAX, SOJOURN_SHARES, WAITED_MIN,
+    ADMISSION_PERIOD, ERRORS_AT_ONCE, FRONT_SHARES, RETRY_AFTER_MAX, RETRY_AFTER_MIN, SLOTS_MAX,
+    SOJOURN_SHARES, WAITED_MIN,
 };
 use crate::min_cost::MinCost;
 use crate::queues::{CLASSES, QUEUES_MAX, class_of, queue_of, queues_of};
@@ -275,6 +275,11 @@ impl Admission {
         self.slots[slot].within.load(Ordering::Relaxed) & bit != 0
     }
 
+    /// Whether requests for these outputs take less of the front's time than their share.
+    pub(crate) fn is_within_front_share(&self, slot: usize, kinds: KindSet) -> bool {
+        self.is_within(slot, 1 << class_of(queue_of(slot, kinds)))
+    }
+
     /// A refused request; `kind` is `None` if its body was not read.
     fn count_shed(&self, slot: usize, kind: Option<Kind>) {
         let index = kind.map_or(SHED_KINDS - 1, |kind| kind as usize);
@@ -381,7 +386,7 @@ impl Admission {
             return Duration::ZERO;
         }
         let earliest = now.0.saturating_sub(period.saturating_mul(ERRORS_AT_ONCE));
-        let latest = now.saturating_add(Nanos::from(HOLD_MAX)).0;
+        let latest = now.saturating_add(Nanos::from(crate::limits::hold_max())).0;
         let leaves = |next: u64| next.max(earliest).saturating_add(period).min(latest);
         let order = Ordering::Relaxed;
         let next = &board.next_error;
@@ -408,6 +413,9 @@ impl Admission {
         let Some(front_limit) = limits.front else {
             return Ok(limits.request.saturating_sub(waited));
         };
+        if crate::limits::knob(2) {
+            return Ok(limits.request.saturating_sub(front_time));
+        }
         let kind = usize::from(reply_latency.is_serialization_slow());
         let queue_excess = sojourn.saturating_sub(Nanos(front_limit.0 / SOJOURN_SHARES[kind]));
         let front_excess = front_time.saturating_sub(Nanos(front_limit.0 / FRONT_SHARES[kind]));
@@ -459,7 +467,7 @@ impl Admission {
             return Ok(());
         };
         let ahead = RequestTerms::ahead(terms.priority);
-        let is_within = self.is_within(slot, 1 << class_of(queue_of(slot, kinds)));
+        let is_within = self.is_within_front_share(slot, kinds);
         let beside = queue.shortest_beside();
         let limits = time_limits(time_limit, beside, is_within, reply_latency);
         self.worker_budget(event_loop, terms, &limits, reply_latency, now)

@@ -391,7 +391,7 @@ impl Engine {
             arena_used_bytes: memory.used,
             arena_bytes: memory.bytes,
             front_cost: state.front_cost.cost(),
-            locked: self.shared.locked(),
+            locked: self.shared.lock_times(),
             front_threads: self.completions.len(),
             front_busy_ratios: state.front_cost.busy_ratios().to_vec(),
             load,

@@ -17,7 +17,7 @@ use super::queues::queue_of;
 use super::reply::{PendingReply, Reply, ReplyShape};
 use super::shared_state::SharedState;
 use super::state::NewRequest;
-use super::{ElementType, Failure, KindSet, Priority, Refusal};
+use super::{ElementType, Failure, FrontTurn, KindSet, Priority, Refusal};
 use crate::layout::Layout;
 use crate::limits::{LONG_READ_BYTES, RESULTS_ARENA_BYTES, ROWS_ARENA_BYTES};
 
@@ -99,6 +99,15 @@ impl ModelHandle {
         shared.refresh_admission(now);
         let admission = &shared.admission;
         admission.admit_early(self.event_loop, slot, &self.terms, latency, now)
+    }
+
+    /// Waits until the request may use the time of its event loop: where others are within their
+    /// share of it, and this one's model or outputs are not, one turn at a time.
+    pub async fn front_turn(&self, kinds: KindSet) -> FrontTurn {
+        let shared = &self.shared;
+        shared
+            .front_turn(self.event_loop, self.edition.slot, kinds)
+            .await
     }
 
     #[must_use]

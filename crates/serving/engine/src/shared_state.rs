@@ -21,10 +21,12 @@ use super::catalog::CatalogView;
 use super::event::Observer;
 use super::event_loop::{EventLoop, LoopIndex};
 use super::front_cost::FrontCpu;
+use super::front_turns::FrontTurns;
 use super::inbox::Inboxes;
 use super::memory::{ArenaFiles, Memory};
 use super::reply_latency::ReplyLatency;
 use super::state::{Outbox, Phase, State};
+use crate::{FrontTurn, KindSet, LockTimes};
 
 /// Sizes that do not change while the engine lives.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +51,7 @@ pub(super) struct SharedState {
     pub(super) inboxes: Arc<Inboxes>,
     pub(super) admission: Arc<Admission>,
     pub(super) memory: Memory,
+    pub(super) front_turns: FrontTurns,
     /// The models for lookups; written under the lock of the state.
     pub(super) catalog: ArcSwap<CatalogView>,
     alarm: Alarm,
@@ -109,6 +112,7 @@ impl SharedState {
             inboxes: state.inboxes(),
             admission: state.admission(),
             memory,
+            front_turns: FrontTurns::new(loops),
             catalog: ArcSwap::default(),
             alarm: Alarm::new()?,
             clock: Clock::new()?,
@@ -165,10 +169,26 @@ impl SharedState {
         }
     }
 
-    /// For how long the lock of the state was held since the start: only one thread of the front
-    /// works in that time.
-    pub(super) fn locked(&self) -> Duration {
-        Duration::from_nanos(self.locked_nanos.load(Ordering::Relaxed))
+    /// Waits until a request may use the time of its event loop.
+    pub(super) async fn front_turn(
+        &self,
+        event_loop: LoopIndex,
+        slot: usize,
+        kinds: KindSet,
+    ) -> FrontTurn {
+        match crate::limits::knob(1) && !self.admission.is_within_front_share(slot, kinds) {
+            true => self.front_turns.next(event_loop).await,
+            false => FrontTurn::FREE,
+        }
+    }
+
+    /// For how long locks were held since the start.
+    pub(super) fn lock_times(&self) -> LockTimes {
+        LockTimes {
+            state: Duration::from_nanos(self.locked_nanos.load(Ordering::Relaxed)),
+            inboxes: self.inboxes.held().into(),
+            memory: self.memory.held().into(),
+        }
     }
 
     /// Changes the state, then carries out the consequences outside of the lock. Submitted

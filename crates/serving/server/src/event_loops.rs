@@ -54,6 +54,12 @@ impl LoopThread {
                 }
             })
             .enable_all()
+            .event_interval(
+                std::env::var("ALB_INTERVAL")
+                    .ok()
+                    .and_then(|v| v.parse().ok())
+                    .unwrap_or(61),
+            )
             .build()
             .context("an event loop cannot be created")?;
         let handle = runtime.handle().clone();

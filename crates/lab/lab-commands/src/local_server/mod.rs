@@ -73,6 +73,19 @@ impl LocalServer {
         Err(failed("ended before it was ready"))
     }
 
+    /// Memory of the process that serves, without its workers, MiB.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub(crate) fn memory_mib(&self) -> Result<f64, Failure> {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(&path).map_err(|e| Failure::file(&path, &e))?;
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = resident.and_then(|text| text.split_whitespace().next()?.parse().ok());
+        let unknown = || Failure::Failed(format!("{path} has no resident size"));
+        Ok(kib.map(|kib: f64| kib / 1024.0).ok_or_else(unknown)?)
+    }
+
     /// A model's part of the server's state.
     ///
     /// # Errors

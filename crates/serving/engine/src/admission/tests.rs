@@ -1,6 +1,7 @@
 //! The pace of errors, and what is counted without the state.
 
 use super::*;
+use crate::limits::HOLD_MAX;
 
 const SLOT: usize = 3;
 
