@@ -22,8 +22,8 @@ use albacore_batching::{Ahead, Nanos, Profile, QueueBoard, admit_early};
 
 use crate::event_loop::LoopIndex;
 use crate::limits::{
-    ADMISSION_PERIOD, ERRORS_AT_ONCE, FRONT_SHARES, RETRY_AFTER_MAX, RETRY_AFTER_MIN, SLOTS_MAX,
-    SOJOURN_SHARES, WAITED_MIN,
+    ADMISSION_PERIOD, ERRORS_AT_ONCE, FRONT_SHARES, HOLD_MAX, RETRY_AFTER_MAX, RETRY_AFTER_MIN,
+    SLOTS_MAX, SOJOURN_SHARES, WAITED_MIN,
 };
 use crate::min_cost::MinCost;
 use crate::queues::{CLASSES, QUEUES_MAX, class_of, queue_of, queues_of};
@@ -386,7 +386,7 @@ impl Admission {
             return Duration::ZERO;
         }
         let earliest = now.0.saturating_sub(period.saturating_mul(ERRORS_AT_ONCE));
-        let latest = now.saturating_add(Nanos::from(crate::limits::hold_max())).0;
+        let latest = now.saturating_add(Nanos::from(HOLD_MAX)).0;
         let leaves = |next: u64| next.max(earliest).saturating_add(period).min(latest);
         let order = Ordering::Relaxed;
         let next = &board.next_error;
@@ -413,9 +413,6 @@ impl Admission {
         let Some(front_limit) = limits.front else {
             return Ok(limits.request.saturating_sub(waited));
         };
-        if crate::limits::knob(2) {
-            return Ok(limits.request.saturating_sub(front_time));
-        }
         let kind = usize::from(reply_latency.is_serialization_slow());
         let queue_excess = sojourn.saturating_sub(Nanos(front_limit.0 / SOJOURN_SHARES[kind]));
         let front_excess = front_time.saturating_sub(Nanos(front_limit.0 / FRONT_SHARES[kind]));

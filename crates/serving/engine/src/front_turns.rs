@@ -47,3 +47,33 @@ impl FrontTurns {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    #[test]
+    fn one_request_of_a_loop_has_its_turn_and_the_others_follow_in_order() {
+        let turns = FrontTurns::new(2);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut waiting = [(); 3].map(|()| Box::pin(turns.next(LoopIndex(0))));
+        let first = waiting[0].as_mut().poll(&mut context);
+        assert!(first.is_ready(), "it is free");
+        for waiting in &mut waiting[1..] {
+            assert!(waiting.as_mut().poll(&mut context).is_pending());
+        }
+        let mut other = pin!(turns.next(LoopIndex(1)));
+        assert!(other.as_mut().poll(&mut context).is_ready(), "another loop");
+        drop(first);
+        assert!(waiting[2].as_mut().poll(&mut context).is_pending());
+        let second = waiting[1].as_mut().poll(&mut context);
+        assert!(second.is_ready());
+        // One that goes away leaves its place to the next.
+        drop(second);
+        assert!(waiting[2].as_mut().poll(&mut context).is_ready());
+    }
+}

@@ -231,24 +231,3 @@ pub const ERRORS_AT_ONCE: u64 = 64;
 /// An error is held no longer than this, a fifth of the shortest `Retry-After` of HTTP: a client
 /// that can ask elsewhere has to know soon.
 pub const HOLD_MAX: Duration = Duration::from_millis(200);
-
-pub fn knob(bit: u32) -> bool {
-    static K: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
-    K.get_or_init(|| {
-        std::env::var("ALB_KNOB")
-            .ok()
-            .and_then(|v| v.parse().ok())
-            .unwrap_or(1)
-    }) & bit
-        != 0
-}
-
-pub fn hold_max() -> Duration {
-    static K: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
-    Duration::from_millis(*K.get_or_init(|| {
-        std::env::var("ALB_HOLD")
-            .ok()
-            .and_then(|v| v.parse().ok())
-            .unwrap_or(200)
-    }))
-}

@@ -176,9 +176,9 @@ impl SharedState {
         slot: usize,
         kinds: KindSet,
     ) -> FrontTurn {
-        match crate::limits::knob(1) && !self.admission.is_within_front_share(slot, kinds) {
-            true => self.front_turns.next(event_loop).await,
-            false => FrontTurn::FREE,
+        match self.admission.is_within_front_share(slot, kinds) {
+            true => FrontTurn::FREE,
+            false => self.front_turns.next(event_loop).await,
         }
     }
 

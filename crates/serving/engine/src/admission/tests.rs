@@ -1,7 +1,6 @@
 //! The pace of errors, and what is counted without the state.
 
 use super::*;
-use crate::limits::HOLD_MAX;
 
 const SLOT: usize = 3;
 
