@@ -20,7 +20,7 @@ const ROWS: usize = 20;
 const CLIENTS: usize = 6;
 
 /// Answers of both models in one comparison.
-const ANSWERS: u64 = 200;
+const ANSWERS: u64 = 100;
 
 /// A machine that stands still gives one model time that the other does not have: then once more.
 const COMPARISONS: usize = 10;
