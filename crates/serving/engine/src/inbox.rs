@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::event_loop::LoopIndex;
 use super::queues::QUEUES_MAX;
-use super::state::BoxedRequest;
+use super::state::NewRequest;
 use super::timed_lock::{TimedGuard, TimedLock};
 use crate::limits::{COALESCE_DELAY_MAX, COALESCED_COMPUTE_MAX, COALESCED_REQUESTS_MAX};
 
@@ -48,7 +48,7 @@ struct LoopInbox {
 
 #[derive(Debug, Default)]
 struct Inbox {
-    requests: Vec<BoxedRequest>,
+    requests: Vec<NewRequest>,
     /// Expected compute time of the requests, nanoseconds.
     compute: u64,
     since: Nanos,
@@ -95,7 +95,7 @@ impl Inboxes {
         &self,
         event_loop: LoopIndex,
         queue: QueueIndex,
-        mut request: BoxedRequest,
+        mut request: NewRequest,
         now: Nanos,
     ) -> Submitted {
         let row = self.row_nanos(queue);
@@ -132,7 +132,7 @@ impl Inboxes {
     }
 
     /// Moves the requests of all loops into `requests`.
-    pub(super) fn drain_into(&self, requests: &mut Vec<BoxedRequest>) {
+    pub(super) fn drain_into(&self, requests: &mut Vec<NewRequest>) {
         for index in 0..self.loops.len() {
             if self.has_requests(LoopIndex(index)) {
                 let mut inbox = self.inbox(LoopIndex(index));
@@ -189,15 +189,14 @@ mod tests {
     use crate::admission::RequestTerms;
     use crate::command::EditionId;
     use crate::model::{Edition, Usage};
-    use crate::state::NewRequest;
     use crate::{Kind, KindSet, ModelInfo, Priority};
 
     const QUEUE: QueueIndex = QueueIndex(3);
 
-    fn request(rows: usize) -> BoxedRequest {
+    fn request(rows: usize) -> NewRequest {
         let memory = SharedMemory::create("test", 4096).unwrap();
         let (input, results) = memory.map_extent().unwrap().split_at(64);
-        Box::new(NewRequest {
+        NewRequest {
             model: 0,
             edition: Arc::new(Edition {
                 id: EditionId(1),
@@ -221,7 +220,7 @@ mod tests {
                 deadline: None,
                 priority: Priority::Normal,
             },
-        })
+        }
     }
 
     fn must_flush(inboxes: &Inboxes, rows: usize, now: u64) -> bool {

@@ -256,7 +256,7 @@ impl Reservation {
         let event_loop = self.model.event_loop;
         let first_key = self.extents.take().map(|(input, results)| {
             let now = shared.now();
-            let request = Box::new(NewRequest {
+            let request = NewRequest {
                 model: edition.slot,
                 edition: Arc::clone(&edition),
                 event_loop,
@@ -269,7 +269,7 @@ impl Reservation {
                 results,
                 reply,
                 terms: self.model.terms,
-            });
+            };
             let queue = queue_of(edition.slot, self.kinds);
             let submitted = shared.inboxes.submit(event_loop, queue, request, now);
             if submitted.must_flush {

@@ -30,7 +30,7 @@ mod hangs;
 mod requests;
 mod workers;
 
-pub(super) use requests::{Answer, BoxedRequest, NewRequest};
+pub(super) use requests::{Answer, NewRequest};
 pub(super) use workers::{Incarnation, WorkerSlot};
 
 use coalesce::Coalescer;

@@ -195,7 +195,7 @@ impl Harness {
                 return;
             }
             assert!(current.usage.pin());
-            let request = Box::new(NewRequest {
+            let request = NewRequest {
                 model: 0,
                 edition: current,
                 event_loop: LoopIndex::default(),
@@ -212,7 +212,7 @@ impl Harness {
                     deadline: None,
                     priority: crate::Priority::Normal,
                 },
-            });
+            };
             state.submit_all(vec![request], now, out);
         });
     }

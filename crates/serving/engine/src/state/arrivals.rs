@@ -7,7 +7,7 @@
 
 use albacore_batching::{Arrival, Event, Nanos, Position, QueueIndex, RequestKey};
 
-use super::requests::{BoxedRequest, NewRequest, RequestPart};
+use super::requests::{NewRequest, RequestPart};
 use super::{Outbox, State};
 use crate::Priority;
 use crate::admission::RequestTerms;
@@ -19,7 +19,7 @@ const CLOCK_TOLERANCE: Nanos = Nanos(1_000_000);
 
 impl State {
     /// Queues a request.
-    pub(super) fn submit(&mut self, request: BoxedRequest, now: Nanos, out: &mut Outbox) {
+    pub(super) fn submit(&mut self, request: NewRequest, now: Nanos, out: &mut Outbox) {
         let (model, rows, first_key) = (request.model, request.rows, request.first_key);
         let queue = queue_of(model, request.kinds);
         let objective = self.scheduler.profile(queue).objective;

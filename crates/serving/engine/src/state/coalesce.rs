@@ -3,7 +3,7 @@
 
 use albacore_batching::{Arrival, Event, Nanos};
 
-use super::{BoxedRequest, Outbox, State};
+use super::{NewRequest, Outbox, State};
 use crate::limits::COALESCED_COMPUTE_MAX;
 
 /// Arrivals that the scheduler has not decided about.
@@ -15,7 +15,7 @@ pub(super) struct Coalescer {
     /// The current dispatches come from arrivals.
     is_flushing: bool,
     /// Kept between flushes, so that the steady state does not allocate.
-    buffer: Vec<BoxedRequest>,
+    buffer: Vec<NewRequest>,
 }
 
 impl Coalescer {
@@ -31,14 +31,14 @@ impl Coalescer {
 
 impl State {
     /// An empty vector, whose memory was used before.
-    pub(crate) fn take_submitted_buffer(&mut self) -> Vec<BoxedRequest> {
+    pub(crate) fn take_submitted_buffer(&mut self) -> Vec<NewRequest> {
         std::mem::take(&mut self.coalescer.buffer)
     }
 
     /// Queues requests, and keeps the vector.
     pub(crate) fn submit_all(
         &mut self,
-        mut requests: Vec<BoxedRequest>,
+        mut requests: Vec<NewRequest>,
         now: Nanos,
         out: &mut Outbox,
     ) {

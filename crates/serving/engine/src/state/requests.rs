@@ -40,13 +40,10 @@ pub(crate) struct NewRequest {
     pub(crate) terms: RequestTerms,
 }
 
-/// Large, and passed on several times while a lock is held.
-pub(crate) type BoxedRequest = Box<NewRequest>;
-
 /// A request that waits or runs.
 #[derive(Debug)]
 pub(super) struct Pending {
-    pub(super) request: BoxedRequest,
+    pub(super) request: NewRequest,
     /// Time that was left for it, where that is less than the objective.
     pub(super) within: Option<Nanos>,
     pub(super) first_dispatch: Option<Nanos>,
@@ -85,7 +82,7 @@ impl RequestTable {
     /// Adds a request, which is cut into so many parts.
     pub(super) fn insert(
         &mut self,
-        request: BoxedRequest,
+        request: NewRequest,
         parts: usize,
         within: Option<Nanos>,
         idle_before: Nanos,
@@ -199,7 +196,7 @@ impl State {
             results,
             reply,
             ..
-        } = *pending.request;
+        } = pending.request;
         out.free_rows.push(input);
         match failure {
             _ if !is_wanted => out.free_results.push(results),
