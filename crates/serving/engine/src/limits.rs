@@ -168,10 +168,10 @@ pub const REPLY_LATENCY_HALF_LIFE: Duration = Duration::from_millis(25);
 
 /// Of the last so many requests of a model whose bodies were read, the cheapest is the estimate
 /// for one that was not read ...
-pub const UNREAD_WINDOW: usize = 32;
+pub const UNREAD_WINDOW: u64 = 32;
 
 /// ... but one in so many is read in any case, so that cheaper requests are noticed.
-pub const UNREAD_SAMPLE: usize = 8;
+pub const UNREAD_SAMPLE: u64 = 8;
 
 /// A request that has waited for the front for less than this gets the whole objective: most have,
 /// and requests with equal objectives are then queued in order of arrival.
@@ -215,6 +215,10 @@ pub const LONG_READ_BYTES: usize = 4 << 10;
 /// long. The completion task is notified sooner unless many connections are readable at once;
 /// requests that arrive meanwhile make one batch.
 pub const COMPLETION_POLL_PERIOD: Duration = Duration::from_millis(1);
+
+/// How old shares, the pace of errors and the shape of the workers may be when a request is
+/// admitted: a hundredth of [`FRONT_WINDOW`] changes none noticeably.
+pub const ADMISSION_PERIOD: Duration = Duration::from_millis(10);
 
 /// Over which time the work of the front is averaged (its weight falls to 1/e): requests of a
 /// second tell who floods.

@@ -96,6 +96,20 @@ impl LocalServer {
         Ok(body)
     }
 
+    /// Memory of the process that serves, without its workers, MiB.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub(crate) fn memory_mib(&self) -> Result<f64, Failure> {
+        let path = Path::new("/proc").join(self.child.id().to_string());
+        let path = path.join("status");
+        let status = std::fs::read_to_string(&path).map_err(|e| Failure::file(&path, &e))?;
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = resident.and_then(|text| text.split_whitespace().next()?.parse().ok());
+        kib.map(|kib: f64| kib / 1024.0)
+            .ok_or_else(|| Failure::Failed(format!("{} has no VmRSS", path.display())))
+    }
+
     /// A model's part of the server's state.
     ///
     /// # Errors
