@@ -1,5 +1,5 @@
-//! `albacore run` under a hundred kills: after each one every live worker is placed, and the kernel
-//! says so too.
+//! `albacore run` under a hundred kills of workers, and some of fronts: after each one every live
+//! worker is placed, and the kernel says so too.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -9,11 +9,15 @@
 
 mod deployment;
 
-use std::time::Duration;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use albacore_live_bench::service::{Placed, Service};
 use albacore_load::{Load, Request, Sample, Shape, drive, poisson};
 use deployment::Folder;
+use serde_json::Value;
 
 /// Kills of one test; `make soak` multiplies them.
 fn kills() -> usize {
@@ -94,6 +98,56 @@ fn the_built_in_server_survives_a_hundred_kills_and_answers_every_request() {
         lost.len(),
         samples.len()
     );
+    assert_eq!(service.stop(Duration::from_secs(30)).unwrap(), Some(0));
+}
+
+/// What the server says of itself; `None` while no front answers.
+fn state(address: SocketAddr) -> Option<Value> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    let request = b"GET /albacore/v1/state HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    serde_json::from_str(text.split_once("\r\n\r\n")?.1).ok()
+}
+
+/// Waits until the server is as wanted.
+fn until(address: SocketAddr, is_so: impl Fn(&Value) -> bool) -> Value {
+    let start = Instant::now();
+    loop {
+        if let Some(state) = state(address).filter(&is_so) {
+            return state;
+        }
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "{:?}",
+            state(address)
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn kills_of_the_front_move_no_thread() {
+    let folder = Folder::new("front-kills");
+    let file = folder.fraud("");
+    let mut service =
+        Service::start(&file, &["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]).unwrap();
+    let address = service.listening().unwrap();
+    service.ready(Duration::from_secs(30)).unwrap();
+    let placed = service.last_placed().unwrap().clone();
+    let tids = |placed: &Placed| placed.threads.iter().map(|it| it.tid).collect::<Vec<_>>();
+    for kill in 1..=kills() / 20 {
+        let prepared = until(address, |state| state["front"]["standby_ready"] == true);
+        let front = prepared["front"]["pid"].to_string();
+        let killed = Command::new("kill").args(["-KILL", &front]).status();
+        assert!(killed.unwrap().success());
+        until(address, |state| {
+            state["front"]["deaths"] == kill && state["workers"]["alive"] == 2
+        });
+        kernel_masks_equal(&placed, 2, 2);
+    }
+    assert_eq!(tids(service.last_placed().unwrap()), tids(&placed));
     assert_eq!(service.stop(Duration::from_secs(30)).unwrap(), Some(0));
 }
 

@@ -1,5 +1,5 @@
-//! Messages between two processes of which each may carry a descriptor: how a running worker is
-//! handed a memory file that did not exist when it was started.
+//! Messages between two processes of which each may carry descriptors: how a running process is
+//! handed memory files that did not exist when it was started.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -12,7 +12,7 @@ use nix::sys::socket::{
 };
 
 use crate::OsError;
-use crate::limits::MESSAGE_BYTES_MAX;
+use crate::limits::{MESSAGE_BYTES_MAX, MESSAGE_FDS_MAX};
 
 /// One end of a pair. Messages keep their borders and their order; neither end ever waits.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct Channel {
 pub struct ReceivedMessage {
     /// Its bytes.
     pub bytes: Vec<u8>,
-    pub fd: Option<OwnedFd>,
+    pub fds: Vec<OwnedFd>,
 }
 
 impl Channel {
@@ -46,15 +46,16 @@ impl Channel {
         Self { socket: fd }
     }
 
-    /// Sends `bytes` (one at least, 4 KiB at most) and a duplicate of `fd`.
+    /// Sends `bytes` (one at least, 4 KiB at most) and duplicates of `fds` (253 at most).
     ///
     /// # Errors
-    /// The other end is closed, or has not received what was sent before.
-    pub fn send(&self, bytes: &[u8], fd: Option<BorrowedFd<'_>>) -> Result<(), OsError> {
-        if bytes.is_empty() || bytes.len() > MESSAGE_BYTES_MAX {
+    /// The other end is closed, or has not received what was sent before
+    /// ([`OsError::is_full`]).
+    pub fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), OsError> {
+        if bytes.is_empty() || bytes.len() > MESSAGE_BYTES_MAX || fds.len() > MESSAGE_FDS_MAX {
             return Err(OsError::call("sendmsg", Errno::EMSGSIZE));
         }
-        let fds: Vec<_> = fd.iter().map(AsRawFd::as_raw_fd).collect();
+        let fds: Vec<_> = fds.iter().map(AsRawFd::as_raw_fd).collect();
         let rights = [ControlMessage::ScmRights(&fds)];
         let control = if fds.is_empty() { &[][..] } else { &rights };
         let flags = MsgFlags::MSG_NOSIGNAL;
@@ -70,7 +71,7 @@ impl Channel {
     /// The other end is closed, or sent what is no message.
     pub fn receive(&self) -> Result<Option<ReceivedMessage>, OsError> {
         let mut bytes = vec![0; MESSAGE_BYTES_MAX];
-        let mut control = cmsg_space!([std::os::fd::RawFd; 1]);
+        let mut control = cmsg_space!([std::os::fd::RawFd; MESSAGE_FDS_MAX]);
         let mut parts = [IoSliceMut::new(&mut bytes)];
         let flags = MsgFlags::MSG_CMSG_CLOEXEC;
         let socket = self.socket.as_raw_fd();
@@ -96,8 +97,7 @@ impl Channel {
             return Err(OsError::call("recvmsg", Errno::ECONNRESET));
         }
         bytes.truncate(length);
-        let fd = fds.pop();
-        Ok(Some(ReceivedMessage { bytes, fd }))
+        Ok(Some(ReceivedMessage { bytes, fds }))
     }
 }
 
@@ -117,15 +117,19 @@ mod tests {
         let (front, worker) = Channel::pair().unwrap();
         assert!(worker.receive().unwrap().is_none());
         let memory = SharedMemory::holding("test", b"model").unwrap();
-        front.send(b"one", Some(memory.as_fd())).unwrap();
-        front.send(b"two", None).unwrap();
+        front
+            .send(b"one", &[memory.as_fd(), memory.as_fd()])
+            .unwrap();
+        front.send(b"two", &[]).unwrap();
         let one = worker.receive().unwrap().unwrap();
-        assert_eq!(one.bytes, b"one");
-        let theirs = SharedMemory::open(one.fd.unwrap()).unwrap();
-        assert_eq!(theirs.map_read().unwrap().as_slice(), b"model");
+        assert_eq!((one.bytes.as_slice(), one.fds.len()), (&b"one"[..], 2));
+        for fd in one.fds {
+            let theirs = SharedMemory::open(fd).unwrap();
+            assert_eq!(theirs.map_read().unwrap().as_slice(), b"model");
+        }
         let two = worker.receive().unwrap().unwrap();
         assert_eq!(
-            (two.bytes.as_slice(), two.fd.is_none()),
+            (two.bytes.as_slice(), two.fds.is_empty()),
             (&b"two"[..], true)
         );
         assert!(worker.receive().unwrap().is_none());
@@ -134,22 +138,23 @@ mod tests {
     #[test]
     fn a_closed_end_and_a_message_too_long_are_errors() {
         let (front, worker) = Channel::pair().unwrap();
-        assert!(front.send(&[0; MESSAGE_BYTES_MAX + 1], None).is_err());
-        assert!(front.send(&[], None).is_err());
-        front.send(&[7; MESSAGE_BYTES_MAX], None).unwrap();
+        assert!(front.send(&[0; MESSAGE_BYTES_MAX + 1], &[]).is_err());
+        assert!(front.send(&[], &[]).is_err());
+        front.send(&[7; MESSAGE_BYTES_MAX], &[]).unwrap();
         drop(front);
         assert_eq!(
             worker.receive().unwrap().unwrap().bytes.len(),
             MESSAGE_BYTES_MAX
         );
         assert!(worker.receive().is_err());
-        assert!(worker.send(b"x", None).is_err());
+        assert!(worker.send(b"x", &[]).is_err());
     }
 
     #[test]
     fn sending_does_not_wait_for_a_slow_reader() {
         let (front, _worker) = Channel::pair().unwrap();
-        let sent = (0..10_000).take_while(|_| front.send(&[7; MESSAGE_BYTES_MAX], None).is_ok());
-        assert!((1..10_000).contains(&sent.count()));
+        let mut sent = (0..10_000).map(|_| front.send(&[7; MESSAGE_BYTES_MAX], &[]));
+        let refused = sent.find_map(Result::err).unwrap();
+        assert!(refused.is_full());
     }
 }

@@ -43,6 +43,21 @@ impl From<ExitStatus> for Exit {
     }
 }
 
+/// Signals that a child ignores.
+const IGNORED: [Signal; 4] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGUSR2,
+];
+
+/// The standard output of a child.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChildOutput {
+    Discarded,
+    Ours,
+}
+
 /// A running child. Dropping it kills it and waits for its end.
 #[derive(Debug)]
 pub struct Child {
@@ -52,12 +67,12 @@ pub struct Child {
 
 impl Child {
     /// Starts `program` with `arguments`; `inherited` keep their numbers in the child and every
-    /// other descriptor that is close-on-exec is closed. The child's standard input and output are
+    /// other descriptor that is close-on-exec is closed. The child's standard input is
     /// `/dev/null`, its error output is ours.
     ///
-    /// The child ignores SIGINT, SIGTERM and SIGHUP, which a terminal or an init system may send to
-    /// a whole process group: its parent stops it. The kernel kills it with SIGKILL when the
-    /// *thread* that called this ends: call it from one that lives as long as the process.
+    /// The child ignores SIGINT, SIGTERM, SIGHUP and SIGUSR2, which a terminal or an init system
+    /// may send to a whole process group: its parent stops it. The kernel kills it with SIGKILL
+    /// when the *thread* that called this ends: call it from one that lives as long as the process.
     ///
     /// # Errors
     /// The program cannot be started.
@@ -65,6 +80,7 @@ impl Child {
         program: &Path,
         arguments: &[OsString],
         inherited: &[BorrowedFd<'_>],
+        output: ChildOutput,
     ) -> Result<Self, OsError> {
         let parent = nix::unistd::getpid();
         let inherited: Vec<RawFd> = inherited.iter().map(AsRawFd::as_raw_fd).collect();
@@ -72,10 +88,13 @@ impl Child {
         command
             .args(arguments)
             .stdin(Stdio::null())
-            .stdout(Stdio::null());
+            .stdout(match output {
+                ChildOutput::Discarded => Stdio::null(),
+                ChildOutput::Ours => Stdio::inherit(),
+            });
         let before_exec = move || -> io::Result<()> {
             die_with_parent(parent, Signal::SIGKILL)?;
-            for ignored in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+            for ignored in IGNORED {
                 // SAFETY: ignoring installs no handler.
                 unsafe { signal(ignored, SigHandler::SigIgn) }?;
             }
@@ -197,6 +216,7 @@ mod tests {
             Path::new("/bin/sh"),
             &["-c".into(), script.into()],
             inherited,
+            ChildOutput::Discarded,
         )
         .unwrap()
     }

@@ -65,6 +65,11 @@ impl OsError {
         matches!(self, Self::Read { source, .. } if source.raw_os_error() == Some(nix::libc::EOPNOTSUPP))
     }
 
+    /// True if a message was not sent because the receiver has not taken those before it.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Call { source, .. } if source.kind() == io::ErrorKind::WouldBlock)
+    }
+
     /// True if the process, thread or file is gone: normal whenever something is observed that
     /// lives on its own.
     pub fn is_gone(&self) -> bool {

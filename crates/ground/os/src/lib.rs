@@ -47,7 +47,7 @@ pub use arrival::{ArrivalReader, Arrived, stamp_arrivals};
 pub use cgroup::{Cgroup, CgroupError, CgroupVersion, EffectiveCpuset, EffectiveFile, find_cgroup};
 pub use cgroup_subtree::CgroupSubtree;
 pub use channel::{Channel, ReceivedMessage};
-pub use child::{Child, Exit, current_thread, inherited_fd, set_thread_name};
+pub use child::{Child, ChildOutput, Exit, current_thread, inherited_fd, set_thread_name};
 pub use clock::Clock;
 pub use connector::{ConnectorError, ProcConnector, SpawnEvent};
 pub use cpus::{SchedExt, read_online, read_sched_ext};

@@ -33,6 +33,9 @@ pub(crate) const ORPHANS_AT_ONCE_MAX: usize = 256;
 /// Bytes of one message between two processes: orders for a worker name 500 models at most.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 4 << 10;
 
+/// Descriptors of one message between two processes: the kernel's own bound.
+pub(crate) const MESSAGE_FDS_MAX: usize = 253;
+
 /// Levels below the mount on which a kubelet's directory is looked for: kind in a container is on
 /// the fourth.
 pub(crate) const KUBEPODS_DEPTH_MAX: usize = 6;

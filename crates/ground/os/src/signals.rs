@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM as a readable descriptor.
+//! SIGINT and SIGTERM, and where asked for SIGUSR2, as a readable descriptor.
 //!
 //! The handler writes to an eventfd and nothing else. Handlers end with exec and no signal is
 //! blocked, so children start with the default behavior.
@@ -17,6 +17,9 @@ static HANDLER_FD: AtomicI32 = AtomicI32::new(-1);
 /// How many SIGINT and SIGTERM have arrived.
 static ARRIVED: AtomicU32 = AtomicU32::new(0);
 
+/// How many SIGUSR2 have arrived.
+static UPGRADES: AtomicU32 = AtomicU32::new(0);
+
 /// Turns SIGINT and SIGTERM into something to wait for. The whole process has one set of handlers:
 /// the last instance receives them.
 #[derive(Debug)]
@@ -24,11 +27,15 @@ pub struct Signals {
     wake: Wake,
 }
 
-extern "C" fn tell(_signal: libc::c_int) {
+extern "C" fn tell(signal: libc::c_int) {
     // Only calls that are allowed in a signal handler; errno is put back for the code that was
     // interrupted.
     let errno = nix::errno::Errno::last_raw();
-    ARRIVED.fetch_add(1, Ordering::SeqCst);
+    let count = match signal {
+        libc::SIGUSR2 => &UPGRADES,
+        _ => &ARRIVED,
+    };
+    count.fetch_add(1, Ordering::SeqCst);
     let one = 1u64.to_ne_bytes();
     // SAFETY: write(2) is async-signal-safe and reads 8 bytes of `one`; a bad descriptor is an
     // error, not a fault.
@@ -43,11 +50,23 @@ extern "C" fn tell(_signal: libc::c_int) {
 }
 
 impl Signals {
-    /// Installs the handlers.
+    /// Installs the handlers of SIGINT and SIGTERM.
     ///
     /// # Errors
     /// There are no file descriptors left.
     pub fn install() -> Result<Self, OsError> {
+        Self::install_for(&[Signal::SIGINT, Signal::SIGTERM])
+    }
+
+    /// As [`Signals::install`], with one for SIGUSR2.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn install_with_upgrades() -> Result<Self, OsError> {
+        Self::install_for(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR2])
+    }
+
+    fn install_for(signals: &[Signal]) -> Result<Self, OsError> {
         let wake = Wake::new()?;
         // The handler's own copy of the descriptor lives as long as the process: it may run at any
         // time.
@@ -59,7 +78,7 @@ impl Signals {
             SaFlags::SA_RESTART,
             SigSet::empty(),
         );
-        for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        for &signal in signals {
             // SAFETY: `tell` makes only async-signal-safe calls.
             unsafe { sigaction(signal, &action) }.map_err(|e| OsError::call("sigaction", e))?;
         }
@@ -71,6 +90,11 @@ impl Signals {
     pub fn take(&self) -> u32 {
         self.wake.clear();
         ARRIVED.load(Ordering::SeqCst)
+    }
+
+    /// How many SIGUSR2 have arrived so far.
+    pub fn upgrades(&self) -> u32 {
+        UPGRADES.load(Ordering::SeqCst)
     }
 }
 

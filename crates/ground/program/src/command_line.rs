@@ -1,5 +1,6 @@
 //! From a command line to an exit code: 0 done, 1 failed, 64 bad usage, 70 broken invariant.
 
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -18,7 +19,17 @@ pub const EXIT_BROKEN_INVARIANT: u8 = 70;
 /// The exit code: success after printing help or the version, else [`EXIT_USAGE`] after printing
 /// the error to stderr.
 pub fn parse_arguments<A: Parser>() -> Result<A, ExitCode> {
-    A::try_parse().map_err(|error| {
+    parse_arguments_from(std::env::args_os())
+}
+
+/// As [`parse_arguments`], with the name of the program and its arguments.
+///
+/// # Errors
+/// As there.
+pub fn parse_arguments_from<A: Parser>(
+    arguments: impl IntoIterator<Item = OsString>,
+) -> Result<A, ExitCode> {
+    A::try_parse_from(arguments).map_err(|error| {
         // Nothing can be done if help cannot be printed.
         let _ = error.print();
         match error.kind() {

@@ -16,7 +16,9 @@ mod pages;
 mod process;
 mod signals;
 
-pub use command_line::{EXIT_BROKEN_INVARIANT, EXIT_USAGE, exit_code, parse_arguments};
+pub use command_line::{
+    EXIT_BROKEN_INVARIANT, EXIT_USAGE, exit_code, parse_arguments, parse_arguments_from,
+};
 #[cfg(feature = "listener")]
 pub use exposition::MetricsFormat;
 #[cfg(feature = "listener")]

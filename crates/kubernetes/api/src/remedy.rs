@@ -68,6 +68,9 @@ pub fn remedy_of(reason: &str) -> Option<&'static str> {
             "let the controller list events.k8s.io events: helm upgrade restores its roles"
         }
         // Pods serve, but with problems.
+        "StandbyStartFailed" => {
+            "see what the server wrote: kubectl logs; a limit of processes or memory is the usual cause"
+        }
         "FrequentRespawns" => {
             "see what the server wrote before workers ended: kubectl logs; at signal 9 raise \
              spec.resources.limits.memory; a server that replaces its workers on purpose \

@@ -13,7 +13,7 @@ pub struct InferenceDeploymentStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Ready, Available, Progressing, ModelLoaded, Placed and SLOMet; Reconciling, Stalled,
-    /// UpgradePending and WorkersRespawning only while true.
+    /// StandbyMissing, UpgradePending and WorkersRespawning only while true.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -34,11 +34,13 @@ pub(crate) struct ServerState {
     pub(crate) requests_newest: RequestCounts,
 }
 
-#[derive(Clone, Copy, PartialEq, Default, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Default, Debug, Deserialize)]
 #[serde(default)]
 pub(crate) struct FrontState {
     /// Share of the last seconds in which the busiest thread of the front end used its cpu.
     pub(crate) busy: f64,
+    /// Why no standby of the front process can be started.
+    pub(crate) standby_error: Option<String>,
 }
 
 /// The parameters that a server got from the params of its node.

@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::connection::{self, Handler};
+use crate::connection_count::ConnectionCount;
 use crate::io;
 use crate::limit_metrics::{Limit, LimitMetrics};
 use crate::limits::{
@@ -35,6 +36,7 @@ const HANDOVERS_MAX: usize = 256;
 struct Peer {
     /// Connections, those that are being handed over included.
     open: AtomicUsize,
+    total: ConnectionCount,
     handovers: mpsc::Sender<Handover>,
 }
 
@@ -53,13 +55,18 @@ pub struct PortShare {
     limit_metrics: LimitMetrics,
 }
 
-/// Divides a port among so many event loops.
+/// Divides a port among so many event loops, which add their connections to `total`.
 #[must_use]
-pub fn divide_port(loops: usize, limit_metrics: &LimitMetrics) -> Vec<PortShare> {
+pub fn divide_port(
+    loops: usize,
+    limit_metrics: &LimitMetrics,
+    total: &ConnectionCount,
+) -> Vec<PortShare> {
     let channels = (0..loops).map(|_| mpsc::channel(HANDOVERS_MAX));
     let (senders, receivers): (Vec<_>, Vec<_>) = channels.unzip();
     let peer = |handovers| Peer {
         open: AtomicUsize::new(0),
+        total: total.clone(),
         handovers,
     };
     let peers: Arc<[Peer]> = senders.into_iter().map(peer).collect();
@@ -86,6 +93,7 @@ struct OpenGuard {
 impl OpenGuard {
     fn of(peers: &Arc<[Peer]>, index: usize) -> Self {
         peers[index].open.fetch_add(1, Ordering::Relaxed);
+        peers[index].total.add();
         let peers = Arc::clone(peers);
         Self { peers, index }
     }
@@ -101,6 +109,7 @@ impl OpenGuard {
 impl Drop for OpenGuard {
     fn drop(&mut self) {
         self.peers[self.index].open.fetch_sub(1, Ordering::Relaxed);
+        self.peers[self.index].total.remove();
     }
 }
 
@@ -357,7 +366,10 @@ mod tests {
         let (stop, stopped) = watch::channel(false);
         let mut addresses = Vec::new();
         let (mut handlers, mut loops) = (Vec::new(), JoinSet::new());
-        for share in divide_port(3, &LimitMetrics::default()) {
+        let memory = albacore_os::SharedMemory::create("test", 8192).unwrap();
+        let total = ConnectionCount::new(memory.map_words().unwrap());
+        let counted = || memory.map_words().unwrap().words()[0].load(Ordering::Relaxed);
+        for share in divide_port(3, &LimitMetrics::default(), &total) {
             let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
             addresses.push(socket.local_addr().unwrap());
             let handler = Arc::new(Counting::default());
@@ -390,8 +402,10 @@ mod tests {
             counts.iter().all(|&count| (4..=5).contains(&count)),
             "{counts:?}"
         );
+        assert_eq!(counted(), 6);
         stop.send_replace(true);
         drop(streams);
         while loops.join_next().await.is_some() {}
+        assert_eq!(counted(), 0);
     }
 }

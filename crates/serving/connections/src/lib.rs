@@ -8,6 +8,7 @@
 
 mod acceptor;
 mod connection;
+mod connection_count;
 mod head;
 mod io;
 mod limit_metrics;
@@ -17,6 +18,7 @@ mod state;
 
 pub use acceptor::{PortShare, divide_port, serve};
 pub use connection::{Handler, serve_stream};
+pub use connection_count::ConnectionCount;
 pub use head::{HeadError, check_head};
 pub use limit_metrics::{Limit, LimitMetrics};
 pub use state::{ActiveRequest, ConnState};

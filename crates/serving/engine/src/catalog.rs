@@ -35,7 +35,7 @@ pub(super) struct Catalog {
     slots: Vec<ModelSlot>,
     /// Every edition that a batch may name.
     retained: Vec<Arc<Edition>>,
-    last: u64,
+    last: EditionId,
     /// The models changed since the last [`Catalog::changed_view`].
     is_changed: bool,
 }
@@ -55,10 +55,18 @@ impl CatalogView {
 }
 
 impl Catalog {
+    /// A catalog of the front with this number.
+    pub(super) fn of_front(front: u64) -> Self {
+        Self {
+            last: EditionId::first_of(front),
+            ..Self::default()
+        }
+    }
+
     /// The identifier of the next edition.
     pub(super) fn next_id(&mut self) -> EditionId {
-        self.last += 1;
-        EditionId(self.last)
+        self.last = EditionId(self.last.0 + 1);
+        self.last
     }
 
     /// How many slots there are, used or not.

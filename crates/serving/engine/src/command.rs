@@ -1,10 +1,11 @@
-//! Commands of the front to a running worker about its models: one message on its channel, with the
-//! image to open as its descriptor. The ring says when to read it.
+//! Commands of the front to a running worker about its models and about the front's memory: one
+//! message on its channel, with the image to open, or the memory, as its descriptors. The ring says
+//! when to read it.
 
 use crate::limits::CLOSES_MAX;
 
-/// Identifies one compiled state of a model; never reused by a front.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Identifies one compiled state of a model; never reused, by no front of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct EditionId(pub(crate) u64);
 
 /// One message. Images are closed first, so that their memory is free when the next is opened.
@@ -14,14 +15,32 @@ pub(crate) struct Command {
     pub(crate) closes: Vec<EditionId>,
     /// The image that comes with the message, and the bits of the outputs that it gives.
     pub(crate) opens: Option<(EditionId, u8)>,
+    /// The memory of a front comes with the message: rows, results, and what wakes its event loops.
+    pub(crate) is_attach: bool,
+}
+
+impl EditionId {
+    /// Editions of the front with this number.
+    pub(crate) fn first_of(front: u64) -> Self {
+        Self(front << 32)
+    }
 }
 
 impl Command {
-    /// Whether an image is opened, which, its outputs, and the images to close, as little-endian
-    /// words.
+    /// Changes the front that the worker computes for.
+    pub(crate) fn attach() -> Self {
+        Self {
+            is_attach: true,
+            ..Self::default()
+        }
+    }
+
+    /// What comes with the message, the image that is opened, its outputs, and the images to close,
+    /// as little-endian words.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let (id, kinds) = self.opens.unwrap_or((EditionId(0), 0));
-        let head = [u64::from(self.opens.is_some()), id.0, u64::from(kinds)];
+        let parts = u64::from(self.opens.is_some()) | u64::from(self.is_attach) << 1;
+        let head = [parts, id.0, u64::from(kinds)];
         let closes = self.closes.iter().take(CLOSES_MAX).map(|id| id.0);
         let words = head.into_iter().chain(closes);
         words.flat_map(u64::to_le_bytes).collect()
@@ -33,11 +52,12 @@ impl Command {
             return None;
         };
         let mut words = words.iter().copied().map(u64::from_le_bytes);
-        let (is_open, id, kinds) = (words.next()?, words.next()?, words.next()?);
+        let (parts, id, kinds) = (words.next()?, words.next()?, words.next()?);
         let opens = (EditionId(id), u8::try_from(kinds).ok()?);
         Some(Self {
             closes: words.map(EditionId).collect(),
-            opens: (is_open == 1).then_some(opens),
+            opens: (parts & 1 != 0).then_some(opens),
+            is_attach: parts & 2 != 0,
         })
     }
 }
@@ -53,6 +73,7 @@ mod tests {
             let command = Command {
                 closes: closes.clone(),
                 opens,
+                is_attach: opens.is_none(),
             };
             assert_eq!(Command::decode(&command.encode()), Some(command));
         }
@@ -61,7 +82,7 @@ mod tests {
         }
         let many = Command {
             closes: vec![EditionId(1); 9999],
-            opens: None,
+            ..Command::default()
         };
         assert!(many.encode().len() <= 4096);
     }

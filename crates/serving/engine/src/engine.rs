@@ -1,15 +1,17 @@
 //! The public interface of the engine.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use albacore_batching::{BatchingParams, Config, ModelBatching, Slo};
+use albacore_supervision::{Link, WorkerHost};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use crate::catalog::NoSlot;
+use crate::command::EditionId;
 use crate::error::{InstallError, ModelLookupError, StartError};
 use crate::event::Observer;
 use crate::event_loop::{EventLoop, LoopIndex};
@@ -30,8 +32,8 @@ pub struct EngineConfig {
     /// Compute threads of each worker (T).
     pub threads: usize,
     pub batching: BatchingParams,
-    /// The program of a worker; its first argument is [`crate::worker::SUBCOMMAND`].
-    pub program: PathBuf,
+    /// The number of this front among those that may have the same workers, one after the other.
+    pub front: u64,
 }
 
 /// The engine: owns memory, queues, batches and workers.
@@ -72,12 +74,15 @@ impl FlushHandle {
 }
 
 impl Engine {
-    /// [`Engine::start_on`] with the current tokio runtime as the only event loop.
+    /// [`Engine::start_on`] with the current tokio runtime as the only event loop, and with workers
+    /// that are children of this process; `program` takes [`crate::worker::SUBCOMMAND`] as its
+    /// first argument.
     ///
     /// # Errors
     /// As there.
     pub fn start(
         config: &EngineConfig,
+        program: &Path,
         models: Vec<LoadedModel>,
         observer: Observer,
     ) -> Result<Self, StartError> {
@@ -85,11 +90,13 @@ impl Engine {
             runtime: Handle::current(),
             thread: None,
         };
-        Self::start_on(config, models, observer, &[event_loop])
+        let host = WorkerHost::on_thread(program)?;
+        Self::start_on(config, models, observer, &[event_loop], host)
     }
 
-    /// Starts the workers and returns at once; [`Engine::started`] waits for them. Each event loop
-    /// collects the results of its requests.
+    /// Returns at once; [`Engine::started`] waits for the workers. They are started, or taken over
+    /// from another front, once their host says so. Each event loop collects the results of its
+    /// requests.
     ///
     /// # Errors
     /// Memory, descriptors or threads cannot be created.
@@ -98,6 +105,7 @@ impl Engine {
         models: Vec<LoadedModel>,
         observer: Observer,
         event_loops: &[EventLoop],
+        host: Link,
     ) -> Result<Self, StartError> {
         // Each connection of the front takes a descriptor, too: a service manager's limit of 1,024
         // is soon reached.
@@ -108,7 +116,6 @@ impl Engine {
             workers: config.workers,
             threads: config.threads,
         };
-        let program = config.program.clone();
         let scheduling = Config {
             queues: 0,
             workers: config.workers,
@@ -116,7 +123,7 @@ impl Engine {
             batch_requests_max: BATCH_REQUESTS_MAX,
         };
         let loops = event_loops.len();
-        let state = State::new(scheduling, config.threads, loops);
+        let state = State::new(scheduling, config.threads, loops, config.front);
         let shared = SharedState::new(parallelism, event_loops, state, observer)?;
         let shared = Arc::new(shared);
         shared.set_queue_rows_max(config.batching.queue_rows_max);
@@ -143,11 +150,13 @@ impl Engine {
             event_loop.runtime.spawn(completing).abort_handle()
         };
         let completions = event_loops.iter().enumerate().map(complete).collect();
-        let supervisor = Supervisor::new(Arc::clone(&shared), program)?;
+        let supervisor = Supervisor::new(Arc::clone(&shared), host)?;
         let supervisor = std::thread::Builder::new()
             .name("albf.watch".to_owned())
             .spawn(move || {
                 let _guard = ExitGuard(breaks, "the workers are not supervised any more");
+                // At a takeover everything waits for workers to be attached.
+                albacore_os::shorten_slice();
                 if let Err(error) = supervisor.run() {
                     tracing::error!(%error, "workers cannot be supervised any more");
                 }
@@ -340,6 +349,24 @@ impl Engine {
                 Err(InstallError::Slow)
             }
         }
+    }
+
+    /// Serves a model that another front installed, whose workers have it open as edition `number`.
+    /// To be called before the workers are taken over. Declares the model, if it is not.
+    ///
+    /// # Errors
+    /// [`NoSlot`].
+    pub fn restore(&self, model: LoadedModel, number: u64) -> Result<(), NoSlot> {
+        self.shared.update(|state, _, out| {
+            let slot = match state.catalog.slot_of(&model.info.name) {
+                Some(slot) => slot,
+                None => state.declare(&model.info.name, None)?,
+            };
+            let (reply, _) = tokio::sync::oneshot::channel();
+            state.propose(model.into_edition(EditionId(number), slot), reply, out);
+            state.promote(out);
+            Ok(())
+        })
     }
 
     /// Applies another release rule and other bounds to requests that wait and to later ones.

@@ -142,7 +142,7 @@ mod tests {
             meter.measure(cpu, Nanos(second * PERIOD.0));
             meter.busy_ratios().to_vec()
         };
-        assert_eq!(at(0, [0, 0]), []);
+        assert_eq!(at(0, [0, 0]), [0.0; 0]);
         assert_eq!(at(1, [10, 5]), [1.0, 0.5]);
         assert_eq!(at(3, [10, 15]), [0.75, 0.5]);
         (4..60).for_each(|second| drop(at(second, [10, 15])));

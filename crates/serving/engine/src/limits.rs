@@ -10,6 +10,14 @@ pub const MODELS_MAX: usize = 64;
 /// Slots of models: those that are served, and as many that were removed while requests still run.
 pub const SLOTS_MAX: usize = 2 * MODELS_MAX;
 
+/// Editions that a worker lists as open, for a front that takes it over: those of every slot, and
+/// as many that requests still need.
+pub const LISTED_EDITIONS_MAX: usize = 2 * SLOTS_MAX;
+
+/// How often the rings of adopted workers are polled until they have finished what a dead front had
+/// handed over: they notify that front alone.
+pub const ADOPTION_POLL_PERIOD: Duration = Duration::from_millis(1);
+
 /// Images that one command closes; the rest wait for the next command.
 pub const CLOSES_MAX: usize = 256;
 

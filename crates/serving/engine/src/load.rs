@@ -1,13 +1,14 @@
 //! Loads models: bytes of a file -> compiled image in sealed memory, and its metadata.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use albacore_os::SharedMemory;
+use albacore_os::{OsError, SharedMemory};
 use albacore_trees::{Format, Image, Iterations, Model, Predictor};
 
 use super::model::{Edition, KernelChoice, Usage, kernel_choices};
-use super::{Kind, KindSet, ModelInfo};
+use super::{Kind, KindSet, ModelInfo, OutputInfo};
 use crate::columns::Columns;
 use crate::command::EditionId;
 use crate::layout::outputs_of;
@@ -61,7 +62,7 @@ impl LoadedModel {
             columns,
             iterations: range,
             iterations_notice,
-            outputs: outputs_of(&predictor, Kind::ALL.into_iter().collect::<KindSet>()),
+            outputs: all_outputs(&predictor),
         };
         let kernels = kernel_choices(&predictor);
         let image = SharedMemory::holding("albacore-model", image.bytes())
@@ -69,6 +70,26 @@ impl LoadedModel {
         Ok(Self {
             info,
             kernels,
+            image,
+        })
+    }
+
+    /// The model that another front loaded, by its image and what it knew of it. Checks the image.
+    ///
+    /// # Errors
+    /// A sentence: the image cannot be mapped, or is damaged.
+    pub fn reopen(image: OwnedFd, info: ModelInfo) -> Result<Self, String> {
+        let described = |error: OsError| describe(&error);
+        let image = SharedMemory::open(image).map_err(described)?;
+        let mapping = image.map_read().map_err(described)?;
+        let predictor = Predictor::open(mapping.as_slice()).map_err(|error| error.to_string())?;
+        Ok(Self {
+            info: ModelInfo {
+                features: predictor.features(),
+                outputs: all_outputs(&predictor),
+                ..info
+            },
+            kernels: kernel_choices(&predictor),
             image,
         })
     }
@@ -88,6 +109,10 @@ impl LoadedModel {
             usage: Usage::default(),
         })
     }
+}
+
+fn all_outputs(predictor: &Predictor<'_>) -> Vec<OutputInfo> {
+    outputs_of(predictor, Kind::ALL.into_iter().collect::<KindSet>())
 }
 
 /// An error with all of its sources.

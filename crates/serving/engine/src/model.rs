@@ -1,5 +1,6 @@
 //! Metadata of a loaded model.
 
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use albacore_os::SharedMemory;
@@ -59,6 +60,18 @@ impl Edition {
     #[must_use]
     pub fn info(&self) -> &ModelInfo {
         &self.info
+    }
+
+    /// Identifies it among the editions of all fronts of a server.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.id.0
+    }
+
+    /// The memory file of its image.
+    #[must_use]
+    pub fn image(&self) -> BorrowedFd<'_> {
+        self.image.as_fd()
     }
 
     #[must_use]

@@ -105,6 +105,9 @@ impl State {
         if !is_up || !is_idle || self.scheduler.is_present(WorkerIndex::at(worker)) {
             return;
         }
+        if self.workers.slots[worker].is_foreign {
+            return self.attach_worker(worker, now, out);
+        }
         if let Some((command, edition)) = self.next_command(worker) {
             self.send_command(worker, command, edition.as_deref());
             self.workers.slots[worker].start_open_timer(now);
@@ -118,6 +121,22 @@ impl State {
         self.rollout.is_pending = true;
         let worker = WorkerIndex::at(worker);
         self.step(Event::WorkerReady { worker }, now, out);
+    }
+
+    /// Attaches a worker of another front, once it has finished what that one handed over: nobody
+    /// waits for the results, and what it writes until then is memory of the other front.
+    fn attach_worker(&mut self, worker: usize, now: Nanos, out: &mut Outbox) {
+        let worker_slot = &mut self.workers.slots[worker];
+        let Some(incarnation) = &worker_slot.incarnation else {
+            return;
+        };
+        if incarnation.ring.is_idle() {
+            worker_slot.sequence = Ring::next_sequence(worker_slot.sequence);
+            worker_slot.command = Some(Command::attach());
+            out.attaches
+                .push((Arc::clone(incarnation), worker_slot.sequence));
+            worker_slot.start_open_timer(now);
+        }
     }
 
     /// What a worker should close and open next; `None` if it has what it should. A worker that
@@ -146,6 +165,7 @@ impl State {
         let command = Command {
             opens: opens.map(|edition| (edition.id, edition.info.kinds().bits())),
             closes,
+            is_attach: false,
         };
         Some((command, opens.map(Arc::clone)))
     }
@@ -156,8 +176,8 @@ impl State {
         let Some(incarnation) = &worker_slot.incarnation else {
             return;
         };
-        let image = edition.map(|edition| edition.image.as_fd());
-        if let Err(error) = incarnation.channel.send(&command.encode(), image) {
+        let image: Vec<_> = edition.iter().map(|it| it.image.as_fd()).collect();
+        if let Err(error) = incarnation.channel.send(&command.encode(), &image) {
             // A worker that is gone is reported soon; one that runs reports that no command came.
             tracing::debug!(worker, %error, "a command cannot be sent to a worker");
         }
@@ -184,6 +204,11 @@ impl State {
         worker_slot
             .open_editions
             .retain(|id| !command.closes.contains(id));
+        if is_followed && command.is_attach {
+            worker_slot.is_foreign = false;
+            worker_slot.open_editions = incarnation.ring.open_editions();
+            return;
+        }
         if is_followed {
             worker_slot.open_editions.extend(opened);
             return;
@@ -193,7 +218,7 @@ impl State {
             self.reject(&format!("worker {worker} cannot open it: {reason}"), out);
             return;
         }
-        tracing::error!(worker, %reason, "a worker cannot open a model and is started again");
+        tracing::error!(worker, %reason, "a worker cannot follow a command and is started again");
         let worker_slot = &mut self.workers.slots[worker];
         // This counts as a failed start, so that a repeated failure is slowed down.
         worker_slot.is_ready = false;

@@ -16,7 +16,7 @@ use albacore_os::{FUTEX_BYTES, OsError, SharedMemory, Words};
 
 use crate::command::EditionId;
 use crate::event_loop::LoopIndex;
-use crate::limits::{BATCH_REQUESTS_MAX, REASON_BYTES_MAX, SPIN_TIME_MAX};
+use crate::limits::{BATCH_REQUESTS_MAX, LISTED_EDITIONS_MAX, REASON_BYTES_MAX, SPIN_TIME_MAX};
 
 /// The doorbell's value that ends the worker; sequence numbers are smaller.
 const STOP: u32 = u32::MAX;
@@ -40,7 +40,9 @@ const EVENT_LOOP: usize = 7;
 const REASON: usize = 8;
 const FIRST_SEGMENT: usize = REASON + REASON_BYTES_MAX / 8;
 const SEGMENT_WORDS: usize = 8;
-const WORDS: usize = FIRST_SEGMENT + BATCH_REQUESTS_MAX * SEGMENT_WORDS;
+/// The number of editions that the worker has open, and which.
+const OPEN_EDITIONS: usize = FIRST_SEGMENT + BATCH_REQUESTS_MAX * SEGMENT_WORDS;
+const WORDS: usize = OPEN_EDITIONS + 1 + LISTED_EDITIONS_MAX;
 
 /// Index of a segment's state among its words.
 const SEGMENT_STATE: usize = 7;
@@ -248,6 +250,26 @@ impl Ring {
         self.futex(WAITING).load(Ordering::SeqCst) != 0
     }
 
+    /// The sequence number that was handed over last.
+    pub(crate) fn last_sequence(&self) -> u32 {
+        self.futex(DOORBELL).load(Ordering::SeqCst)
+    }
+
+    /// Whether the worker is ready and has finished everything that was handed over, by whatever
+    /// front.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is_ready() && self.is_finished(self.last_sequence())
+    }
+
+    /// The editions that the worker has open, as it reported.
+    pub(crate) fn open_editions(&self) -> Vec<EditionId> {
+        let load = |at: usize| self.word(at).load(Ordering::Relaxed);
+        let count = usize::try_from(load(OPEN_EDITIONS)).unwrap_or(usize::MAX);
+        let listed = 0..count.min(LISTED_EDITIONS_MAX);
+        let edition = |at: usize| EditionId(load(OPEN_EDITIONS + 1 + at));
+        listed.map(edition).collect()
+    }
+
     /// Wakes the worker. That takes microseconds: no lock should be held.
     pub(crate) fn wake(&self) {
         futex::wake(Reach::Machine, self.futex(DOORBELL), 1);
@@ -306,6 +328,18 @@ impl Ring {
     }
 
     // Methods of the worker.
+
+    /// Reports which editions are open, before the command that changed them is finished. Of very
+    /// many some are left out: another front sends those again.
+    pub(crate) fn set_open_editions(&self, editions: impl Iterator<Item = EditionId>) {
+        let mut count = 0;
+        for (at, edition) in editions.take(LISTED_EDITIONS_MAX).enumerate() {
+            let word = self.word(OPEN_EDITIONS + 1 + at);
+            word.store(edition.0, Ordering::Relaxed);
+            count = at as u64 + 1;
+        }
+        self.word(OPEN_EDITIONS).store(count, Ordering::Relaxed);
+    }
 
     /// The event loop that the worker notifies of the end of the batch.
     pub(crate) fn event_loop(&self) -> LoopIndex {

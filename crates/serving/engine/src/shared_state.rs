@@ -4,13 +4,13 @@
 //! Lock order: state, then an inbox. Neither is held while memory is freed or answers are sent.
 
 use std::ops::{Deref, DerefMut};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use albacore_batching::Nanos;
-use albacore_os::{Alarm, Clock, OsError, Tid, Wake};
+use albacore_os::{Alarm, Channel, Clock, OsError, Tid, Wake};
 use albacore_values::Micros;
 use arc_swap::ArcSwap;
 use tokio::io::unix::AsyncFd;
@@ -26,6 +26,7 @@ use super::inbox::Inboxes;
 use super::memory::{ArenaFiles, Memory};
 use super::reply_latency::ReplyLatency;
 use super::state::{Outbox, Phase, State};
+use crate::command::Command;
 use crate::{FrontTurn, KindSet, LockTimes};
 
 /// Sizes that do not change while the engine lives.
@@ -40,7 +41,7 @@ pub(super) struct Parallelism {
 pub(super) struct SharedState {
     pub(super) files: ArenaFiles,
     pub(super) parallelism: Parallelism,
-    /// Wakes the completion task of an event loop; every worker holds all of them.
+    /// Wakes the completion task of an event loop; every worker of this front holds all of them.
     pub(super) done: Box<[Wake]>,
     pub(super) supervise: Wake,
     pub(super) observer: Observer,
@@ -214,7 +215,7 @@ impl SharedState {
             state.poll_completions(now, &mut out);
             let result = update(&mut state, now, &mut out);
             state.advance_rollout(now, &mut out);
-            self.publish(&mut state, now, &out);
+            self.publish(&mut state, now, &mut out);
             result
         };
         self.carry_out(event_loop, out);
@@ -232,8 +233,15 @@ impl SharedState {
     }
 
     /// Publishes what must be visible before the lock is released.
-    fn publish(&self, state: &mut State, now: Nanos, out: &Outbox) {
+    fn publish(&self, state: &mut State, now: Nanos, out: &mut Outbox) {
         state.refresh_admission(now);
+        for (incarnation, sequence) in out.attaches.drain(..) {
+            // A worker that is gone is reported soon.
+            if let Err(error) = self.send_memory(&incarnation.channel) {
+                tracing::debug!(%error, "a worker cannot be attached");
+            }
+            incarnation.ring.submit_command(sequence);
+        }
         if let Some(view) = state.catalog.changed_view() {
             self.catalog.store(Arc::new(view));
         }
@@ -256,7 +264,7 @@ impl SharedState {
             let mut state = self.state();
             let now = self.now();
             self.collect_submitted(&mut state, now, &mut out);
-            self.publish(&mut state, now, &out);
+            self.publish(&mut state, now, &mut out);
         }
         self.carry_out(event_loop, out);
     }
@@ -269,6 +277,7 @@ impl SharedState {
             free_results,
             installed,
             chosen,
+            attaches: _,
             alarm: _,
             is_changed,
         } = out;
@@ -291,6 +300,14 @@ impl SharedState {
         if is_changed {
             self.changed.notify_waiters();
         }
+    }
+
+    /// Sends a worker the memory of this front, and what wakes its event loops.
+    pub(super) fn send_memory(&self, worker: &Channel) -> Result<(), OsError> {
+        let memory = [self.files.rows.as_fd(), self.files.results.as_fd()];
+        let wakes = self.done.iter().map(|wake| wake.as_fd());
+        let fds: Vec<BorrowedFd<'_>> = memory.into_iter().chain(wakes).collect();
+        worker.send(&Command::attach().encode(), &fds)
     }
 
     /// Waits until `wanted` gives a value.

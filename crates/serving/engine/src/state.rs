@@ -59,6 +59,8 @@ pub(super) enum Phase {
 pub(super) struct Outbox {
     /// Incarnations that have a batch and sleep.
     pub(super) wakes: Vec<Arc<Incarnation>>,
+    /// Incarnations that are to be attached to this front, by the command with this number.
+    pub(super) attaches: Vec<(Arc<Incarnation>, u32)>,
     pub(super) answers: Vec<(oneshot::Sender<Answer>, Answer)>,
     pub(super) free_rows: Vec<Extent>,
     pub(super) free_results: Vec<Extent>,
@@ -108,11 +110,11 @@ pub(super) struct State {
 }
 
 impl State {
-    /// With so many threads of each worker, and so many event loops.
-    pub(super) fn new(config: Config, threads: usize, loops: usize) -> Self {
+    /// Of the front with this number, with so many threads of each worker, and so many event loops.
+    pub(super) fn new(config: Config, threads: usize, loops: usize, front: u64) -> Self {
         Self {
             phase: Phase::Starting,
-            catalog: Catalog::default(),
+            catalog: Catalog::of_front(front),
             rollout: Rollout::default(),
             workers: WorkerPool::new(config.workers, threads),
             queue_costs: QueueCosts::default(),

@@ -1,34 +1,48 @@
-//! Starts the workers, waits for them to exit, kills those that hang, and starts them again.
+//! Has workers started, waits for them to exit, has those killed that hang, and has them started
+//! again. Their host does what is asked here (crate `supervision`); it also names the workers that
+//! another front had before.
 //!
-//! One thread does nothing else. The kernel kills a worker when the thread that started it ends, so
-//! this thread lives until the last worker is gone.
+//! One thread does nothing else.
 
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use std::os::fd::AsFd as _;
 
 use albacore_batching::Nanos;
-use albacore_os::{Channel, Child, HostRoot, OsError, Pid, Poll, PollKey, ThreadTimes};
+use albacore_os::{Channel, HostRoot, OsError, Pid, Poll, PollKey, ThreadTimes};
+use albacore_supervision::{Link, LinkError, WorkerEvent, WorkerExit, WorkerRequest};
 
 use super::cpus::Cpus;
 use super::event::EngineEvent;
 use super::shared_state::SharedState;
 use super::state::{Incarnation, Phase};
 use crate::limits::{
-    HANG_CHECK_PERIOD, HANG_SAMPLING_SHARE, RESPAWN_PAUSE_MAX, RESPAWN_PAUSE_MIN, RESPAWNS_AT_ONCE,
-    WORKER_STOP_DEADLINE,
+    ADOPTION_POLL_PERIOD, HANG_CHECK_PERIOD, HANG_SAMPLING_SHARE, RESPAWN_PAUSE_MAX,
+    RESPAWN_PAUSE_MIN, RESPAWNS_AT_ONCE, WORKER_STOP_DEADLINE,
 };
 use crate::ring::Ring;
 use crate::worker;
 
-/// The key of the engine's own wakes; workers have their index.
-const WAKE_KEY: PollKey = PollKey(u64::MAX);
+/// The keys of the engine's own wakes and of events about workers.
+const WAKE_KEY: PollKey = PollKey(0);
+const LINK_KEY: PollKey = PollKey(1);
+
+/// The workers cannot be supervised.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SuperviseError {
+    #[error(transparent)]
+    Os(#[from] OsError),
+    #[error("the host of the workers is gone")]
+    Host(#[from] LinkError),
+}
 
 /// A worker process between two passes of the supervisor.
 enum ProcessState {
-    Running(Child, Arc<Incarnation>),
+    Running(Pid, Arc<Incarnation>),
+    /// The host was asked to start it.
+    Starting(Arc<Incarnation>),
     /// To be started at this time.
     Due(Instant),
     /// Not to be started again.
@@ -37,7 +51,9 @@ enum ProcessState {
 
 pub(super) struct Supervisor {
     shared: Arc<SharedState>,
-    program: PathBuf,
+    host: Link,
+    /// The host has named the workers that run; before, none is started.
+    has_begun: bool,
     poll: Poll,
     processes: Vec<ProcessState>,
     /// Set once the workers got the command to stop: when those that still run are killed.
@@ -52,16 +68,18 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
-    pub(super) fn new(shared: Arc<SharedState>, program: PathBuf) -> Result<Self, OsError> {
+    pub(super) fn new(shared: Arc<SharedState>, host: Link) -> Result<Self, OsError> {
         let poll = Poll::new()?;
         poll.add(&shared.supervise, WAKE_KEY)?;
+        poll.add(&host, LINK_KEY)?;
         let now = Instant::now();
         let processes = (0..shared.parallelism.workers)
             .map(|_| ProcessState::Due(now))
             .collect();
         Ok(Self {
             shared,
-            program,
+            host,
+            has_begun: false,
             poll,
             processes,
             kill_at: None,
@@ -73,14 +91,16 @@ impl Supervisor {
     }
 
     /// Runs until the engine stops and the last worker is gone.
-    pub(super) fn run(mut self) -> Result<(), OsError> {
+    pub(super) fn run(mut self) -> Result<(), SuperviseError> {
         // bound: one pass for each exit of a worker, each due start, each wake, and each check.
         loop {
             // Before the first workers are up: the threads of a batch depend on the number of cpus.
             if let Some(cpus) = self.cpus.poll() {
                 self.shared.state().workers.set_cpus(cpus);
             }
-            self.start_due_workers();
+            if self.has_begun {
+                self.start_due_workers();
+            }
             if self
                 .processes
                 .iter()
@@ -89,16 +109,22 @@ impl Supervisor {
                 return Ok(());
             }
             let keys = self.poll.wait(self.next_due())?;
-            for key in keys {
-                match usize::try_from(key.0) {
-                    Ok(index) if index < self.processes.len() => self.reap(index)?,
-                    _ => self.shared.supervise.clear(),
-                }
+            if keys.contains(&WAKE_KEY) {
+                self.shared.supervise.clear();
+            }
+            // bound: what fits into the link
+            while let Some((event, fds)) = self.host.receive()? {
+                self.handle(event, fds)?;
+            }
+            let has_foreign = self.shared.state().workers.has_foreign();
+            if has_foreign {
+                self.shared
+                    .update(|state, now, out| state.collect_all(now, out));
             }
             if self.shared.state().phase >= Phase::Stopping {
-                self.stop();
+                self.stop()?;
             } else {
-                self.kill_hung_workers();
+                self.kill_hung_workers()?;
             }
         }
     }
@@ -108,9 +134,12 @@ impl Supervisor {
             .processes
             .iter()
             .filter_map(|incarnation| match incarnation {
-                ProcessState::Due(at) => Some(*at),
-                ProcessState::Running(..) | ProcessState::Over => None,
+                ProcessState::Due(at) if self.has_begun => Some(*at),
+                _ => None,
             });
+        if self.shared.state().workers.has_foreign() {
+            return ADOPTION_POLL_PERIOD;
+        }
         let next = starts.chain(self.kill_at).min();
         let due = next.map(|at| at.saturating_duration_since(Instant::now()));
         due.unwrap_or(HANG_CHECK_PERIOD).min(HANG_CHECK_PERIOD)
@@ -118,10 +147,10 @@ impl Supervisor {
 
     /// Checks for hung workers, at most every [`HANG_CHECK_PERIOD`], and kills them. Their exits
     /// are then reported by the kernel like any other.
-    fn kill_hung_workers(&mut self) {
+    fn kill_hung_workers(&mut self) -> Result<(), SuperviseError> {
         let since = self.checked_at.elapsed();
         if since < HANG_CHECK_PERIOD {
-            return;
+            return Ok(());
         }
         self.checked_at = Instant::now();
         let stalled = since.saturating_sub(2 * HANG_CHECK_PERIOD);
@@ -130,22 +159,19 @@ impl Supervisor {
             .shared
             .update(|state, now, out| state.suspects(stalled, now, out));
         if suspects.is_empty() || self.checked_at < self.next_sample_at {
-            return;
+            return Ok(());
         }
         for suspect in suspects {
             let worker = suspect.worker;
-            let Some(ProcessState::Running(child, _)) = self.processes.get(worker) else {
+            let Some(&ProcessState::Running(pid, _)) = self.processes.get(worker) else {
                 continue;
             };
-            let pid = child.pid();
             let at = self.shared.now();
             let threads = self.read_threads(pid);
             let hang = self
                 .shared
                 .update(|state, now, out| state.check_suspect(&suspect, threads, at, now, out));
-            if let (Some(hang), Some(ProcessState::Running(child, _))) =
-                (hang, self.processes.get_mut(worker))
-            {
+            if let Some(hang) = hang {
                 let (used, without_cpu) = (hang.used, hang.excused);
                 tracing::warn!(
                     worker,
@@ -154,10 +180,16 @@ impl Supervisor {
                     ?without_cpu,
                     "a worker hangs: it is ended"
                 );
-                child.kill();
+                self.kill(worker, pid)?;
             }
         }
         self.next_sample_at = Instant::now() + self.checked_at.elapsed() * HANG_SAMPLING_SHARE;
+        Ok(())
+    }
+
+    fn kill(&self, worker: usize, pid: Pid) -> Result<(), LinkError> {
+        let kill = WorkerRequest::Kill { worker, pid: pid.0 };
+        self.host.send(&kill, &[])
     }
 
     /// Scheduler times of the threads of a worker; `None` if it is gone or the kernel does not
@@ -188,83 +220,100 @@ impl Supervisor {
             }
             if matches!(self.processes[index], ProcessState::Due(at) if at <= now) {
                 self.processes[index] = match self.start(index) {
-                    Ok((child, incarnation)) => ProcessState::Running(child, incarnation),
-                    Err(error) => {
-                        let cause = super::load::describe(&error);
-                        tracing::error!(worker = index, %cause, "a worker cannot be started");
-                        let failures = self.shared.update(|state, _, out| {
-                            out.is_changed = true;
-                            state.worker_not_started(index, &cause)
-                        });
-                        ProcessState::Due(now + pause(failures).max(RESPAWN_PAUSE_MIN))
-                    }
+                    Ok(incarnation) => ProcessState::Starting(incarnation),
+                    Err(error) => self.not_started(index, &super::load::describe(&error)),
                 };
             }
         }
     }
 
-    fn start(&self, index: usize) -> Result<(Child, Arc<Incarnation>), OsError> {
-        let shared = &self.shared;
+    /// Asks for the start of a worker. The memory of this front waits for it in its channel.
+    fn start(&self, worker: usize) -> Result<Arc<Incarnation>, SuperviseError> {
         let ring = Ring::create("albacore-ring")?;
         let (channel, theirs) = Channel::pair()?;
-        let incarnation = Arc::new(Incarnation { ring, channel });
-        let mut fds = vec![
-            incarnation.ring.fd(),
-            shared.files.rows.as_fd(),
-            shared.files.results.as_fd(),
-            theirs.as_fd(),
-        ];
-        fds.extend(shared.done.iter().map(|wake| wake.as_fd()));
-        let arguments = worker::arguments(index, shared.parallelism.threads, &fds);
-        // The worker may be ready before the state knows it: its ring is checked below.
-        let child = Child::start(&self.program, &arguments, &fds)?;
-        self.poll.add(&child, PollKey(index as u64))?;
-        (shared.observer.0)(EngineEvent::WorkerStarted {
-            worker: index,
-            pid: child.pid().0,
-        });
-        shared.update(|state, now, out| {
-            state.worker_started(index, Arc::clone(&incarnation), now);
-            state.collect_all(now, out);
-        });
-        Ok((child, incarnation))
+        self.shared.send_memory(&channel)?;
+        let request = WorkerRequest::Start {
+            worker,
+            arguments: worker::arguments(worker, self.shared.parallelism.threads),
+        };
+        let fds = [ring.fd(), theirs.as_fd(), channel.as_fd()];
+        self.host.send(&request, &fds)?;
+        Ok(Arc::new(Incarnation { ring, channel }))
     }
 
-    fn reap(&mut self, index: usize) -> Result<(), OsError> {
-        let Some(ProcessState::Running(child, _)) = self.processes.get_mut(index) else {
-            return Ok(());
-        };
-        let Some(exit) = child.try_wait()? else {
-            return Ok(());
-        };
-        let pid = child.pid().0;
-        self.poll.remove(child)?;
-        let (failures, ended, is_stopping) = self.shared.update(|state, now, out| {
-            let failures = state.worker_ended(index, exit, now, out);
-            let ended = state.workers.last_exit(index).to_owned();
+    fn not_started(&self, worker: usize, cause: &str) -> ProcessState {
+        tracing::error!(worker, %cause, "a worker cannot be started");
+        let failures = self.shared.update(|state, _, out| {
+            out.is_changed = true;
+            state.worker_not_started(worker, cause)
+        });
+        ProcessState::Due(Instant::now() + pause(failures).max(RESPAWN_PAUSE_MIN))
+    }
+
+    fn handle(&mut self, event: WorkerEvent, fds: Vec<OwnedFd>) -> Result<(), SuperviseError> {
+        match event {
+            WorkerEvent::Begin => self.has_begun = true,
+            WorkerEvent::Adopted { worker, pid } if worker < self.processes.len() => {
+                let incarnation = Arc::new(adopted(fds)?);
+                self.shared.update(|state, now, out| {
+                    state.worker_adopted(worker, Arc::clone(&incarnation), now);
+                    state.collect_all(now, out);
+                });
+                // The dead front may have handed over something and not have woken the worker.
+                incarnation.ring.wake();
+                self.processes[worker] = ProcessState::Running(Pid(pid), incarnation);
+            }
+            WorkerEvent::Started { worker, pid } => {
+                let Some(ProcessState::Starting(incarnation)) = self.processes.get(worker) else {
+                    return Ok(());
+                };
+                let incarnation = Arc::clone(incarnation);
+                (self.shared.observer.0)(EngineEvent::WorkerStarted { worker, pid });
+                // It may be ready already: its ring is checked.
+                self.shared.update(|state, now, out| {
+                    state.worker_started(worker, Arc::clone(&incarnation), now);
+                    state.collect_all(now, out);
+                });
+                self.processes[worker] = ProcessState::Running(Pid(pid), incarnation);
+            }
+            WorkerEvent::NotStarted { worker, cause } => {
+                if matches!(self.processes.get(worker), Some(ProcessState::Starting(_))) {
+                    self.processes[worker] = self.not_started(worker, &cause);
+                }
+            }
+            WorkerEvent::Exited { worker, pid, exit } => {
+                if matches!(self.processes.get(worker), Some(ProcessState::Running(own, _)) if own.0 == pid)
+                {
+                    self.processes[worker] = self.exited(worker, pid, exit);
+                }
+            }
+            // A host with more workers than this front has.
+            WorkerEvent::Adopted { worker, pid } => self.kill(worker, Pid(pid))?,
+        }
+        Ok(())
+    }
+
+    /// The next state of a worker whose process has ended.
+    fn exited(&self, worker: usize, pid: i32, exit: WorkerExit) -> ProcessState {
+        let (failures, cause, is_stopping) = self.shared.update(|state, now, out| {
+            let failures = state.worker_ended(worker, exit.into(), now, out);
+            let ended = state.workers.last_exit(worker).to_owned();
             let is_stopping = state.phase >= Phase::Stopping;
             if !is_stopping {
-                state.counters.restarted(index);
+                state.counters.restarted(worker);
                 state.counters.worker_last_end = Some(ended.clone());
             }
             (failures, ended, is_stopping)
         });
-        self.processes[index] = if is_stopping {
-            ProcessState::Over
-        } else {
-            let cause = ended;
-            (self.shared.observer.0)(EngineEvent::WorkerExited {
-                worker: index,
-                pid,
-                cause,
-            });
-            ProcessState::Due(Instant::now() + pause(failures))
-        };
-        Ok(())
+        if is_stopping {
+            return ProcessState::Over;
+        }
+        (self.shared.observer.0)(EngineEvent::WorkerExited { worker, pid, cause });
+        ProcessState::Due(Instant::now() + pause(failures))
     }
 
-    /// Tells every worker to end, and kills those that have not after the deadline.
-    fn stop(&mut self) {
+    /// Tells every worker to end, and has those killed that have not after the deadline.
+    fn stop(&mut self) -> Result<(), LinkError> {
         let now = Instant::now();
         let kill_at = *self.kill_at.get_or_insert_with(|| {
             for stage in &self.processes {
@@ -274,14 +323,34 @@ impl Supervisor {
             }
             now + WORKER_STOP_DEADLINE
         });
-        for incarnation in &mut self.processes {
-            match incarnation {
-                ProcessState::Running(child, _) if now >= kill_at => child.kill(),
+        for worker in 0..self.processes.len() {
+            match &self.processes[worker] {
+                &ProcessState::Running(pid, _) if now >= kill_at => self.kill(worker, pid)?,
+                // It gets the command once it is known to run.
+                ProcessState::Starting(incarnation) => incarnation.ring.stop(),
                 ProcessState::Running(..) => {}
-                ProcessState::Due(_) | ProcessState::Over => *incarnation = ProcessState::Over,
+                ProcessState::Due(_) | ProcessState::Over => {
+                    self.processes[worker] = ProcessState::Over;
+                }
             }
         }
+        Ok(())
     }
+}
+
+/// A worker of another front, by the descriptors that came with its name.
+fn adopted(fds: Vec<OwnedFd>) -> Result<Incarnation, OsError> {
+    let mut fds = fds.into_iter();
+    let mut next = || {
+        let missing = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+        fds.next().ok_or(OsError::Call {
+            call: "recvmsg",
+            source: missing,
+        })
+    };
+    let ring = Ring::open(next()?)?;
+    let channel = Channel::inherited(next()?);
+    Ok(Incarnation { ring, channel })
 }
 
 /// The pause before a worker is started again after `failures` consecutive incarnations that ended

@@ -2,7 +2,7 @@
 //! at a time through reserve, submit, worker and back; starts; and respawns after SIGKILL.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -41,6 +41,9 @@ fn main() {
     });
 }
 
+/// The program of the workers.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_albacore-server");
+
 fn load(file: &str) -> Vec<LoadedModel> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../../tests/data/models")
@@ -59,14 +62,15 @@ fn config(workers: usize, threads: usize) -> EngineConfig {
             window: None,
             queue_rows_max: 65536,
         },
-        program: PathBuf::from(env!("CARGO_BIN_EXE_albacore-server")),
+        front: 0,
     }
 }
 
 async fn roundtrip(file: &str, threads: usize, rows: usize) {
     let silent = Observer(Box::new(|_| {}));
     let start = Instant::now();
-    let engine = Engine::start(&config(1, threads), load(file), silent).unwrap();
+    let engine =
+        Engine::start(&config(1, threads), Path::new(PROGRAM), load(file), silent).unwrap();
     engine.started().await.unwrap();
     let started = start.elapsed();
     let mut times = Vec::with_capacity(MEASURED);
@@ -99,7 +103,13 @@ async fn respawns() {
         drop(sender.send((Instant::now(), event)))
     }));
     let start = Instant::now();
-    let engine = Engine::start(&config(4, 2), load("main_small_d6.ubj"), observer).unwrap();
+    let engine = Engine::start(
+        &config(4, 2),
+        Path::new(PROGRAM),
+        load("main_small_d6.ubj"),
+        observer,
+    )
+    .unwrap();
     engine.started().await.unwrap();
     println!(
         "W=4 T=2: all workers ready {:.1?} after the start",

@@ -5,7 +5,7 @@
 //! memory, which are a loop's own but for moments. Admission takes no lock.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use albacore_engine::{
     KindSet, LoadedModel, LockTimes, LoopIndex, Observer,
 };
 use albacore_os::Clock;
+use albacore_supervision::WorkerHost;
 use tokio::runtime::Runtime;
 
 /// Requests that each loop has in flight.
@@ -68,10 +69,11 @@ fn measure(loops: usize) {
             queue_rows_max: 65536,
             window: None,
         },
-        program: PathBuf::from(env!("CARGO_BIN_EXE_albacore-server")),
+        front: 0,
     };
     let silent = Observer(Box::new(|_| {}));
-    let engine = Engine::start_on(&config, load(), silent, &event_loops).unwrap();
+    let workers = WorkerHost::on_thread(Path::new(env!("CARGO_BIN_EXE_albacore-server"))).unwrap();
+    let engine = Engine::start_on(&config, load(), silent, &event_loops, workers).unwrap();
     let engine = Arc::new(engine);
     for (flush, handle) in flushes.iter().zip(engine.flush_handles()) {
         flush.get_or_init(|| handle);

@@ -18,13 +18,10 @@ use crate::limits::{
 };
 pub use crate::params_client::ParamsEndpoint;
 
-/// The running binary, also after its file was replaced by a newer one.
-const PROGRAM: &str = "/proc/self/exe";
-
 /// Serves tree models over the Open Inference Protocol v2.
 ///
-/// One front process and W worker processes of T threads each; the threads are named
-/// `albw<worker>.<rank>`.
+/// One front process with a standby, and W worker processes of T threads each; the threads are
+/// named `albw<worker>.<rank>`.
 #[derive(Debug, Parser)]
 #[command(name = "albacore-server", version)]
 pub struct Args {
@@ -233,14 +230,14 @@ impl Args {
 }
 
 impl ServerConfig {
-    /// The configuration of the engine.
+    /// The configuration of the engine of the front with this number.
     #[must_use]
-    pub fn engine(&self, batching: BatchingParams) -> EngineConfig {
+    pub fn engine(&self, batching: BatchingParams, front: u64) -> EngineConfig {
         EngineConfig {
             workers: self.workers,
             threads: self.threads,
             batching,
-            program: PathBuf::from(PROGRAM),
+            front,
         }
     }
 }

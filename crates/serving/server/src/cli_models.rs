@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use albacore_engine::{Iterations, LoadedModel, ModelInfo, Slo};
+use albacore_engine::{Iterations, LoadedModel, Slo};
+use albacore_live_settings::config_watcher::log_iterations_notice;
+use albacore_live_settings::effective_config::ModelConfig;
 use albacore_settings::agent_stream::ModelParameters;
 use albacore_settings::{Digest, Source};
 use albacore_storage::Storage;
-
-use crate::effective_config::ModelConfig;
 
 /// Percent of the requests that must keep an objective of the command line.
 const PERCENTILE: f64 = 99.0;
@@ -29,13 +29,6 @@ pub struct CliModel {
 pub(crate) struct LoadError {
     name: String,
     reason: String,
-}
-
-/// Logs which iterations predict, if the file records a best iteration and the user did not choose.
-pub(crate) fn log_iterations_notice(model: &ModelInfo) {
-    if let Some(notice) = &model.iterations_notice {
-        tracing::warn!(model = model.name, "{notice}");
-    }
 }
 
 impl CliModel {

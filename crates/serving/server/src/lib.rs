@@ -1,21 +1,19 @@
 //! The in-pod tree server.
 //!
-//! `run` is the front process: `front` serves the protocols and passes rows to crate `engine`,
-//! which owns memory, queues and workers. `config_watcher` watches the settings file,
-//! `params_client` receives parameters from `albacore-params`; both write to `effective_config`. A
-//! worker process is the same binary with a subcommand.
+//! `run` starts the supervisor (crate `supervision`) or a front, which `serve` runs: `front` serves
+//! the protocols and passes rows to crate `engine`, which owns memory, queues and workers. Crate
+//! `live-settings` watches the settings file, `params_client` receives parameters from
+//! `albacore-params`. Fronts and workers are the same binary with a subcommand.
 #![forbid(unsafe_code)]
 
 pub mod args;
 pub mod cli_models;
-mod config_watcher;
-mod effective_config;
+mod control;
 mod event_loops;
-pub mod events;
 mod front;
-mod model_status;
 mod params_client;
 pub mod run;
+mod serve;
 
 #[cfg(any(test, fuzzing))]
 pub use front::fuzz_targets;

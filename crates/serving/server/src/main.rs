@@ -1,4 +1,4 @@
-//! `albacore-server`: the front process, and, as its own subcommand, a worker process.
+//! `albacore-server`: the supervisor, and, as its own subcommands, its fronts and workers.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -13,9 +13,12 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     // Before anything else: a worker must be up within milliseconds.
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
-        Some(first) if first == worker::SUBCOMMAND => worker::main(arguments),
+        Some(first) if first == worker::SUBCOMMAND => {
+            worker::main(arguments.filter_map(|argument| argument.into_string().ok()))
+        }
+        Some(first) if first == albacore_supervision::SUBCOMMAND => run::front_main(arguments),
         _ => run::main(),
     }
 }

@@ -35,7 +35,7 @@ fn connections_are_divided_between_the_event_loops_and_both_are_measured() {
     let names = |threads: &[(String, u64)]| -> Vec<String> {
         threads.iter().map(|(name, _)| name.clone()).collect()
     };
-    let before = cpu_ticks(server.pid(), "albf.io");
+    let before = cpu_ticks(server.front(), "albf.io");
     assert_eq!(names(&before), ["albf.io0", "albf.io1"]);
     let mut connections: Vec<_> = (0..4).map(|_| server.connect()).collect();
     let start = Instant::now();
@@ -50,7 +50,7 @@ fn connections_are_divided_between_the_event_loops_and_both_are_measured() {
             let reply = connection.call("POST", "/v2/models/small/infer", &[], BODY.as_bytes());
             assert_eq!(reply.status, 200, "{reply:?}");
         }
-        let after = cpu_ticks(server.pid(), "albf.io");
+        let after = cpu_ticks(server.front(), "albf.io");
         let both = before
             .iter()
             .zip(&after)

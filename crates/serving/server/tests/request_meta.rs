@@ -233,7 +233,7 @@ async fn time_in_the_socket_buffer_counts_towards_the_deadline() {
     let server = start();
     let _stamping = stamping();
     assert_eq!(post(&server, None, json!({})).status, 200);
-    let front = server.pid().to_string();
+    let front = server.front().to_string();
     let tell = |signal: &str| {
         let mut kill = std::process::Command::new("kill");
         assert!(kill.args([signal, &front]).status().unwrap().success());

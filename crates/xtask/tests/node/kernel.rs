@@ -41,6 +41,12 @@ pub(crate) fn children(pid: i32) -> BTreeSet<i32> {
     words.filter_map(|word| word.parse().ok()).collect()
 }
 
+/// The workers of a built-in server.
+pub(crate) fn workers(server: i32) -> BTreeSet<i32> {
+    let is_worker = |pid: &i32| text(&process(*pid).join("comm")).starts_with("albw");
+    children(server).into_iter().filter(is_worker).collect()
+}
+
 /// The mask of each thread of these processes.
 pub(crate) fn masks(pids: &BTreeSet<i32>) -> BTreeMap<Thread, String> {
     let mut found = BTreeMap::new();

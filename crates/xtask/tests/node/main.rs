@@ -54,7 +54,7 @@ fn a_release_runs_on_a_node() {
 
 /// Every thread of every worker has one cpu, and each worker has both.
 fn is_scattered(front: i32) -> bool {
-    let workers = kernel::children(front);
+    let workers = kernel::workers(front);
     workers.len() == WORKERS
         && workers.iter().all(|&worker| {
             let masks = kernel::masks(&BTreeSet::from([worker]));
@@ -81,10 +81,10 @@ fn what_the_agent_may_do(rig: &mut Rig) {
 
 fn a_worker_is_killed(rig: &mut Rig) {
     let front = rig.front();
-    let victim = *kernel::children(front).first().unwrap();
+    let victim = *kernel::workers(front).first().unwrap();
     rig.kill(victim);
     rig.until("another worker, placed", || {
-        let is_new = !kernel::children(front).contains(&victim);
+        let is_new = !kernel::workers(front).contains(&victim);
         (is_new && is_scattered(front)).then_some(())
     });
     assert_eq!(rig.front(), front, "the server itself went on");
@@ -99,7 +99,7 @@ fn a_neighbor_comes_and_goes(rig: &mut Rig) {
         Some(kernel::cpuset(front)).filter(|cpus| cpus != "0-1")
     });
     rig.until("masks within it", || {
-        let masks = kernel::masks(&kernel::children(front));
+        let masks = kernel::masks(&kernel::workers(front));
         masks.values().all(|mask| *mask == left).then_some(())
     });
     let wait = ["--for=condition=Ready", "--timeout=120s"];
@@ -166,7 +166,7 @@ fn the_agents_pod_is_deleted(rig: &mut Rig) {
         "--wait=false",
     ]);
     rig.until("masks that are given back", || {
-        let masks = kernel::masks(&kernel::children(front));
+        let masks = kernel::masks(&kernel::workers(front));
         masks.values().all(|mask| mask == "0-1").then_some(())
     });
     rig.until("another agent", || {

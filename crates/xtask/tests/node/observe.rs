@@ -32,7 +32,7 @@ fn placed(rig: &Rig) -> (String, String) {
 
 /// Whether all threads of the workers may run on all cpus.
 fn is_free(front: i32) -> bool {
-    let masks = kernel::masks(&kernel::children(front));
+    let masks = kernel::masks(&kernel::workers(front));
     masks.len() == WORKERS * THREADS && masks.values().all(|mask| mask == "0-1")
 }
 
@@ -50,10 +50,10 @@ fn until_observed(rig: &Rig) {
 
 /// Kills a worker: its successor is seen and not pinned.
 fn a_new_worker_is_left_alone(rig: &Rig, front: i32) {
-    let victim = *kernel::children(front).first().unwrap();
+    let victim = *kernel::workers(front).first().unwrap();
     rig.kill(victim);
     rig.until("another worker", || {
-        (!kernel::children(front).contains(&victim) && is_free(front)).then_some(())
+        (!kernel::workers(front).contains(&victim) && is_free(front)).then_some(())
     });
     until_observed(rig);
     assert!(is_free(front), "{:?}", rig.masks());

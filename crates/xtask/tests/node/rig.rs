@@ -240,7 +240,7 @@ impl Rig {
 
     /// The masks of all threads of the workers.
     pub(crate) fn masks(&self) -> BTreeMap<Thread, String> {
-        kernel::masks(&kernel::children(self.front()))
+        kernel::masks(&kernel::workers(self.front()))
     }
 
     pub(crate) fn find_agent(&self) -> Option<i32> {

@@ -44,7 +44,12 @@ pub(super) fn findings(of: &DeploymentReport) -> Vec<Finding> {
         found.push(finding(&about, says, remedy));
     }
     // Reconciling reports what the API server refuses; ordinary progress has no remedy.
-    for kind in ["Stalled", "Reconciling", "WorkersRespawning"] {
+    for kind in [
+        "Stalled",
+        "Reconciling",
+        "WorkersRespawning",
+        "StandbyMissing",
+    ] {
         let standing = of.condition(kind).filter(|c| c.status == "True");
         found.extend(
             standing

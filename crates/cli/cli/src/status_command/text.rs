@@ -90,7 +90,10 @@ pub(super) fn count(number: Option<i32>) -> String {
 
 /// Whether a condition exists only while something is wrong or in progress.
 pub(super) fn is_problem_condition(kind: &str) -> bool {
-    matches!(kind, "Stalled" | "Reconciling" | "WorkersRespawning")
+    matches!(
+        kind,
+        "Stalled" | "Reconciling" | "WorkersRespawning" | "StandbyMissing"
+    )
 }
 
 fn put_model(lines: &mut Vec<String>, model: &ModelReport) {

@@ -1,6 +1,7 @@
 //! The conditions. `Ready`, `Available`, `Progressing`, `ModelLoaded`, `Placed` and `SLOMet` always
-//! exist; `Reconciling`, `Stalled`, `WorkersRespawning` and `UpgradePending` exist only while they
-//! are true, so that kstatus (Flux, Argo CD) and `kubectl wait` agree with a reader.
+//! exist; `Reconciling`, `Stalled`, `WorkersRespawning`, `StandbyMissing` and `UpgradePending`
+//! exist only while they are true, so that kstatus (Flux, Argo CD) and `kubectl wait` agree with a
+//! reader.
 //!
 //! `Ready` is left out while the deployment is scaled to zero: it is not meant to serve, a `False`
 //! would keep GitOps tools waiting forever, and a `True` would be wrong. `ModelLoaded` and
@@ -20,6 +21,7 @@ use crate::rollout::{UPGRADE_PENDING, upgrade_pending};
 pub(super) const RECONCILING: &str = "Reconciling";
 pub(super) const STALLED: &str = "Stalled";
 pub(super) const RESPAWNING: &str = "WorkersRespawning";
+const STANDBY_MISSING: &str = "StandbyMissing";
 
 pub(super) fn conditions(facts: &DeploymentFacts<'_>, now: &Time) -> Vec<Condition> {
     let stalled = stalled(facts);
@@ -43,6 +45,7 @@ pub(super) fn conditions(facts: &DeploymentFacts<'_>, now: &Time) -> Vec<Conditi
         (RECONCILING, reconciling),
         (STALLED, stalled),
         (RESPAWNING, respawning(facts)),
+        (STANDBY_MISSING, standby_missing(facts)),
         (UPGRADE_PENDING, upgrade),
     ];
     let before = facts.deployment.status.as_ref();
@@ -294,6 +297,30 @@ fn respawning(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
         facts.respawns.last.as_deref().unwrap_or_default()
     );
     let reason = "FrequentRespawns";
+    Some(ConditionState::new(
+        "True",
+        reason,
+        with_remedy(&message, reason),
+    ))
+}
+
+/// Servers that cannot start a standby of their front process: they serve, but a front that dies
+/// is replaced late.
+fn standby_missing(facts: &DeploymentFacts<'_>) -> Option<ConditionState> {
+    let of_pod = |pod: &ObservedPod| {
+        let state = pod.state.as_ref()?;
+        let error = state.front.as_ref()?.standby_error.clone()?;
+        Some((pod.name.clone(), error))
+    };
+    let failed: Vec<_> = facts.ready_pods().filter_map(of_pod).collect();
+    let (pod, error) = failed.first()?;
+    let message = format!(
+        "{} of {} pods cannot start a standby of their front process, which is tried again; {pod}: \
+         {error}",
+        failed.len(),
+        facts.ready_pods().count()
+    );
+    let reason = "StandbyStartFailed";
     Some(ConditionState::new(
         "True",
         reason,

@@ -90,7 +90,10 @@ fn state(alive: u32) -> ServerState {
         window_seconds: 60.0,
         goodput_per_second: 1234.0,
         idle_share: 0.4,
-        front: Some(FrontState { busy: 0.87 }),
+        front: Some(FrontState {
+            busy: 0.87,
+            ..FrontState::default()
+        }),
         latency_p99_ms: Some(11.26),
         requests: RequestCounts {
             good: 990,
@@ -584,6 +587,21 @@ fn a_pod_that_does_not_start_is_named_with_its_container_and_remedy() {
     case.pods = vec![pod("a", Some(state(2))), unready("b", "OOMKilled", "ended")];
     assert_eq!(case.says("Ready"), "True/Serving");
     assert!(message(&case, "Reconciling").contains("pod b: container server: OOMKilled"));
+}
+
+#[test]
+fn a_standby_that_cannot_start_is_a_condition_while_it_lasts() {
+    let mut case = StatusCase::well();
+    assert_eq!(case.says("StandbyMissing"), "");
+    let front = case.pods[1].state.as_mut().unwrap().front.as_mut().unwrap();
+    front.standby_error = Some("no memory".to_owned());
+    assert_eq!(case.says("StandbyMissing"), "True/StandbyStartFailed");
+    let begin = "1 of 2 pods cannot start a standby of their front process, which is tried again; b: no memory";
+    assert!(message(&case, "StandbyMissing").starts_with(begin));
+    assert_eq!(case.says("Ready"), "True/Serving");
+    let front = case.pods[1].state.as_mut().unwrap().front.as_mut().unwrap();
+    front.standby_error = None;
+    assert_eq!(case.says("StandbyMissing"), "");
 }
 
 #[test]

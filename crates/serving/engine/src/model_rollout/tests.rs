@@ -36,7 +36,7 @@ impl FakeWorker {
             self.has.retain(|id| !command.closes.contains(id));
             match command.opens {
                 Some((id, _)) if can_open => {
-                    assert!(message.fd.is_some());
+                    assert_eq!(message.fds.len(), 1);
                     self.has.insert(id);
                 }
                 Some(_) => self.ring.fail(0, "no memory"),
@@ -81,7 +81,7 @@ impl Harness {
             },
             batch_requests_max: 8,
         };
-        let mut state = State::new(config, 1, 1);
+        let mut state = State::new(config, 1, 1, 0);
         assert_eq!(state.declare("m", None), Ok(0));
         let memory = SharedMemory::create("test", 1 << 20).unwrap();
         let mut harness = Self {

@@ -56,6 +56,8 @@ pub(crate) struct WorkerSlot {
     pub(super) members: Vec<u64>,
     /// Sent and not yet executed.
     pub(crate) command: Option<Command>,
+    /// Another front started it: it writes into the memory of that one until it is attached.
+    pub(crate) is_foreign: bool,
     /// Editions that this incarnation has open.
     pub(crate) open_editions: Vec<EditionId>,
     /// Consecutive incarnations that ended before they were ready.
@@ -104,6 +106,11 @@ impl WorkerPool {
         worst.map_or((0, ""), |slot| (slot.failures, &slot.last_exit))
     }
 
+    /// Whether workers still have to be taken over from another front.
+    pub(crate) fn has_foreign(&self) -> bool {
+        self.slots.iter().any(|slot| slot.is_foreign)
+    }
+
     /// How the last incarnation of a worker ended.
     pub(crate) fn last_exit(&self, worker: usize) -> &str {
         self.slots.get(worker).map_or("", |slot| &slot.last_exit)
@@ -137,6 +144,7 @@ impl WorkerSlot {
         };
         self.is_ready = false;
         self.is_held = false;
+        self.is_foreign = false;
         let ended = self.incarnation.take();
         let has_begun = ended.is_some_and(|ended| ended.ring.is_begun(self.sequence));
         match exit {
@@ -161,7 +169,24 @@ impl State {
             worker_slot.is_hung = false;
             worker_slot.incarnation = Some(incarnation);
             worker_slot.sequence = 0;
+            worker_slot.is_foreign = false;
             worker_slot.open_editions.clear();
+        }
+    }
+
+    /// A worker that another front started runs: once it has finished what that front handed over,
+    /// it is attached to this one.
+    pub(crate) fn worker_adopted(
+        &mut self,
+        worker: usize,
+        incarnation: Arc<Incarnation>,
+        now: Nanos,
+    ) {
+        let sequence = incarnation.ring.last_sequence();
+        self.worker_started(worker, incarnation, now);
+        if let Some(worker_slot) = self.workers.slots.get_mut(worker) {
+            worker_slot.sequence = sequence;
+            worker_slot.is_foreign = true;
         }
     }
 

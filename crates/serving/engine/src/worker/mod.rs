@@ -1,11 +1,12 @@
 //! The program of a worker process: T named threads that compute the batches of one ring.
 //!
-//! The process has no runtime, no logger and no listener. It maps what it inherited, reports that
-//! it is ready, and sleeps on its doorbell. Commands of the front about models arrive between two
-//! batches. Its rows and models are mapped read-only. Any panic aborts it: the front runs its batch
-//! elsewhere.
+//! The process has no runtime, no logger and no listener. It maps the memory of the front, reports
+//! that it is ready, and sleeps on its doorbell. Commands of the front about models arrive between
+//! two batches, and one by which another front takes the worker over. Its rows and models are
+//! mapped read-only. Any panic aborts it: the front runs its batch elsewhere.
 
 mod batch_split;
+mod front_memory;
 mod gathered;
 mod inherited;
 mod models;
@@ -18,7 +19,9 @@ use std::time::Instant;
 
 use albacore_os::set_thread_name;
 
+use crate::command::Command;
 use crate::ring::{Ring, Signal};
+use front_memory::{EventLoops, NewViews};
 use inherited::Inherited;
 use models::Models;
 use team::Team;
@@ -49,16 +52,23 @@ pub fn main(arguments: impl Iterator<Item = String>) -> ExitCode {
 fn run(inherited: &Inherited) -> Result<(), String> {
     let name = |rank: usize| format!("albw{}.{rank}", inherited.worker);
     set_thread_name(&name(0)).map_err(|error| error.to_string())?;
+    let first = inherited.commands.receive();
+    let first = first.map_err(|error| error.to_string())?;
+    let first = first.ok_or("the memory of the front did not come")?;
+    let (views, event_loops) = front_memory::map(first.fds, inherited.threads)?;
     let models = Models::default();
     let ring = &inherited.ring;
-    let rows = inherited.rows.as_slice();
-    let mut context = ThreadContext::new(rows, inherited.map_results()?);
+    let new_views = NewViews::new(inherited.threads);
     let team = Team::new(inherited.threads);
     std::thread::scope(|scope| {
-        for rank in 1..inherited.threads {
-            let mut context = ThreadContext::new(rows, inherited.map_results()?);
-            let (team, models) = (&team, &models);
-            let peer = move || team.follow(ring, models, &mut context);
+        let mut views = views.into_iter().enumerate();
+        let (_, own) = views.next().ok_or("a worker has a thread")?;
+        for (rank, view) in views {
+            let mut context = ThreadContext::new(view);
+            let (team, models, new_views) = (&team, &models, &new_views);
+            let peer = move || {
+                team.follow(ring, models, &mut context, || new_views.take(rank));
+            };
             let spawned = std::thread::Builder::new()
                 .name(name(rank))
                 .spawn_scoped(scope, peer);
@@ -70,36 +80,92 @@ fn run(inherited: &Inherited) -> Result<(), String> {
         // A ready worker has named all of its threads.
         team.wait_for_peers();
         team.measure_wake_latency();
-        lead(inherited, &models, &team, &mut context);
+        let mut leader = Leader {
+            inherited,
+            models: &models,
+            team: &team,
+            new_views: &new_views,
+            event_loops,
+            context: ThreadContext::new(own),
+        };
+        leader.run();
         team.shut_down();
         Ok(())
     })
 }
 
-/// The loop of rank 0, until the stop signal.
-fn lead(inherited: &Inherited, models: &Models, team: &Team, context: &mut ThreadContext<'_>) {
-    let ring = &inherited.ring;
-    let mut last = 0;
-    ring.set_ready();
-    inherited.notify();
-    while let Signal::Run(sequence) = ring.wait_for_signal(last) {
-        last = sequence;
-        ring.begin(sequence);
-        let start = Instant::now();
-        let segments = if ring.is_command() {
-            execute_command(ring, models, inherited)
-        } else {
-            team.lead(ring, &models.table(), context)
-        };
-        ring.finish(sequence, segments, start.elapsed());
-        inherited.notify();
-    }
+/// Rank 0, which reads the ring.
+struct Leader<'a> {
+    inherited: &'a Inherited,
+    models: &'a Models,
+    team: &'a Team,
+    new_views: &'a NewViews,
+    /// Those of the present front.
+    event_loops: EventLoops,
+    context: ThreadContext,
 }
 
-/// Executes a command, which takes the place of a batch of one segment.
-fn execute_command(ring: &Ring, models: &Models, inherited: &Inherited) -> usize {
-    if let Err(reason) = models.execute(&inherited.command) {
-        ring.fail(0, &reason);
+impl Leader<'_> {
+    /// Runs until the stop signal.
+    fn run(&mut self) {
+        let ring = &self.inherited.ring;
+        let mut last = 0;
+        ring.set_ready();
+        self.event_loops.notify(ring);
+        while let Signal::Run(sequence) = ring.wait_for_signal(last) {
+            last = sequence;
+            ring.begin(sequence);
+            let start = Instant::now();
+            let segments = if ring.is_command() {
+                // A command takes the place of a batch of one segment.
+                if let Err(reason) = self.execute_command(ring) {
+                    ring.fail(0, &reason);
+                }
+                1
+            } else {
+                let models = self.models.table();
+                self.team.lead(ring, &models, &mut self.context)
+            };
+            ring.finish(sequence, segments, start.elapsed());
+            self.event_loops.notify(ring);
+        }
     }
-    1
+
+    /// Executes the last command in the channel: those before it are of a front that died before
+    /// it rang.
+    fn execute_command(&mut self, ring: &Ring) -> Result<(), String> {
+        let mut last = None;
+        // bound: what fits into the channel
+        while let Some(message) = self
+            .inherited
+            .commands
+            .receive()
+            .map_err(|error| error.to_string())?
+        {
+            last = Some(message);
+        }
+        let message = last.ok_or("no command came")?;
+        let command = Command::decode(&message.bytes).ok_or("the command cannot be read")?;
+        if command.is_attach {
+            return self.attach(message.fds);
+        }
+        let executed = self
+            .models
+            .execute(&command, message.fds.into_iter().next());
+        ring.set_open_editions(self.models.table().editions());
+        executed
+    }
+
+    /// Computes for another front from now on.
+    fn attach(&mut self, fds: Vec<std::os::fd::OwnedFd>) -> Result<(), String> {
+        let (views, event_loops) = front_memory::map(fds, self.inherited.threads)?;
+        self.event_loops = event_loops;
+        self.new_views.put(views);
+        if let Some(view) = self.new_views.take(0) {
+            self.context.set_view(view);
+        }
+        // The memory of the other front is freed once nobody maps it.
+        self.team.wake_peers();
+        Ok(())
+    }
 }

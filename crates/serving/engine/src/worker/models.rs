@@ -1,8 +1,9 @@
 //! The images that this worker has open, by edition. Each is mapped and read in place.
 
+use std::os::fd::OwnedFd;
 use std::sync::{RwLock, RwLockReadGuard};
 
-use albacore_os::{Channel, ReadMapping, SharedMemory};
+use albacore_os::{ReadMapping, SharedMemory};
 use albacore_trees::Predictor;
 use self_cell::self_cell;
 
@@ -57,11 +58,8 @@ impl Models {
         self.0.read().unwrap_or_else(|error| error.into_inner())
     }
 
-    /// Executes the command that waits in `channel`.
-    pub(super) fn execute(&self, channel: &Channel) -> Result<(), String> {
-        let message = channel.receive().map_err(|error| error.to_string())?;
-        let message = message.ok_or("no command came")?;
-        let command = Command::decode(&message.bytes).ok_or("the command cannot be read")?;
+    /// Closes and opens what the command says; `image` came with it.
+    pub(super) fn execute(&self, command: &Command, image: Option<OwnedFd>) -> Result<(), String> {
         {
             let mut table = self.0.write().unwrap_or_else(|error| error.into_inner());
             table.0.retain(|(id, _)| !command.closes.contains(id));
@@ -69,7 +67,7 @@ impl Models {
         let Some((id, kinds)) = command.opens else {
             return Ok(());
         };
-        let fd = message.fd.ok_or("no image came with the command")?;
+        let fd = image.ok_or("no image came with the command")?;
         let open = open(fd, KindSet::from_bits(kinds))?;
         let mut table = self.0.write().unwrap_or_else(|error| error.into_inner());
         table.0.retain(|(known, _)| *known != id);
@@ -87,13 +85,17 @@ impl Table {
         Ok(Self(vec![(id, open(fd, kinds)?)]))
     }
 
+    pub(super) fn editions(&self) -> impl Iterator<Item = EditionId> {
+        self.0.iter().map(|&(id, _)| id)
+    }
+
     pub(super) fn get(&self, id: EditionId) -> Option<&OpenModel<'_>> {
         let place = self.0.binary_search_by_key(&id, |&(id, _)| id).ok()?;
         self.0.get(place).map(|(_, open)| open.borrow_dependent())
     }
 }
 
-fn open(fd: std::os::fd::OwnedFd, kinds: KindSet) -> Result<ModelMapping, String> {
+fn open(fd: OwnedFd, kinds: KindSet) -> Result<ModelMapping, String> {
     let memory = SharedMemory::open(fd).map_err(|error| error.to_string())?;
     let mapping = memory.map_read().map_err(|error| error.to_string())?;
     ModelMapping::try_new(mapping, |mapping| {

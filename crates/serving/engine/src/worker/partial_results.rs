@@ -49,7 +49,7 @@ impl PartialResults {
         batch: &SharedBatch<'_>,
         piece: u32,
         parts: u32,
-        context: &mut ThreadContext<'_>,
+        context: &mut ThreadContext,
     ) {
         let tree_piece = TreePiece::new(batch.segments, piece, parts);
         let (Some(slot), Some(tree_piece)) = (self.0.get(piece as usize), tree_piece) else {
@@ -68,7 +68,7 @@ impl PartialResults {
         parts: u32,
         progress: &mut ReductionProgress,
         is_finished: bool,
-        context: &mut ThreadContext<'_>,
+        context: &mut ThreadContext,
     ) {
         // bound: one pass for each piece.
         while progress.next < batch.split.pieces() {

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use albacore_os::futex::{self, Reach};
 
 use super::batch_split::{BatchSplit, SharedBatch, TimeEstimates};
+use super::front_memory::View;
 use super::gathered::parts_of;
 use super::models::{Models, Table};
 use super::partial_results::{PartialResults, ReductionProgress};
@@ -136,12 +137,7 @@ impl Team {
 
     /// Rank 0: computes the batch in the ring, with the peers if it is large; returns its number of
     /// segments.
-    pub(super) fn lead(
-        &self,
-        ring: &Ring,
-        models: &Table,
-        context: &mut ThreadContext<'_>,
-    ) -> usize {
+    pub(super) fn lead(&self, ring: &Ring, models: &Table, context: &mut ThreadContext) -> usize {
         let mut segments = std::mem::take(&mut context.segments);
         if !ring.read(&mut segments) {
             segments.clear();
@@ -183,8 +179,22 @@ impl Team {
         count
     }
 
-    /// The loop of a peer: helps with every shared batch until shut down.
-    pub(super) fn follow(&self, ring: &Ring, models: &Models, context: &mut ThreadContext<'_>) {
+    /// Rank 0, between two batches: wakes every peer, which finds nothing to compute.
+    pub(super) fn wake_peers(&self) {
+        let generation = self.generation.load(Ordering::Relaxed).wrapping_add(1) % SHUT_DOWN;
+        self.generation.store(generation, Ordering::Release);
+        futex::wake(Reach::Process, &self.generation, u32::MAX);
+    }
+
+    /// The loop of a peer: helps with every shared batch until shut down. `new_view` is the memory
+    /// to change to, if there is any.
+    pub(super) fn follow(
+        &self,
+        ring: &Ring,
+        models: &Models,
+        context: &mut ThreadContext,
+        new_view: impl Fn() -> Option<View>,
+    ) {
         self.started.fetch_add(1, Ordering::Release);
         futex::wake(Reach::Process, &self.started, 1);
         let mut seen = 0;
@@ -199,6 +209,9 @@ impl Team {
                 continue;
             }
             seen = generation;
+            if let Some(view) = new_view() {
+                context.set_view(view);
+            }
             if self.is_wake_probe.load(Ordering::Acquire) {
                 self.acknowledged.store(generation, Ordering::Release);
                 futex::wake(Reach::Process, &self.acknowledged, 1);
@@ -233,11 +246,11 @@ impl Team {
     }
 
     /// Computes pieces while any are left, and calls `between` after each.
-    fn work<'a>(
+    fn work(
         &self,
         batch: &SharedBatch<'_>,
-        context: &mut ThreadContext<'a>,
-        mut between: impl FnMut(&mut ThreadContext<'a>),
+        context: &mut ThreadContext,
+        mut between: impl FnMut(&mut ThreadContext),
     ) {
         let SharedBatch {
             generation,
@@ -269,7 +282,7 @@ impl Team {
         batch: &SharedBatch<'_>,
         progress: &mut ReductionProgress,
         is_finished: bool,
-        context: &mut ThreadContext<'_>,
+        context: &mut ThreadContext,
     ) {
         if let BatchSplit::Trees { parts, .. } = batch.split {
             self.partial_results
@@ -319,7 +332,7 @@ fn shortest_wake_latency(mut probe: impl FnMut() -> Option<Duration>) -> Duratio
 fn compute_rows(
     ring: &Ring,
     models: &Table,
-    context: &mut ThreadContext<'_>,
+    context: &mut ThreadContext,
     segments: &[Segment],
     range: std::ops::Range<usize>,
 ) {

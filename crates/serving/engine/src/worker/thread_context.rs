@@ -8,6 +8,7 @@ use albacore_trees::{
 };
 
 use super::batch_split::TreePiece;
+use super::front_memory::View;
 use super::gathered::{Gathered, Part, first_group};
 use super::models::{OpenModel, Table};
 use crate::layout::Layout;
@@ -16,9 +17,8 @@ use crate::{KindSet, OutputInfo};
 
 /// The memory that one thread computes with. Each thread maps the results for itself, so that each
 /// has an exclusive view; threads and workers write disjoint bytes.
-pub(super) struct ThreadContext<'a> {
-    rows: &'a [u8],
-    results: Extent,
+pub(super) struct ThreadContext {
+    view: View,
     scratch: PredictScratch,
     /// The sums of an output whose trees are divided.
     sums: Accumulator,
@@ -29,17 +29,21 @@ pub(super) struct ThreadContext<'a> {
     pub(super) parts: Vec<Part>,
 }
 
-impl<'a> ThreadContext<'a> {
-    pub(super) fn new(rows: &'a [u8], results: Extent) -> Self {
+impl ThreadContext {
+    pub(super) fn new(view: View) -> Self {
         Self {
-            rows,
-            results,
+            view,
             scratch: PredictScratch::default(),
             sums: Accumulator::default(),
             gathered: Gathered::default(),
             segments: Vec::new(),
             parts: Vec::new(),
         }
+    }
+
+    /// Computes with other memory from now on.
+    pub(super) fn set_view(&mut self, view: View) {
+        self.view = view;
     }
 
     /// How many of the first parts are computed in one call.
@@ -63,9 +67,9 @@ impl<'a> ThreadContext<'a> {
     ) -> Result<(), String> {
         let model = models.get(segment.edition).ok_or(NO_MODEL)?;
         let place = SegmentRows::of(segment, part);
-        let rows = input(self.rows, model, segment, place)?;
+        let rows = input(self.view.rows.as_slice(), model, segment, place)?;
         for output in model.outputs_of(KindSet::from_bits(segment.kinds)) {
-            let out = results(&mut self.results, model, segment, output, place)?;
+            let out = results(&mut self.view.results, model, segment, output, place)?;
             model
                 .predictor
                 .predict(output.kind, rows, out, &mut self.scratch)
@@ -97,7 +101,7 @@ impl<'a> ThreadContext<'a> {
         });
         let mut free = &mut *rows;
         for (segment, place) in places.clone() {
-            let from = input_bytes(self.rows, model, segment, place)?;
+            let from = input_bytes(self.view.rows.as_slice(), model, segment, place)?;
             let to = free.split_off_mut(..from.len()).ok_or(OUTSIDE)?;
             to.copy_from_slice(from);
         }
@@ -110,7 +114,7 @@ impl<'a> ThreadContext<'a> {
                 .map_err(|error| error.to_string())?;
             let mut left = &*results;
             for (segment, place) in places.clone() {
-                let to = result_bytes(&mut self.results, model, segment, output, place)?;
+                let to = result_bytes(&mut self.view.results, model, segment, output, place)?;
                 let from = left.split_off(..to.len()).ok_or(OUTSIDE)?;
                 to.copy_from_slice(from);
             }
@@ -127,7 +131,12 @@ impl<'a> ThreadContext<'a> {
     ) -> Result<(), String> {
         let segment = piece.segment;
         let model = models.get(segment.edition).ok_or(NO_MODEL)?;
-        let rows = input(self.rows, model, segment, SegmentRows::all(segment))?;
+        let rows = input(
+            self.view.rows.as_slice(),
+            model,
+            segment,
+            SegmentRows::all(segment),
+        )?;
         let units = model.predictor.work_units(piece.kind, segment.rows);
         let at = |part: u32| units * part as usize / piece.parts as usize;
         model
@@ -166,7 +175,7 @@ impl<'a> ThreadContext<'a> {
         let output = model.outputs.iter().find(|output| output.kind == kind);
         let output = output.ok_or("the model does not give this output")?;
         let rows = SegmentRows::all(segment);
-        let out = results(&mut self.results, model, segment, output, rows)?;
+        let out = results(&mut self.view.results, model, segment, output, rows)?;
         predictor.finish_sums(sums, out).map_err(described)
     }
 }

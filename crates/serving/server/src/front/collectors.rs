@@ -15,12 +15,14 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
 use super::call_counts::CallCounts;
-use crate::effective_config::EffectiveConfig;
 use albacore_batching::deadlines::CostEstimate;
 use albacore_engine::{
     Choice, DURATION_BOUNDS_NANOS, DispatchReason, Engine, Histogram, Kind, KindStats, Load,
     LockTimes, ModelStats, Outcomes, Sharing, Stats, WorkerStats, kind_name, kind_or_unread,
 };
+use albacore_live_settings::effective_config::EffectiveConfig;
+use albacore_live_settings::model_status::StatusStore;
+use albacore_supervision::StandbyState;
 
 #[derive(Debug)]
 pub(super) struct CallCollector(pub(super) Arc<CallCounts>);
@@ -111,6 +113,27 @@ impl Collector for ParamsCollector {
         families.counter("params_messages_refused", help, stream.refused_total)?;
         let help = "Streams of --params that ended or could not be opened";
         families.counter("params_streams_lost", help, stream.lost_total)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct SupervisionCollector(pub(super) Arc<StatusStore>);
+
+impl Collector for SupervisionCollector {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let status = self.0.snapshot().supervision;
+        let mut families = Families(encoder);
+        let help = "Front processes that died, since the server was started";
+        families.counter("front_deaths", help, status.front_deaths)?;
+        let help = "Connections that were reset because their front died";
+        families.counter("front_connections_reset", help, status.connections_reset)?;
+        let help = "Fronts whose place a standby has taken";
+        families.counter("front_takeovers", help, status.takeovers)?;
+        let help = "Binaries that were replaced while the server ran (SIGUSR2)";
+        families.counter("upgrades", help, status.upgrades)?;
+        let help = "1 while a standby could take the place of the front at once";
+        let is_ready = status.standby == StandbyState::Ready;
+        families.gauge("standby_ready", help, i64::from(is_ready))
     }
 }
 

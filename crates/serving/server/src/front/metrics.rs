@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use prometheus_client::registry::Registry;
 
 use super::call_counts::{AnsweredCall, CallCounts, FinishedCall};
-use super::collectors::{CallCollector, EngineCollector, ParamsCollector};
-use crate::effective_config::EffectiveConfig;
+use super::collectors::{CallCollector, EngineCollector, ParamsCollector, SupervisionCollector};
 use albacore_connections::LimitMetrics;
 use albacore_engine::{Engine, KindSet, LoopIndex, Timing, kind_name};
+use albacore_live_settings::effective_config::EffectiveConfig;
+use albacore_live_settings::model_status::StatusStore;
 
 /// What the metrics need of an infer call; filled while the call proceeds.
 pub(super) struct InferCall {
@@ -59,6 +60,7 @@ impl Metrics {
     pub(super) fn new(
         engine: Arc<Engine>,
         config: Arc<EffectiveConfig>,
+        status: Arc<StatusStore>,
         limit_metrics: LimitMetrics,
         loops: usize,
     ) -> Self {
@@ -67,6 +69,7 @@ impl Metrics {
         registry.register_collector(Box::new(CallCollector(Arc::clone(&calls))));
         registry.register_collector(Box::new(EngineCollector(engine)));
         registry.register_collector(Box::new(ParamsCollector(config)));
+        registry.register_collector(Box::new(SupervisionCollector(status)));
         registry.register_collector(Box::new(limit_metrics));
         Self { registry, calls }
     }

@@ -41,15 +41,16 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use albacore_connections::{LimitMetrics, PortShare, divide_port};
+use albacore_connections::{ConnectionCount, LimitMetrics, PortShare, divide_port};
 use albacore_engine::{Engine, EventLoop, KindSet, LoopIndex, ModelHandle, ModelInfo, Timing};
 use albacore_proto::inference::ModelConfig;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::effective_config::EffectiveConfig;
-use crate::model_status::StatusStore;
+use albacore_live_settings::effective_config::EffectiveConfig;
+use albacore_live_settings::handover::Listeners;
+use albacore_live_settings::model_status::StatusStore;
 use dispatch::Services;
 use grpc::GrpcService;
 use http::HttpService;
@@ -138,14 +139,16 @@ fn micros(time: Duration) -> u64 {
 /// Name of that header, and of the metadata over gRPC.
 const SERVER_TIMING: &str = "server-timing";
 
-/// The listening sockets of one event loop.
-pub(crate) struct Listeners {
-    pub(crate) http: StdListener,
-    pub(crate) grpc: StdListener,
+/// Listening sockets, by event loop, and when to accept connections on them.
+pub(crate) struct PreparedSockets {
+    pub(crate) listeners: Vec<Listeners>,
+    pub(crate) event_loops: Vec<EventLoop>,
+    pub(crate) connections: ConnectionCount,
+    pub(crate) begun: watch::Receiver<bool>,
 }
 
-/// Serves until `shutdown` resolves, then stops accepting, answers what was accepted and returns.
-/// There are as many listeners as event loops.
+/// Prepares everything, waits until `begun` is true, and serves until `shutdown` resolves; then
+/// stops accepting, answers what was accepted and returns.
 ///
 /// The caller bounds how long that may take: dropping the future closes every connection at once.
 ///
@@ -155,14 +158,20 @@ pub(crate) async fn serve(
     engine: Arc<Engine>,
     status: Arc<StatusStore>,
     config: Arc<EffectiveConfig>,
-    listeners: Vec<Listeners>,
-    event_loops: Vec<EventLoop>,
+    sockets: PreparedSockets,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), FrontError> {
+    let PreparedSockets {
+        listeners,
+        event_loops,
+        connections,
+        begun,
+    } = sockets;
     let limit_metrics = LimitMetrics::default();
     let metrics = Metrics::new(
         Arc::clone(&engine),
         Arc::clone(&config),
+        Arc::clone(&status),
         limit_metrics.clone(),
         event_loops.len(),
     );
@@ -175,8 +184,8 @@ pub(crate) async fn serve(
     };
     let body_budget = BodyBudget::default();
     let (stop, stopped) = watch::channel(false);
-    let http = divide_port(listeners.len(), &limit_metrics);
-    let grpc = divide_port(listeners.len(), &limit_metrics);
+    let http = divide_port(listeners.len(), &limit_metrics, &connections);
+    let grpc = divide_port(listeners.len(), &limit_metrics, &connections);
     // Dropping the set ends what runs on the event loops.
     let mut serving = JoinSet::new();
     let shares = listeners.into_iter().zip(http.into_iter().zip(grpc));
@@ -192,7 +201,8 @@ pub(crate) async fn serve(
                 body_budget: body_budget.clone(),
             },
         });
-        let running = serve_loop(services, listeners, shares, stopped.clone());
+        let (begun, stopped) = (begun.clone(), stopped.clone());
+        let running = serve_loop(services, listeners, shares, begun, stopped);
         serving.spawn_on(running, &event_loop.runtime);
     }
     let mut shutdown = pin!(shutdown);
@@ -209,13 +219,18 @@ pub(crate) async fn serve(
     }
 }
 
-/// Serves the connections of one event loop until `stopped` is true and they are closed.
+/// Serves the connections of one event loop from when `begun` is true until `stopped` is true and
+/// they are closed.
 async fn serve_loop(
     services: Arc<Services>,
     listeners: Listeners,
     (http, grpc): (PortShare, PortShare),
+    mut begun: watch::Receiver<bool>,
     stopped: watch::Receiver<bool>,
 ) -> Result<(), FrontError> {
+    if begun.wait_for(|&has_begun| has_begun).await.is_err() {
+        return Ok(());
+    }
     let port = |listener: StdListener, share: PortShare| {
         albacore_os::stamp_arrivals(&listener)?;
         let listener = TcpListener::from_std(listener)?;

@@ -8,12 +8,13 @@
 use serde::Serialize;
 
 use super::micros;
-use crate::effective_config::{EffectiveConfig, StreamStatus};
-use crate::model_status::{ConfigStatus, LoadState, ModelStatus};
 use albacore_engine::{
     Choice, Engine, KernelChoice, Kind, KindLoad, Latencies, Load, ModelBatching, ModelStats,
     Outcomes, Prefer, Stats, kind_name, kind_or_unread,
 };
+use albacore_live_settings::effective_config::{EffectiveConfig, StreamStatus};
+use albacore_live_settings::model_status::{ConfigStatus, LoadState, ModelStatus};
+use albacore_supervision::StandbyState;
 
 #[derive(Debug, Serialize)]
 pub(super) struct ServerState {
@@ -65,6 +66,20 @@ struct FrontState {
     threads: usize,
     /// Share of the last seconds in which its busiest thread used its cpu, 0 to 1.
     busy: f64,
+    /// Id of its process.
+    pid: u32,
+    /// Front processes that died, and their connections, since the server was started.
+    deaths: u64,
+    connections_reset: u64,
+    /// Fronts whose place a standby has taken.
+    takeovers: u64,
+    /// Binaries that were replaced while the server ran.
+    upgrades: u64,
+    /// Whether a standby could take the place of the front at once.
+    standby_ready: bool,
+    /// Why no standby can be started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    standby_error: Option<String>,
 }
 
 /// The params in force.
@@ -215,6 +230,7 @@ pub(super) fn describe(
     let outcomes = load.outcomes;
     let millis = |nanos: u64| nanos as f64 / 1e6;
     let in_force_sha256 = effective_sha256(&status, stream.as_ref());
+    let supervision = status.supervision;
     let models = status.models.into_iter();
     ServerState {
         in_force_sha256,
@@ -250,6 +266,16 @@ pub(super) fn describe(
         front: FrontState {
             threads: stats.front_threads,
             busy: stats.front_busy_ratios.iter().copied().fold(0.0, f64::max),
+            pid: std::process::id(),
+            deaths: supervision.front_deaths,
+            connections_reset: supervision.connections_reset,
+            takeovers: supervision.takeovers,
+            upgrades: supervision.upgrades,
+            standby_ready: supervision.standby == StandbyState::Ready,
+            standby_error: match supervision.standby {
+                StandbyState::Failed { reason } => Some(reason),
+                StandbyState::Starting | StandbyState::Ready => None,
+            },
         },
         load_factor: load.factor,
         latency_p50_ms: load.latency_p50_nanos.map(millis),

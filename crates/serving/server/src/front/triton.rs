@@ -16,7 +16,7 @@ use super::metadata::advertised;
 use super::micros;
 use super::request_error::{ErrorKind, RequestError};
 use super::validate::{self, INPUT, VERSION};
-use crate::model_status::{ConfigStatus, LoadState};
+use albacore_live_settings::model_status::{ConfigStatus, LoadState};
 
 /// The configuration of a model with `workers` instances, batched by `params`.
 pub(super) fn config(

@@ -14,13 +14,13 @@ use tonic::transport::Channel;
 
 use super::decode;
 use super::endpoint::ParamsEndpoint;
-use crate::effective_config::EffectiveConfig;
-use crate::events::{ServerEvent, emit};
 use crate::limits::{
     PARAMS_BACKOFF_MAX, PARAMS_BACKOFF_MIN, PARAMS_BYTES_MAX, PARAMS_CONNECT_MAX,
     PARAMS_KEEPALIVE_PERIOD, PARAMS_KEEPALIVE_WAIT, PARAMS_REPLY_MAX, PARAMS_RETENTION,
     REPORT_PERIOD_MIN,
 };
+use albacore_live_settings::effective_config::EffectiveConfig;
+use albacore_live_settings::events::{ServerEvent, emit};
 
 /// Receives parameters from `endpoint` and reconnects after each loss. Does not return.
 pub(crate) async fn run(endpoint: ParamsEndpoint, config: Arc<EffectiveConfig>) {

@@ -15,7 +15,7 @@
 //! reported once. The stream cannot change which models there are, workers, or threads of workers.
 //!
 //! `client` keeps the connection, `decode` validates a message,
-//! [`crate::effective_config::EffectiveConfig`] holds both sources.
+//! [`albacore_live_settings::effective_config::EffectiveConfig`] holds both sources.
 
 mod client;
 mod decode;

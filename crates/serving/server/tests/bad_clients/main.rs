@@ -104,7 +104,7 @@ async fn wait_for(server: &Running, bound: &str, count: u64) {
 
 /// Resident memory of the front, MiB.
 fn resident(server: &Running) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.front())).unwrap();
     let line = status
         .lines()
         .find_map(|line| line.strip_prefix("VmRSS:"))
@@ -200,7 +200,7 @@ async fn a_stalled_front_does_not_treat_its_clients_as_slow() {
         let (begin, end) = request.as_bytes().split_at(cut);
         open.push((send(server.http, begin).await, end.to_vec()));
     }
-    let front = server.pid().to_string();
+    let front = server.front().to_string();
     let tell = |signal: &str| {
         let mut kill = std::process::Command::new("kill");
         assert!(kill.args([signal, &front]).status().unwrap().success());

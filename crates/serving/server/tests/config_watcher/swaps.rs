@@ -94,7 +94,7 @@ fn swap_under_load(rows: usize, meanwhile: impl Fn(&Running, &AtomicBool) + Sync
     assert_eq!(given.into_inner().unwrap().len(), FILES.len());
     assert!(calls.into_inner() >= SWAPS, "there was load");
     // Every old image is closed: the workers have one edition open.
-    for pid in workers(&server) {
+    for pid in server.live_workers() {
         let images = || {
             let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
             maps.lines()
@@ -112,18 +112,6 @@ fn swap_under_load(rows: usize, meanwhile: impl Fn(&Running, &AtomicBool) + Sync
     assert_eq!(server.stop("-TERM"), Some(0));
 }
 
-/// Process ids of the workers as they are now.
-fn workers(server: &Running) -> Vec<u32> {
-    let path = format!("/proc/{0}/task", server.pid());
-    let tasks = std::fs::read_dir(path).unwrap();
-    let children = tasks
-        .filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).ok());
-    let text: String = children.collect();
-    text.split_whitespace()
-        .map(|pid| pid.parse().unwrap())
-        .collect()
-}
-
 #[test]
 fn no_request_fails_or_is_answered_by_two_versions_over_many_swaps() {
     // Larger than some batches: the parts of a request run apart.
@@ -135,7 +123,7 @@ fn workers_killed_during_swaps_lose_no_request() {
     swap_under_load(40, |server, is_over| {
         let mut kills = 0;
         while !is_over.load(Ordering::Relaxed) {
-            let workers = workers(server);
+            let workers = server.live_workers();
             if let Some(pid) = workers.get(kills % workers.len().max(1)) {
                 let killed = Command::new("kill").args(["-9", &pid.to_string()]).status();
                 kills += usize::from(killed.unwrap().success());

@@ -180,11 +180,8 @@ async fn a_worker_that_cannot_start_is_an_error_and_leaves_nothing() {
         ("/no/such/file", "/no/such/file"),
     ] {
         let models = vec![model("m", SMALL[0])];
-        let config = EngineConfig {
-            program: program.into(),
-            ..config(2, 1)
-        };
-        let engine = Engine::start(&config, models, Observer(Box::new(|_| {}))).unwrap();
+        let silent = Observer(Box::new(|_| {}));
+        let engine = Engine::start(&config(2, 1), Path::new(program), models, silent).unwrap();
         let error = engine.started().await.unwrap_err().to_string();
         assert!(
             error.contains("before it was ready") && error.contains(words),

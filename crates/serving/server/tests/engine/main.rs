@@ -15,7 +15,7 @@ mod results;
 mod running;
 mod sharing;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -44,12 +44,15 @@ pub(crate) const BATCHING: BatchingParams = BatchingParams {
     queue_rows_max: 65536,
 };
 
+/// The program of the workers.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_albacore-server");
+
 pub(crate) fn config(workers: usize, threads: usize) -> EngineConfig {
     EngineConfig {
         workers,
         threads,
         batching: BATCHING,
-        program: PathBuf::from(env!("CARGO_BIN_EXE_albacore-server")),
+        front: 0,
     }
 }
 
@@ -75,7 +78,7 @@ pub(crate) async fn start_with(config: EngineConfig, files: Vec<(String, Vec<u8>
         let events = Arc::clone(&events);
         move |event| events.lock().unwrap().push(event)
     }));
-    let engine = Arc::new(Engine::start(&config, models, observer).unwrap());
+    let engine = Arc::new(Engine::start(&config, Path::new(PROGRAM), models, observer).unwrap());
     engine.started().await.unwrap();
     assert!(engine.is_ready());
     Started {

@@ -1,6 +1,7 @@
 //! The server as processes: names, maps, signals, bad starts.
 
 use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use super::running::Running;
@@ -22,16 +23,9 @@ fn failure(arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), text)
 }
 
-fn children(pid: u32) -> Vec<i32> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    let lists = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")));
-    let text: String = lists.map(Result::unwrap).collect();
-    let mut pids: Vec<i32> = text
-        .split_whitespace()
-        .map(|pid| pid.parse().unwrap())
-        .collect();
-    pids.sort_unstable();
-    pids
+fn children(server: &Running) -> Vec<i32> {
+    let pids = server.live_workers().into_iter();
+    pids.map(|pid| i32::try_from(pid).unwrap()).collect()
 }
 
 fn names(pid: i32) -> Vec<String> {
@@ -62,7 +56,7 @@ fn threads_say_worker_and_rank_and_the_model_is_one_read_only_copy() {
         &[("m", "main_small_d6.ubj")],
         &["--workers", "3", "--threads", "2"],
     );
-    let pids = children(server.pid());
+    let pids = children(&server);
     let all: Vec<_> = pids.iter().map(|&pid| names(pid)).collect();
     assert_eq!(
         all,
@@ -74,12 +68,8 @@ fn threads_say_worker_and_rank_and_the_model_is_one_read_only_copy() {
     );
     let main = format!("/proc/{}/comm", server.pid());
     assert_eq!(std::fs::read_to_string(main).unwrap(), "albacore-server\n");
-    let front = names(i32::try_from(server.pid()).unwrap());
-    assert!(
-        front
-            .iter()
-            .all(|name| name == "albacore-server" || name.starts_with("albf."))
-    );
+    let front = names(i32::try_from(server.front()).unwrap());
+    assert!(front.iter().all(|name| name.starts_with("albf.")));
     let models: Vec<_> = pids
         .iter()
         .map(|&pid| mappings(pid, "albacore-model"))
@@ -107,19 +97,22 @@ fn threads_say_worker_and_rank_and_the_model_is_one_read_only_copy() {
 }
 
 #[test]
-fn workers_ignore_signals_of_the_group_and_die_with_the_front() {
+fn workers_ignore_signals_of_the_group_and_die_with_the_supervisor() {
     let server = Running::start(&[("m", "main_small_d6.ubj")], &["--workers", "2"]);
-    let pids = children(server.pid());
+    let pids = children(&server);
     for &pid in &pids {
         signal("-TERM", pid);
         signal("-INT", pid);
     }
     assert_eq!(server.get("/v2/health/ready").status, 200);
-    assert_eq!(children(server.pid()), pids);
+    assert_eq!(children(&server), pids);
+    let fronts = server.processes("front").into_iter();
+    let fronts = fronts.map(|(pid, _)| i32::try_from(pid).unwrap());
+    let pids: Vec<i32> = pids.into_iter().chain(fronts).collect();
     assert_eq!(server.stop("-KILL"), None);
     let start = Instant::now();
     while pids.iter().any(|&pid| is_alive(pid)) {
-        assert!(start.elapsed() < PATIENCE, "workers outlive the front");
+        assert!(start.elapsed() < PATIENCE, "they outlive the supervisor");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -128,7 +121,7 @@ fn workers_ignore_signals_of_the_group_and_die_with_the_front() {
 fn signals_drain_and_a_dead_worker_is_reported_and_replaced() {
     for how in ["-TERM", "-INT"] {
         let mut server = Running::start(&[("m", "main_small_d6.ubj")], &["--workers", "2"]);
-        let pids = children(server.pid());
+        let pids = children(&server);
         signal("-KILL", pids[0]);
         let died = server.event("worker_died");
         assert_eq!(
@@ -136,7 +129,7 @@ fn signals_drain_and_a_dead_worker_is_reported_and_replaced() {
             (Some(i64::from(pids[0])), Some("signal 9"))
         );
         assert_eq!(server.event("worker_started")["worker"], died["worker"]);
-        let pids = children(server.pid());
+        let pids = children(&server);
         assert_eq!(server.stop(how), Some(0));
         assert!(pids.iter().all(|&pid| !is_alive(pid)));
     }

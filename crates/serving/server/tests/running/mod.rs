@@ -48,7 +48,12 @@ impl Running {
 
     /// Starts a server with these arguments; waits until it listens.
     pub(crate) fn spawn(arguments: &[String]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_albacore-server"))
+        Self::spawn_program(Path::new(env!("CARGO_BIN_EXE_albacore-server")), arguments)
+    }
+
+    /// As [`Running::spawn`], with a program that is the server.
+    pub(crate) fn spawn_program(program: &Path, arguments: &[String]) -> Self {
+        let mut child = Command::new(program)
             .args(["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"])
             .args(arguments)
             .stdout(Stdio::piped())
@@ -86,14 +91,51 @@ impl Running {
         }
     }
 
-    /// Process id of the front.
+    /// Process id of the supervisor.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Process id of the front that serves: the oldest one.
+    pub(crate) fn front(&self) -> u32 {
+        let fronts = self.processes("front");
+        let number = |line: &Vec<String>| line[3].parse::<u64>().unwrap();
+        let oldest = fronts.iter().min_by_key(|(_, line)| number(line));
+        oldest.expect("there is a front").0
+    }
+
+    /// Process ids of the workers as they are now.
+    pub(crate) fn live_workers(&self) -> Vec<u32> {
+        let workers = self.processes("worker").into_iter();
+        workers.map(|(pid, _)| pid).collect()
+    }
+
+    /// The server's processes with this subcommand: their ids and command lines.
+    pub(crate) fn processes(&self, subcommand: &str) -> Vec<(u32, Vec<String>)> {
+        let path = format!("/proc/{0}/task/{0}/children", self.pid());
+        let children = std::fs::read_to_string(path).unwrap();
+        let children = children.split_whitespace();
+        let mut found: Vec<_> = children
+            .filter_map(|pid| {
+                let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?;
+                let line: Vec<String> = line.split('\0').map(str::to_owned).collect();
+                let is_one = line.get(1).is_some_and(|first| first == subcommand);
+                is_one.then(|| (pid.parse().unwrap(), line))
+            })
+            .collect();
+        found.sort_unstable();
+        found
     }
 
     /// The next event of this name on standard output.
     pub(crate) fn event(&mut self, name: &str) -> serde_json::Value {
         event(&mut self.events, name)
+    }
+
+    /// The exit code if the server has ended; `None` inside for a signal.
+    pub(crate) fn try_exit(&mut self) -> Option<Option<i32>> {
+        let ended = self.child.try_wait().unwrap();
+        ended.map(|status| status.code())
     }
 
     /// Sends `signal` and waits for the end; gives the exit code.
@@ -138,7 +180,7 @@ impl Drop for Running {
     }
 }
 
-fn kill(signal: &str, pid: u32) -> bool {
+pub(crate) fn kill(signal: &str, pid: u32) -> bool {
     Command::new("kill")
         .args([signal, &pid.to_string()])
         .status()

@@ -1,10 +1,13 @@
 //! Rows of several requests in one call: the same bits as each alone.
 
-use albacore_os::{Extent, SharedMemory};
+use std::sync::Arc;
+
+use albacore_os::{Extent, ReadMapping, SharedMemory};
 use albacore_trees::{Image, Model};
 
 use super::*;
 use crate::command::EditionId;
+use crate::worker::front_memory::View;
 use crate::worker::models::Table;
 use crate::worker::thread_context::ThreadContext;
 
@@ -96,12 +99,19 @@ fn table(file: &str, kinds: KindSet) -> Table {
 }
 
 /// Rows of all requests; some values are missing.
-fn rows(bytes: usize) -> Vec<f32> {
+fn rows(bytes: usize) -> Arc<ReadMapping> {
     let value = |index: usize| match index % 11 {
         0 => f32::NAN,
         _ => ((index * 7919) % 1000) as f32 / 250.0 - 2.0,
     };
-    (0..bytes / 4).map(value).collect()
+    let rows: Vec<f32> = (0..bytes / 4).map(value).collect();
+    let memory = SharedMemory::holding("rows", bytemuck::cast_slice(&rows)).unwrap();
+    Arc::new(memory.map_read().unwrap())
+}
+
+fn context(rows: &Arc<ReadMapping>, results: Extent) -> ThreadContext {
+    let rows = Arc::clone(rows);
+    ThreadContext::new(View { rows, results })
 }
 
 fn results(bytes: usize) -> (SharedMemory, Extent) {
@@ -134,11 +144,11 @@ fn gathered_rows_have_the_bits_of_rows_alone() {
                 })
                 .collect();
             let parts = all_parts(&segments);
-            let mut context = ThreadContext::new(bytemuck::cast_slice(&rows), together);
+            let mut context = context(&rows, together);
             context
                 .compute_together(&models, &segments, &parts)
                 .unwrap();
-            let mut context = ThreadContext::new(bytemuck::cast_slice(&rows), alone);
+            let mut context = context(&rows, alone);
             for part in parts {
                 let segment = &segments[part.segment];
                 context.compute(&models, segment, part).unwrap();
@@ -159,7 +169,7 @@ fn an_invalid_request_is_not_gathered_with_others() {
     segments[1].input_offset = usize::MAX - 7;
     let rows = rows(3 * GAP);
     let (_memory, extent) = results(3 * GAP);
-    let mut context = ThreadContext::new(bytemuck::cast_slice(&rows), extent);
+    let mut context = context(&rows, extent);
     let parts = all_parts(&segments);
     assert!(
         context

@@ -80,6 +80,15 @@ pub enum ServerEvent {
         /// Why, with the figures.
         reason: String,
     },
+    /// The front died; this one has taken its place, with its workers.
+    FrontDied {
+        pid: i32,
+        cause: String,
+        /// Its connections, which were reset.
+        connections: u64,
+    },
+    /// This front has taken the place of one of another binary.
+    Upgraded { version: &'static str },
     /// The server no longer accepts connections.
     Draining,
     /// All accepted requests are answered, and all workers have ended.

@@ -5,19 +5,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use albacore_engine::{Engine, InstallError, Iterations, LoadedModel};
+use albacore_engine::{Engine, InstallError, Iterations, LoadedModel, ModelInfo};
 use albacore_settings as settings;
 use albacore_settings::{Digest, Source};
 use albacore_storage::{Fetched, Storage};
 
 use super::file_stamp::{FileStamp, stamp};
-use crate::cli_models::log_iterations_notice;
+
+/// Logs which iterations predict, if the file records a best iteration and the user did not choose.
+pub fn log_iterations_notice(model: &ModelInfo) {
+    if let Some(notice) = &model.iterations_notice {
+        tracing::warn!(model = model.name, "{notice}");
+    }
+}
 
 /// What the loading threads share.
 #[derive(Debug)]
 pub(super) struct LoadContext {
     pub(super) engine: Arc<Engine>,
-    pub(super) storage: Storage,
+    pub(super) storage: Arc<Storage>,
     pub(super) runtime: tokio::runtime::Handle,
     /// Held from compilation to installation: it bounds the memory of compiled models, and keeps
     /// the order in which loads began.
@@ -31,6 +37,13 @@ pub(super) struct LoadRequest {
     pub(super) source: Source,
     pub(super) sha256: Option<Digest>,
     pub(super) iterations: Option<settings::Iterations>,
+}
+
+impl LoadRequest {
+    /// Text that differs where requests differ.
+    pub(super) fn fingerprint(&self) -> String {
+        format!("{self:?}")
+    }
 }
 
 /// A served version: the digest of its file, and the iterations that were requested.

@@ -17,6 +17,7 @@ use super::settings_file::{self, LoadedSettings};
 use super::watched_model::WatchedModel;
 use crate::effective_config::{EffectiveConfig, ModelConfig};
 use crate::events::{ServerEvent, emit};
+use crate::handover::{Handover, ModelRecord, Records};
 use crate::limits::{ATTEMPTS_MAX, POLL_PERIOD};
 use crate::model_status::{LoadState, ModelStatus, StatusStore};
 
@@ -30,6 +31,7 @@ pub(super) struct WatchLoop {
     context: Arc<LoadContext>,
     config: Arc<EffectiveConfig>,
     status: Arc<StatusStore>,
+    handover: Handover,
     models: Vec<WatchedModel>,
     /// Number of attempts started so far.
     attempts: u64,
@@ -43,6 +45,7 @@ impl WatchLoop {
         context: Arc<LoadContext>,
         config: Arc<EffectiveConfig>,
         status: Arc<StatusStore>,
+        handover: Handover,
     ) -> Self {
         let (finished_sender, finished) = sync_channel(ATTEMPTS_MAX);
         Self {
@@ -52,6 +55,7 @@ impl WatchLoop {
             context,
             config,
             status,
+            handover,
             models: Vec::new(),
             attempts: 0,
             finished_sender,
@@ -114,10 +118,15 @@ impl WatchLoop {
 
     /// Applies settings: batching and objectives now, models as soon as they are loaded.
     pub(super) fn apply(&mut self, loaded: LoadedSettings) -> Result<(), ApplyError> {
-        let LoadedSettings { sha256, settings } = loaded;
+        let LoadedSettings {
+            sha256,
+            settings,
+            text,
+        } = loaded;
         settings.check_threads(self.context.engine.threads())?;
         let models = settings.models.iter().map(ModelConfig::from).collect();
         self.config.set_settings(settings.batching, models)?;
+        self.handover.keep_settings(&text);
         self.sha256 = Some(sha256);
         self.remove_models_except(&settings.models);
         let models = settings.models.iter().cloned();
@@ -131,12 +140,50 @@ impl WatchLoop {
         Ok(())
     }
 
+    /// Takes over the models that another front installed: those that the settings still ask for
+    /// are not loaded again.
+    pub(super) fn restore(&mut self, records: &Records) {
+        for model in &mut self.models {
+            let Some(record) = records.get(&model.settings.name) else {
+                continue;
+            };
+            let is_loaded = model.restore(record);
+            self.status.update(|status| {
+                let mut models = status.models.iter_mut();
+                let name = &model.settings.name;
+                if let Some(status) = models.find(|status| status.name == *name) {
+                    status.serving = record.serving();
+                    if is_loaded {
+                        status.load_state = LoadState::Loaded;
+                    }
+                }
+            });
+        }
+    }
+
+    /// Leaves a model that was just installed, or found unchanged, to the next front.
+    fn keep(&self, attempt: &LoadAttempt) {
+        let name = &attempt.request.name;
+        let status = self.status.snapshot();
+        let mut models = status.models.iter();
+        let model = models.find(|status| status.name == *name);
+        let editions = self.context.engine.models();
+        let mut editions = editions.iter();
+        let edition = editions.find(|edition| edition.info().name == *name);
+        if let Some((edition, model)) = edition.zip(model) {
+            let request = attempt.request.fingerprint();
+            let record = ModelRecord::new(edition, model, request, attempt.stamp);
+            self.handover.keep_model(edition, record.as_ref());
+        }
+    }
+
     fn remove_models_except(&mut self, kept: &[settings::Model]) {
         let is_kept = |name: &str| kept.iter().any(|model| model.name == name);
         self.models.retain_mut(|model| {
             let is_kept = is_kept(&model.settings.name);
             if !is_kept {
                 model.cancel();
+                self.handover.forget_model(&model.settings.name);
             }
             is_kept
         });
@@ -201,9 +248,7 @@ impl WatchLoop {
         let previous = model.served;
         let is_current = model.finished(&attempt, Instant::now());
         let is_same_version = model.served == previous;
-        let LoadAttempt {
-            request, result, ..
-        } = attempt;
+        let (request, result) = (attempt.request.clone(), attempt.result.clone());
         let mut is_news = false;
         self.status.update(|status| {
             let mut models = status.models.iter_mut();
@@ -211,6 +256,9 @@ impl WatchLoop {
                 is_news = update_status(status, &result, is_current, is_same_version);
             }
         });
+        if result.is_ok() {
+            self.keep(&attempt);
+        }
         if is_news {
             report(request, result);
         }

@@ -9,6 +9,7 @@ use albacore_settings as settings;
 
 use super::file_stamp::FileStamp;
 use super::load::{LoadAttempt, LoadRequest, ServedVersion, stamp_of};
+use crate::handover::ModelRecord;
 use crate::limits::{LOAD_BACKOFF_MAX, LOAD_BACKOFF_MIN, STABLE_POLLS};
 
 #[derive(Debug)]
@@ -37,6 +38,20 @@ impl WatchedModel {
             retry_at: None,
             changed_file: None,
         }
+    }
+
+    /// Takes over what another front served; returns whether it is what the settings ask for.
+    pub(super) fn restore(&mut self, record: &ModelRecord) -> bool {
+        let request = self.request();
+        let Some((digest, _)) = record.serving() else {
+            return false;
+        };
+        if request.fingerprint() != record.request {
+            return false;
+        }
+        self.served = Some((digest, request.iterations));
+        self.tried = Some((request, record.stamp));
+        true
     }
 
     fn request(&self) -> LoadRequest {

@@ -7,9 +7,11 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 /// Identifies the content of a path; differs after each change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FileStamp {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileStamp {
     device: u64,
     inode: u64,
     bytes: u64,

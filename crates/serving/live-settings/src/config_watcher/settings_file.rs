@@ -8,10 +8,12 @@ use albacore_settings::{Digest, FILE_BYTES_MAX, Settings};
 
 /// A valid settings file.
 #[derive(Clone, Debug)]
-pub(crate) struct LoadedSettings {
+pub struct LoadedSettings {
     /// SHA-256 of the file.
-    pub(crate) sha256: Digest,
-    pub(crate) settings: Settings,
+    pub sha256: Digest,
+    pub settings: Settings,
+    /// The file.
+    pub(super) text: Vec<u8>,
 }
 
 /// The bytes of the file, and their SHA-256.
@@ -33,13 +35,21 @@ pub(super) fn read_bytes(file: &Path) -> Result<(Vec<u8>, Digest), String> {
 ///
 /// # Errors
 /// A sentence that names the field and what to write instead, without the file's name.
-pub(crate) fn read(file: &Path) -> Result<LoadedSettings, String> {
+pub fn read(file: &Path) -> Result<LoadedSettings, String> {
     let (bytes, sha256) = read_bytes(file)?;
     parse(&bytes, sha256)
 }
 
-pub(super) fn parse(bytes: &[u8], sha256: Digest) -> Result<LoadedSettings, String> {
+/// Parses the bytes of a settings file.
+///
+/// # Errors
+/// As [`read`].
+pub fn parse(bytes: &[u8], sha256: Digest) -> Result<LoadedSettings, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
     let settings = Settings::read(text).map_err(|error| error.to_string())?;
-    Ok(LoadedSettings { sha256, settings })
+    Ok(LoadedSettings {
+        sha256,
+        settings,
+        text: bytes.to_vec(),
+    })
 }

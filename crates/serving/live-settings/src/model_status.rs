@@ -6,10 +6,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use albacore_engine::{Kind, KindSet};
 use albacore_settings::{Digest, Settings};
+use albacore_supervision::Status;
 use tokio::sync::watch;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LoadState {
+pub enum LoadState {
     /// The model is being fetched, compiled or installed in the workers.
     Loading,
     /// The version that the settings name is served.
@@ -19,23 +20,23 @@ pub(crate) enum LoadState {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct ModelStatus {
-    pub(crate) name: String,
+pub struct ModelStatus {
+    pub name: String,
     /// Path or URL in the settings, without secrets.
-    pub(crate) source: String,
-    pub(crate) load_state: LoadState,
+    pub source: String,
+    pub load_state: LoadState,
     /// The outputs that its metadata advertises.
-    pub(crate) outputs: KindSet,
+    pub outputs: KindSet,
     /// The last error; kept until the next success.
-    pub(crate) error: Option<String>,
+    pub error: Option<String>,
     /// The served version: digest of its file, and when it was installed in milliseconds since
     /// 1970.
-    pub(crate) serving: Option<(Digest, u64)>,
+    pub serving: Option<(Digest, u64)>,
 }
 
 impl ModelStatus {
     /// A model that is not loaded yet.
-    pub(crate) fn new(name: &str, source: String) -> Self {
+    pub fn new(name: &str, source: String) -> Self {
         Self {
             name: name.to_owned(),
             source,
@@ -46,8 +47,16 @@ impl ModelStatus {
         }
     }
 
+    /// Records that another front served this version.
+    pub fn restore(&mut self, serving: Option<(Digest, u64)>) {
+        if serving.is_some() {
+            self.load_state = LoadState::Loaded;
+        }
+        self.serving = serving;
+    }
+
     /// Records that this version is served from now on.
-    pub(crate) fn set_loaded(&mut self, digest: Digest) {
+    pub fn set_loaded(&mut self, digest: Digest) {
         self.load_state = LoadState::Loaded;
         self.error = None;
         self.serving = Some((digest, unix_millis()));
@@ -56,25 +65,27 @@ impl ModelStatus {
 
 /// Status of the settings file and of all models.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ConfigStatus {
+pub struct ConfigStatus {
     /// Digest of the settings file in force; `None` without a settings file.
-    pub(crate) settings_sha256: Option<Digest>,
+    pub settings_sha256: Option<Digest>,
     /// Content of that file.
-    pub(crate) settings: Option<Arc<Settings>>,
+    pub settings: Option<Arc<Settings>>,
     /// Why the current file is not in force.
-    pub(crate) settings_error: Option<String>,
-    pub(crate) models: Vec<ModelStatus>,
+    pub settings_error: Option<String>,
+    pub models: Vec<ModelStatus>,
+    /// What the supervisor counts.
+    pub supervision: Status,
 }
 
 /// A [`ConfigStatus`] that is shared between threads.
 #[derive(Debug)]
-pub(crate) struct StatusStore {
+pub struct StatusStore {
     status: Mutex<ConfigStatus>,
     all_loaded: watch::Sender<bool>,
 }
 
 impl StatusStore {
-    pub(crate) fn new(status: ConfigStatus) -> Self {
+    pub fn new(status: ConfigStatus) -> Self {
         let (all_loaded, _) = watch::channel(are_all_loaded(&status));
         Self {
             status: Mutex::new(status),
@@ -82,12 +93,12 @@ impl StatusStore {
         }
     }
 
-    pub(crate) fn snapshot(&self) -> ConfigStatus {
+    pub fn snapshot(&self) -> ConfigStatus {
         self.lock().clone()
     }
 
     /// The outputs that the metadata of this model advertises.
-    pub(crate) fn outputs(&self, model: &str) -> KindSet {
+    pub fn outputs(&self, model: &str) -> KindSet {
         let status = self.lock();
         let model = status.models.iter().find(|status| status.name == model);
         model.map_or(KindSet::only(Kind::Value), |model| model.outputs)
@@ -95,7 +106,7 @@ impl StatusStore {
 
     /// Changes the status. Once all models were loaded, a model that is added later and is not
     /// loaded yet does not make the server unready.
-    pub(crate) fn update(&self, update: impl FnOnce(&mut ConfigStatus)) {
+    pub fn update(&self, update: impl FnOnce(&mut ConfigStatus)) {
         let mut status = self.lock();
         update(&mut status);
         if are_all_loaded(&status) {
@@ -104,7 +115,7 @@ impl StatusStore {
     }
 
     /// Waits until all models were loaded once.
-    pub(crate) async fn all_loaded(&self) {
+    pub async fn all_loaded(&self) {
         // The sender lives as long as the store.
         let _ = self.all_loaded.subscribe().wait_for(|&is_so| is_so).await;
     }

@@ -1,5 +1,5 @@
 //! The batching and objectives in force: those of the settings, or those of the params stream,
-//! which override them (see [`crate::params_client`] for when).
+//! which override them (module `params_client` of the server says when).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,9 +12,9 @@ use tokio::sync::Notify;
 
 /// What can change of a served model.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ModelConfig {
-    pub(crate) slo: Option<Slo>,
-    pub(crate) parameters: ModelParameters,
+pub struct ModelConfig {
+    pub slo: Option<Slo>,
+    pub parameters: ModelParameters,
 }
 
 impl From<&Model> for ModelConfig {
@@ -28,7 +28,7 @@ impl From<&Model> for ModelConfig {
 
 /// The only owner of the engine's batching and objectives: nothing else sets them.
 #[derive(Debug)]
-pub(crate) struct EffectiveConfig {
+pub struct EffectiveConfig {
     engine: Arc<Engine>,
     sources: Mutex<Sources>,
     /// Wakes [`EffectiveConfig::report_period`].
@@ -50,25 +50,25 @@ struct Sources {
 
 /// State of the params stream.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct StreamStatus {
+pub struct StreamStatus {
     /// Whether it is open and a message was received.
-    pub(crate) is_connected: bool,
+    pub is_connected: bool,
     /// The stream's parameters in force; `None` while the settings are in force.
-    pub(crate) parameters: Option<Parameters>,
+    pub parameters: Option<Parameters>,
     /// Why the last message was refused.
-    pub(crate) refused: Option<String>,
+    pub refused: Option<String>,
     /// Messages applied.
-    pub(crate) applied_total: u64,
+    pub applied_total: u64,
     /// Messages refused.
-    pub(crate) refused_total: u64,
+    pub refused_total: u64,
     /// Streams that ended and failed attempts to connect.
-    pub(crate) lost_total: u64,
+    pub lost_total: u64,
 }
 
 impl EffectiveConfig {
     /// `has_stream`: whether there is a params stream (`--params`). The engine is configured by
     /// [`EffectiveConfig::set_settings`].
-    pub(crate) fn new(engine: Arc<Engine>, batching: BatchingParams, has_stream: bool) -> Self {
+    pub fn new(engine: Arc<Engine>, batching: BatchingParams, has_stream: bool) -> Self {
         let sources = Sources {
             settings_batching: batching,
             settings_models: Vec::new(),
@@ -87,7 +87,7 @@ impl EffectiveConfig {
     ///
     /// # Errors
     /// More models than slots.
-    pub(crate) fn set_settings(
+    pub fn set_settings(
         &self,
         batching: BatchingParams,
         models: Vec<ModelConfig>,
@@ -102,7 +102,7 @@ impl EffectiveConfig {
     }
 
     /// Replaces the parameters of the stream. Returns whether they differ from the previous ones.
-    pub(crate) fn set_stream(&self, parameters: Parameters) -> bool {
+    pub fn set_stream(&self, parameters: Parameters) -> bool {
         let mut sources = self.lock();
         sources.lost_at = None;
         let is_changed = sources.stream.as_ref() != Some(&parameters);
@@ -120,7 +120,7 @@ impl EffectiveConfig {
     }
 
     /// Records that a message of the stream is invalid. Returns whether the error is a new one.
-    pub(crate) fn refuse_stream(&self, error: &str) -> bool {
+    pub fn refuse_stream(&self, error: &str) -> bool {
         let mut sources = self.lock();
         sources.lost_at = None;
         let mut is_new = false;
@@ -134,7 +134,7 @@ impl EffectiveConfig {
     }
 
     /// Records that the stream ended, or could not be opened.
-    pub(crate) fn stream_lost(&self) {
+    pub fn stream_lost(&self) {
         let mut sources = self.lock();
         if sources.stream.is_some() {
             sources.lost_at.get_or_insert_with(Instant::now);
@@ -146,7 +146,7 @@ impl EffectiveConfig {
     }
 
     /// Returns to the settings if the stream was lost `retention` ago. Returns whether it did.
-    pub(crate) fn expire_stream(&self, retention: Duration) -> bool {
+    pub fn expire_stream(&self, retention: Duration) -> bool {
         let mut sources = self.lock();
         let is_expired = sources.lost_at.is_some_and(|at| at.elapsed() >= retention);
         if is_expired {
@@ -157,7 +157,7 @@ impl EffectiveConfig {
     }
 
     /// The batching in force, and the state of the stream if there is to be one.
-    pub(crate) fn current(&self) -> (BatchingParams, Option<StreamStatus>) {
+    pub fn current(&self) -> (BatchingParams, Option<StreamStatus>) {
         let sources = self.lock();
         let status = sources.status.clone().map(|status| StreamStatus {
             parameters: sources.stream.clone(),
@@ -167,12 +167,12 @@ impl EffectiveConfig {
     }
 
     /// Compute threads of a worker.
-    pub(crate) fn threads(&self) -> usize {
+    pub fn threads(&self) -> usize {
         self.engine.threads()
     }
 
     /// The batching in force of a model.
-    pub(crate) fn batching_of(&self, model: &str) -> ModelBatching {
+    pub fn batching_of(&self, model: &str) -> ModelBatching {
         let sources = self.lock();
         let mut models = sources.models();
         let found = models.find(|config| config.parameters.model == model);
@@ -181,7 +181,7 @@ impl EffectiveConfig {
     }
 
     /// The weight in force of a model.
-    pub(crate) fn weight(&self, model: &str) -> Option<u32> {
+    pub fn weight(&self, model: &str) -> Option<u32> {
         let sources = self.lock();
         let mut models = sources.models();
         let found = models.find(|config| config.parameters.model == model);
@@ -189,7 +189,7 @@ impl EffectiveConfig {
     }
 
     /// Waits until the stream asks for latency reports; returns their period.
-    pub(crate) async fn report_period(&self) -> Duration {
+    pub async fn report_period(&self) -> Duration {
         // bound: one pass for each change of the stream's parameters.
         loop {
             let changed = self.changed.notified();
@@ -202,7 +202,7 @@ impl EffectiveConfig {
     }
 
     /// Latency from arrival to reply since the start, over all models and kinds of output.
-    pub(crate) fn latency_report(&self) -> LatencyReport {
+    pub fn latency_report(&self) -> LatencyReport {
         let stats = self.engine.stats();
         let kinds = stats.models.iter().flat_map(|model| &model.kinds);
         let mut report = LatencyReport::default();

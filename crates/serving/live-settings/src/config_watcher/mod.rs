@@ -21,20 +21,32 @@ use albacore_settings::ValidationError;
 use albacore_storage::Storage;
 
 use crate::effective_config::EffectiveConfig;
-use crate::model_status::{ConfigStatus, StatusStore};
+use crate::handover::{Handover, Records};
+use crate::model_status::StatusStore;
+pub use file_stamp::FileStamp;
 use load::LoadContext;
-pub(crate) use settings_file::{LoadedSettings, read};
+pub use load::log_iterations_notice;
+pub use settings_file::{LoadedSettings, parse as parse_settings, read};
 use watch_loop::WatchLoop;
 
 /// Stops watching the settings file when it is dropped.
 #[derive(Debug)]
-pub(crate) struct ConfigWatcher {
+pub struct ConfigWatcher {
     is_running: Arc<AtomicBool>,
+}
+
+/// What the settings are applied to.
+pub struct Served {
+    pub engine: Arc<Engine>,
+    pub config: Arc<EffectiveConfig>,
+    pub status: Arc<StatusStore>,
+    pub storage: Arc<Storage>,
+    pub handover: Handover,
 }
 
 /// The settings file cannot be watched.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum WatchError {
+pub enum WatchError {
     #[error("the models of the settings cannot be served")]
     Models(#[from] ApplyError),
     #[error("the thread that watches the settings cannot be started")]
@@ -43,7 +55,7 @@ pub(crate) enum WatchError {
 
 /// Valid settings that this server cannot apply.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ApplyError {
+pub enum ApplyError {
     #[error(transparent)]
     Models(#[from] NoSlot),
     /// More threads for a model than a worker has.
@@ -52,35 +64,38 @@ pub(crate) enum ApplyError {
 }
 
 impl ConfigWatcher {
-    /// Applies `settings`, which were read from `file`, and watches the file from then on. To be
-    /// called inside the engine's runtime.
+    /// Applies `settings`, which were read from `file`, and watches the file from then on. The
+    /// models of `restored` are served already. To be called inside the engine's runtime.
     ///
     /// # Errors
     /// [`WatchError`].
-    pub(crate) fn start(
+    pub fn start(
         file: PathBuf,
         settings: LoadedSettings,
-        engine: Arc<Engine>,
-        config: Arc<EffectiveConfig>,
-        storage: Storage,
-    ) -> Result<(Self, Arc<StatusStore>), WatchError> {
-        let status = Arc::new(StatusStore::new(ConfigStatus {
-            settings_sha256: Some(settings.sha256),
-            ..ConfigStatus::default()
-        }));
+        served: Served,
+        restored: &Records,
+    ) -> Result<Self, WatchError> {
+        let Served {
+            engine,
+            config,
+            status,
+            storage,
+            handover,
+        } = served;
         let context = Arc::new(LoadContext {
             engine,
             storage,
             runtime: tokio::runtime::Handle::current(),
             install_lock: Mutex::new(()),
         });
-        let mut watch_loop = WatchLoop::new(file, context, config, Arc::clone(&status));
+        let mut watch_loop = WatchLoop::new(file, context, config, status, handover);
         watch_loop.apply(settings)?;
+        watch_loop.restore(restored);
         let is_running = Arc::new(AtomicBool::new(true));
         let keep_running = Arc::clone(&is_running);
         let thread = std::thread::Builder::new().name("albf.settings".to_owned());
         thread.spawn(move || watch_loop.run(&keep_running))?;
-        Ok((Self { is_running }, status))
+        Ok(Self { is_running })
     }
 }
 

@@ -1,0 +1,71 @@
+//! The memory of the front that the worker computes for, and its event loops.
+//!
+//! Rank 0 attaches the memory of another front between two batches. Each thread has a view of its
+//! own; peers take theirs when they next wake. A peer that computes has taken it: rank 0 puts the
+//! views in place before it publishes a batch.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use albacore_os::{Extent, OsError, ReadMapping, SharedMemory, Wake};
+
+use crate::ring::Ring;
+
+/// What one thread computes with.
+pub(super) struct View {
+    pub(super) rows: Arc<ReadMapping>,
+    pub(super) results: Extent,
+}
+
+/// The event loops of the front.
+pub(super) struct EventLoops(Vec<Wake>);
+
+/// Maps the memory once for each thread.
+pub(super) fn map(fds: Vec<OwnedFd>, threads: usize) -> Result<(Vec<View>, EventLoops), String> {
+    let mut fds = fds.into_iter();
+    let (Some(rows), Some(results)) = (fds.next(), fds.next()) else {
+        return Err("the memory of the front did not come".to_owned());
+    };
+    let views = || -> Result<Vec<View>, OsError> {
+        let rows = Arc::new(SharedMemory::open(rows)?.map_read()?);
+        let results = SharedMemory::open(results)?;
+        let view = |_| {
+            Ok(View {
+                rows: Arc::clone(&rows),
+                results: results.map_extent()?,
+            })
+        };
+        (0..threads).map(view).collect()
+    };
+    let views = views().map_err(|error| error.to_string())?;
+    Ok((views, EventLoops(fds.map(Wake::inherited).collect())))
+}
+
+impl EventLoops {
+    /// Notifies the one that the ring names.
+    pub(super) fn notify(&self, ring: &Ring) {
+        let wake = self.0.get(ring.event_loop().0);
+        wake.or(self.0.first()).into_iter().for_each(Wake::wake);
+    }
+}
+
+/// Views that threads have not taken yet, by rank.
+pub(super) struct NewViews(Box<[Mutex<Option<View>>]>);
+
+impl NewViews {
+    pub(super) fn new(threads: usize) -> Self {
+        Self((0..threads).map(|_| Mutex::default()).collect())
+    }
+
+    pub(super) fn put(&self, views: Vec<View>) {
+        for (slot, view) in self.0.iter().zip(views) {
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(view);
+        }
+    }
+
+    /// The view that a thread should change to.
+    pub(super) fn take(&self, rank: usize) -> Option<View> {
+        let slot = self.0.get(rank)?;
+        slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}

@@ -1,0 +1,245 @@
+//! What a front leaves to the next one, with the supervisor: listening sockets, settings, and
+//! models with what is known of them. A front that takes it reads no file and compiles nothing.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use albacore_engine::{Columns, Edition, IterationRange, LoadedModel, ModelInfo};
+use albacore_os::{OsError, SharedMemory};
+use albacore_settings::Digest;
+use albacore_supervision::{CONNECTIONS, FrontMessage, LISTENERS, Link};
+use serde::{Deserialize, Serialize};
+
+use crate::config_watcher::{FileStamp, LoadedSettings, parse_settings};
+use crate::model_status::ModelStatus;
+
+const SETTINGS: &str = "settings";
+
+/// The prefix of keys of models.
+const MODEL: &str = "model/";
+
+/// The listening sockets of one event loop.
+#[derive(Debug)]
+pub struct Listeners {
+    pub http: TcpListener,
+    pub grpc: TcpListener,
+}
+
+/// A served model, without its image.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ModelRecord {
+    edition: u64,
+    pub name: String,
+    platform: String,
+    column_names: Vec<String>,
+    column_types: Vec<String>,
+    iterations: (usize, usize, usize, Option<usize>),
+    iterations_notice: Option<String>,
+    /// Digest of its file.
+    sha256: String,
+    /// When it was installed, milliseconds since 1970.
+    pub loaded_at: u64,
+    /// What was asked for, as text to compare; empty for a model of the command line.
+    pub request: String,
+    /// The file that it was read from.
+    pub stamp: Option<FileStamp>,
+}
+
+impl ModelRecord {
+    /// A model with this status; `None` if it is not served.
+    pub fn new(
+        edition: &Edition,
+        status: &ModelStatus,
+        request: String,
+        stamp: Option<FileStamp>,
+    ) -> Option<Self> {
+        let (sha256, loaded_at) = status.serving?;
+        let info = edition.info();
+        let range = info.iterations;
+        Some(Self {
+            edition: edition.number(),
+            name: info.name.clone(),
+            platform: info.platform.clone(),
+            column_names: info.columns.names.clone(),
+            column_types: info.columns.types.clone(),
+            iterations: (range.begin, range.end, range.in_file, range.best),
+            iterations_notice: info.iterations_notice.clone(),
+            sha256: sha256.to_string(),
+            loaded_at,
+            request,
+            stamp,
+        })
+    }
+
+    /// Digest and time of installation.
+    pub fn serving(&self) -> Option<(Digest, u64)> {
+        Some((self.sha256.parse().ok()?, self.loaded_at))
+    }
+
+    fn info(&self) -> ModelInfo {
+        let (begin, end, in_file, best) = self.iterations;
+        ModelInfo {
+            name: self.name.clone(),
+            platform: self.platform.clone(),
+            columns: Columns {
+                names: self.column_names.clone(),
+                types: self.column_types.clone(),
+            },
+            iterations: IterationRange {
+                begin,
+                end,
+                in_file,
+                best,
+            },
+            iterations_notice: self.iterations_notice.clone(),
+            ..ModelInfo::default()
+        }
+    }
+}
+
+/// What the supervisor holds for the next front; the front that serves writes it.
+#[derive(Clone, Debug)]
+pub struct Handover(Arc<Link>);
+
+impl Handover {
+    pub fn new(link: Arc<Link>) -> Self {
+        Self(link)
+    }
+
+    /// Sends a message; the supervisor may be gone, whose end ends this process.
+    pub fn send(&self, message: &FrontMessage, fds: &[BorrowedFd<'_>]) {
+        if let Err(error) = self.0.send(message, fds) {
+            tracing::error!(%error, "the supervisor cannot be reached");
+        }
+    }
+
+    fn keep(&self, key: impl Into<String>, fds: &[BorrowedFd<'_>]) {
+        self.send(&FrontMessage::Keep { key: key.into() }, fds);
+    }
+
+    pub fn keep_listeners(&self, listeners: &[Listeners]) {
+        let pairs = listeners.iter();
+        let fds = pairs.flat_map(|pair| [pair.http.as_fd(), pair.grpc.as_fd()]);
+        self.keep(LISTENERS, &fds.collect::<Vec<_>>());
+    }
+
+    /// Memory in which this front counts its connections.
+    pub fn keep_connections(&self, memory: &SharedMemory) {
+        self.keep(CONNECTIONS, &[memory.as_fd()]);
+    }
+
+    pub fn keep_settings(&self, text: &[u8]) {
+        self.keep_bytes(SETTINGS, &[], text);
+    }
+
+    /// `record` is `None` for a model that is not served.
+    pub fn keep_model(&self, edition: &Edition, record: Option<&ModelRecord>) {
+        let Some(record) = record else {
+            return;
+        };
+        match serde_json::to_vec(record) {
+            Ok(text) => {
+                let key = format!("{MODEL}{}", record.name);
+                self.keep_bytes(&key, &[edition.image()], &text);
+            }
+            Err(error) => tracing::error!(%error, "a model cannot be described"),
+        }
+    }
+
+    pub fn forget_model(&self, name: &str) {
+        let key = format!("{MODEL}{name}");
+        self.send(&FrontMessage::Forget { key }, &[]);
+    }
+
+    fn keep_bytes(&self, key: &str, fds: &[BorrowedFd<'_>], bytes: &[u8]) {
+        match SharedMemory::holding("albacore-kept", bytes) {
+            Ok(memory) => {
+                let all: Vec<_> = fds.iter().copied().chain([memory.as_fd()]).collect();
+                self.keep(key, &all);
+            }
+            Err(error) => tracing::error!(%error, "{key} cannot be kept for another front"),
+        }
+    }
+}
+
+/// Something that another front kept.
+pub enum Kept {
+    Listeners(Vec<Listeners>),
+    Settings(Box<LoadedSettings>),
+    Model(Box<LoadedModel>, ModelRecord),
+    /// Only the supervisor reads it.
+    Other,
+}
+
+/// What was kept cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum KeptError {
+    #[error(transparent)]
+    Memory(#[from] OsError),
+    #[error("a model's description cannot be read")]
+    Record(#[from] serde_json::Error),
+    #[error("the settings: {0}")]
+    Settings(String),
+    #[error("model {name:?}: {reason}")]
+    Model { name: String, reason: String },
+    #[error("a descriptor is missing")]
+    Descriptor,
+}
+
+impl Kept {
+    /// Reads what came under `key`. Models are checked.
+    pub fn read(key: &str, fds: Vec<OwnedFd>) -> Result<Self, KeptError> {
+        let mut fds = fds.into_iter();
+        if key == LISTENERS {
+            return Ok(Self::Listeners(listeners(fds)?));
+        }
+        if key == SETTINGS {
+            let text = fds.next().ok_or(KeptError::Descriptor)?;
+            let text = SharedMemory::open(text)?.map_read()?;
+            let sha256 = albacore_storage::sha256(text.as_slice());
+            let settings = parse_settings(text.as_slice(), sha256);
+            return Ok(Self::Settings(Box::new(
+                settings.map_err(KeptError::Settings)?,
+            )));
+        }
+        if !key.starts_with(MODEL) {
+            return Ok(Self::Other);
+        }
+        let (Some(image), Some(record)) = (fds.next(), fds.next()) else {
+            return Err(KeptError::Descriptor);
+        };
+        let record = SharedMemory::open(record)?.map_read()?;
+        let record: ModelRecord = serde_json::from_slice(record.as_slice())?;
+        let model = LoadedModel::reopen(image, record.info());
+        let model = model.map_err(|reason| KeptError::Model {
+            name: record.name.clone(),
+            reason,
+        })?;
+        Ok(Self::Model(Box::new(model), record))
+    }
+}
+
+fn listeners(mut fds: impl Iterator<Item = OwnedFd>) -> Result<Vec<Listeners>, KeptError> {
+    let mut all = Vec::new();
+    // bound: the descriptors of one message
+    while let Some(http) = fds.next() {
+        let grpc = fds.next().ok_or(KeptError::Descriptor)?;
+        all.push(Listeners {
+            http: TcpListener::from(http),
+            grpc: TcpListener::from(grpc),
+        });
+    }
+    Ok(all)
+}
+
+impl ModelRecord {
+    /// The number of its edition.
+    pub fn edition(&self) -> u64 {
+        self.edition
+    }
+}
+
+/// Records of models by name.
+pub type Records = BTreeMap<String, ModelRecord>;

@@ -1,0 +1,13 @@
+//! The settings and models in force, which change while the server runs.
+//!
+//! `config_watcher` watches the settings file and loads models; `effective_config` joins the
+//! settings with the parameters of the params stream; `model_status` is what became of them;
+//! `events` are what the server prints. `handover` is what a front leaves to the next one.
+#![forbid(unsafe_code)]
+
+pub mod config_watcher;
+pub mod effective_config;
+pub mod events;
+pub mod handover;
+pub mod limits;
+pub mod model_status;

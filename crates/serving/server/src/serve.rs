@@ -1,0 +1,546 @@
+//! A front from its models to its end: the first one, a standby, and one of a newer binary.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use albacore_connections::ConnectionCount;
+use albacore_engine::{BatchingParams, Engine, LoadedModel, Observer, StartError};
+use albacore_os::{FUTEX_BYTES, SharedMemory};
+use albacore_program::EXIT_BROKEN_INVARIANT;
+use albacore_storage::Storage;
+use albacore_supervision::{FrontMessage, Link, LinkError, Predecessor, SupervisorMessage};
+use anyhow::Context as _;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::args::{ModelSource, ServerConfig};
+use crate::control::Control;
+use crate::event_loops::EventLoops;
+use crate::front::{self, PreparedSockets};
+use crate::params_client;
+use albacore_live_settings::config_watcher::{self, ConfigWatcher, LoadedSettings, Served};
+use albacore_live_settings::effective_config::{EffectiveConfig, ModelConfig};
+use albacore_live_settings::events::{ServerEvent, emit};
+use albacore_live_settings::handover::{Handover, Kept, Listeners, ModelRecord, Records};
+use albacore_live_settings::model_status::{ConfigStatus, ModelStatus, StatusStore};
+
+/// What a front was started with.
+pub(crate) struct FrontProcess {
+    pub(crate) config: ServerConfig,
+    pub(crate) number: u64,
+    /// The host of the workers.
+    pub(crate) workers: Link,
+    pub(crate) storage: Storage,
+    pub(crate) handover: Handover,
+}
+
+/// The models to start with.
+pub(crate) enum StartModels {
+    /// Loaded models of the command line.
+    Arguments(
+        Vec<LoadedModel>,
+        Vec<ModelStatus>,
+        (BatchingParams, Vec<ModelConfig>),
+    ),
+    /// The settings file and its content; its models are loaded later.
+    SettingsFile(PathBuf, Box<LoadedSettings>),
+}
+
+/// A front that can begin to accept connections at any time.
+struct PreparedFront {
+    engine: Arc<Engine>,
+    status: Arc<StatusStore>,
+    effective: Arc<EffectiveConfig>,
+    config: ServerConfig,
+    storage: Arc<Storage>,
+    handover: Handover,
+    /// Where it counts its connections.
+    connections: SharedMemory,
+    begin: watch::Sender<bool>,
+    stop: watch::Sender<bool>,
+}
+
+/// The front end, which runs until it is stopped.
+type Accepting = JoinHandle<Result<(), front::FrontError>>;
+
+/// How a front came to serve.
+enum Beginning {
+    First,
+    /// It accepts connections once it is ready.
+    Upgrade,
+    Takeover {
+        predecessor: Option<Predecessor>,
+        was_ready: bool,
+    },
+}
+
+/// Serves the models of the command line or of the settings on these sockets.
+pub(crate) async fn first(
+    process: FrontProcess,
+    control: Control,
+    models: StartModels,
+    listeners: Vec<Listeners>,
+    event_loops: &EventLoops,
+) -> anyhow::Result<ExitCode> {
+    start_with(
+        process,
+        control,
+        models,
+        listeners,
+        event_loops,
+        Beginning::First,
+    )
+    .await
+}
+
+/// As [`first`], on the sockets of another binary's front, which serves until this one is ready.
+pub(crate) async fn upgrade(
+    process: FrontProcess,
+    control: Control,
+    models: StartModels,
+) -> anyhow::Result<ExitCode> {
+    let inheritance = Inheritance::receive(&control).await?;
+    let event_loops = EventLoops::start(inheritance.listeners.len())?;
+    let (listeners, beginning) = (inheritance.listeners, Beginning::Upgrade);
+    start_with(process, control, models, listeners, &event_loops, beginning).await
+}
+
+async fn start_with(
+    process: FrontProcess,
+    control: Control,
+    models: StartModels,
+    listeners: Vec<Listeners>,
+    event_loops: &EventLoops,
+    beginning: Beginning,
+) -> anyhow::Result<ExitCode> {
+    let (front, accepting, watcher) = match models {
+        StartModels::Arguments(models, statuses, (batching, params)) => {
+            let (front, accepting) = prepare(process, models, batching, listeners, event_loops)?;
+            front.effective.set_settings(batching, params)?;
+            front.status.update(|status| status.models = statuses);
+            front.keep_models();
+            (front, accepting, None)
+        }
+        StartModels::SettingsFile(file, settings) => {
+            let batching = settings.settings.batching;
+            let (front, accepting) =
+                prepare(process, Vec::new(), batching, listeners, event_loops)?;
+            let watcher = front.watch(file, *settings, &Records::new())?;
+            (front, accepting, Some(watcher))
+        }
+    };
+    front.serve(accepting, control, watcher, beginning).await
+}
+
+/// What the front that serves has kept.
+#[derive(Default)]
+struct Inheritance {
+    listeners: Vec<Listeners>,
+    settings: Option<Box<LoadedSettings>>,
+    models: Vec<(Box<LoadedModel>, ModelRecord)>,
+}
+
+impl Inheritance {
+    /// Receives everything that has been kept so far.
+    async fn receive(control: &Control) -> anyhow::Result<Self> {
+        let mut inheritance = Self::default();
+        // bound: what is kept; ends with the supervisor
+        loop {
+            match control.next().await? {
+                (SupervisorMessage::Kept { key }, fds) => match Kept::read(&key, fds)? {
+                    Kept::Listeners(listeners) => inheritance.listeners = listeners,
+                    Kept::Settings(settings) => inheritance.settings = Some(settings),
+                    Kept::Model(model, record) => inheritance.models.push((model, record)),
+                    Kept::Other => {}
+                },
+                (SupervisorMessage::AllKept, _) => return Ok(inheritance),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Prepares everything, follows what the front that serves changes, and takes its place when asked
+/// to.
+pub(crate) async fn standby(process: FrontProcess, control: Control) -> anyhow::Result<ExitCode> {
+    let handover = process.handover.clone();
+    let inheritance = Inheritance::receive(&control).await?;
+    let event_loops = EventLoops::start(inheritance.listeners.len())?;
+    let batching = match (&process.config.models, &inheritance.settings) {
+        (ModelSource::Arguments { batching, .. }, _) => *batching,
+        (ModelSource::SettingsFile(_), Some(settings)) => settings.settings.batching,
+        (ModelSource::SettingsFile(file), None) => {
+            config_watcher::read(file)
+                .map_err(|error| anyhow::anyhow!("--settings {}: {error}", file.display()))?
+                .settings
+                .batching
+        }
+    };
+    let listeners = inheritance.listeners;
+    let (front, accepting) = prepare(process, Vec::new(), batching, listeners, &event_loops)?;
+    let mut standby = Standby {
+        front,
+        settings: None,
+        records: Records::new(),
+    };
+    if let ModelSource::Arguments { models, batching } = &standby.front.config.models {
+        let params = models.iter().map(|model| model.config()).collect();
+        standby.front.effective.set_settings(*batching, params)?;
+    }
+    if let Some(settings) = inheritance.settings {
+        standby.set_settings(settings)?;
+    }
+    for (model, record) in inheritance.models {
+        standby.restore(*model, record)?;
+    }
+    handover.send(&FrontMessage::Prepared, &[]);
+    // bound: one pass for each change; ends with the supervisor
+    let beginning = loop {
+        match control.next().await? {
+            (SupervisorMessage::Kept { key }, fds) => standby.follow(&key, fds)?,
+            (
+                SupervisorMessage::Serve {
+                    predecessor,
+                    was_ready,
+                },
+                _,
+            ) => {
+                break Beginning::Takeover {
+                    predecessor,
+                    was_ready,
+                };
+            }
+            (SupervisorMessage::Drain | SupervisorMessage::Retire, _) => {
+                return Ok(ExitCode::SUCCESS);
+            }
+            _ => {}
+        }
+    };
+    standby.serve(accepting, control, beginning).await
+}
+
+/// A prepared front with what the one that serves has kept.
+struct Standby {
+    front: PreparedFront,
+    settings: Option<Box<LoadedSettings>>,
+    records: Records,
+}
+
+impl Standby {
+    fn follow(&mut self, key: &str, fds: Vec<std::os::fd::OwnedFd>) -> anyhow::Result<()> {
+        match Kept::read(key, fds)? {
+            Kept::Settings(settings) => self.set_settings(settings),
+            Kept::Model(model, record) => self.restore(*model, record),
+            Kept::Listeners(_) | Kept::Other => Ok(()),
+        }
+    }
+
+    fn set_settings(&mut self, settings: Box<LoadedSettings>) -> anyhow::Result<()> {
+        let models = settings.settings.models.iter().map(ModelConfig::from);
+        let batching = settings.settings.batching;
+        let effective = &self.front.effective;
+        effective.set_settings(batching, models.collect())?;
+        self.settings = Some(settings);
+        Ok(())
+    }
+
+    fn restore(&mut self, model: LoadedModel, record: ModelRecord) -> anyhow::Result<()> {
+        let known = self.records.get(&record.name);
+        // The same edition may be described anew.
+        if known.is_none_or(|known| known.edition() != record.edition()) {
+            self.front.engine.restore(model, record.edition())?;
+        }
+        self.records.insert(record.name.clone(), record);
+        Ok(())
+    }
+
+    async fn serve(
+        self,
+        accepting: Accepting,
+        control: Control,
+        beginning: Beginning,
+    ) -> anyhow::Result<ExitCode> {
+        let front = self.front;
+        if let Beginning::Takeover {
+            was_ready: true, ..
+        } = beginning
+        {
+            front.engine.serve();
+        }
+        // First of all: clients wait.
+        front.begin();
+        let watcher = match &front.config.models {
+            ModelSource::Arguments { models, .. } => {
+                let status = models.iter().map(|model| {
+                    let mut status =
+                        ModelStatus::new(&model.name, model.path.display().to_string());
+                    if let Some(record) = self.records.get(&model.name) {
+                        status.restore(record.serving());
+                    }
+                    status
+                });
+                let statuses = status.collect();
+                front.status.update(|status| status.models = statuses);
+                None
+            }
+            ModelSource::SettingsFile(file) => {
+                let settings = match self.settings {
+                    Some(settings) => *settings,
+                    None => config_watcher::read(file).map_err(anyhow::Error::msg)?,
+                };
+                Some(front.watch(file.clone(), settings, &self.records)?)
+            }
+        };
+        front.serve(accepting, control, watcher, beginning).await
+    }
+}
+
+/// Writes the engine's events. A choice of batching is made on a thread of the front end, which
+/// must not wait for the reader of standard output.
+fn observer(runtime: tokio::runtime::Handle) -> Observer {
+    Observer(Box::new(move |event| {
+        let line = event.into();
+        match line {
+            ServerEvent::BatchingChosen { .. } => drop(runtime.spawn_blocking(move || emit(&line))),
+            _ => emit(&line),
+        }
+    }))
+}
+
+/// Starts the engine, whose workers are not started before their host says so, and the front end,
+/// which does not accept connections yet.
+fn prepare(
+    process: FrontProcess,
+    models: Vec<LoadedModel>,
+    batching: BatchingParams,
+    listeners: Vec<Listeners>,
+    event_loops: &EventLoops,
+) -> anyhow::Result<(PreparedFront, Accepting)> {
+    let FrontProcess {
+        config,
+        number,
+        workers,
+        storage,
+        handover,
+    } = process;
+    let observer = observer(tokio::runtime::Handle::current());
+    let loops = event_loops.handles();
+    let engine_config = config.engine(batching, number);
+    let engine = Engine::start_on(&engine_config, models, observer, &loops, workers)?;
+    let engine = Arc::new(engine);
+    event_loops.flush_with(engine.flush_handles());
+    let has_stream = config.params.is_some();
+    let effective = EffectiveConfig::new(Arc::clone(&engine), batching, has_stream);
+    let effective = Arc::new(effective);
+    let status = Arc::new(StatusStore::new(ConfigStatus::default()));
+    let connections = SharedMemory::create("albacore-connections", 2 * FUTEX_BYTES)?;
+    let (begin, begun) = watch::channel(false);
+    let (stop, mut stopped) = watch::channel(false);
+    let shutdown = async move {
+        // An error means that the sender is dropped: that is a shutdown, too.
+        let _ = stopped.wait_for(|&is_stopped| is_stopped).await;
+    };
+    let sockets = PreparedSockets {
+        listeners,
+        event_loops: loops,
+        connections: ConnectionCount::new(connections.map_words()?),
+        begun,
+    };
+    let accepting = front::serve(
+        Arc::clone(&engine),
+        Arc::clone(&status),
+        Arc::clone(&effective),
+        sockets,
+        shutdown,
+    );
+    let front = PreparedFront {
+        engine,
+        status,
+        effective,
+        config,
+        storage: Arc::new(storage),
+        handover,
+        connections,
+        begin,
+        stop,
+    };
+    Ok((front, tokio::spawn(accepting)))
+}
+
+/// Starts the client of `--params`, if that is given.
+fn start_params_client(
+    config: &ServerConfig,
+    effective: &Arc<EffectiveConfig>,
+) -> Option<JoinHandle<()>> {
+    let endpoint = config.params.clone()?;
+    let client = params_client::run(endpoint, Arc::clone(effective));
+    Some(tokio::spawn(client))
+}
+
+impl PreparedFront {
+    /// Applies the settings, and watches their file from now on.
+    fn watch(
+        &self,
+        file: PathBuf,
+        settings: LoadedSettings,
+        restored: &Records,
+    ) -> anyhow::Result<ConfigWatcher> {
+        let served = Served {
+            engine: Arc::clone(&self.engine),
+            config: Arc::clone(&self.effective),
+            status: Arc::clone(&self.status),
+            storage: Arc::clone(&self.storage),
+            handover: self.handover.clone(),
+        };
+        Ok(ConfigWatcher::start(file, settings, served, restored)?)
+    }
+
+    /// Keeps the models of the command line for other fronts.
+    fn keep_models(&self) {
+        let status = self.status.snapshot();
+        for edition in self.engine.models() {
+            let mut models = status.models.iter();
+            let model = models.find(|model| model.name == edition.info().name);
+            if let Some(model) = model {
+                let record = ModelRecord::new(&edition, model, String::new(), None);
+                self.handover.keep_model(&edition, record.as_ref());
+            }
+        }
+    }
+
+    /// Accepts connections from now on.
+    fn begin(&self) {
+        self.begin.send_replace(true);
+        self.handover.keep_connections(&self.connections);
+    }
+
+    /// Resolves if the workers cannot be started; never otherwise.
+    async fn get_ready(&self, beginning: &Beginning) -> Result<(), StartError> {
+        let was_ready = matches!(
+            beginning,
+            Beginning::Takeover {
+                was_ready: true,
+                ..
+            }
+        );
+        match self.engine.workers_up().await {
+            // As of any server that is ready, its workers are started again and again.
+            Err(error) if was_ready => {
+                tracing::warn!(%error, "not every worker is up");
+                return std::future::pending().await;
+            }
+            up => up?,
+        }
+        if !was_ready {
+            self.status.all_loaded().await;
+            self.engine.serve();
+            match beginning {
+                Beginning::Upgrade => {
+                    self.begin();
+                    let version = env!("CARGO_PKG_VERSION");
+                    emit(&ServerEvent::Upgraded { version });
+                }
+                Beginning::First | Beginning::Takeover { .. } => emit(&ServerEvent::Ready),
+            }
+        }
+        self.handover.send(&FrontMessage::Ready, &[]);
+        std::future::pending().await
+    }
+
+    /// Waits until this front is to end; returns whether another one serves then.
+    async fn until_ended(&self, control: &Control) -> Result<bool, LinkError> {
+        // bound: one pass for each message; ends with the supervisor
+        loop {
+            match control.next().await?.0 {
+                SupervisorMessage::Drain => return Ok(false),
+                SupervisorMessage::Retire => return Ok(true),
+                SupervisorMessage::Status(supervision) => {
+                    self.status
+                        .update(|status| status.supervision = supervision);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Serves until the supervisor ends it.
+    async fn serve(
+        self,
+        mut accepting: Accepting,
+        control: Control,
+        watcher: Option<ConfigWatcher>,
+        beginning: Beginning,
+    ) -> anyhow::Result<ExitCode> {
+        // The front end runs before the models are loaded, so that health checks see a live server
+        // that is not ready.
+        if let Beginning::First = beginning {
+            self.begin();
+        }
+        if let Beginning::Takeover {
+            predecessor: Some(dead),
+            ..
+        } = &beginning
+        {
+            emit(&ServerEvent::FrontDied {
+                pid: dead.pid,
+                cause: dead.cause.clone(),
+                connections: dead.connections,
+            });
+        }
+        let params_client = start_params_client(&self.config, &self.effective);
+        let ended = self.until_ended(&control);
+        let (ended, accepted) = tokio::select! {
+            ended = ended => (Some(ended), None),
+            result = &mut accepting => (None, Some(result)),
+            Err(error) = self.get_ready(&beginning) => return Err(error.into()),
+            broken = self.engine.broken() => {
+                eprintln!("albacore-server: {broken}");
+                return Ok(ExitCode::from(EXIT_BROKEN_INVARIANT));
+            }
+        };
+        if let Some(result) = accepted {
+            result
+                .context("the front failed")?
+                .context("the front stopped")?;
+            anyhow::bail!("the front stopped without a signal");
+        }
+        let is_replaced = ended.transpose().context("the supervisor is gone")? == Some(true);
+        if !is_replaced {
+            emit(&ServerEvent::Draining);
+        }
+        drop(watcher);
+        if let Some(client) = params_client {
+            client.abort();
+        }
+        let timeout = self.config.drain_timeout;
+        let is_answered = drain(&self.engine, &self.stop, accepting, timeout).await;
+        if !is_replaced {
+            emit(&ServerEvent::Stopped);
+        }
+        if !is_answered {
+            let seconds = timeout.as_secs_f64();
+            anyhow::bail!("not everything was answered within --drain-timeout ({seconds} s)");
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Stops accepting, waits for accepted requests and stops the workers, within `timeout`. Returns
+/// whether all requests were answered.
+async fn drain(
+    engine: &Engine,
+    stop: &watch::Sender<bool>,
+    mut front: JoinHandle<Result<(), front::FrontError>>,
+    timeout: Duration,
+) -> bool {
+    engine.drain();
+    let started = tokio::time::Instant::now();
+    // An error means that the front has ended, which the next line sees.
+    let _ = stop.send(true);
+    let drained = tokio::time::timeout(timeout, &mut front).await;
+    front.abort();
+    let left = timeout.saturating_sub(started.elapsed());
+    engine.stop(left).await && drained.is_ok()
+}

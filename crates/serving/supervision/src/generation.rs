@@ -1,0 +1,400 @@
+//! The processes of one binary: the front that serves, its standby, and their workers.
+//!
+//! A front that ends by itself ends the server, with its exit code. One that is killed or crashes
+//! is replaced: by the standby, at once if it is prepared, or by a new front that takes what the
+//! dead one kept.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use albacore_os::{Exit, OsError, Poll};
+
+use crate::front::{Front, FrontRole};
+use crate::limits::{
+    FAILURES_MAX, PASS_PERIOD, REASON_CHARS_MAX, RESEND_PERIOD, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN,
+    STANDBY_DEADLINE, STANDBY_PAUSE, STANDBY_PAUSE_UNREADY,
+};
+use crate::messages::{FrontMessage, Predecessor, StandbyState, Status, SupervisorMessage};
+use crate::outgoing::SharedFd;
+use crate::store::Store;
+use crate::worker_host::WorkerHost;
+
+/// Exit code of a Rust program whose main thread panicked.
+const PANIC: i32 = 101;
+
+/// The running binary, also after its file was replaced by a newer one.
+const RUNNING: &str = "/proc/self/exe";
+
+/// How a generation ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Its front ended by itself, with this code.
+    Code(i32),
+    /// Its fronts crash, the last one so.
+    Crashed(Exit),
+}
+
+/// What is the same for all generations.
+#[derive(Debug)]
+pub(crate) struct Environment {
+    pub(crate) poll: Poll,
+    /// The server's arguments, for every front.
+    pub(crate) arguments: Vec<OsString>,
+    pub(crate) fronts_started: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Generation {
+    program: PathBuf,
+    /// The file that `program` names, if it is named by a descriptor.
+    _binary: Option<File>,
+    pub(crate) store: Store,
+    host: WorkerHost,
+    serving: Option<Front>,
+    standby: Option<Front>,
+    /// When a standby may be started.
+    standby_at: Instant,
+    /// Consecutive standbys that could not start.
+    standby_failures: u32,
+    /// Consecutive fronts that died before they were ready.
+    failures: u32,
+    /// A front was ready.
+    was_ready: bool,
+    /// The front that died last, until the next one knows.
+    predecessor: Option<Predecessor>,
+    /// It takes no new front: its front answers what it has accepted, and ends.
+    is_ending: bool,
+    /// Another generation serves until this one is ready.
+    is_trial: bool,
+    pub(crate) status: Status,
+}
+
+impl Generation {
+    /// Of the running binary.
+    pub(crate) fn first() -> Self {
+        Self::new(RUNNING.into(), None, Store::default())
+    }
+
+    /// Of a newer binary, which is dropped if it does not get ready.
+    pub(crate) fn upgrade(binary: File, listeners: Vec<SharedFd>) -> Self {
+        // The very file, even if another one is put in its place meanwhile.
+        let program = PathBuf::from(format!("/proc/self/fd/{}", binary.as_raw_fd()));
+        let store = Store::with_listeners(listeners);
+        Self {
+            is_trial: true,
+            ..Self::new(program, Some(binary), store)
+        }
+    }
+
+    fn new(program: PathBuf, binary: Option<File>, store: Store) -> Self {
+        Self {
+            host: WorkerHost::new(program.clone()),
+            program,
+            _binary: binary,
+            store,
+            serving: None,
+            standby: None,
+            standby_at: Instant::now(),
+            standby_failures: 0,
+            failures: 0,
+            was_ready: false,
+            predecessor: None,
+            is_ending: false,
+            is_trial: false,
+            status: Status::default(),
+        }
+    }
+
+    /// Starts a front that serves at once.
+    pub(crate) fn start(
+        &mut self,
+        role: FrontRole,
+        around: &mut Environment,
+    ) -> Result<(), OsError> {
+        let mut front = self.start_front(role, around)?;
+        if let Some(workers) = front.workers.take() {
+            self.host.serve(workers, &around.poll)?;
+        }
+        self.standby_at = Instant::now() + STANDBY_PAUSE_UNREADY;
+        self.serving = Some(front);
+        Ok(())
+    }
+
+    fn start_front(&mut self, role: FrontRole, around: &mut Environment) -> Result<Front, OsError> {
+        around.fronts_started += 1;
+        let (number, poll) = (around.fronts_started, &around.poll);
+        let mut front = Front::start(&self.program, &around.arguments, role, number, poll)?;
+        self.store.send_all(&mut front.control);
+        front.control.send(&SupervisorMessage::AllKept, &[]);
+        Ok(front)
+    }
+
+    /// Whether its front is ready.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.serving.as_ref().is_some_and(|front| front.is_ready)
+    }
+
+    /// Takes the place of another generation.
+    pub(crate) fn succeed(&mut self, before: &Self) {
+        self.is_trial = false;
+        self.standby_at = Instant::now() + STANDBY_PAUSE;
+        self.status = Status {
+            upgrades: before.status.upgrades + 1,
+            standby: StandbyState::Starting,
+            ..before.status.clone()
+        };
+        self.publish();
+    }
+
+    /// Lets the front answer what it has accepted, and end. It alone holds the listening sockets
+    /// then: once it has closed them, clients are refused.
+    pub(crate) fn end(&mut self, message: &SupervisorMessage) {
+        self.is_ending = true;
+        self.standby = None;
+        self.store.release_listeners();
+        if let Some(front) = &mut self.serving {
+            front.control.send(message, &[]);
+        }
+    }
+
+    /// Looks at everything. Returns how the generation ended, if it has.
+    pub(crate) fn pass(&mut self, around: &mut Environment) -> Result<Option<End>, OsError> {
+        let now = Instant::now();
+        self.host.pass(&around.poll)?;
+        self.receive(now);
+        if let Some(end) = self.reap_serving(now)? {
+            return Ok(Some(end));
+        }
+        if self.is_ending || self.is_trial {
+            return Ok(match self.serving {
+                Some(_) => None,
+                None => Some(End::Code(0)),
+            });
+        }
+        if let Some(end) = self.check_standby(now)? {
+            return Ok(Some(end));
+        }
+        if self.serving.is_none() && self.standby.as_ref().is_some_and(|it| it.is_prepared) {
+            self.promote(around, now)?;
+        }
+        if self.standby.is_none() && self.standby_at <= now {
+            self.start_next(around, now)?;
+        }
+        Ok(None)
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        let fronts = self.serving.iter().chain(&self.standby);
+        let mut timeout = self.host.timeout().min(PASS_PERIOD);
+        if fronts.into_iter().any(|front| front.control.is_waiting()) {
+            timeout = RESEND_PERIOD;
+        }
+        match self.standby.is_none() && !self.is_ending && !self.is_trial {
+            true => timeout.min(self.standby_at.saturating_duration_since(Instant::now())),
+            false => timeout,
+        }
+    }
+
+    fn receive(&mut self, now: Instant) {
+        let mut is_news = false;
+        if let Some(front) = &mut self.serving {
+            for (message, fds) in front.control.receive().0 {
+                let standby = self.standby.as_mut().map(|standby| &mut standby.control);
+                match message {
+                    // The sockets are to be closed.
+                    FrontMessage::Keep { .. } if self.is_ending => {}
+                    FrontMessage::Keep { key } => self.store.keep(key, fds, standby),
+                    FrontMessage::Forget { key } => self.store.forget(key, standby),
+                    FrontMessage::Ready => {
+                        front.is_ready = true;
+                        self.was_ready = true;
+                        self.standby_at = self.standby_at.min(now + STANDBY_PAUSE);
+                        is_news = true;
+                    }
+                    FrontMessage::Failed { reason } => front.failure = Some(reason),
+                    FrontMessage::Prepared => {}
+                }
+            }
+            front.control.flush();
+            if front.control.is_stuck() {
+                front.child.kill();
+            }
+        }
+        if let Some(front) = &mut self.standby {
+            for (message, _) in front.control.receive().0 {
+                match message {
+                    FrontMessage::Prepared => {
+                        front.is_prepared = true;
+                        self.standby_failures = 0;
+                        self.status.standby = StandbyState::Ready;
+                        is_news = true;
+                    }
+                    FrontMessage::Failed { reason } => front.failure = Some(reason),
+                    // Only the front that serves keeps anything.
+                    FrontMessage::Keep { .. }
+                    | FrontMessage::Forget { .. }
+                    | FrontMessage::Ready => {}
+                }
+            }
+            front.control.flush();
+            if front.control.is_stuck() {
+                front.child.kill();
+            }
+        }
+        if is_news {
+            self.publish();
+        }
+    }
+
+    /// Notices the end of the front that serves.
+    fn reap_serving(&mut self, now: Instant) -> Result<Option<End>, OsError> {
+        let Some(front) = &mut self.serving else {
+            return Ok(None);
+        };
+        let Some(exit) = front.child.try_wait()? else {
+            return Ok(None);
+        };
+        // What it sent before its end.
+        self.receive(now);
+        let Some(front) = self.serving.take() else {
+            return Ok(None);
+        };
+        let is_crash = match exit {
+            Exit::Code(code) => code == PANIC,
+            Exit::Signal(_) => true,
+        };
+        if let Exit::Code(code) = exit
+            && !is_crash
+        {
+            return Ok(Some(End::Code(code)));
+        }
+        if self.is_ending || self.is_trial {
+            return Ok(Some(End::Crashed(exit)));
+        }
+        let connections = self.store.connections();
+        self.status.front_deaths += 1;
+        self.status.connections_reset += connections;
+        let pid = front.child.pid().0;
+        let cause = exit.to_string();
+        tracing::warn!(pid, %cause, connections, "the front died");
+        self.predecessor = Some(Predecessor {
+            pid,
+            cause,
+            connections,
+        });
+        self.failures = match front.is_ready {
+            true => 0,
+            false => self.failures + 1,
+        };
+        if self.failures >= FAILURES_MAX {
+            return Ok(Some(End::Crashed(exit)));
+        }
+        self.standby_at = now + pause(self.failures);
+        Ok(None)
+    }
+
+    /// Notices the end of a standby.
+    fn check_standby(&mut self, now: Instant) -> Result<Option<End>, OsError> {
+        let Some(standby) = &mut self.standby else {
+            return Ok(None);
+        };
+        let exit = standby.child.try_wait()?;
+        let is_late = !standby.is_prepared && standby.started.elapsed() > STANDBY_DEADLINE;
+        let cause = match exit {
+            Some(exit) => exit.to_string(),
+            None if is_late => "it was not prepared in time".to_owned(),
+            None => return Ok(None),
+        };
+        // What it said before its end.
+        self.receive(now);
+        let failure = self.standby.take().and_then(|standby| standby.failure);
+        self.standby_failed(failure.unwrap_or(cause), now);
+        if self.serving.is_some() {
+            return Ok(None);
+        }
+        self.failures += 1;
+        let exit = exit.unwrap_or(Exit::Code(PANIC));
+        Ok((self.failures >= FAILURES_MAX).then_some(End::Crashed(exit)))
+    }
+
+    fn standby_failed(&mut self, reason: String, now: Instant) {
+        tracing::warn!(%reason, "no standby of the front can be started: that is tried again");
+        self.standby_failures = self.standby_failures.saturating_add(1);
+        self.standby_at = now + pause(self.standby_failures);
+        let reason = reason.chars().take(REASON_CHARS_MAX).collect();
+        self.status.standby = StandbyState::Failed { reason };
+        self.publish();
+    }
+
+    /// Lets the standby serve.
+    fn promote(&mut self, around: &Environment, now: Instant) -> Result<(), OsError> {
+        let Some(mut front) = self.standby.take() else {
+            return Ok(());
+        };
+        if let Some(workers) = front.workers.take() {
+            self.host.serve(workers, &around.poll)?;
+        }
+        let serve = SupervisorMessage::Serve {
+            predecessor: self.predecessor.take(),
+            was_ready: self.was_ready,
+        };
+        front.control.send(&serve, &[]);
+        self.serving = Some(front);
+        self.standby_at = now + STANDBY_PAUSE_UNREADY;
+        self.status.takeovers += 1;
+        self.status.standby = StandbyState::Starting;
+        self.publish();
+        Ok(())
+    }
+
+    fn start_next(&mut self, around: &mut Environment, now: Instant) -> Result<(), OsError> {
+        if self.serving.is_none() && self.store.listeners().is_none() {
+            // Nothing was kept: the first front died at its start.
+            return self.start(FrontRole::First, around);
+        }
+        match self.start_front(FrontRole::Standby, around) {
+            Ok(front) => self.standby = Some(front),
+            Err(error) => {
+                let source = std::error::Error::source(&error);
+                let source = source.map_or(String::new(), |source| format!(": {source}"));
+                self.standby_failed(format!("{error}{source}"), now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the front that serves what is counted.
+    fn publish(&mut self) {
+        if let Some(front) = &mut self.serving {
+            let status = SupervisorMessage::Status(self.status.clone());
+            front.control.send(&status, &[]);
+        }
+    }
+}
+
+/// The pause after so many consecutive failures.
+fn pause(failures: u32) -> Duration {
+    match failures.checked_sub(1) {
+        None => Duration::ZERO,
+        Some(more) => {
+            let factor = 2_u32.saturating_pow(more);
+            RETRY_PAUSE_MIN.saturating_mul(factor).min(RETRY_PAUSE_MAX)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_failure_is_followed_at_once_and_crash_loops_slow_down() {
+        assert_eq!(pause(0), Duration::ZERO);
+        assert_eq!(pause(1), RETRY_PAUSE_MIN);
+        assert_eq!(pause(2), 2 * RETRY_PAUSE_MIN);
+        assert_eq!(pause(u32::MAX), RETRY_PAUSE_MAX);
+    }
+}

@@ -1,0 +1,86 @@
+//! The supervisor's end of a link: it never waits for the receiver.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::limits::WAITING_MAX;
+use crate::link::Link;
+
+/// A descriptor that several owners keep open.
+pub(crate) type SharedFd = Arc<OwnedFd>;
+
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    link: Link,
+    /// Messages for which there was no room.
+    waiting: VecDeque<(Vec<u8>, Vec<SharedFd>)>,
+}
+
+impl Outgoing {
+    pub(crate) fn new(link: Link) -> Self {
+        Self {
+            link,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Sends a message behind those that wait. A receiver that is gone is noticed by its exit.
+    pub(crate) fn send(&mut self, message: &impl Serialize, fds: &[SharedFd]) {
+        match serde_json::to_vec(message) {
+            Ok(bytes) => self.waiting.push_back((bytes, fds.to_vec())),
+            Err(error) => tracing::error!(%error, "a message cannot be written"),
+        }
+        self.flush();
+    }
+
+    /// Sends what waits, as far as there is room.
+    pub(crate) fn flush(&mut self) {
+        // bound: one pass for each message that waits
+        while let Some((bytes, fds)) = self.waiting.front() {
+            let fds: Vec<BorrowedFd<'_>> = fds.iter().map(|fd| fd.as_fd()).collect();
+            match self.link.try_send(bytes, &fds) {
+                Err(error) if error.is_full() => return,
+                Err(error) => {
+                    tracing::debug!(%error, "a message cannot be sent");
+                    self.waiting.clear();
+                }
+                Ok(()) => drop(self.waiting.pop_front()),
+            }
+        }
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether the receiver has not read for too long.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.waiting.len() > WAITING_MAX
+    }
+
+    /// The messages that have arrived, and whether the sender may send more.
+    pub(crate) fn receive<M: DeserializeOwned>(&self) -> (Vec<(M, Vec<OwnedFd>)>, bool) {
+        let mut messages = Vec::new();
+        // bound: the buffer of the socket
+        loop {
+            match self.link.receive() {
+                Ok(Some(message)) => messages.push(message),
+                Ok(None) => return (messages, true),
+                Err(error) => {
+                    tracing::debug!(%error, "a link ends");
+                    return (messages, false);
+                }
+            }
+        }
+    }
+}
+
+impl AsFd for Outgoing {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.link.as_fd()
+    }
+}

@@ -1,0 +1,168 @@
+//! The loop of the parent process: signals, and the generations of fronts.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use albacore_os::{OsError, Poll, Signals};
+
+use crate::front::FrontRole;
+use crate::generation::{End, Environment, Generation};
+use crate::limits::PASS_PERIOD;
+use crate::messages::SupervisorMessage;
+use crate::worker_host::ANY;
+
+/// Exit code of a server whose fronts crash again and again.
+const EXIT_CRASHED: u8 = 70;
+
+/// Exit code of a server whose front crashed while it drained.
+const EXIT_UNANSWERED: u8 = 1;
+
+struct Supervisor {
+    around: Environment,
+    signals: Signals,
+    /// The file of the binary, to be read at an upgrade.
+    program: PathBuf,
+    current: Generation,
+    /// Of a newer binary, before it is ready.
+    next: Option<Generation>,
+    /// Of older binaries, until their fronts have answered everything.
+    retired: Vec<Generation>,
+    upgrades_asked: u32,
+    is_stopping: bool,
+}
+
+/// Runs a server until it ends; returns its exit code. `program` is the file of its binary, which a
+/// SIGUSR2 puts in place of the running one. `arguments` are the server's own.
+///
+/// # Errors
+/// The kernel refuses what the supervisor cannot work without. Its processes are killed.
+pub fn supervise(program: &Path, arguments: Vec<OsString>) -> Result<u8, OsError> {
+    // Clients wait while it replaces a front. It does little at a time.
+    albacore_os::shorten_slice();
+    let signals = Signals::install_with_upgrades()?;
+    let poll = Poll::new()?;
+    poll.add(&signals, ANY)?;
+    let mut around = Environment {
+        poll,
+        arguments,
+        fronts_started: 0,
+    };
+    let mut current = Generation::first();
+    current.start(FrontRole::First, &mut around)?;
+    let supervisor = Supervisor {
+        around,
+        signals,
+        program: program.to_owned(),
+        current,
+        next: None,
+        retired: Vec::new(),
+        upgrades_asked: 0,
+        is_stopping: false,
+    };
+    supervisor.run()
+}
+
+impl Supervisor {
+    fn run(mut self) -> Result<u8, OsError> {
+        // bound: one pass for each signal, message and end of a process, and each PASS_PERIOD
+        loop {
+            if self.signals.take() > 0 && !self.is_stopping {
+                self.is_stopping = true;
+                self.next = None;
+                self.current.end(&SupervisorMessage::Drain);
+            }
+            let asked = self.signals.upgrades();
+            if std::mem::replace(&mut self.upgrades_asked, asked) != asked {
+                self.start_upgrade();
+            }
+            if let Some(end) = self.current.pass(&mut self.around)? {
+                return Ok(self.exit_code(end));
+            }
+            self.advance_upgrade()?;
+            self.retire()?;
+            self.around.poll.wait(self.timeout())?;
+        }
+    }
+
+    fn timeout(&self) -> Duration {
+        let others = self.next.iter().chain(&self.retired);
+        let all = others.chain([&self.current]).map(Generation::timeout);
+        all.min().unwrap_or(PASS_PERIOD)
+    }
+
+    fn exit_code(&self, end: End) -> u8 {
+        match end {
+            // infallible for what a process can return
+            End::Code(code) => u8::try_from(code).unwrap_or(EXIT_CRASHED),
+            End::Crashed(exit) if self.is_stopping => {
+                tracing::error!(%exit, "the front ended before it had answered everything");
+                EXIT_UNANSWERED
+            }
+            End::Crashed(exit) => {
+                tracing::error!(%exit, "fronts die again and again before they are ready");
+                EXIT_CRASHED
+            }
+        }
+    }
+
+    /// Starts a front of the binary on disk, beside the one that serves.
+    fn start_upgrade(&mut self) {
+        let Some(listeners) = self.current.store.listeners().cloned() else {
+            return tracing::warn!("SIGUSR2 is ignored: the server is starting or stopping");
+        };
+        if self.next.is_some() || self.is_stopping {
+            return tracing::warn!("SIGUSR2 is ignored: the server is upgrading or stopping");
+        }
+        let file = match File::open(&self.program) {
+            Ok(file) => file,
+            Err(error) => {
+                let program = self.program.display();
+                return tracing::error!(%error, "{program} cannot be opened: nothing is upgraded");
+            }
+        };
+        let mut next = Generation::upgrade(file, listeners);
+        match next.start(FrontRole::Upgrade, &mut self.around) {
+            Ok(()) => self.next = Some(next),
+            Err(error) => tracing::error!(%error, "nothing is upgraded"),
+        }
+    }
+
+    /// Lets the newer front serve once it is ready.
+    fn advance_upgrade(&mut self) -> Result<(), OsError> {
+        let Some(next) = &mut self.next else {
+            return Ok(());
+        };
+        if let Some(end) = next.pass(&mut self.around)? {
+            tracing::error!(?end, "the newer binary cannot serve: nothing is upgraded");
+            self.next = None;
+            return Ok(());
+        }
+        if !next.is_ready() {
+            return Ok(());
+        }
+        if let Some(mut next) = self.next.take() {
+            next.succeed(&self.current);
+            let mut before = std::mem::replace(&mut self.current, next);
+            before.end(&SupervisorMessage::Retire);
+            self.retired.push(before);
+        }
+        Ok(())
+    }
+
+    fn retire(&mut self) -> Result<(), OsError> {
+        let mut left = Vec::new();
+        for mut generation in std::mem::take(&mut self.retired) {
+            match generation.pass(&mut self.around)? {
+                None => left.push(generation),
+                Some(End::Code(0)) => {}
+                Some(end) => {
+                    tracing::warn!(?end, "an upgraded front has not answered everything");
+                }
+            }
+        }
+        self.retired = left;
+        Ok(())
+    }
+}

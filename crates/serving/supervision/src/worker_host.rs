@@ -1,0 +1,193 @@
+//! The worker processes: started, killed and waited for on behalf of the serving front. They
+//! survive it, and the next front finds them by their rings and channels.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use albacore_os::{Child, ChildOutput, OsError, Poll, PollKey};
+
+use crate::limits::{PASS_PERIOD, REASON_CHARS_MAX, RESEND_PERIOD};
+use crate::link::Link;
+use crate::messages::{WorkerEvent, WorkerRequest};
+use crate::outgoing::{Outgoing, SharedFd};
+
+/// Whatever becomes readable, everything is looked at.
+pub(crate) const ANY: PollKey = PollKey(0);
+
+#[derive(Debug)]
+struct Worker {
+    child: Child,
+    /// Its ring, and the front's end of its channel.
+    kept: Vec<SharedFd>,
+}
+
+/// Dropping it kills the workers.
+#[derive(Debug)]
+pub struct WorkerHost {
+    program: PathBuf,
+    front: Option<Outgoing>,
+    workers: BTreeMap<usize, Worker>,
+}
+
+impl WorkerHost {
+    pub(crate) fn new(program: PathBuf) -> Self {
+        Self {
+            program,
+            front: None,
+            workers: BTreeMap::new(),
+        }
+    }
+
+    /// Starts a host of workers in this process, without a supervisor; it ends with the other end
+    /// of the link.
+    ///
+    /// # Errors
+    /// There are no descriptors or threads left.
+    pub fn on_thread(program: &Path) -> Result<Link, OsError> {
+        let (ours, theirs) = Link::pair()?;
+        let poll = Poll::new()?;
+        let mut host = Self::new(program.to_owned());
+        host.serve(ours, &poll)?;
+        // The kernel kills the workers when this thread ends.
+        let serving = move || {
+            // bound: ends with the front
+            loop {
+                match host.pass(&poll) {
+                    Ok(true) => {}
+                    Ok(false) => return,
+                    Err(error) => return tracing::error!(%error, "workers cannot be started"),
+                }
+                if poll.wait(host.timeout()).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("albf.workers".to_owned());
+        thread.spawn(serving).map_err(|source| OsError::Call {
+            call: "clone",
+            source,
+        })?;
+        Ok(theirs)
+    }
+
+    /// From now on this front has the workers; it gets to know which run.
+    pub(crate) fn serve(&mut self, front: Link, poll: &Poll) -> Result<(), OsError> {
+        poll.add(&front, ANY)?;
+        let mut front = Outgoing::new(front);
+        for (&worker, running) in &self.workers {
+            let pid = running.child.pid().0;
+            front.send(&WorkerEvent::Adopted { worker, pid }, &running.kept);
+        }
+        front.send(&WorkerEvent::Begin, &[]);
+        self.front = Some(front);
+        Ok(())
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        match self.front.as_ref().is_some_and(Outgoing::is_waiting) {
+            true => RESEND_PERIOD,
+            false => PASS_PERIOD,
+        }
+    }
+
+    /// Does what the front asked for, and tells it which workers have ended. Returns false once
+    /// the front is gone.
+    pub(crate) fn pass(&mut self, poll: &Poll) -> Result<bool, OsError> {
+        let Some(front) = &self.front else {
+            self.reap()?;
+            return Ok(false);
+        };
+        let (requests, is_open) = front.receive();
+        for (request, fds) in requests {
+            match request {
+                WorkerRequest::Start { worker, arguments } => {
+                    self.start(worker, arguments, fds, poll);
+                }
+                WorkerRequest::Kill { worker, pid } => {
+                    let running = self.workers.get_mut(&worker);
+                    if let Some(running) = running.filter(|it| it.child.pid().0 == pid) {
+                        running.child.kill();
+                    }
+                }
+            }
+        }
+        if !is_open {
+            self.front = None;
+        }
+        self.reap()?;
+        if let Some(front) = &mut self.front {
+            front.flush();
+        }
+        Ok(is_open)
+    }
+
+    fn start(&mut self, worker: usize, arguments: Vec<String>, fds: Vec<OwnedFd>, poll: &Poll) {
+        let started = start_worker(&self.program, arguments, fds, poll);
+        let event = match started {
+            Ok(running) => {
+                let pid = running.child.pid().0;
+                self.workers.insert(worker, running);
+                WorkerEvent::Started { worker, pid }
+            }
+            Err(cause) => WorkerEvent::NotStarted { worker, cause },
+        };
+        self.tell(&event);
+    }
+
+    fn tell(&mut self, event: &WorkerEvent) {
+        if let Some(front) = &mut self.front {
+            front.send(event, &[]);
+        }
+    }
+
+    fn reap(&mut self) -> Result<(), OsError> {
+        let mut ended = Vec::new();
+        for (&worker, running) in &mut self.workers {
+            if let Some(exit) = running.child.try_wait()? {
+                ended.push((worker, exit));
+            }
+        }
+        for (worker, exit) in ended {
+            if let Some(running) = self.workers.remove(&worker) {
+                let (pid, exit) = (running.child.pid().0, exit.into());
+                self.tell(&WorkerEvent::Exited { worker, pid, exit });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn start_worker(
+    program: &Path,
+    arguments: Vec<String>,
+    fds: Vec<OwnedFd>,
+    poll: &Poll,
+) -> Result<Worker, String> {
+    let Ok([ring, theirs, channel]) = <[OwnedFd; 3]>::try_from(fds) else {
+        return Err("a ring and a channel are needed".to_owned());
+    };
+    let inherited = [ring.as_fd(), theirs.as_fd()];
+    let numbers = inherited.iter().map(|fd| fd.as_raw_fd().to_string());
+    let arguments: Vec<OsString> = arguments
+        .into_iter()
+        .chain(numbers)
+        .map(OsString::from)
+        .collect();
+    let described = |error: OsError| {
+        let source = std::error::Error::source(&error);
+        let source = source.map_or(String::new(), |source| format!(": {source}"));
+        let text = format!("{error}{source}");
+        text.chars().take(REASON_CHARS_MAX).collect::<String>()
+    };
+    let child =
+        Child::start(program, &arguments, &inherited, ChildOutput::Discarded).map_err(described)?;
+    poll.add(&child, ANY).map_err(described)?;
+    Ok(Worker {
+        child,
+        kept: vec![Arc::new(ring), Arc::new(channel)],
+    })
+}
