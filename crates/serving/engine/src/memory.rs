@@ -161,7 +161,7 @@ impl Memory {
         }
     }
 
-    /// For how long the locks of caches and arenas were held. A cache is locked while the arenas are.
+    /// For how long the locks of caches were held, in which those of the arenas are taken, too.
     pub(super) fn held(&self) -> Nanos {
         let caches = self.caches.iter().map(|cache| cache.0.held());
         caches.fold(Nanos(0), Nanos::saturating_add)

@@ -95,20 +95,12 @@ fn measure(loops: usize) {
         .collect();
     let clock = Clock::new().unwrap();
     std::thread::sleep(Duration::from_secs(1));
-    let locked = || {
-        let LockTimes {
-            state,
-            inboxes,
-            memory,
-        } = engine.stats().locked;
-        [state, inboxes, memory].map(|held| held.as_secs_f64() * 1e9)
-    };
-    let before = (locked(), answered.load(Ordering::Relaxed));
+    let before = (lock_nanos(&engine), answered.load(Ordering::Relaxed));
     let (cpu, start) = (clock.process_cpu().unwrap().0, Instant::now());
     std::thread::sleep(MEASURED);
     let requests = (answered.load(Ordering::Relaxed) - before.1) as f64;
     let cpu = (clock.process_cpu().unwrap().0 - cpu) as f64;
-    let now = locked();
+    let now = lock_nanos(&engine);
     let held: Vec<f64> = (0..now.len())
         .map(|lock| (now[lock] - before.0[lock]) / requests)
         .collect();
@@ -126,6 +118,16 @@ fn measure(loops: usize) {
     threads
         .into_iter()
         .for_each(|thread| thread.join().unwrap());
+}
+
+/// For how long the locks of the state, the inboxes and the memory were held so far.
+fn lock_nanos(engine: &Engine) -> [f64; 3] {
+    let LockTimes {
+        state,
+        inboxes,
+        memory,
+    } = engine.stats().locked;
+    [state, inboxes, memory].map(|held| held.as_secs_f64() * 1e9)
 }
 
 async fn submit_until(
