@@ -164,11 +164,17 @@ impl Handover {
     }
 }
 
+/// A model that another front installed.
+pub struct KeptModel {
+    pub model: LoadedModel,
+    pub record: ModelRecord,
+}
+
 /// Something that another front kept.
 pub enum Kept {
     Listeners(Vec<Listeners>),
     Settings(Box<LoadedSettings>),
-    Model(Box<LoadedModel>, ModelRecord),
+    Model(Box<KeptModel>),
     /// Only the supervisor reads it.
     Other,
 }
@@ -217,7 +223,7 @@ impl Kept {
             name: record.name.clone(),
             reason,
         })?;
-        Ok(Self::Model(Box::new(model), record))
+        Ok(Self::Model(Box::new(KeptModel { model, record })))
     }
 }
 

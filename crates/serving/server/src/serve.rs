@@ -23,7 +23,9 @@ use crate::params_client;
 use albacore_live_settings::config_watcher::{self, ConfigWatcher, LoadedSettings, Served};
 use albacore_live_settings::effective_config::{EffectiveConfig, ModelConfig};
 use albacore_live_settings::events::{ServerEvent, emit};
-use albacore_live_settings::handover::{Handover, Kept, Listeners, ModelRecord, Records};
+use albacore_live_settings::handover::{
+    Handover, Kept, KeptModel, Listeners, ModelRecord, Records,
+};
 use albacore_live_settings::model_status::{ConfigStatus, ModelStatus, StatusStore};
 
 /// What a front was started with.
@@ -139,7 +141,7 @@ async fn start_with(
 struct Inheritance {
     listeners: Vec<Listeners>,
     settings: Option<Box<LoadedSettings>>,
-    models: Vec<(Box<LoadedModel>, ModelRecord)>,
+    models: Vec<KeptModel>,
 }
 
 impl Inheritance {
@@ -152,7 +154,7 @@ impl Inheritance {
                 (SupervisorMessage::Kept { key }, fds) => match Kept::read(&key, fds)? {
                     Kept::Listeners(listeners) => inheritance.listeners = listeners,
                     Kept::Settings(settings) => inheritance.settings = Some(settings),
-                    Kept::Model(model, record) => inheritance.models.push((model, record)),
+                    Kept::Model(model) => inheritance.models.push(*model),
                     Kept::Other => {}
                 },
                 (SupervisorMessage::AllKept, _) => return Ok(inheritance),
@@ -192,8 +194,8 @@ pub(crate) async fn standby(process: FrontProcess, control: Control) -> anyhow::
     if let Some(settings) = inheritance.settings {
         standby.set_settings(settings)?;
     }
-    for (model, record) in inheritance.models {
-        standby.restore(*model, record)?;
+    for model in inheritance.models {
+        standby.restore(model)?;
     }
     handover.send(&FrontMessage::Prepared, &[]);
     // bound: one pass for each change; ends with the supervisor
@@ -232,7 +234,7 @@ impl Standby {
     fn follow(&mut self, key: &str, fds: Vec<std::os::fd::OwnedFd>) -> anyhow::Result<()> {
         match Kept::read(key, fds)? {
             Kept::Settings(settings) => self.set_settings(settings),
-            Kept::Model(model, record) => self.restore(*model, record),
+            Kept::Model(model) => self.restore(*model),
             Kept::Listeners(_) | Kept::Other => Ok(()),
         }
     }
@@ -246,7 +248,8 @@ impl Standby {
         Ok(())
     }
 
-    fn restore(&mut self, model: LoadedModel, record: ModelRecord) -> anyhow::Result<()> {
+    fn restore(&mut self, kept: KeptModel) -> anyhow::Result<()> {
+        let KeptModel { model, record } = kept;
         let known = self.records.get(&record.name);
         // The same edition may be described anew.
         if known.is_none_or(|known| known.edition() != record.edition()) {
