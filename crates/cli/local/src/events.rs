@@ -1,9 +1,10 @@
-//! Events as JSON objects: snake_case, the field `event` first.
+//! Events as JSON objects: snake_case, the field `event` first. Events about event loops of the
+//! front end have names of their own, so that a filter for workers never meets one.
 
 use std::time::Duration;
 
 use albacore_os::{Pid, Tid};
-use albacore_placer::{MicrosHistogram, PlacerCounters, Report, SlotRow};
+use albacore_placer::{FrontRow, MicrosHistogram, PlacerCounters, Report, SlotRow};
 use albacore_plan::{
     BackOff, Enforcement, MainThread, Micros, PlacementMethod, PlacementWarning, SubjectPolicy,
 };
@@ -106,6 +107,7 @@ fn of_thread(report: &Report) -> Value {
     match report {
         Report::Pinned {
             slot,
+            front,
             pid,
             tid,
             mask,
@@ -113,11 +115,11 @@ fn of_thread(report: &Report) -> Value {
             spawn_to_verified_micros,
             kind,
             ..
-        } => event(
+        } => thread_event(
             "pinned",
+            *slot,
+            *front,
             json!({
-                "worker": worker(*slot),
-                "rank": rank(*slot),
                 "pid": pid.0,
                 "tid": tid.0,
                 "cpus": text(mask),
@@ -128,17 +130,18 @@ fn of_thread(report: &Report) -> Value {
         ),
         Report::Drift {
             slot,
+            front,
             pid,
             tid,
             planned,
             actual,
             cause,
             ..
-        } => event(
+        } => thread_event(
             "drift",
+            *slot,
+            *front,
             json!({
-                "worker": worker(*slot),
-                "rank": rank(*slot),
                 "pid": pid.0,
                 "tid": tid.0,
                 "planned": text(planned),
@@ -157,6 +160,21 @@ fn of_thread(report: &Report) -> Value {
         }
         _ => Value::Null,
     }
+}
+
+/// An event named `name` about a thread of a worker, or `front_<name>` about an event loop.
+fn thread_event(name: &str, slot: Option<Slot>, front: Option<u16>, fields: Value) -> Value {
+    let (name, mut object) = match front {
+        Some(front) => (format!("front_{name}"), json!({ "front": front })),
+        None => (
+            name.to_owned(),
+            json!({"worker": worker(slot), "rank": rank(slot)}),
+        ),
+    };
+    if let (Value::Object(object), Value::Object(fields)) = (&mut object, fields) {
+        object.extend(fields);
+    }
+    event(&name, object)
 }
 
 /// `note`: a sentence for people.
@@ -180,8 +198,8 @@ fn backed_off(slot: Option<Slot>, tid: Tid, back_off: &BackOff) -> Value {
     )
 }
 
-/// `placed`: every slot is in its expected state.
-pub(crate) fn placed(policy: &str, rows: &[SlotRow]) -> Value {
+/// `placed`: every slot and every event loop of the front end is in its expected state.
+pub(crate) fn placed(policy: &str, rows: &[SlotRow], front: &[FrontRow]) -> Value {
     let threads: Vec<Value> = rows
         .iter()
         .map(|row| {
@@ -195,7 +213,22 @@ pub(crate) fn placed(policy: &str, rows: &[SlotRow]) -> Value {
             })
         })
         .collect();
-    event("placed", json!({"policy": policy, "threads": threads}))
+    let front: Vec<Value> = front
+        .iter()
+        .map(|row| {
+            json!({
+                "front": row.index,
+                "pid": row.pid.0,
+                "tid": row.tid.0,
+                "planned": text(&row.planned),
+                "actual": text(&row.actual),
+            })
+        })
+        .collect();
+    event(
+        "placed",
+        json!({"policy": policy, "threads": threads, "front_threads": front}),
+    )
 }
 
 /// `policy_changed`: an edit of the file changed the policy.

@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Write};
 
 use albacore_api::counted;
 use albacore_command::RunOutput;
-use albacore_placer::{PlacerCounters, SlotRow};
+use albacore_placer::{FrontRow, PlacerCounters, SlotRow};
 use serde_json::Value;
 
 use crate::table::Table;
@@ -44,14 +44,20 @@ impl Output {
         drop(done);
     }
 
-    pub(crate) fn rows(&mut self, head: &str, rows: &[SlotRow], figures: &PlacerCounters) {
+    pub(crate) fn rows(
+        &mut self,
+        head: &str,
+        rows: &[SlotRow],
+        front: &[FrontRow],
+        figures: &PlacerCounters,
+    ) {
         let Self::Terminal(table) = self else { return };
         let head = match figures.respawn_micros.quantile_bound(0.99) {
             Some(p99) => format!("{head}; respawn to verified p99 {:.1} ms", p99 as f64 / 1e3),
             None => head.to_owned(),
         };
         let height = albacore_os::terminal_lines().unwrap_or(TERMINAL_LINES);
-        drop(table.draw(&mut std::io::stdout().lock(), &head, rows, height));
+        drop(table.draw(&mut std::io::stdout().lock(), &head, rows, front, height));
     }
 }
 
@@ -76,10 +82,9 @@ fn sentence(event: &Value) -> Option<String> {
             },
             field("solve_micros"),
         ),
-        "drift" if event["cause"] != "new_thread" => format!(
-            "worker {} rank {}: mask was {} instead of {} ({})",
-            field("worker"),
-            field("rank"),
+        "drift" | "front_drift" if event["cause"] != "new_thread" => format!(
+            "{}: mask was {} instead of {} ({})",
+            thread(event),
             field("actual"),
             field("planned"),
             field("cause"),
@@ -90,12 +95,10 @@ fn sentence(event: &Value) -> Option<String> {
             field("pid")
         ),
         "self_pinned" => format!(
-            "worker {} rank {}: another program changed the mask of thread {} {} times in {} s; it is \
-             written again in {} s, or at once after an edit of the file (stop what sets masks: \
-             OMP_PROC_BIND, taskset; or set placement.policy: None)",
-            field("worker"),
-            field("rank"),
-            field("tid"),
+            "{}: another program changed its mask {} times in {} s; it is written again in {} s, or at \
+             once after an edit of the file (stop what sets masks: OMP_PROC_BIND, taskset; or set \
+             placement.policy: None)",
+            thread(event),
             field("changes"),
             field("seconds"),
             field("retry_seconds"),
@@ -124,6 +127,16 @@ fn sentence(event: &Value) -> Option<String> {
         _ => return None,
     };
     Some(text)
+}
+
+/// The thread that an event is about.
+fn thread(event: &Value) -> String {
+    let (tid, worker, rank) = (&event["tid"], &event["worker"], &event["rank"]);
+    match (event["front"].as_u64(), worker.is_null()) {
+        (Some(front), _) => format!("event loop {front} (thread {tid})"),
+        (None, true) => format!("thread {tid}"),
+        (None, false) => format!("worker {worker} rank {rank} (thread {tid})"),
+    }
 }
 
 /// The sentence for an exit or a restart of the server.

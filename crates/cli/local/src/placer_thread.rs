@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use albacore_placer::{
     Handle, Placer, PlacerConfig, PlacerCounters, PlacerError, Progress, Report, SlotRow,
-    SubjectConfig, SubjectId, raise_thread_priority,
+    SubjectConfig, SubjectId, SubjectState, raise_thread_priority,
 };
 
 use crate::message::Message;
@@ -17,8 +17,8 @@ const TABLE_PERIOD: Duration = Duration::from_millis(500);
 
 pub(crate) enum PlacerMessage {
     Report(Report),
-    /// All slots, in the state after the reports sent before.
-    Table(Vec<SlotRow>, Box<PlacerCounters>),
+    /// All slots and subjects, in the state after the reports sent before.
+    Table(Vec<SlotRow>, Vec<SubjectState>, Box<PlacerCounters>),
     /// The loop ended: it was stopped and restored every mask, or it failed.
     Ended(Result<(), PlacerError>),
 }
@@ -87,6 +87,7 @@ fn drive(placer: &mut Placer, messages: &SyncSender<Message>) -> Result<(), Plac
             match placer.table() {
                 Ok(rows) => send(PlacerMessage::Table(
                     rows,
+                    placer.states(),
                     Box::new(placer.figures().clone()),
                 )),
                 Err(error) => break Err(error),

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use albacore_api::{OneMachine, Server, read_for_one_machine};
-use albacore_placer::{PlacerCounters, Report, SlotRow, SlotState};
+use albacore_placer::{FrontRow, PlacerCounters, Report, SlotRow, SlotState};
 use albacore_plan::{Enforcement, PlacementMethod};
 use albacore_settings::Source;
 
@@ -83,6 +83,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         placement: PlacementState::Active(placer.subject),
         placer,
         rows: Vec::new(),
+        front: Vec::new(),
         figures: Box::default(),
         is_placed_reported: false,
         is_policy_pending: false,
@@ -152,6 +153,7 @@ struct Run {
     placement: PlacementState,
     placer: PlacerThread,
     rows: Vec<SlotRow>,
+    front: Vec<FrontRow>,
     figures: Box<PlacerCounters>,
     /// Whether the current state was reported as `placed`.
     is_placed_reported: bool,
@@ -248,26 +250,30 @@ impl Run {
                 }
                 self.output.event(&events::of_report(&report));
             }
-            PlacerMessage::Table(rows, figures) => {
+            PlacerMessage::Table(rows, states, figures) => {
                 self.rows = self.rows_of_current_server(rows);
+                self.front = self.front_of_current_server(states);
                 self.figures = figures;
                 orphans::reap(self.child.pid());
                 let head = self.head();
-                self.output.rows(&head, &self.rows, &self.figures);
+                self.output
+                    .rows(&head, &self.rows, &self.front, &self.figures);
                 if matches!(self.deployment.server, Server::Own(_)) && self.has_all_threads() {
                     self.mark_ready();
                 }
                 if !self.is_placed_reported && self.is_placed() {
                     self.is_placed_reported = true;
                     let policy = policy_name(&self.deployment.policy);
-                    self.output.event(&events::placed(policy, &self.rows));
+                    let placed = events::placed(policy, &self.rows, &self.front);
+                    self.output.event(&placed);
                 }
             }
             PlacerMessage::Ended(_) => {}
         }
     }
 
-    /// True if every slot is filled by a live thread whose mask was read back as planned.
+    /// True if every slot is filled by a live thread whose mask was read back as planned, and so
+    /// were those of event loops.
     fn is_placed(&self) -> bool {
         let policy = &self.deployment.policy;
         let expected = match policy.placement {
@@ -277,6 +283,7 @@ impl Run {
         !self.is_policy_pending
             && self.has_all_threads()
             && self.rows.iter().all(|row| row.state == expected)
+            && self.front.iter().all(FrontRow::is_verified)
     }
 
     /// True if every slot is filled by a live thread.

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use albacore_placer::{SlotRow, SlotState};
+use albacore_placer::{FrontRow, SlotRow, SlotState};
 use albacore_topology::CpuSet;
 
 /// The table and the height of its last drawing.
@@ -21,9 +21,10 @@ impl Table {
         out: &mut impl Write,
         head: &str,
         rows: &[SlotRow],
+        front: &[FrontRow],
         height: usize,
     ) -> std::io::Result<()> {
-        let text = render(head, rows, height.saturating_sub(2).max(3));
+        let text = render(head, rows, front, height.saturating_sub(2).max(3));
         if self.lines_drawn > 0 {
             write!(out, "\x1b[{}A", self.lines_drawn)?;
         }
@@ -47,53 +48,92 @@ impl Table {
     }
 }
 
-fn render(head: &str, rows: &[SlotRow], room: usize) -> Vec<String> {
+fn render(head: &str, rows: &[SlotRow], front: &[FrontRow], room: usize) -> Vec<String> {
+    let lines: Vec<Line> = rows
+        .iter()
+        .map(Line::of_slot)
+        .chain(front.iter().map(Line::of_front))
+        .collect();
     let mut text = vec![head.to_owned()];
-    let (planned, actual) = (
-        width(rows, "planned", |row| &row.planned),
-        width(rows, "actual", |row| &row.actual),
-    );
+    let width = |title: &str, field: fn(&Line) -> &String| {
+        let cells = lines.iter().map(|line| field(line).len());
+        cells.max().unwrap_or(0).max(title.len())
+    };
+    let planned = width("planned", |line| &line.planned);
+    let actual = width("actual", |line| &line.actual);
     text.push(format!(
         "worker rank      tid  {:<planned$}  {:<actual$}  verified  respawns",
         "planned", "actual"
     ));
-    let shown = if rows.len() + 2 > room {
-        room.saturating_sub(3)
-    } else {
-        rows.len()
+    let shown = match lines.len() + 2 > room {
+        true => room.saturating_sub(3),
+        false => lines.len(),
     };
-    for row in &rows[..shown] {
-        let tid = row
-            .tid
-            .map_or_else(|| "-".to_owned(), |tid| tid.0.to_string());
-        let verified = row
-            .verified_micros_ago
-            .map_or_else(|| "never".to_owned(), |micros| ago(micros / 1000));
-        let is_drifted = row.state == SlotState::Drifted;
+    for line in &lines[..shown] {
         text.push(format!(
-            "{:>6} {:>4} {tid:>8}  {:<planned$}  {:<actual$}  {verified:>8}  {:>8}{}",
-            row.slot.worker.0,
-            row.slot.rank.0,
-            cpus(&row.planned),
-            cpus(&row.actual),
-            row.respawns,
-            if is_drifted { " <- drift" } else { "" }
+            "{:>6} {:>4} {:>8}  {:<planned$}  {:<actual$}  {:>8}  {:>8}{}",
+            line.worker,
+            line.rank,
+            line.tid,
+            line.planned,
+            line.actual,
+            line.verified,
+            line.respawns,
+            if line.is_drifted { " <- drift" } else { "" }
         ));
     }
-    if shown < rows.len() {
-        text.push(format!("... and {} more threads", rows.len() - shown));
+    if shown < lines.len() {
+        text.push(format!("... and {} more threads", lines.len() - shown));
     }
     text
+}
+
+/// One thread as text.
+struct Line {
+    worker: String,
+    rank: u16,
+    tid: String,
+    planned: String,
+    actual: String,
+    verified: String,
+    respawns: String,
+    is_drifted: bool,
+}
+
+impl Line {
+    fn of_slot(row: &SlotRow) -> Self {
+        let verified = row.verified_micros_ago;
+        Self {
+            worker: row.slot.worker.0.to_string(),
+            rank: row.slot.rank.0,
+            tid: row
+                .tid
+                .map_or_else(|| "-".to_owned(), |tid| tid.0.to_string()),
+            planned: cpus(&row.planned),
+            actual: cpus(&row.actual),
+            verified: verified.map_or_else(|| "never".to_owned(), |micros| ago(micros / 1000)),
+            respawns: row.respawns.to_string(),
+            is_drifted: row.state == SlotState::Drifted,
+        }
+    }
+
+    fn of_front(row: &FrontRow) -> Self {
+        Self {
+            worker: "front".to_owned(),
+            rank: row.index,
+            tid: row.tid.0.to_string(),
+            planned: row.planned.to_string(),
+            actual: row.actual.to_string(),
+            verified: String::new(),
+            respawns: String::new(),
+            is_drifted: !row.is_verified(),
+        }
+    }
 }
 
 fn cpus(set: &Option<CpuSet>) -> String {
     set.as_ref()
         .map_or_else(|| "-".to_owned(), ToString::to_string)
-}
-
-fn width(rows: &[SlotRow], title: &str, field: impl Fn(&SlotRow) -> &Option<CpuSet>) -> usize {
-    let cells = rows.iter().map(|row| cpus(field(row)).len());
-    cells.max().unwrap_or(0).max(title.len())
 }
 
 fn ago(ms: u64) -> String {
@@ -135,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_thread_with_drift_is_marked() {
-        let text = render("head", &[row(0, "0"), row(1, "0-1")], 20);
+        let text = render("head", &[row(0, "0"), row(1, "0-1")], &[], 20);
         assert_eq!(text.len(), 4);
         assert!(text[2].ends_with("12 ms         3"), "{:?}", text[2]);
         assert!(
@@ -146,9 +186,31 @@ mod tests {
     }
 
     #[test]
+    fn event_loops_of_the_front_end_follow_the_workers() {
+        let event_loop = FrontRow {
+            index: 1,
+            pid: Pid(7),
+            tid: Tid(8),
+            planned: "1-3".parse().unwrap(),
+            actual: "1-3".parse().unwrap(),
+        };
+        let drifted = FrontRow {
+            actual: "0-3".parse().unwrap(),
+            ..event_loop.clone()
+        };
+        let text = render("head", &[row(0, "0")], &[event_loop, drifted], 20);
+        assert_eq!(text[3].trim_end(), " front    1        8  1-3      1-3");
+        assert!(
+            text[4].contains("0-3") && text[4].ends_with("<- drift"),
+            "{:?}",
+            text[4]
+        );
+    }
+
+    #[test]
     fn a_table_longer_than_the_terminal_is_cut_and_says_so() {
         let rows: Vec<SlotRow> = (0..50).map(|w| row(w, "0")).collect();
-        let text = render("head", &rows, 10);
+        let text = render("head", &rows, &[], 10);
         assert_eq!(text.len(), 10);
         assert_eq!(text[9], "... and 43 more threads");
     }
@@ -156,10 +218,14 @@ mod tests {
     #[test]
     fn a_redrawing_starts_where_the_last_one_did() {
         let (mut table, mut out) = (Table::default(), Vec::new());
-        table.draw(&mut out, "head", &[row(0, "0")], 24).unwrap();
+        table
+            .draw(&mut out, "head", &[row(0, "0")], &[], 24)
+            .unwrap();
         assert!(!String::from_utf8(out.clone()).unwrap().contains('A'));
         out.clear();
-        table.draw(&mut out, "head", &[row(0, "0")], 24).unwrap();
+        table
+            .draw(&mut out, "head", &[row(0, "0")], &[], 24)
+            .unwrap();
         assert!(String::from_utf8(out).unwrap().starts_with("\x1b[3A"));
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use albacore_os::HostRoot;
-use albacore_placer::{Placer, PlacerConfig, SlotRow, SubjectConfig, SubjectId};
+use albacore_placer::{FrontRow, Placer, PlacerConfig, SlotRow, SubjectConfig, SubjectId};
 use albacore_plan::{Enforcement, SubjectPolicy};
 use anyhow::Context as _;
 use serde_json::{Value, json};
@@ -58,12 +58,16 @@ fn entries(common: &Common, desired: &[DesiredPod]) -> anyhow::Result<Vec<Value>
         subjects.push((desired, add(&mut placer, &host, desired)));
     }
     let last = settled_rows(&mut placer)?;
+    let states = placer.states();
     let entries = subjects
         .into_iter()
         .map(|(desired, subject)| match subject {
             Ok(id) => {
                 let own: Vec<SlotRow> = last.iter().filter(|r| r.subject == id).cloned().collect();
-                entry(desired, &own, topology)
+                let mut states = states.iter();
+                let state = states.find(|state| state.subject == id);
+                let front = state.map_or(&[][..], |state| &state.front);
+                entry(desired, &own, front, topology)
             }
             Err(reason) => {
                 json!({"pod": desired.pod.key.to_string(), "reason": reason, "threads": []})
@@ -116,7 +120,7 @@ fn add(placer: &mut Placer, host: &HostRoot, desired: &DesiredPod) -> Result<Sub
     placer.add_subject(&config).map_err(|e| e.to_string())
 }
 
-fn entry(desired: &DesiredPod, rows: &[SlotRow], topology: u64) -> Value {
+fn entry(desired: &DesiredPod, rows: &[SlotRow], front: &[FrontRow], topology: u64) -> Value {
     let threads: Vec<Value> = rows
         .iter()
         .map(|row| {
@@ -129,6 +133,16 @@ fn entry(desired: &DesiredPod, rows: &[SlotRow], topology: u64) -> Value {
             })
         })
         .collect();
+    let front: Vec<Value> = front
+        .iter()
+        .map(|row| {
+            json!({
+                "front": row.index, "pid": row.pid.0, "tid": row.tid.0,
+                "planned": row.planned.to_string(), "mask": row.actual.to_string(),
+                "state": if row.is_verified() { "verified" } else { "drifted" },
+            })
+        })
+        .collect();
     json!({
         "pod": desired.pod.key.to_string(),
         "uid": desired.pod.uid,
@@ -136,5 +150,6 @@ fn entry(desired: &DesiredPod, rows: &[SlotRow], topology: u64) -> Value {
         "plan": plan_hash(rows, topology).map(|plan| format!("{plan:08x}")),
         "topology": format!("{topology:016x}"),
         "threads": threads,
+        "front": front,
     })
 }

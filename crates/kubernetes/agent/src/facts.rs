@@ -151,6 +151,13 @@ impl PodFacts {
         counts
     }
 
+    /// Event loops of the front end that are placed, and how many of them as planned.
+    pub(crate) fn front(&self) -> Option<(usize, usize)> {
+        let front = &self.state.as_ref().filter(|_| self.is_placed)?.front;
+        let verified = front.iter().filter(|row| row.is_verified()).count();
+        (!front.is_empty()).then_some((front.len(), verified))
+    }
+
     /// A hash of the plan and the machine: equal plans on equal machines have equal hashes in every
     /// program.
     pub(crate) fn plan_hash(&self, topology: u64) -> Option<u32> {

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use albacore_api::{ConditionState, Drift, NodePlacementStatus, PodPlacement, SpawnBucket};
+use albacore_api::{
+    ConditionState, Drift, FrontPlacement, NodePlacementStatus, PodPlacement, SpawnBucket,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::facts::{NodeFacts, PodFacts};
@@ -68,6 +70,10 @@ impl StatusBuilder {
             workers_verified: size(counts.workers_verified),
             planned: size(counts.planned),
             verified: size(counts.verified),
+            front: pod.front().map(|(planned, verified)| FrontPlacement {
+                planned: size(planned),
+                verified: size(verified),
+            }),
             quota_threads: pod.quota_threads().map(i32::from),
             cpuset: cpuset.map(ToString::to_string),
             isolation: pod.throttling.isolation,
@@ -175,8 +181,9 @@ fn name(pod: &PodFacts, bytes: usize) -> String {
 /// Drops the least important parts until the status keeps its bound; `dump` shows them all.
 fn shrink_to_fit(status: &mut NodePlacementStatus, pods: &[PodFacts]) {
     let max = STATUS_BYTES_PER_20_PODS * status.pods.len().div_ceil(20).max(1);
-    let shrinks: [fn(&mut PodPlacement, &PodFacts); 9] = [
+    let shrinks: [fn(&mut PodPlacement, &PodFacts); 10] = [
         |entry, _| entry.since = None,
+        |entry, _| entry.front = entry.front.filter(|front| front.verified < front.planned),
         |entry, _| {
             entry.cpuset = entry
                 .cpuset
@@ -192,7 +199,7 @@ fn shrink_to_fit(status: &mut NodePlacementStatus, pods: &[PodFacts]) {
         |entry, pod| entry.pod = name(pod, NAME_BYTES_TIGHT),
         |entry, _| entry.cpuset = None,
         |entry, _| entry.plan = None,
-        |entry, _| (entry.drift, entry.respawns) = (None, 0),
+        |entry, _| (entry.drift, entry.respawns, entry.front) = (None, 0, None),
         |entry, _| entry.reason = entry.reason.take().map(|_| "see agent dump".to_owned()),
         |entry, pod| entry.pod = name(pod, pod.desired.pod.uid.len() + 1),
     ];

@@ -103,6 +103,9 @@ pub struct PodPlacement {
     pub planned: i32,
     /// Threads read back on their planned cpu.
     pub verified: i32,
+    /// The event loops of the built-in server's front end; absent for other servers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub front: Option<FrontPlacement>,
     /// Threads of each worker that the pod's cpu quota lets run at once, if fewer than
     /// `spec.threads`: these are placed, the others share the cpus of their worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -131,6 +134,17 @@ pub struct PodPlacement {
     /// Why the pod, or a part of it, is not placed; absent if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// The event loops of a pod's front end.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FrontPlacement {
+    /// Event loops with a planned mask: the cpus that carry no main thread of a worker, or all cpus
+    /// of the pod where these are too few.
+    pub planned: i32,
+    /// Event loops read back with their planned mask.
+    pub verified: i32,
 }
 
 fn is_false(value: &bool) -> bool {

@@ -5,7 +5,8 @@
 use std::path::Path;
 
 use albacore_api::{
-    Drift, DriftCause, Isolation, NodePlacement, NodePlacementStatus, PodPlacement, SpawnBucket,
+    Drift, DriftCause, FrontPlacement, Isolation, NodePlacement, NodePlacementStatus, PodPlacement,
+    SpawnBucket,
 };
 use albacore_testbed::{ControlPlane, Options};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -39,6 +40,10 @@ fn full() -> NodePlacement {
     });
     troubled.reason = Some("found 3 of 4 workers".to_owned());
     troubled.quota_threads = Some(2);
+    troubled.front = Some(FrontPlacement {
+        planned: 2,
+        verified: 1,
+    });
     troubled.observed = true;
     troubled.respawns = 31;
     NodePlacement {

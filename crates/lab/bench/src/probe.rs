@@ -130,11 +130,17 @@ impl Bench {
             true => self.arrivals.recorded_rate().into_iter().collect(),
             false => self.spec.rates.clone(),
         };
-        rates.into_iter().map(|rate| self.schedule(rate)).collect()
+        let length = self.spec.length;
+        let runs = rates.into_iter().map(|rate| self.schedule(rate, length));
+        runs.collect()
     }
 
-    pub(crate) fn schedule(&self, rate: f64) -> Result<Schedule, BenchError> {
-        self.arrivals.at(rate, self.spec.length, self.spec.seed)
+    /// A run of this length at a rate.
+    ///
+    /// # Errors
+    /// The rate is too high to be sent.
+    pub fn schedule(&self, rate: f64, length: Duration) -> Result<Schedule, BenchError> {
+        self.arrivals.at(rate, length, self.spec.seed)
     }
 
     /// Runs the load.
@@ -182,7 +188,8 @@ impl Bench {
     }
 
     /// Whether the share of requests in time meets the objective.
-    pub(crate) fn is_within(&self, probe: &Probe) -> bool {
+    #[must_use]
+    pub fn is_within(&self, probe: &Probe) -> bool {
         !probe.is_behind && probe.report.bad_rate <= 1.0 - self.spec.percentile / 100.0
     }
 }

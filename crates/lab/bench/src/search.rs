@@ -65,7 +65,7 @@ fn within<E: From<BenchError>>(
     found: &mut Found,
     tell: &mut impl FnMut(Probe) -> Result<(), E>,
 ) -> Result<bool, E> {
-    let schedule = bench.schedule(rate)?;
+    let schedule = bench.schedule(rate, bench.spec.length)?;
     for _ in 0..TRIES {
         let probe = bench.probe(&schedule)?;
         let (is_within, goodput) = (bench.is_within(&probe), probe.report.goodput);

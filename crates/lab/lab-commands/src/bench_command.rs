@@ -7,17 +7,19 @@ use crate::bench_deferral::{self, BenchDeferralArgs};
 use crate::bench_engine;
 use crate::bench_front::{self, BenchFrontArgs};
 use crate::bench_isolation::{self, BenchIsolationArgs};
+use crate::bench_overload::{self, BenchOverloadArgs};
 use crate::bench_scheduler::{self, BenchSchedulerArgs};
 use crate::bench_serve::{self, BenchServeArgs};
 use crate::bench_solver::{self, BenchSolverArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Measure what deferring batches gains live, beside what policy auto predicts
+    /// Measure where batching pays, and what deferring gains there beside what auto predicts
     ///
-    /// Starts albacore-server under the policies eager, deferred and auto with a model of 1,000
-    /// trees and 100,000 leaves, and searches the highest rate of one-row SHAP requests within the
-    /// objective. Needs a machine with cpus for the workers, the server and the generator.
+    /// Times batches of several models and kinds, then gives servers under the policies eager and
+    /// deferred the same one-row SHAP requests in turn: goodput, idle workers and p50 beside the
+    /// predictions of policy auto, and what auto chooses. Takes up to three minutes, and needs a
+    /// machine with cpus for the workers, the server and the generator.
     #[command(verbatim_doc_comment)]
     Deferral(BenchDeferralArgs),
     /// Measure the tree engine: orders on standard input, answers on standard output
@@ -42,6 +44,11 @@ pub(crate) enum BenchCommand {
     ///
     /// Single rows at times drawn before the run beside clients that resend at once.
     Isolation(BenchIsolationArgs),
+    /// Measure what is answered in time where clients ask for far more than the server can do
+    ///
+    /// Goodput of each kind of request with many clients that resend at once, and in an open loop
+    /// at ten times the peak, beside the peak; and the server's memory.
+    Overload(BenchOverloadArgs),
     /// Run the batch scheduler alone on real threads, at rising load: a line of JSON for each rate
     Scheduler(BenchSchedulerArgs),
     /// Load a server of the Open Inference Protocol v2, ours or any other, and tell what it
@@ -67,6 +74,7 @@ impl BenchCommand {
             Self::Engine { kernel } => bench_engine::run(kernel.as_deref()),
             Self::Front(args) => bench_front::run(args),
             Self::Isolation(args) => bench_isolation::run(args),
+            Self::Overload(args) => bench_overload::run(args),
             Self::Scheduler(args) => bench_scheduler::run(args),
             Self::Serve(args) => bench_serve::run(args),
             Self::Solver(args) => bench_solver::run(args),

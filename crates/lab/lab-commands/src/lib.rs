@@ -8,6 +8,7 @@ mod bench_deferral;
 mod bench_engine;
 mod bench_front;
 mod bench_isolation;
+mod bench_overload;
 mod bench_scheduler;
 mod bench_serve;
 mod bench_solver;

@@ -31,4 +31,4 @@ pub use placer::{Placer, Progress};
 pub use priority::raise_thread_priority;
 pub use report::{PlacerCounters, Report, Restored, SpawnKind};
 pub use state::SubjectState;
-pub use table::{SlotRow, SlotState};
+pub use table::{FrontRow, SlotRow, SlotState};

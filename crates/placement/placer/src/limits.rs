@@ -36,6 +36,10 @@ pub const FAST_PAUSE_MAX: Duration = Duration::from_millis(5);
 /// Loading a model comes first.
 pub const NAMING_TIME_MAX: Duration = Duration::from_secs(10);
 
+/// The same for a thread outside of workers: an event loop has its name at once, and most others
+/// never get one. What takes longer is found when the tree is read.
+pub const FRONT_NAMING_TIME_MAX: Duration = Duration::from_secs(1);
+
 /// Shortest period of the sweep, which reads masks back where nothing announced a change.
 pub const SWEEP_PERIOD_MIN: Duration = Duration::from_millis(20);
 

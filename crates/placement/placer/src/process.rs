@@ -7,10 +7,13 @@ use albacore_os::{
     Clock, HostRoot, MaskError, Micros, OsError, Pid, PidFd, TaskDirectory, Tid, read_cmdline,
     read_descriptor_limit, read_mask, read_stat, read_task_comm, read_task_stat, read_tasks,
 };
-use albacore_plan::{ObservedThread, Process, ProcessId, ThreadId, parse_thread_name};
+use albacore_plan::{
+    ObservedThread, Process, ProcessId, ThreadId, parse_front_thread_name, parse_thread_name,
+};
+use albacore_solver::Slot;
 use albacore_topology::CpuSet;
 
-use crate::limits::{DESCRIPTORS_SPARED, EXEC_TIME_MAX, NAMING_TIME_MAX, THREADS_MAX};
+use crate::limits::{DESCRIPTORS_SPARED, EXEC_TIME_MAX, THREADS_MAX};
 
 /// A period in which nothing was spawned on the whole machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -246,39 +249,45 @@ impl LiveProcess {
         }
     }
 
-    /// Reads the names of threads that do not tell a slot yet; true if one does now.
-    pub(crate) fn read_names(&mut self, reader: &ProcessReader) -> bool {
+    /// Reads the names of threads spawned after `since` that do not tell what they do yet; true if
+    /// one does now.
+    pub(crate) fn read_names(&mut self, reader: &ProcessReader, since: Micros) -> bool {
         let mut is_named = false;
-        for tid in self.unnamed(Micros(0)) {
+        for tid in self.unnamed(since) {
             // One that has ended has no name; the next listing drops it.
             if let Ok(comm) = read_task_comm(&reader.host, self.id.pid, tid)
                 && let Some(known) = self.threads.get_mut(&tid)
                 && comm != known.comm
             {
-                is_named |= parse_thread_name(&comm).is_some();
+                is_named |= claim(&comm).is_some();
                 known.comm = comm;
             }
         }
         is_named
     }
 
-    /// True if a young thread of the process does not tell its slot yet.
-    pub(crate) fn awaits_names(&mut self, now: Micros) -> bool {
+    /// True if a thread spawned after `since` does not tell what it does yet.
+    pub(crate) fn awaits_names(&mut self, since: Micros) -> bool {
         if self.may_rename {
-            let oldest = now.0.saturating_sub(NAMING_TIME_MAX.as_micros() as u64);
-            self.may_rename = !self.unnamed(Micros(oldest)).is_empty();
+            self.may_rename = !self.unnamed(since).is_empty();
         }
         self.may_rename
     }
 
-    /// Threads spawned after `since` whose names tell no slot, or one that an older thread has: a
+    /// Whether a thread has the name of an event loop of the front end.
+    pub(crate) fn is_front(&self) -> bool {
+        let mut names = self.threads.values().map(|known| &known.comm);
+        names.any(|comm| parse_front_thread_name(comm).is_some())
+    }
+
+    /// Threads spawned after `since` whose names tell nothing, or what an older thread's does: a
     /// new thread has the name of the thread that spawned it until it gets its own.
     fn unnamed(&self, since: Micros) -> Vec<Tid> {
         let mut taken = BTreeSet::new();
         let mut by_birth: Vec<&CachedThread> = self.threads.values().collect();
         by_birth.sort_by_key(|known| known.id);
         by_birth.retain(|known| {
-            let is_named = parse_thread_name(&known.comm).is_some_and(|slot| taken.insert(slot));
+            let is_named = claim(&known.comm).is_some_and(|claim| taken.insert(claim));
             !is_named && known.not_before >= since
         });
         by_birth.iter().map(|known| known.id.tid).collect()
@@ -300,6 +309,12 @@ impl LiveProcess {
             threads: self.threads.values().map(thread).collect(),
         }
     }
+}
+
+/// What a thread's name says that it does: the slot or the event loop.
+fn claim(comm: &str) -> Option<Result<Slot, u16>> {
+    let slot = parse_thread_name(comm).map(Ok);
+    slot.or_else(|| parse_front_thread_name(comm).map(Err))
 }
 
 /// What was read; `None` if the process or thread is gone.

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::time::Duration;
 
 use albacore_os::{
     CgroupSubtree, Micros, OsError, Pid, SpawnEvent, ThreadOwner, Tid, read_children,
 };
 use albacore_plan::{Process, ServerKind};
 
-use crate::limits::PROCESSES_MAX;
+use crate::limits::{FRONT_NAMING_TIME_MAX, NAMING_TIME_MAX, PROCESSES_MAX};
 use crate::process::{
     CachedThread, LiveProcess, ProcessReader, QuietPeriod, is_young, unless_gone,
 };
@@ -154,7 +155,7 @@ impl ProcessTree {
         }
         let before = known.threads.len();
         let execed = known.read_cmdline(&self.reader)?;
-        let named = known.read_names(&self.reader);
+        let named = known.read_names(&self.reader, Micros(0));
         let others: Vec<_> = known.threads.values().map(|t| t.id).collect();
         if !known.read_threads(&self.reader, self.quiet)? {
             self.remove(pid);
@@ -318,32 +319,39 @@ impl ProcessTree {
         Ok((None, read, changed))
     }
 
-    /// Reads the names of young threads; true if one got a name that tells its slot.
+    /// Reads the names of young threads; true if one got a name that tells what it does.
     pub(crate) fn read_names(&mut self, now: Micros) -> bool {
         if self.server_kind != ServerKind::Named || !self.may_rename {
             return false;
         }
         let mut named = false;
         let root = self.root;
-        // The root's own threads are never placed, whatever they are called.
-        for process in self.processes.values_mut().filter(|p| p.pid() != root) {
-            if process.awaits_names(now) {
-                named |= process.read_names(&self.reader);
+        for process in self.processes.values_mut() {
+            let since = before(now, naming_time(process, root));
+            if process.awaits_names(since) {
+                named |= process.read_names(&self.reader, since);
             }
         }
         named
     }
 
-    /// True if young threads have no name yet although names decide; the root's own threads never
-    /// get one.
+    /// True if young threads that may be a worker's have no name yet although names decide. Those
+    /// of the front end and of the root, most of which never get one, are read without haste.
     pub(crate) fn awaits_names(&mut self, now: Micros) -> bool {
         if self.server_kind != ServerKind::Named || !self.may_rename {
             return false;
         }
         let root = self.root;
-        let mut others = self.processes.values_mut().filter(|p| p.pid() != root);
-        self.may_rename = others.any(|p| p.awaits_names(now));
-        self.may_rename
+        let mut is_worker_awaited = false;
+        self.may_rename = false;
+        for process in self.processes.values_mut() {
+            let time = naming_time(process, root);
+            if process.awaits_names(before(now, time)) {
+                self.may_rename = true;
+                is_worker_awaited |= time == NAMING_TIME_MAX;
+            }
+        }
+        is_worker_awaited
     }
 
     /// Reads the cpu times of processes with more threads than `threads`, where they tell who
@@ -378,4 +386,16 @@ impl ProcessTree {
     pub(crate) fn observed(&self) -> Vec<Process> {
         self.iter().map(LiveProcess::observed).collect()
     }
+}
+
+/// How long a process may be naming its threads.
+fn naming_time(process: &LiveProcess, root: Pid) -> Duration {
+    match process.pid() == root || process.is_front() {
+        true => FRONT_NAMING_TIME_MAX,
+        false => NAMING_TIME_MAX,
+    }
+}
+
+fn before(now: Micros, time: Duration) -> Micros {
+    Micros(now.0.saturating_sub(time.as_micros() as u64))
 }

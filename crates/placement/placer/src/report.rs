@@ -70,8 +70,10 @@ pub enum Report {
     /// A thread's mask was written and read back as planned.
     Pinned {
         subject: SubjectId,
-        /// The slot it fills; `None` for a thread beyond T.
+        /// The slot it fills; `None` for a thread beyond T and for an event loop.
         slot: Option<Slot>,
+        /// The event loop of the front end that it runs, if it does.
+        front: Option<u16>,
         pid: Pid,
         tid: Tid,
         mask: CpuSet,
@@ -86,8 +88,10 @@ pub enum Report {
     /// A mask was not the planned one.
     Drift {
         subject: SubjectId,
-        /// The slot it fills; `None` for a thread beyond T.
+        /// The slot it fills; `None` for a thread beyond T and for an event loop.
         slot: Option<Slot>,
+        /// The event loop of the front end that it runs, if it does.
+        front: Option<u16>,
         pid: Pid,
         tid: Tid,
         planned: CpuSet,

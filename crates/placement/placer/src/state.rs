@@ -6,7 +6,7 @@ use albacore_os::CpuQuota;
 use albacore_plan::{MaskDriftCause, PlacementWarning, SubjectPolicy};
 use albacore_topology::CpuSet;
 
-use crate::SubjectId;
+use crate::{FrontRow, SubjectId};
 
 /// The state of a subject.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,6 +37,8 @@ pub struct SubjectState {
     pub is_throttled: bool,
     /// The kernel forbade a write: it is only observed until its policy is set anew.
     pub is_refused: bool,
+    /// The event loops of the front end that are placed, by process and number.
+    pub front: Vec<FrontRow>,
     /// Equal for equal mappings of equal sizes on equal machines. `None` while nothing is solved.
     pub plan_hash: Option<u64>,
     /// Of the online machine.

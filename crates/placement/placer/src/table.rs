@@ -1,4 +1,4 @@
-//! The state of every slot, for a live table.
+//! The state of every slot and event loop, for a live table.
 
 use albacore_os::{Pid, Tid};
 use albacore_solver::Slot;
@@ -53,4 +53,23 @@ pub struct SlotRow {
     pub respawns: u32,
     /// The state of the slot.
     pub state: SlotState,
+}
+
+/// An event loop of the front end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FrontRow {
+    /// Its number within its process.
+    pub index: u16,
+    pub pid: Pid,
+    pub tid: Tid,
+    pub planned: CpuSet,
+    /// The mask when it was last read.
+    pub actual: CpuSet,
+}
+
+impl FrontRow {
+    /// Whether the mask was read back as planned.
+    pub fn is_verified(&self) -> bool {
+        self.actual == self.planned
+    }
 }

@@ -125,6 +125,9 @@ pub struct Ledger {
     pub(crate) slots: BTreeMap<Slot, ThreadId>,
     pub(crate) verified: BTreeMap<ThreadId, Verified>,
     pub(crate) given_back: BTreeMap<ThreadId, ProcessId>,
+    /// Live threads that were ever placed as event loops of the front end, or inherited the mask
+    /// of one.
+    pub(crate) front: BTreeSet<ThreadId>,
     pub(crate) changes: BTreeMap<ThreadId, ForeignChanges>,
 }
 
@@ -192,6 +195,7 @@ impl Ledger {
             .collect();
         self.verified.retain(|thread, _| live.contains(thread));
         self.given_back.retain(|thread, _| live.contains(thread));
+        self.front.retain(|thread| live.contains(thread));
         self.changes.retain(|thread, _| live.contains(thread));
     }
 
@@ -243,11 +247,23 @@ impl Ledger {
         self.changes.retain(|_, changes| changes.forget_old(now));
     }
 
-    /// True if a live thread of this process was ever pinned by this program.
+    /// True if a live thread of this process was ever pinned by this program, but for event loops
+    /// of the front end and their heirs: the other threads of their process keep their masks.
     pub(crate) fn has_pinned(&self, process: ProcessId) -> bool {
-        self.verified
-            .values()
-            .any(|verified| verified.process == process)
-            || self.given_back.values().any(|&held| held == process)
+        let verified = self
+            .verified
+            .iter()
+            .map(|(thread, it)| (thread, it.process));
+        let given_back = self.given_back.iter().map(|(thread, &held)| (thread, held));
+        verified
+            .chain(given_back)
+            .any(|(thread, held)| held == process && !self.front.contains(thread))
+    }
+
+    /// The masks that event loops of a process were verified with.
+    pub(crate) fn front_masks(&self, process: ProcessId) -> impl Iterator<Item = &CpuSet> + '_ {
+        let front = self.front.iter().filter_map(|id| self.verified.get(id));
+        let own = front.filter(move |verified| verified.process == process);
+        own.map(|verified| &verified.mask)
     }
 }

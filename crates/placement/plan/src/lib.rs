@@ -7,6 +7,7 @@
 
 mod drift;
 mod fingerprint;
+mod front;
 mod ledger;
 pub mod limits;
 mod lint;
@@ -22,12 +23,13 @@ pub use albacore_values::{Micros, Pid, Tid};
 
 pub use drift::{MaskDrift, MaskDriftCause};
 pub use fingerprint::plan_hash;
+pub use front::front_cpus;
 pub use ledger::{BackOff, Ledger};
 pub use lint::{LintError, LintInput, lint};
-pub use name::{parse_thread_name, thread_name};
+pub use name::{front_thread_name, parse_front_thread_name, parse_thread_name, thread_name};
 pub use observation::{Observation, ObservedThread, Process, ProcessId, ServerKind, ThreadId};
 pub use plan::{
-    Linted, PlacementWarning, Plan, PlanStep, Proposed, StepKind, Target, plan, problem,
+    Linted, PlacementWarning, Plan, PlanStep, Proposed, StepKind, Target, ThreadRole, plan, problem,
 };
 pub use policy::{Enforcement, MainThread, PlacementMethod, SubjectPolicy};
 pub use roles::{Role, Roles, find_roles};

@@ -44,3 +44,7 @@ pub const LONER_AGE_MICROS: u64 = 3_000_000;
 /// after it, one thread at a time: what was verified in between is overwritten. Five seconds are a
 /// thousand times what that takes on a machine that is not starved.
 pub const SETTLING_MICROS: u64 = 5_000_000;
+
+/// Event loops placed of one subject, whatever threads call themselves: a serving front end and one
+/// that stands by, each with the 256 that `spec.front.threads` allows at most.
+pub const FRONT_THREADS_MAX: usize = 512;

@@ -1,17 +1,20 @@
 //! The last check before anything is written. It does not trust the planner: which processes are
-//! workers, and which thread may fill which slot, is determined here again, by code of its own
-//! (`workers`), from the observation.
+//! workers, which thread may fill which slot and which is an event loop is determined here again,
+//! by code of its own (`workers`, `front`), from the observation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use albacore_solver::{Mapping, Problem, Slot, Violation, WorkerIndex, check};
 use albacore_topology::CpuSet;
 
+use front::FrontPins;
+
 use crate::{
     Ledger, Linted, Observation, ObservedThread, Pid, Plan, PlanStep, Process, ProcessId, Proposed,
     StepKind, SubjectPolicy, ThreadId, Tid, parse_thread_name,
 };
 
+mod front;
 mod workers;
 
 /// Why a plan must not be executed. Each is a broken invariant of this program, or the observation
@@ -29,9 +32,15 @@ pub enum LintError {
     /// A step names a thread that was not observed.
     #[error("thread {} was not observed with this start time", tid.0)]
     UnknownThread { tid: Tid },
-    /// A step pins something that is not a worker.
+    /// A step pins something that is neither a worker nor an event loop of the front end.
     #[error("process {} is not a worker and must not be pinned", pid.0)]
     NotAWorker { pid: Pid },
+    /// A step pins a thread outside of workers that is no event loop, or one too many.
+    #[error("thread {} is no event loop of the front end and must not be pinned", tid.0)]
+    NotAnEventLoop { tid: Tid },
+    /// An event loop shares a cpu with a main thread.
+    #[error("the mask {mask} planned for event loop {} holds the cpu of a main thread", tid.0)]
+    OnMainThread { tid: Tid, mask: CpuSet },
     /// A worker was left out although fewer workers than the policy asks for are placed.
     #[error("process {} is a worker and the plan leaves it out", pid.0)]
     MissingWorker { pid: Pid },
@@ -74,13 +83,21 @@ pub fn lint(plan: Plan<Proposed>, input: &LintInput<'_>) -> Result<Plan<Linted>,
     }
     let workers = workers::find(input.observation, input.policy.workers, input.ledger);
     check_no_worker_missing(&plan, input, &workers)?;
+    let mut front = FrontPins::new(input, &workers);
     let mut earlier = EarlierSteps::default();
     for step in &plan.steps {
         let process = observed_process(step, input.observation)?;
-        check_role(step, &workers)?;
+        let is_pin = step.kind == StepKind::Pin;
+        if step.process.pid.0 <= 1 {
+            let pid = step.process.pid;
+            return Err(LintError::NotAWorker { pid });
+        }
+        if is_pin && !workers.contains(&step.process) {
+            front.check(step, process)?;
+        }
         check_mask(step, &input.observation.cpuset)?;
         earlier.add(step)?;
-        if let (StepKind::Pin, Some(slot)) = (step.kind, step.slot) {
+        if let (true, Some(slot)) = (is_pin, step.slot) {
             check_slot(step, slot, process, input.policy)?;
         }
     }
@@ -99,16 +116,6 @@ fn observed_process<'a>(
         .ok_or(LintError::UnknownThread {
             tid: step.thread.tid,
         })
-}
-
-/// Only workers are pinned, and the init process is never written.
-fn check_role(step: &PlanStep, workers: &BTreeSet<ProcessId>) -> Result<(), LintError> {
-    let is_init = step.process.pid.0 <= 1;
-    if is_init || step.kind == StepKind::Pin && !workers.contains(&step.process) {
-        let pid = step.process.pid;
-        return Err(LintError::NotAWorker { pid });
-    }
-    Ok(())
 }
 
 /// Every worker has an index, unless all indices are taken or its threads' names claim one that

@@ -1,5 +1,5 @@
-//! The names by which the built-in server shows worker and rank to other processes:
-//! `albw<worker>.<rank>`.
+//! The names by which the built-in server shows to other processes what a thread does:
+//! `albw<worker>.<rank>` for the threads of workers, `albf.io<n>` for the front end's event loops.
 
 use albacore_solver::{Rank, Slot, WorkerIndex};
 
@@ -19,9 +19,35 @@ pub fn parse_thread_name(comm: &str) -> Option<Slot> {
     (thread_name(slot) == comm).then_some(slot)
 }
 
+/// The name of an event loop of the front end.
+pub fn front_thread_name(index: u16) -> String {
+    format!("albf.io{index}")
+}
+
+/// The number of the event loop that a thread's name claims.
+pub fn parse_front_thread_name(comm: &str) -> Option<u16> {
+    let index = comm.strip_prefix("albf.io")?.parse().ok()?;
+    (front_thread_name(index) == comm).then_some(index)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_event_loops_round_trip_and_lookalikes_are_refused() {
+        assert_eq!(parse_front_thread_name(&front_thread_name(255)), Some(255));
+        for other in [
+            "albf.io",
+            "albf.io01",
+            "albf.io+1",
+            "albf.io1 ",
+            "albf.io65536",
+            "albf.1",
+        ] {
+            assert_eq!(parse_front_thread_name(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn names_round_trip_and_lookalikes_are_refused() {

@@ -8,10 +8,11 @@ use albacore_solver::{Mapping, Problem, Slot, WorkerIndex};
 use albacore_topology::{CpuSet, Distances};
 
 use crate::drift::cause_of;
+use crate::front::{find_front, front_cpus, is_heir};
 use crate::ledger::{Environment, Verified};
 use crate::ranks::{index_workers, rank_threads};
-pub use crate::targets::Target;
 use crate::targets::TargetBuilder;
+pub use crate::targets::{Target, ThreadRole};
 use crate::{
     BackOff, Enforcement, Ledger, MaskDrift, MaskDriftCause, Micros, Observation, ObservedThread,
     Pid, PlacementMethod, Process, ProcessId, Role, Roles, SubjectPolicy, ThreadId, find_roles,
@@ -270,6 +271,7 @@ pub(crate) fn plan_with_roles(
         });
     }
     draft.place(workers, mapping);
+    draft.place_front(roles, mapping);
     draft.warn_of_inherited_mask();
     draft.give_back(roles);
     draft.finish()
@@ -333,7 +335,21 @@ impl<'a> PlanBuilder<'a> {
         self.plan.ledger.slots = slots;
     }
 
-    /// Steps for the threads of a worker whose masks are not as planned; the drifts among them, by
+    /// Targets for the event loops of the front end, and steps where masks differ.
+    fn place_front(&mut self, roles: &Roles, mapping: Option<&Mapping>) {
+        let Some(mapping) = mapping else { return };
+        let cpuset = &self.observation.cpuset;
+        let free = front_cpus(self.policy, mapping, cpuset);
+        for front in find_front(self.observation, roles) {
+            let targets = front.targets(&free, cpuset);
+            self.plan.ledger.front.extend(targets.keys());
+            let drifted = self.compare(front.process, &targets);
+            self.repair(drifted);
+            self.plan.targets.extend(targets);
+        }
+    }
+
+    /// Steps for the threads of a process whose masks are not as planned; the drifts among them, by
     /// place in `drifts`.
     fn compare(
         &mut self,
@@ -372,7 +388,7 @@ impl<'a> PlanBuilder<'a> {
             self.plan.drifts.push(MaskDrift {
                 thread: thread.id,
                 process: process.id,
-                slot: target.slot,
+                slot: target.role.slot(),
                 planned: target.mask.clone(),
                 actual: thread.mask.clone(),
                 cause,
@@ -439,19 +455,28 @@ impl<'a> PlanBuilder<'a> {
     fn give_back(&mut self, roles: &Roles) {
         let mut touched: BTreeSet<Pid> = BTreeSet::new();
         for process in &self.observation.processes {
-            let inherits = roles.of(process) == Role::Helper && touched.contains(&process.parent);
-            if inherits
+            let is_helper = roles.of(process) == Role::Helper && touched.contains(&process.parent);
+            if is_helper
                 || self.before.has_pinned(process.id)
                 || self.plan.ledger.has_pinned(process.id)
             {
                 touched.insert(process.id.pid);
             }
+            let ledgers = [self.before, &self.plan.ledger];
+            let front_masks: Vec<CpuSet> = ledgers
+                .iter()
+                .flat_map(|ledger| ledger.front_masks(process.id).cloned())
+                .collect();
             for thread in &process.threads {
                 if self.plan.targets.contains_key(&thread.id) || self.is_backed_off(thread.id) {
                     continue;
                 }
-                if let Some(cause) = self.give_back_cause(thread, touched.contains(&process.id.pid))
-                {
+                let is_heir = is_heir(process.id, thread, &front_masks);
+                if is_heir {
+                    self.plan.ledger.front.insert(thread.id);
+                }
+                let inherits = is_heir || touched.contains(&process.id.pid);
+                if let Some(cause) = self.give_back_cause(thread, inherits) {
                     self.plan.steps.push(PlanStep {
                         kind: StepKind::GiveBack,
                         thread: thread.id,
@@ -466,7 +491,7 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Why a thread without a target has to be given its mask back, if it has.
-    fn give_back_cause(&self, thread: &ObservedThread, is_touched: bool) -> Option<MaskDriftCause> {
+    fn give_back_cause(&self, thread: &ObservedThread, inherits: bool) -> Option<MaskDriftCause> {
         let cpuset = &self.observation.cpuset;
         if let Some(verified) = self.plan.ledger.verified.get(&thread.id) {
             // A kernel that remembers masks would bring ours back later, so it is overwritten even
@@ -479,7 +504,7 @@ impl<'a> PlanBuilder<'a> {
         }
         let is_narrow = thread.mask != *cpuset && thread.mask.is_subset(cpuset);
         let was_returned = self.plan.ledger.given_back.contains_key(&thread.id);
-        (is_touched && is_narrow && !was_returned).then_some(MaskDriftCause::Inherited)
+        (inherits && is_narrow && !was_returned).then_some(MaskDriftCause::Inherited)
     }
 
     fn finish(self) -> Plan<Proposed> {

@@ -15,13 +15,49 @@ use crate::{
     MainThread, PlacementWarning, Process, ProcessId, ServerKind, SubjectPolicy, ThreadId,
 };
 
+/// What a placed thread does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ThreadRole {
+    /// It fills a slot of its worker.
+    Ranked(Slot),
+    /// It belongs to a worker and fills no slot.
+    Extra(WorkerIndex),
+    /// It runs this event loop of the front end.
+    Front(u16),
+}
+
+impl ThreadRole {
+    /// The slot it fills, if any.
+    pub fn slot(self) -> Option<Slot> {
+        match self {
+            Self::Ranked(slot) => Some(slot),
+            Self::Extra(_) | Self::Front(_) => None,
+        }
+    }
+
+    /// The worker it belongs to, if any.
+    pub fn worker(self) -> Option<WorkerIndex> {
+        match self {
+            Self::Ranked(slot) => Some(slot.worker),
+            Self::Extra(worker) => Some(worker),
+            Self::Front(_) => None,
+        }
+    }
+
+    /// The event loop it runs, if any.
+    pub fn front(self) -> Option<u16> {
+        match self {
+            Self::Front(index) => Some(index),
+            Self::Ranked(_) | Self::Extra(_) => None,
+        }
+    }
+}
+
 /// What one thread should have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Target {
     pub process: ProcessId,
-    /// The slot it fills; `None` for an extra thread.
-    pub slot: Option<Slot>,
-    pub worker: WorkerIndex,
+    pub role: ThreadRole,
     pub mask: CpuSet,
 }
 
@@ -54,10 +90,9 @@ impl TargetBuilder<'_> {
     ) -> BTreeMap<ThreadId, Target> {
         let policy = self.policy;
         let own = self.worker_set(worker);
-        let target = |slot, mask| Target {
+        let target = |role, mask| Target {
             process: process.id,
-            slot,
-            worker,
+            role,
             mask,
         };
         let found = ranked.slots.len();
@@ -87,7 +122,7 @@ impl TargetBuilder<'_> {
             } else {
                 cpu().into_iter().collect()
             };
-            targets.insert(thread, target(Some(slot), mask));
+            targets.insert(thread, target(ThreadRole::Ranked(slot), mask));
         }
         if !ranked.extra.is_empty() {
             warnings.push(PlacementWarning::ExtraThreads {
@@ -96,7 +131,7 @@ impl TargetBuilder<'_> {
             });
         }
         for thread in ranked.extra {
-            targets.insert(thread, target(None, own.clone()));
+            targets.insert(thread, target(ThreadRole::Extra(worker), own.clone()));
         }
         // A mapping older than the cpuset may leave a mask empty: then nothing is asked until it is
         // solved again.

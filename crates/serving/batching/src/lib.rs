@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod actions;
+mod admission;
 pub mod auto;
 mod batch;
 pub mod deadlines;
@@ -16,6 +17,7 @@ mod shares;
 mod units;
 
 pub use actions::{Abandoned, Actions, Dispatch};
+pub use admission::{Ahead, QueueBoard, QueueFull, admit_early};
 pub use albacore_values::{Nanos, WorkerIndex};
 pub use auto::Prefer;
 pub use limits::BLAME_MAX;
@@ -26,7 +28,7 @@ pub use scaling::{
     RECENT_BAD_MIN, RECENT_PAUSE, RECENT_REQUESTS_MIN, ReplicaBounds, RequestCounts, SHRINK_DELAY,
     SPARE_OF_FEW, load_factor,
 };
-pub use scheduler::{Ahead, Arrival, Config, Event, Position, QueueFull, Scheduler};
+pub use scheduler::{Arrival, Config, Event, Position, Scheduler};
 pub use shares::DEFAULT_WEIGHT;
 pub use units::{QueueIndex, RequestKey};
 

@@ -16,10 +16,7 @@
 //! The workers' time is shared between queues by weight ([`crate::shares`]): of batches that are
 //! due those of queues within their share go first, and among these the most urgent.
 //!
-//! Admission knows the costs of waiting and running batches: a request is refused if it could not
-//! be in time behind what runs and what waits in its own queue, on the queue's share of the
-//! workers. If nothing waits there and a worker is free every request is admitted: the known costs
-//! may be wrong, and only batches correct them.
+//! Admission reads what each step publishes: [`crate::admission`].
 //!
 //! **Proof sketch.** A request is in exactly one place: a queue of the core, a replay, or the
 //! batch of one worker; every transition moves it and none copies it. It leaves for good when its
@@ -29,13 +26,14 @@
 //! **Limits.** One step costs O(queues) to find overdue requests; there are few queues. A worker
 //! runs one batch at a time.
 
-mod admission;
 mod choices;
 mod turns;
 mod workers;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
+use crate::admission::{Ahead, GroupBoard, QueueBoard, QueueFull, WorkersBoard};
 use crate::auto::{Auto, FrontCost};
 use crate::batch::{Batch, Entry};
 use crate::deadlines::{self, Completion, Delays};
@@ -102,25 +100,6 @@ pub enum Event {
     Timer,
 }
 
-/// Which waiting requests run before one that arrives now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ahead {
-    /// Those that can be in time.
-    InTime,
-    All,
-}
-
-/// The rows exceed the queue's bound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{queued_rows} of {rows_max} rows are queued: {rows} more do not fit")]
-pub struct QueueFull {
-    /// Rows that were asked for.
-    pub rows: usize,
-    /// Rows reserved or waiting.
-    pub queued_rows: usize,
-    pub rows_max: usize,
-}
-
 #[derive(Debug)]
 enum Worker {
     Absent,
@@ -157,8 +136,11 @@ pub struct Scheduler {
     /// empty, so replays and running batches are at most twice as many as the workers, apart from
     /// halved ones.
     replays: VecDeque<Batch>,
-    /// Rows reserved or waiting, without replays.
-    queued_rows: usize,
+    /// What admission reads, by queue, and the rows that are reserved or wait, without replays.
+    boards: Vec<Arc<QueueBoard>>,
+    workers_board: Arc<WorkersBoard>,
+    /// Queues whose boards are not up to date.
+    changed: Vec<usize>,
     /// Workers that are free.
     idle: usize,
     /// Batches since the last one of overdue requests.
@@ -205,7 +187,9 @@ impl Scheduler {
             has_bounds: false,
             workers: (0..config.workers).map(|_| Worker::Absent).collect(),
             replays: VecDeque::with_capacity(config.workers),
-            queued_rows: 0,
+            boards: Vec::new(),
+            workers_board: Arc::new(WorkersBoard::new(config.batching.queue_rows_max)),
+            changed: Vec::new(),
             idle: 0,
             since_overdue: 0,
             spare: Vec::with_capacity(config.workers),
@@ -238,6 +222,8 @@ impl Scheduler {
     pub fn set_params(&mut self, params: BatchingParams) {
         let is_changed = params.of_models() != self.config.batching.of_models();
         self.config.batching = params;
+        self.workers_board.set_rows_max(params.queue_rows_max);
+        self.publish_shares();
         for queue in 0..self.profiles.len() {
             if is_changed && self.own_batching[queue].is_none() {
                 self.apply_batching(queue);
@@ -270,6 +256,7 @@ impl Scheduler {
         {
             *known = profile;
             self.shares.set_objective(queue.0, profile.objective);
+            self.boards[queue.0].set_profile(&profile);
             self.apply(queue.0);
         }
     }
@@ -307,7 +294,8 @@ impl Scheduler {
     pub fn forget_arrivals(&mut self, queue: QueueIndex) {
         self.auto.forget(queue);
         self.shares.forget(queue.0);
-        if queue.0 < self.profiles.len() {
+        if let Some(board) = self.boards.get(queue.0) {
+            board.forget();
             self.apply(queue.0);
         }
     }
@@ -315,16 +303,22 @@ impl Scheduler {
     /// Adds a queue with a weight of its own; the indices of the others stay.
     pub fn add_queue(&mut self) -> QueueIndex {
         self.shares.add_queue(None);
-        self.add_queue_to_core()
+        self.add_queue_to_core(Arc::new(GroupBoard::new()))
     }
 
     /// Adds a queue that has an equal part of the weight of another one.
     pub fn add_sibling(&mut self, sibling: QueueIndex) -> QueueIndex {
         self.shares.add_queue(Some(sibling.0));
-        self.add_queue_to_core()
+        let group = self
+            .boards
+            .get(sibling.0)
+            .map(|board| Arc::clone(&board.group));
+        self.add_queue_to_core(group.unwrap_or_else(|| Arc::new(GroupBoard::new())))
     }
 
-    fn add_queue_to_core(&mut self) -> QueueIndex {
+    fn add_queue_to_core(&mut self, group: Arc<GroupBoard>) -> QueueIndex {
+        let board = QueueBoard::new(&self.workers_board, group);
+        self.boards.push(Arc::new(board));
         let bounds = self.bounds(QueueIndex(self.profiles.len()));
         let policy = self.config.batching.policy;
         self.core.add_queue(policy.params_without_deadlines(bounds));
@@ -337,37 +331,43 @@ impl Scheduler {
         QueueIndex(self.profiles.len() - 1)
     }
 
-    /// Reserves rows that arrive later. Queues with a weight of their own have at least their
-    /// share of the bound.
+    /// Reserves rows that arrive later, as [`QueueBoard::reserve`].
     ///
     /// # Errors
-    /// They would exceed the bound or what others leave of it; nothing is reserved then.
+    /// As there.
     pub fn reserve(&mut self, queue: QueueIndex, rows: usize) -> Result<(), QueueFull> {
         self.note_request(queue, self.now);
-        let (total, rows_max) = (self.queued_rows, self.config.batching.queue_rows_max);
-        match self.shares.add_rows(queue.0, rows, total, rows_max) {
-            Ok(()) => {
-                self.queued_rows += rows;
-                Ok(())
-            }
-            Err((queued_rows, rows_max)) => Err(QueueFull {
-                rows,
-                queued_rows,
-                rows_max,
-            }),
-        }
+        self.boards[queue.0].reserve(rows)
     }
 
     /// Releases reserved rows that will not arrive.
     pub fn unreserve(&mut self, queue: QueueIndex, rows: usize) {
-        self.queued_rows = self.queued_rows.saturating_sub(rows);
-        self.shares.remove_rows(queue.0, rows);
+        if let Some(board) = self.boards.get(queue.0) {
+            board.release(rows);
+        }
     }
 
     /// Rows reserved or waiting.
     #[must_use]
     pub fn queued_rows(&self) -> usize {
-        self.queued_rows
+        self.workers_board.rows()
+    }
+
+    /// Expected time to answer `rows` reserved rows of a queue behind those that run before them,
+    /// if they are due within `time`.
+    #[must_use]
+    pub fn needed(
+        &self,
+        queue: QueueIndex,
+        rows: usize,
+        after: Ahead,
+        time: Nanos,
+        now: Nanos,
+    ) -> Nanos {
+        self.boards.get(queue.0).map_or(Nanos(0), |board| {
+            let waiting = board.rows().saturating_sub(rows);
+            board.needed(rows, waiting, after, time, now)
+        })
     }
 
     /// Workers that run a batch.
@@ -419,6 +419,7 @@ impl Scheduler {
         self.dispatch_replays(actions);
         self.dispatch_overdue(actions);
         self.dispatch_from_core(actions);
+        self.publish();
     }
 
     /// Adds an arrival without deciding: [`Event::Timer`] must follow once all simultaneous
@@ -459,6 +460,7 @@ impl Scheduler {
     /// Adds a request to a queue of the core.
     fn queue(&mut self, queue: QueueIndex, key: RequestKey, rows: usize, within: Option<Nanos>) {
         let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+        self.mark_changed(queue_of(queue));
         self.step_core(deadlines::DeadlineEvent::Arrived {
             queue,
             key,
@@ -485,6 +487,7 @@ impl Scheduler {
         let mut drops = std::mem::take(&mut self.core_actions.drops);
         for dropped in drops.drain(..) {
             let queue = late(queue_of(dropped.queue).0);
+            self.mark_changed(queue_of(queue));
             let (key, rows) = (dropped.key, dropped.rows);
             let within = None;
             let event = deadlines::DeadlineEvent::Arrived {
@@ -509,6 +512,7 @@ impl Scheduler {
             let gone = before.saturating_sub(rows(&self.core));
             if gone > 0 {
                 self.unreserve(queue_of(queue), gone as usize);
+                self.mark_changed(queue_of(queue));
                 return;
             }
         }

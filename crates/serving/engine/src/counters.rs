@@ -135,9 +135,9 @@ impl Counters {
         });
     }
 
-    pub(super) fn shed(&mut self, model: usize, kind: Option<Kind>, now: Nanos) {
-        self.count(model, |stats| stats.shed_total += 1);
-        self.outcome(model, kind, now, |outcomes| outcomes.shed += 1);
+    pub(super) fn shed(&mut self, model: usize, kind: Option<Kind>, requests: u64, now: Nanos) {
+        self.count(model, |stats| stats.shed_total += requests);
+        self.outcome(model, kind, now, |outcomes| outcomes.shed += requests);
     }
 
     /// The client went away; at or after its own deadline that counts as late.
@@ -248,8 +248,8 @@ impl Counters {
         self.count(model, |stats| stats.batch_done(rows, compute_nanos));
     }
 
-    /// Estimated time for `rows` rows on `workers` workers, nanoseconds.
-    pub(super) fn nanos_for(&self, rows: usize, workers: usize) -> u64 {
-        self.nanos_per_row.saturating_mul(rows as u64) / (workers as u64).max(1)
+    /// Moving average of a row's time on one worker.
+    pub(super) fn nanos_per_row(&self) -> u64 {
+        self.nanos_per_row
     }
 }

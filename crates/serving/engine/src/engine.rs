@@ -302,8 +302,15 @@ impl Engine {
     /// errors leave the front time for answers. `is_refusal`: it ends by a [`crate::Refusal`].
     #[must_use]
     pub fn hold_error(&self, model: &str, is_refusal: bool) -> Duration {
+        let published = self.shared.catalog.load();
+        let Some(edition) = published.find(model).flatten() else {
+            return Duration::ZERO;
+        };
         let now = self.shared.now();
-        self.shared.state().hold_error(model, is_refusal, now)
+        self.shared.refresh_admission(now);
+        self.shared
+            .admission
+            .hold_error(edition.slot, is_refusal, now)
     }
 
     /// Compute threads of each worker.
@@ -384,6 +391,7 @@ impl Engine {
         let memory = self.shared.memory.usage();
         let (workers, now) = (self.shared.parallelism.workers, self.shared.now());
         let mut state = self.shared.state();
+        state.take_admission_counts(now);
         let mut windows = state.counters.windows(now);
         let load = state.counters.load(workers, &windows, now);
         let declared = state.catalog.declared();
@@ -410,7 +418,7 @@ impl Engine {
             arena_used_bytes: memory.used,
             arena_bytes: memory.bytes,
             front_cost: state.front_cost.cost(),
-            locked: self.shared.locked(),
+            locked: self.shared.lock_times(),
             front_threads: self.completions.len(),
             front_busy_ratios: state.front_cost.busy_ratios().to_vec(),
             load,
@@ -444,8 +452,7 @@ impl Engine {
     }
 
     fn enter(&self, phase: Phase) {
-        let mut state = self.shared.state();
-        state.phase = state.phase.max(phase);
+        self.shared.state().enter(phase);
     }
 
     fn end_workers(&self) -> Option<JoinHandle<()>> {

@@ -10,14 +10,13 @@
 //! waits so. Larger requests are scheduled at once: handing them out one by one divides their work
 //! among the workers. Every thread that changes the state empties all lists first.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use albacore_batching::{Nanos, QueueIndex};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::event_loop::LoopIndex;
 use super::queues::QUEUES_MAX;
 use super::state::NewRequest;
+use super::timed_lock::{TimedGuard, TimedLock};
 use crate::limits::{COALESCE_DELAY_MAX, COALESCED_COMPUTE_MAX, COALESCED_REQUESTS_MAX};
 
 /// The weight of the newest batch in the time of a row: one part in so many.
@@ -42,7 +41,7 @@ pub(super) struct Inboxes {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct LoopInbox {
-    inbox: Mutex<Inbox>,
+    inbox: TimedLock<Inbox>,
     /// The inbox has requests; readable without its lock.
     has_requests: AtomicBool,
 }
@@ -81,10 +80,14 @@ impl Inboxes {
         self.is_enabled.store(true, Ordering::Relaxed);
     }
 
-    fn inbox(&self, event_loop: LoopIndex) -> MutexGuard<'_, Inbox> {
-        // A panic of another holder leaves the list consistent.
-        let inbox = self.loops[event_loop.0].inbox.lock();
-        inbox.unwrap_or_else(PoisonError::into_inner)
+    fn inbox(&self, event_loop: LoopIndex) -> TimedGuard<'_, Inbox> {
+        self.loops[event_loop.0].inbox.lock()
+    }
+
+    /// For how long the locks of all lists were held.
+    pub(super) fn held(&self) -> Nanos {
+        let held = self.loops.iter().map(|event_loop| event_loop.inbox.held());
+        held.fold(Nanos(0), Nanos::saturating_add)
     }
 
     /// Adds a request of `queue`.
@@ -183,9 +186,9 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::admission::RequestTerms;
     use crate::command::EditionId;
     use crate::model::{Edition, Usage};
-    use crate::state::RequestTerms;
     use crate::{Kind, KindSet, ModelInfo, Priority};
 
     const QUEUE: QueueIndex = QueueIndex(3);

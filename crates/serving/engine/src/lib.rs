@@ -12,6 +12,7 @@
 //! `command` and `layout`.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod arena;
 mod block_cache;
 mod candidate;
@@ -25,6 +26,7 @@ mod error;
 mod event;
 mod event_loop;
 mod front_cost;
+mod front_turns;
 mod histogram;
 mod inbox;
 mod kind;
@@ -47,6 +49,7 @@ mod sojourn;
 mod state;
 mod stats;
 mod supervisor;
+mod timed_lock;
 mod timing;
 mod window;
 pub mod worker;
@@ -61,6 +64,7 @@ pub use engine::{Engine, EngineConfig, FlushHandle};
 pub use error::{InstallError, ModelLookupError, StartError};
 pub use event::{EngineEvent, Observer};
 pub use event_loop::{EventLoop, LoopIndex};
+pub use front_turns::FrontTurn;
 pub use histogram::{DURATION_BOUNDS_NANOS, Histogram};
 pub use kind::{ElementType, Kind, KindSet, Priority, kind_name, kind_or_unread};
 pub use load::LoadedModel;
@@ -70,6 +74,6 @@ pub use refusal::{Failure, Refusal};
 pub use reply::Reply;
 pub use request::{ModelHandle, Reservation};
 pub use ring::Sharing;
-pub use stats::{BatchStats, DispatchReason, KindStats, ModelStats, Stats, WorkerStats};
+pub use stats::{BatchStats, DispatchReason, KindStats, LockTimes, ModelStats, Stats, WorkerStats};
 pub use timing::Timing;
 pub use window::{Load, Outcomes};

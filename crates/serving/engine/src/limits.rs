@@ -138,6 +138,13 @@ pub const SHARING_PAYS: f64 = 3.0;
 /// prepares all rows again.
 pub const TREE_PARTS_PER_THREAD: usize = 2;
 
+/// Rows of different requests are gathered into one call up to these bytes of rows and results, so
+/// that both copies stay in the cache of a core...
+pub const GATHERED_BYTES_MAX: usize = 512 << 10;
+
+/// ...but not from requests of so many rows: the engine computes blocks of this size.
+pub const GATHERED_ROWS_MAX: usize = 64;
+
 /// Outputs of requests in a batch that is shared by trees: with more outputs there are enough
 /// rows.
 pub const TREE_JOBS_MAX: usize = 8;
@@ -169,10 +176,10 @@ pub const REPLY_LATENCY_HALF_LIFE: Duration = Duration::from_millis(25);
 
 /// Of the last so many requests of a model whose bodies were read, the cheapest is the estimate
 /// for one that was not read ...
-pub const UNREAD_WINDOW: usize = 32;
+pub const UNREAD_WINDOW: u64 = 32;
 
 /// ... but one in so many is read in any case, so that cheaper requests are noticed.
-pub const UNREAD_SAMPLE: usize = 8;
+pub const UNREAD_SAMPLE: u64 = 8;
 
 /// A request that has waited for the front for less than this gets the whole objective: most have,
 /// and requests with equal objectives are then queued in order of arrival.
@@ -216,6 +223,10 @@ pub const LONG_READ_BYTES: usize = 4 << 10;
 /// long. The completion task is notified sooner unless many connections are readable at once;
 /// requests that arrive meanwhile make one batch.
 pub const COMPLETION_POLL_PERIOD: Duration = Duration::from_millis(1);
+
+/// How old shares, the pace of errors and the shape of the workers may be when a request is
+/// admitted: a hundredth of [`FRONT_WINDOW`] changes none noticeably.
+pub const ADMISSION_PERIOD: Duration = Duration::from_millis(10);
 
 /// Over which time the work of the front is averaged (its weight falls to 1/e): requests of a
 /// second tell who floods.

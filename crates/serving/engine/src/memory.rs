@@ -1,12 +1,12 @@
 //! The shared memory of requests: rows, which only the front can write, and results.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use albacore_batching::Nanos;
 use albacore_os::{Extent, OsError, SharedMemory};
 
 use super::arena::Arena;
 use super::block_cache::BlockCache;
 use super::event_loop::LoopIndex;
+use super::timed_lock::{TimedGuard, TimedLock};
 use crate::limits::{RELEASE_BYTES_MIN, RESULTS_ARENA_BYTES, ROWS_ARENA_BYTES};
 
 /// Allocates memory for requests of all event loops.
@@ -14,7 +14,7 @@ use crate::limits::{RELEASE_BYTES_MIN, RESULTS_ARENA_BYTES, ROWS_ARENA_BYTES};
 /// Lock order: the cache of one loop, then the arenas.
 #[derive(Debug)]
 pub(super) struct Memory {
-    arenas: Mutex<Arenas>,
+    arenas: TimedLock<Arenas>,
     /// By event loop.
     caches: Box<[LoopCache]>,
     results_file: SharedMemory,
@@ -29,7 +29,7 @@ struct Arenas {
 /// Aligned, so that the locks of two loops share no cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct LoopCache(Mutex<Caches>);
+struct LoopCache(TimedLock<Caches>);
 
 #[derive(Debug, Default)]
 struct Caches {
@@ -62,7 +62,7 @@ impl Memory {
         let results_arena = Arena::new(results.map_extent()?);
         let results_file = SharedMemory::open(clone_fd(&results)?)?;
         let memory = Self {
-            arenas: Mutex::new(Arenas {
+            arenas: TimedLock::new(Arenas {
                 rows: rows_arena,
                 results: results_arena,
             }),
@@ -72,8 +72,8 @@ impl Memory {
         Ok((memory, ArenaFiles { rows, results }))
     }
 
-    fn caches(&self, event_loop: LoopIndex) -> MutexGuard<'_, Caches> {
-        lock(&self.caches[event_loop.0].0)
+    fn caches(&self, event_loop: LoopIndex) -> TimedGuard<'_, Caches> {
+        self.caches[event_loop.0].0.lock()
     }
 
     /// Memory for rows and results of a request, both or none.
@@ -104,7 +104,7 @@ impl Memory {
         if let (Some(_), Some(_)) = (&cached_rows, &cached_results) {
             return cached_rows.zip(cached_results);
         }
-        let mut arenas = lock(&self.arenas);
+        let mut arenas = self.arenas.lock();
         let rows = cached_rows.or_else(|| rows_cache.refill(rows, &mut arenas.rows));
         let results = cached_results.or_else(|| results_cache.refill(results, &mut arenas.results));
         match (rows, results) {
@@ -121,8 +121,8 @@ impl Memory {
     /// Returns what the loops keep to the arenas, where blocks of one size can serve another.
     fn drain_caches(&self) {
         for cache in &self.caches {
-            let mut caches = lock(&cache.0);
-            let mut arenas = lock(&self.arenas);
+            let mut caches = cache.0.lock();
+            let mut arenas = self.arenas.lock();
             caches
                 .rows
                 .drain()
@@ -142,7 +142,7 @@ impl Memory {
         let mut caches = self.caches(event_loop);
         for block in rows {
             if let Err(surplus) = caches.rows.put(block) {
-                let mut arenas = lock(&self.arenas);
+                let mut arenas = self.arenas.lock();
                 surplus
                     .into_iter()
                     .for_each(|block| arenas.rows.free(block));
@@ -154,31 +154,32 @@ impl Memory {
                 let _ = self.results_file.release(&mut block);
             }
             if let Err(surplus) = caches.results.put(block) {
-                let mut arenas = lock(&self.arenas);
+                let mut arenas = self.arenas.lock();
                 let surplus = surplus.into_iter();
                 surplus.for_each(|block| arenas.results.free(block));
             }
         }
     }
 
+    /// For how long the locks of caches were held, in which those of the arenas are taken, too.
+    pub(super) fn held(&self) -> Nanos {
+        let caches = self.caches.iter().map(|cache| cache.0.held());
+        caches.fold(Nanos(0), Nanos::saturating_add)
+    }
+
     pub(super) fn usage(&self) -> MemoryUse {
         let cached = |cache: &LoopCache| {
-            let caches = lock(&cache.0);
+            let caches = cache.0.lock();
             caches.rows.bytes() + caches.results.bytes()
         };
         let cached: usize = self.caches.iter().map(cached).sum();
-        let arenas = lock(&self.arenas);
+        let arenas = self.arenas.lock();
         MemoryUse {
             // The caches may have changed since they were read.
             used: (arenas.rows.used() + arenas.results.used()).saturating_sub(cached),
             bytes: arenas.rows.bytes() + arenas.results.bytes(),
         }
     }
-}
-
-/// A panic of another holder does not poison these: every method leaves them consistent.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn clone_fd(memory: &SharedMemory) -> Result<std::os::fd::OwnedFd, OsError> {

@@ -5,43 +5,53 @@
 //! was not read is assumed to be no cheaper. Some bodies are read in any case, to notice cheaper
 //! requests.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use albacore_batching::Nanos;
 
 use crate::limits::{UNREAD_SAMPLE, UNREAD_WINDOW};
 
-#[derive(Clone, Debug)]
-pub(super) struct MinCost {
-    costs: [Nanos; UNREAD_WINDOW],
-    recorded: usize,
-    asked: usize,
-}
-
-impl Default for MinCost {
-    fn default() -> Self {
-        Self {
-            costs: [Nanos(0); UNREAD_WINDOW],
-            recorded: 0,
-            asked: 0,
-        }
-    }
+/// The minimum of this window of requests and of the one before. Shared without a lock: of
+/// concurrent records some may count in the other window.
+#[derive(Debug, Default)]
+pub(crate) struct MinCost {
+    /// Of this window, [`u64::MAX`] at its begin; 0 before the first request.
+    current: AtomicU64,
+    /// 0 before the first window ends.
+    before: AtomicU64,
+    recorded: AtomicU64,
+    asked: AtomicU64,
 }
 
 impl MinCost {
     /// A request whose body was read costs so much.
-    pub(super) fn record(&mut self, cost: Nanos) {
-        self.costs[self.recorded % UNREAD_WINDOW] = cost;
-        self.recorded = self.recorded.wrapping_add(1);
+    pub(crate) fn record(&self, cost: Nanos) {
+        if cost.0 < self.current.load(Ordering::Relaxed) {
+            self.current.fetch_min(cost.0, Ordering::Relaxed);
+        }
+        let recorded = self.recorded.fetch_add(1, Ordering::Relaxed) + 1;
+        if recorded.is_multiple_of(UNREAD_WINDOW) {
+            let least = self.current.swap(u64::MAX, Ordering::Relaxed);
+            self.before.store(least, Ordering::Relaxed);
+        }
     }
 
     /// The assumed cost of a request whose body was not read: 0 while few were read, and for each
     /// sample that is to be read.
-    pub(super) fn estimate(&mut self) -> Nanos {
-        self.asked = self.asked.wrapping_add(1);
-        if self.asked.is_multiple_of(UNREAD_SAMPLE) {
+    pub(crate) fn estimate(&self) -> Nanos {
+        let asked = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        if asked.is_multiple_of(UNREAD_SAMPLE) {
             return Nanos(0);
         }
-        // Entries that were never written are 0.
-        self.costs.iter().copied().min().unwrap_or_default()
+        let before = self.before.load(Ordering::Relaxed);
+        Nanos(before.min(self.current.load(Ordering::Relaxed)))
+    }
+
+    /// Another model's requests follow.
+    pub(crate) fn forget(&self) {
+        for value in [&self.current, &self.before, &self.recorded] {
+            value.store(0, Ordering::Relaxed);
+        }
     }
 }
 
@@ -51,18 +61,23 @@ mod tests {
 
     #[test]
     fn the_cheapest_of_the_last_ones_counts_and_some_are_read_all_the_same() {
-        let mut min_cost = MinCost::default();
-        let seen = |min_cost: &mut MinCost| -> Vec<u64> {
-            (0..UNREAD_SAMPLE).map(|_| min_cost.estimate().0).collect()
-        };
-        assert!(seen(&mut min_cost).iter().all(|&cost| cost == 0));
-        (0..UNREAD_WINDOW).for_each(|_| min_cost.record(Nanos(5)));
-        let costs = seen(&mut min_cost);
+        let min_cost = MinCost::default();
+        let seen = || -> Vec<u64> { (0..UNREAD_SAMPLE).map(|_| min_cost.estimate().0).collect() };
+        let window = |cost| (0..UNREAD_WINDOW).for_each(|_| min_cost.record(Nanos(cost)));
+        assert!(seen().iter().all(|&cost| cost == 0));
+        // The first window begins before the first request.
+        window(5);
+        window(5);
+        let costs = seen();
         assert_eq!(costs.iter().filter(|&&cost| cost == 0).count(), 1);
         assert!(costs.iter().all(|&cost| cost == 0 || cost == 5));
         min_cost.record(Nanos(2));
-        assert_eq!(seen(&mut min_cost).into_iter().max(), Some(2));
-        (0..UNREAD_WINDOW).for_each(|_| min_cost.record(Nanos(5)));
-        assert_eq!(seen(&mut min_cost).into_iter().max(), Some(5), "long ago");
+        assert_eq!(seen().into_iter().max(), Some(2));
+        window(5);
+        assert_eq!(seen().into_iter().max(), Some(2), "of the window before");
+        window(5);
+        assert_eq!(seen().into_iter().max(), Some(5), "long ago");
+        min_cost.forget();
+        assert!(seen().iter().all(|&cost| cost == 0));
     }
 }

@@ -11,6 +11,7 @@ use albacore_batching::deadlines::{CostEstimate, CostLearner};
 use albacore_batching::{Nanos, Profile, QueueIndex, Scheduler, Slo};
 
 use super::{Kind, KindSet};
+use crate::admission::Admission;
 use crate::limits::SLOTS_MAX;
 
 /// Classes of outputs: predictions, contributions, interactions.
@@ -116,14 +117,22 @@ pub(super) struct QueueCosts(Vec<LearnedQueue>);
 
 impl QueueCosts {
     /// Adds the queues of new slots.
-    pub(super) fn grow_to(&mut self, slots: usize, scheduler: &mut Scheduler) {
+    pub(super) fn grow_to(
+        &mut self,
+        slots: usize,
+        scheduler: &mut Scheduler,
+        admission: &Admission,
+    ) {
         // bound: the queues of each slot are made once.
         while self.0.len() < slots * CLASSES {
             let class = self.0.len() % CLASSES;
-            match class {
+            let queue = match class {
                 0 => scheduler.add_queue(),
                 _ => scheduler.add_sibling(QueueIndex(self.0.len() - class)),
             };
+            if let Some(board) = scheduler.board(queue) {
+                admission.add_queue(queue.0, board);
+            }
             self.0.push(LearnedQueue::new(COSTLIEST[class], None));
         }
     }

@@ -15,7 +15,7 @@ use super::reply_latency::InFlight;
 use super::shared_state::SharedState;
 use super::state::Answer;
 use super::timing::Timing;
-use super::{Failure, Kind, KindSet};
+use super::{Failure, FrontTurn, Kind, KindSet};
 use crate::layout::Layout;
 
 /// Where the outputs of a request lie among its results.
@@ -111,7 +111,7 @@ pub struct Reply {
     timing: Timing,
     /// When the engine had the results.
     answered_at: Nanos,
-    /// When the future resolved.
+    /// When its turn to be written began.
     taken_at: Nanos,
     _in_flight: Option<InFlight>,
 }
@@ -131,6 +131,15 @@ impl Reply {
             .as_ref()?
             .as_slice()
             .get(start..start + shape.rows * output.row_bytes())
+    }
+
+    /// Waits until the reply may use the time of its event loop, as
+    /// [`crate::ModelHandle::front_turn`].
+    pub async fn front_turn(&mut self) -> FrontTurn {
+        let (slot, kinds) = (self.shape.edition.slot, self.shape.kinds);
+        let turn = self.shared.front_turn(self.event_loop, slot, kinds).await;
+        self.taken_at = self.shared.now();
+        turn
     }
 
     #[must_use]

@@ -9,14 +9,15 @@ use albacore_batching::Nanos;
 use albacore_os::Extent;
 use tokio::sync::oneshot;
 
+use super::admission::{AdmissionRequest, RequestTerms};
 use super::error::ModelLookupError;
 use super::event_loop::LoopIndex;
 use super::model::{Edition, ModelInfo};
 use super::queues::queue_of;
 use super::reply::{PendingReply, Reply, ReplyShape};
 use super::shared_state::SharedState;
-use super::state::{AdmissionRequest, NewRequest, RequestTerms};
-use super::{ElementType, Failure, KindSet, Priority, Refusal};
+use super::state::NewRequest;
+use super::{ElementType, Failure, FrontTurn, KindSet, Priority, Refusal};
 use crate::layout::Layout;
 use crate::limits::{LONG_READ_BYTES, RESULTS_ARENA_BYTES, ROWS_ARENA_BYTES};
 
@@ -90,13 +91,23 @@ impl ModelHandle {
     /// [`Refusal::Late`]; it is counted.
     pub fn admit_early(&self) -> Result<(), Refusal> {
         if self.shared.inboxes.has_idle_workers() && !self.shared.reply_latency.is_crowded() {
-            // Neither workers nor front are late: this saves the lock. What its rows take is judged
-            // when they are known.
+            // Neither workers nor front are late. What its rows take is judged when they are known.
             return Ok(());
         }
         let (slot, now) = (self.edition.slot, self.shared.now());
-        let mut state = self.shared.state();
-        state.admit_early(slot, &self.terms, &self.shared.reply_latency, now)
+        let (shared, latency) = (&self.shared, &self.shared.reply_latency);
+        shared.refresh_admission(now);
+        let admission = &shared.admission;
+        admission.admit_early(self.event_loop, slot, &self.terms, latency, now)
+    }
+
+    /// Waits until the request may use the time of its event loop: where others are within their
+    /// share of it, and this one's model or outputs are not, one turn at a time.
+    pub async fn front_turn(&self, kinds: KindSet) -> FrontTurn {
+        let shared = &self.shared;
+        shared
+            .front_turn(self.event_loop, self.edition.slot, kinds)
+            .await
     }
 
     #[must_use]
@@ -124,16 +135,17 @@ impl ModelHandle {
         Reservation::new(self, rows, element, kinds)
     }
 
-    fn admit(&self, rows: usize, kinds: KindSet) -> Result<Duration, Refusal> {
+    fn admit(&self, rows: usize, kinds: KindSet) -> Result<(), Refusal> {
         let request = AdmissionRequest {
             slot: self.edition.slot,
             rows,
             kinds,
             terms: self.terms,
         };
-        let now = self.shared.now();
-        let mut state = self.shared.state();
-        state.admit(&request, &self.shared.reply_latency, now)
+        let (shared, now) = (&self.shared, self.shared.now());
+        shared.refresh_admission(now);
+        let admission = &shared.admission;
+        admission.admit(self.event_loop, &request, &shared.reply_latency, now)
     }
 
     /// Allocates memory for an admitted request; rows and results.
@@ -142,17 +154,12 @@ impl ModelHandle {
         rows: usize,
         kinds: KindSet,
         sizes: &RequestSizes,
-        retry_after: Duration,
     ) -> Result<(Extent, Extent), Refusal> {
         let memory = &self.shared.memory;
         let extents = memory.allocate(self.event_loop, sizes.input_bytes, sizes.layout.bytes);
         extents.ok_or_else(|| {
-            self.shared.update(|state, now, _| {
-                state.unreserve(self.edition.slot, rows);
-                let kind = kinds.costliest();
-                state.counters.shed(self.edition.slot, kind, now);
-            });
-            Refusal::MemoryFull { retry_after, rows }
+            let admission = &self.shared.admission;
+            admission.refuse_memory(self.edition.slot, rows, kinds)
         })
     }
 }
@@ -213,8 +220,8 @@ impl Reservation {
         if sizes.input_bytes >= LONG_READ_BYTES {
             model.shared.flush(model.event_loop);
         }
-        let retry_after = model.admit(rows, kinds)?;
-        let extents = model.allocate(rows, kinds, &sizes, retry_after)?;
+        model.admit(rows, kinds)?;
+        let extents = model.allocate(rows, kinds, &sizes)?;
         Ok(Self {
             model,
             kinds,
@@ -287,7 +294,7 @@ impl Drop for Reservation {
                 shared, event_loop, ..
             } = &self.model;
             let slot = self.model.edition.slot;
-            shared.state().unreserve(slot, self.rows);
+            shared.admission.unreserve(slot, self.rows, self.kinds);
             shared.memory.free(*event_loop, [rows], [results]);
         }
     }

@@ -16,15 +16,18 @@ use arc_swap::ArcSwap;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
+use super::admission::Admission;
 use super::catalog::CatalogView;
 use super::event::Observer;
 use super::event_loop::{EventLoop, LoopIndex};
 use super::front_cost::FrontCpu;
+use super::front_turns::FrontTurns;
 use super::inbox::Inboxes;
 use super::memory::{ArenaFiles, Memory};
 use super::reply_latency::ReplyLatency;
 use super::state::{Outbox, Phase, State};
 use crate::command::Command;
+use crate::{FrontTurn, KindSet, LockTimes};
 
 /// Sizes that do not change while the engine lives.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +50,9 @@ pub(super) struct SharedState {
     /// The bound of rows reserved or waiting, readable without the lock.
     queue_rows_max: AtomicUsize,
     pub(super) inboxes: Arc<Inboxes>,
+    pub(super) admission: Arc<Admission>,
     pub(super) memory: Memory,
+    pub(super) front_turns: FrontTurns,
     /// The models for lookups; written under the lock of the state.
     pub(super) catalog: ArcSwap<CatalogView>,
     alarm: Alarm,
@@ -106,7 +111,9 @@ impl SharedState {
             reply_latency: Arc::default(),
             queue_rows_max: AtomicUsize::new(usize::MAX),
             inboxes: state.inboxes(),
+            admission: state.admission(),
             memory,
+            front_turns: FrontTurns::new(loops),
             catalog: ArcSwap::default(),
             alarm: Alarm::new()?,
             clock: Clock::new()?,
@@ -143,7 +150,10 @@ impl SharedState {
     /// The state, to read or for changes without consequences. A panic of another holder does not
     /// poison it: every method leaves the state consistent.
     pub(super) fn state(&self) -> StateGuard<'_> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.guard(self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn guard<'a>(&'a self, state: MutexGuard<'a, State>) -> StateGuard<'a> {
         StateGuard {
             since: Instant::now(),
             locked_nanos: &self.locked_nanos,
@@ -151,10 +161,35 @@ impl SharedState {
         }
     }
 
-    /// For how long the lock of the state was held since the start: only one thread of the front
-    /// works in that time.
-    pub(super) fn locked(&self) -> Duration {
-        Duration::from_nanos(self.locked_nanos.load(Ordering::Relaxed))
+    /// Has what admission reads published again if it is old, unless another thread has the state.
+    pub(super) fn refresh_admission(&self, now: Nanos) {
+        if self.admission.is_due(now)
+            && let Ok(state) = self.state.try_lock()
+        {
+            self.guard(state).refresh_admission(now);
+        }
+    }
+
+    /// Waits until a request may use the time of its event loop.
+    pub(super) async fn front_turn(
+        &self,
+        event_loop: LoopIndex,
+        slot: usize,
+        kinds: KindSet,
+    ) -> FrontTurn {
+        match self.admission.is_within_front_share(slot, kinds) {
+            true => FrontTurn::FREE,
+            false => self.front_turns.next(event_loop).await,
+        }
+    }
+
+    /// For how long locks were held since the start.
+    pub(super) fn lock_times(&self) -> LockTimes {
+        LockTimes {
+            state: Duration::from_nanos(self.locked_nanos.load(Ordering::Relaxed)),
+            inboxes: self.inboxes.held().into(),
+            memory: self.memory.held().into(),
+        }
     }
 
     /// Changes the state, then carries out the consequences outside of the lock. Submitted
@@ -199,6 +234,7 @@ impl SharedState {
 
     /// Publishes what must be visible before the lock is released.
     fn publish(&self, state: &mut State, now: Nanos, out: &mut Outbox) {
+        state.refresh_admission(now);
         for (incarnation, sequence) in out.attaches.drain(..) {
             // A worker that is gone is reported soon.
             if let Err(error) = self.send_memory(&incarnation.channel) {

@@ -8,35 +8,39 @@
 //! the minimum wait (sojourn time) of an interval shows a standing queue. A burst has a first
 //! request that hardly waited.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use albacore_batching::Nanos;
 
 use crate::limits::SOJOURN_INTERVAL;
 
-/// The minimum wait of this interval and of the one before.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SojournTime {
-    began: Nanos,
-    min: Nanos,
-    before: Nanos,
+/// The minimum wait of this interval and of the one before, of one event loop: only its thread
+/// writes.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct SojournTime {
+    began: AtomicU64,
+    min: AtomicU64,
+    before: AtomicU64,
 }
 
 impl SojournTime {
     /// Records how long a request had waited when it was read; returns the minimum wait.
-    pub(super) fn record(&mut self, waited: Nanos, now: Nanos) -> Nanos {
+    pub(crate) fn record(&self, waited: Nanos, now: Nanos) -> Nanos {
         let interval = SOJOURN_INTERVAL.as_nanos() as u64;
-        let age = now.saturating_sub(self.began).0;
+        let (order, waited) = (Ordering::Relaxed, waited.0);
+        let age = now.0.saturating_sub(self.began.load(order));
         if age < interval {
-            self.min = self.min.min(waited);
+            self.min.store(self.min.load(order).min(waited), order);
         } else {
             // Nothing is known after a longer pause.
-            self.before = if age < 2 * interval {
-                self.min
-            } else {
-                Nanos(0)
-            };
-            (self.began, self.min) = (now, waited);
+            let is_next = age < 2 * interval;
+            let before = if is_next { self.min.load(order) } else { 0 };
+            self.before.store(before, order);
+            self.began.store(now.0, order);
+            self.min.store(waited, order);
         }
-        self.before.min(self.min)
+        Nanos(self.before.load(order).min(self.min.load(order)))
     }
 }
 
@@ -49,8 +53,8 @@ mod tests {
     #[test]
     fn only_a_queue_that_lasts_for_two_intervals_counts() {
         let interval = SOJOURN_INTERVAL.as_millis() as u64;
-        let mut sojourn = SojournTime::default();
-        let mut record =
+        let sojourn = SojournTime::default();
+        let record =
             |at: u64, waited: u64| sojourn.record(Nanos(waited * MS), Nanos(at * MS)).0 / MS;
         assert_eq!(record(interval, 9), 0, "a burst");
         assert_eq!(record(interval + 1, 8), 0);

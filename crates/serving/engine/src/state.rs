@@ -17,11 +17,11 @@ use super::catalog::{Catalog, Declared, NoSlot};
 use super::counters::Counters;
 use super::queues::{QueueCosts, first_queue, kind_of, queue_of, queues_of, slot_of};
 use super::{EngineEvent, Failure, Kind, KindSet, ModelStats};
+use crate::admission::Admission;
 use crate::front_cost::{FrontCostMeter, FrontCpu};
 use crate::inbox::Inboxes;
 use crate::ring::Segment;
 
-mod admission;
 mod arrivals;
 mod coalesce;
 mod dispatches;
@@ -30,11 +30,9 @@ mod hangs;
 mod requests;
 mod workers;
 
-pub(super) use admission::{AdmissionRequest, RequestTerms};
 pub(super) use requests::{Answer, NewRequest};
 pub(super) use workers::{Incarnation, WorkerSlot};
 
-use admission::Admission;
 use coalesce::Coalescer;
 use dispatches::IdleTime;
 use front_shares::FrontShares;
@@ -101,7 +99,8 @@ pub(super) struct State {
     coalescer: Coalescer,
     /// What decides how long a request waits in its inbox is written here.
     inboxes: Arc<Inboxes>,
-    admission: Admission,
+    /// What admission reads of the state is written here.
+    admission: Arc<Admission>,
     front_shares: FrontShares,
     idle_time: IdleTime,
     /// Most threads of a batch, by slot; `None`: all of a worker.
@@ -127,7 +126,7 @@ impl State {
             },
             coalescer: Coalescer::default(),
             inboxes: Arc::new(Inboxes::new(loops)),
-            admission: Admission::default(),
+            admission: Arc::new(Admission::new(loops)),
             front_shares: FrontShares::default(),
             idle_time: IdleTime::default(),
             batch_threads: Vec::new(),
@@ -141,11 +140,24 @@ impl State {
         Arc::clone(&self.inboxes)
     }
 
+    pub(super) fn admission(&self) -> Arc<Admission> {
+        Arc::clone(&self.admission)
+    }
+
+    /// Enters a later stage.
+    pub(super) fn enter(&mut self, phase: Phase) {
+        self.phase = self.phase.max(phase);
+        if self.phase >= Phase::Closing {
+            self.admission.close();
+        }
+    }
+
     /// Declares a model that is to be served; returns its slot.
     pub(super) fn declare(&mut self, name: &str, objective: Option<Slo>) -> Result<usize, NoSlot> {
         let Declared { slot, is_new } = self.catalog.declare(name)?;
         let slots = self.catalog.slots();
-        self.queue_costs.grow_to(slots, &mut self.scheduler);
+        self.queue_costs
+            .grow_to(slots, &mut self.scheduler, &self.admission);
         if self.batch_threads.len() < slots {
             self.batch_threads.resize(slots, None);
         }
@@ -303,10 +315,5 @@ impl State {
     /// The last request for a retired edition is over: workers may close it.
     pub(super) fn drop_unneeded_editions(&mut self) {
         self.rollout.is_pending |= self.catalog.drop_unneeded();
-    }
-
-    /// Releases the rows of an admitted request that was not submitted.
-    pub(super) fn unreserve(&mut self, slot: usize, rows: usize) {
-        self.scheduler.unreserve(first_queue(slot), rows);
     }
 }

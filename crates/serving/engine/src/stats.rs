@@ -133,6 +133,17 @@ impl DispatchReason {
     }
 }
 
+/// For how long each kind of lock that a request takes was held since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LockTimes {
+    /// The scheduler's state: only one event loop works in that time.
+    pub state: Duration,
+    /// The inboxes of all event loops; another loop takes one to empty it. Sampled.
+    pub inboxes: Duration,
+    /// The caches of memory of all event loops and the arenas that they share. Sampled.
+    pub memory: Duration,
+}
+
 /// A snapshot of the engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stats {
@@ -165,8 +176,8 @@ pub struct Stats {
     pub arena_bytes: usize,
     /// What a request costs the front end; `None` before it was measured.
     pub front_cost: Option<FrontCost>,
-    /// For how long the scheduler's state was locked: only one event loop works in that time.
-    pub locked: Duration,
+    /// For how long locks of the front were held.
+    pub locked: LockTimes,
     /// Event loops of the front end.
     pub front_threads: usize,
     /// Share of the last seconds in which each event loop used its cpu, 0 to 1; empty in the first

@@ -1,7 +1,8 @@
 //! How the front end scales with its event loops: `cargo bench -p albacore-server --bench
 //! serial_section`. Loops submit requests of one row without a protocol. Prints the rate, the cpu
-//! time of the front for a request, and the time for which the lock of the scheduler's state is
-//! held for a request, in which only one loop can work.
+//! time of the front for a request, and for how long each lock that another thread may wait for is
+//! held for a request: the scheduler's state, in which only one loop can work; the inboxes and the
+//! memory, which are a loop's own but for moments. Admission takes no lock.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use std::path::Path;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use albacore_batching::Policy;
 use albacore_engine::{
     BatchingParams, ElementType, Engine, EngineConfig, EventLoop, FlushHandle, Iterations, Kind,
-    KindSet, LoadedModel, LoopIndex, Observer,
+    KindSet, LoadedModel, LockTimes, LoopIndex, Observer,
 };
 use albacore_os::Clock;
 use albacore_supervision::WorkerHost;
@@ -94,22 +95,39 @@ fn measure(loops: usize) {
         .collect();
     let clock = Clock::new().unwrap();
     std::thread::sleep(Duration::from_secs(1));
-    let before = (engine.stats().locked, answered.load(Ordering::Relaxed));
+    let before = (lock_nanos(&engine), answered.load(Ordering::Relaxed));
     let (cpu, start) = (clock.process_cpu().unwrap().0, Instant::now());
     std::thread::sleep(MEASURED);
     let requests = (answered.load(Ordering::Relaxed) - before.1) as f64;
-    let locked = (engine.stats().locked - before.0).as_secs_f64();
     let cpu = (clock.process_cpu().unwrap().0 - cpu) as f64;
+    let now = lock_nanos(&engine);
+    let held: Vec<f64> = (0..now.len())
+        .map(|lock| (now[lock] - before.0[lock]) / requests)
+        .collect();
     println!(
-        "{loops} loops: {:7.0} requests/s, {:5.2} us of cpu a request, lock held {:4.0} ns a request",
+        "{loops} loops: {:7.0} requests/s, {:5.2} us of cpu a request, locks held {:4.0} ns a request: \
+         state {:3.0}, inboxes {:3.0}, memory {:3.0}",
         requests / start.elapsed().as_secs_f64(),
         cpu / requests,
-        locked / requests * 1e9,
+        held.iter().sum::<f64>(),
+        held[0],
+        held[1],
+        held[2],
     );
     is_over.store(true, Ordering::Relaxed);
     threads
         .into_iter()
         .for_each(|thread| thread.join().unwrap());
+}
+
+/// For how long the locks of the state, the inboxes and the memory were held so far.
+fn lock_nanos(engine: &Engine) -> [f64; 3] {
+    let LockTimes {
+        state,
+        inboxes,
+        memory,
+    } = engine.stats().locked;
+    [state, inboxes, memory].map(|held| held.as_secs_f64() * 1e9)
 }
 
 async fn submit_until(

@@ -165,14 +165,21 @@ fn of_placement(about: &str, of: &PlacementReport) -> Vec<Finding> {
                        app.kubernetes.io/component=agent";
         found.push(finding(about, says, remedy));
     }
-    if let Some(verified) = of
-        .threads_verified
-        .filter(|&verified| verified < of.threads)
-    {
-        let says = format!(
-            "{verified} of {} threads are on their planned cpu",
-            of.threads
-        );
+    let threads = (
+        of.threads_verified,
+        of.threads,
+        "threads are on their planned cpu",
+    );
+    let front = (
+        of.front_verified,
+        of.front.unwrap_or(0),
+        "event loops of the front end have their planned mask",
+    );
+    for (verified, all, what) in [threads, front] {
+        let Some(verified) = verified.filter(|&verified| verified < all) else {
+            continue;
+        };
+        let says = format!("{verified} of {all} {what}");
         let remedy = "a moment after a respawn this is normal; if it stays, the last drift says \
                        who writes masks";
         found.push(finding(about, says, remedy));

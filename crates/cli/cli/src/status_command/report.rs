@@ -131,8 +131,13 @@ pub(super) struct PodReport {
 /// A thread, as reported by the agent of its node.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct ThreadReport {
-    pub(super) worker: u32,
-    pub(super) rank: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) worker: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) rank: Option<u32>,
+    /// The event loop of the front end that it runs, if it belongs to no worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) front: Option<u32>,
     pub(super) pid: Option<i32>,
     pub(super) tid: Option<i32>,
     /// The cpus that the plan gives it.
@@ -151,6 +156,10 @@ pub(super) struct PlacementReport {
     pub(super) threads: i32,
     /// As `workers_verified`.
     pub(super) threads_verified: Option<i32>,
+    /// Event loops of the front end with a planned mask; none where it is no built-in server.
+    pub(super) front: Option<i32>,
+    /// As `workers_verified`.
+    pub(super) front_verified: Option<i32>,
     /// When the node's agent last read all masks back.
     pub(super) last_verification: Option<String>,
     pub(super) cpuset: Option<String>,
@@ -374,6 +383,17 @@ impl PodReport {
     }
 }
 
+impl ThreadReport {
+    /// The name of the thread in a table.
+    pub(super) fn label(&self) -> String {
+        let number = |value: Option<u32>| value.map_or_else(|| "?".to_owned(), |n| n.to_string());
+        match self.front {
+            Some(front) => format!("front {front}"),
+            None => format!("{}.{}", number(self.worker), number(self.rank)),
+        }
+    }
+}
+
 impl PlacementReport {
     /// The report of a node about a pod, verified last at `at`.
     fn of(placement: &PodPlacement, at: Option<Timestamp>, now: Timestamp) -> Self {
@@ -384,6 +404,8 @@ impl PlacementReport {
             workers_verified: known(placement.workers_verified),
             threads: placement.planned,
             threads_verified: known(placement.verified),
+            front: placement.front.map(|front| front.planned),
+            front_verified: placement.front.and_then(|front| known(front.verified)),
             last_verification: at.map(|at| at.to_string()),
             cpuset: placement.cpuset.clone(),
             isolation: match placement.isolation {

@@ -164,7 +164,7 @@ fn put_threads(lines: &mut Vec<String>, threads: &[ThreadReport], stem: &str) {
     let mut rows = vec![["worker.rank", "tid", "planned", "mask", "state"].map(str::to_owned)];
     rows.extend(threads.iter().map(|of| {
         [
-            format!("{}.{}", of.worker, of.rank),
+            of.label(),
             or_none(&of.tid.map(|tid| tid.to_string())),
             or_none(&of.planned),
             or_none(&of.mask),
@@ -184,8 +184,11 @@ fn put_threads(lines: &mut Vec<String>, threads: &[ThreadReport], stem: &str) {
 fn put_placement(lines: &mut Vec<String>, of: &PlacementReport, stem: &str) {
     let cpuset = of.cpuset.as_deref().unwrap_or("?");
     let isolation = of.isolation.replace('_', " ");
+    let front = of.front.map_or_else(String::new, |front| {
+        format!("  event loops {}/{front}", count(of.front_verified))
+    });
     lines.push(format!(
-        "{stem}   workers {}/{}  threads {}/{} verified  cpus {cpuset}  isolation {isolation}",
+        "{stem}   workers {}/{}  threads {}/{} verified{front}  cpus {cpuset}  isolation {isolation}",
         count(of.workers_verified),
         of.workers,
         count(of.threads_verified),

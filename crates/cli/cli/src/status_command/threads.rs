@@ -23,6 +23,9 @@ struct Dumped {
     pod: String,
     reason: Option<String>,
     threads: Vec<ThreadReport>,
+    /// The event loops of its front end; none from an older agent.
+    #[serde(default)]
+    front: Vec<ThreadReport>,
 }
 
 /// Adds the threads of all pods of the report; the report names what could not be read.
@@ -92,7 +95,7 @@ fn threads_of(said: ExecOutput, key: &str) -> Result<Vec<ThreadReport>, String> 
     let own = own.next().ok_or("the agent does not know it")?;
     match own.reason {
         Some(reason) => Err(reason),
-        None => Ok(own.threads),
+        None => Ok([own.threads, own.front].concat()),
     }
 }
 
@@ -112,10 +115,13 @@ mod tests {
     fn output_of_the_agent_is_parsed_and_unknown_pods_are_reported() {
         let text = r#"[{"pod": "a/b", "uid": "u", "deployment": "d", "plan": "1", "topology": "2", "threads": [
             {"worker": 0, "rank": 1, "pid": 7, "tid": 8, "planned": "1", "mask": "0-3", "state": "drifted"},
-            {"worker": 1, "rank": 0, "pid": null, "tid": null, "planned": null, "mask": null, "state": "missing"}]},
+            {"worker": 1, "rank": 0, "pid": null, "tid": null, "planned": null, "mask": null, "state": "missing"}],
+            "front": [{"front": 1, "pid": 6, "tid": 9, "planned": "1-3", "mask": "1-3", "state": "verified"}]},
             {"pod": "a/c", "reason": "its container is not there yet", "threads": []}]"#;
         let threads = threads_of(said(text, None), "a/b").ok().unwrap();
-        assert_eq!((threads.len(), threads[0].tid), (2, Some(8)));
+        assert_eq!((threads.len(), threads[0].tid), (3, Some(8)));
+        let labels: Vec<String> = threads.iter().map(ThreadReport::label).collect();
+        assert_eq!(labels, ["0.1", "1.0", "front 1"]);
         let says = |key: &str, failure| threads_of(said(text, failure), key).err().unwrap();
         assert_eq!(says("a/c", None), "its container is not there yet");
         assert_eq!(says("a/d", None), "the agent does not know it");

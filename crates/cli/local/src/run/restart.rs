@@ -6,7 +6,10 @@ use std::time::Instant;
 use albacore_api::Server;
 use albacore_command::{Failure, sentence};
 use albacore_os::Pid;
-use albacore_placer::{ControlError, ControlReply, PlacerError, SlotRow, SubjectConfig, SubjectId};
+use albacore_placer::{
+    ControlError, ControlReply, FrontRow, PlacerError, SlotRow, SubjectConfig, SubjectId,
+    SubjectState,
+};
 use albacore_plan::{ServerKind, SubjectPolicy};
 use serde_json::Value;
 
@@ -171,6 +174,13 @@ impl Run {
     pub(super) fn rows_of_current_server(&self, mut rows: Vec<SlotRow>) -> Vec<SlotRow> {
         rows.retain(|row| matches!(self.placement, PlacementState::Active(subject) if subject == row.subject));
         rows
+    }
+
+    /// Event loops of the current server process.
+    pub(super) fn front_of_current_server(&self, states: Vec<SubjectState>) -> Vec<FrontRow> {
+        let mut states = states.into_iter();
+        let current = states.find(|state| matches!(self.placement, PlacementState::Active(subject) if subject == state.subject));
+        current.map_or_else(Vec::new, |state| state.front)
     }
 
     /// Kills a server that cannot be placed, which then is restarted like one that exited by

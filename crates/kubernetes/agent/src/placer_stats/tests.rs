@@ -8,6 +8,7 @@ fn drift(subject: u32, cause: MaskDriftCause) -> Report {
     Report::Drift {
         subject: SubjectId(subject),
         slot: None,
+        front: None,
         pid: Pid(1),
         tid: Tid(1),
         planned: "1".parse().unwrap(),

@@ -49,9 +49,35 @@ fn state(threads: u16) -> albacore_placer::SubjectState {
         quota: Default::default(),
         is_throttled: false,
         is_refused: false,
+        front: Vec::new(),
         plan_hash: None,
         topology_hash: 7,
     }
+}
+
+/// An event loop that should have cpu 1.
+fn event_loop(actual: &str) -> albacore_placer::FrontRow {
+    albacore_placer::FrontRow {
+        index: 0,
+        pid: albacore_os::Pid(7),
+        tid: albacore_os::Tid(8),
+        planned: "1".parse().unwrap(),
+        actual: actual.parse().unwrap(),
+    }
+}
+
+#[test]
+fn event_loops_of_the_front_end_are_counted_apart_from_the_threads_of_workers() {
+    let mut facts = facts(vec![pod("a", [VERIFIED; 2])]);
+    let build = |facts: &NodeFacts| StatusBuilder::default().build(facts, &at(0)).pods[0].clone();
+    assert_eq!(build(&facts).front, None);
+    let front = vec![event_loop("1"), event_loop("0-1")];
+    facts.pods[0].state = Some(albacore_placer::SubjectState { front, ..state(2) });
+    let entry = build(&facts);
+    let counts = entry.front.map(|front| (front.planned, front.verified));
+    assert_eq!((counts, entry.planned), (Some((2, 1)), 4));
+    facts.pods[0].is_placed = false;
+    assert_eq!(build(&facts).front, None, "nothing is known of it any more");
 }
 
 #[test]
@@ -245,7 +271,10 @@ proptest! {
             let mut pod = pod(&name, states);
             pod.desired.pod.key.namespace = namespace;
             pod.desired.pod.uid = format!("9f1c2b3a-0000-4000-8000-{number:012}");
-            pod.state = Some(state(quota));
+            pod.state = Some(albacore_placer::SubjectState {
+                front: vec![event_loop("0"); usize::from(number % 2 == 0)],
+                ..state(quota)
+            });
             pod.stats.cause = Some(DriftCause::CpusetChange);
             pod.stats.drifts = drifts.unsigned_abs();
             pod.stats.failure = Some(failure);

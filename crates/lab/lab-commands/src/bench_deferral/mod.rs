@@ -1,30 +1,25 @@
-//! `albacore bench deferral`: what deferring gains live, beside what policy `auto` predicts.
+//! `albacore bench deferral`: where batching pays, and what deferring gains there, live beside what
+//! policy `auto` predicts.
 //!
-//! A server is started under each policy, and the highest rate of one-row SHAP requests within the
-//! objective is searched. The prediction is that of the last server, from the costs that it learned
-//! under this load.
+//! First batches of several kinds and models are timed. Then servers with different policies get
+//! the same load in turn, round after round, so that what else happens on the machine concerns all
+//! of them.
 
-use std::path::{Path, PathBuf};
+mod cases;
+mod costs;
+mod staircase;
+
+use std::path::PathBuf;
 use std::time::Duration;
 
-use albacore_bench::{Bench, Found, Spec, highest};
-use albacore_command::{Failure, print};
+use albacore_command::Failure;
 
 use crate::bench_serve::parse_time;
-use crate::local_server::{LocalServer, random_model};
+use crate::local_server::{ModelShape, random_model_of};
+use cases::CASES;
 
 /// Name of the model in requests.
 const MODEL: &str = "wide";
-
-/// More than a core's caches hold: there batching pays.
-const TREES: usize = 1_000;
-
-/// The name of a policy and the arguments of the server.
-const POLICIES: [(&str, &[&str]); 3] = [
-    ("eager", &["--policy", "eager"]),
-    ("deferred", &["--policy", "deferred"]),
-    ("auto", &["--policy", "auto"]),
-];
 
 /// The arguments of `albacore bench deferral`.
 #[derive(Debug, clap::Args)]
@@ -35,90 +30,69 @@ pub(crate) struct BenchDeferralArgs {
     /// Worker processes
     #[arg(long, value_name = "W", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: u32,
-    /// The objective of the server; later answers are bad
-    #[arg(long, value_name = "TIME", default_value = "25ms", value_parser = parse_time)]
-    objective: Duration,
+    /// Runs of each policy at each load; the search of the goodput has three times as many
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
     /// How long each run is
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
     length: Duration,
+    /// Percent of the requests that have to be in time
+    #[arg(long, value_name = "P", default_value_t = 99.0)]
+    percentile: f64,
+    /// Skip the table of costs
+    #[arg(long)]
+    without_costs: bool,
 }
 
-fn start(args: &BenchDeferralArgs, policy: &[&str], model: &Path) -> Result<LocalServer, Failure> {
-    let mut arguments = vec![
-        "--workers".to_owned(),
-        args.workers.to_string(),
-        "--model".to_owned(),
-        format!("{MODEL}={}", model.display()),
-        "--slo".to_owned(),
-        format!("{}us", args.objective.as_micros()),
-    ];
-    arguments.extend(policy.iter().map(|&argument| argument.to_owned()));
-    LocalServer::start(args.server.as_deref(), &arguments)
+/// A model in a temporary file, which is removed when this is dropped.
+struct ModelFile(PathBuf);
+
+impl ModelFile {
+    fn create(shape: ModelShape) -> Result<Self, Failure> {
+        let file = Self(std::env::temp_dir().join(format!(
+            "albacore-{}-{}-{}-{}.json",
+            std::process::id(),
+            shape.trees,
+            shape.leaves,
+            shape.features
+        )));
+        std::fs::write(&file.0, random_model_of(shape)).map_err(|e| Failure::file(&file.0, &e))?;
+        Ok(file)
+    }
+
+    /// The value of `--model`.
+    fn argument(&self) -> String {
+        format!("{MODEL}={}", self.0.display())
+    }
 }
 
-fn bench(server: &LocalServer, args: &BenchDeferralArgs) -> Result<Bench, Failure> {
-    Ok(Bench::new(Spec {
-        url: format!("http://{}", server.http),
-        models: vec![MODEL.to_owned()],
-        rates: Vec::new(),
-        is_search: true,
-        length: args.length,
-        objective: args.objective,
-        percentile: 99.0,
-        arrivals: "poisson".to_owned(),
-        mix: "contribs:1".to_owned(),
-        features: None,
-        input: None,
-        is_binary: true,
-        connections: 256,
-        seed: 1,
-        pids: Vec::new(),
-    })?)
+impl Drop for ModelFile {
+    fn drop(&mut self) {
+        // The folder is one of temporary files.
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
-/// Searches the goodput of each policy; prints.
+/// Measures; prints.
 ///
 /// # Errors
-/// The server does not start, or does not answer.
+/// A server does not start, or does not answer.
 pub(crate) fn run(args: &BenchDeferralArgs) -> Result<(), Failure> {
-    let model = std::env::temp_dir().join(format!("albacore-wide-{}.json", std::process::id()));
-    std::fs::write(&model, random_model(TREES)).map_err(|e| Failure::file(&model, &e))?;
-    let measured = measure(args, &model);
-    // Also after a failure; the folder is one of temporary files.
-    let _ = std::fs::remove_file(&model);
-    measured
+    if !args.without_costs {
+        costs::print_costs(args.server.as_deref())?;
+    }
+    CASES.iter().try_for_each(|case| case.run(args))
 }
 
-fn measure(args: &BenchDeferralArgs, model: &Path) -> Result<(), Failure> {
-    let mut goodputs = Vec::new();
-    for (name, policy) in POLICIES {
-        let server = start(args, policy, model)?;
-        let bench = bench(&server, args)?;
-        bench.warm()?;
-        let found: Found = highest(&bench, &mut |_| Ok::<(), Failure>(()))?;
-        let state = server.model_state(0)?;
-        let cost = &state["latency"][0];
-        print(&format!(
-            "{name:9} {:7.0} requests/s in time, alpha {:.0} us, beta {:.0} us\n",
-            found.goodput,
-            cost["alpha_us"].as_f64().unwrap_or(f64::NAN),
-            cost["beta_us"].as_f64().unwrap_or(f64::NAN),
-        ))?;
-        if let Some(choice) = state["batching"].get(0) {
-            let text = choice["explanation"].as_str().unwrap_or_default();
-            print(&format!("          {text}\n"))?;
-        }
-        goodputs.push((found.goodput, state));
-    }
-    let [(eager, _), (deferred, _), (auto, state)] = &goodputs[..] else {
-        return Ok(());
-    };
-    let percent = |of: f64| (of / eager - 1.0) * 100.0;
-    let predicted = &state["batching"][0]["goodput_gain_ratio"];
-    print(&format!(
-        "live gain of deferring {:.1} %, of auto {:.1} %; predicted {:.1} % (a bound for even arrivals)\n",
-        percent(*deferred),
-        percent(*auto),
-        predicted.as_f64().unwrap_or(f64::NAN) * 100.0,
-    ))
+fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    quantile(values, 0.5)
+}
+
+/// The value that this share of the values does not exceed.
+fn quantile(values: impl IntoIterator<Item = f64>, share: f64) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    let last = values.len().saturating_sub(1);
+    let at = (last as f64 * share).round() as usize;
+    values.get(at).copied().unwrap_or(f64::NAN)
 }

@@ -9,7 +9,7 @@ use super::{FLOODED, VICTIM};
 use crate::local_server::FEATURES;
 
 /// The input tensor's name, which the server does not check for these models.
-pub(super) const INPUT: &str = "input";
+pub(crate) const INPUT: &str = "input";
 
 /// Different requests that are sent in turn.
 const REQUESTS: usize = 32;
@@ -84,7 +84,7 @@ impl Flood {
 }
 
 /// Random rows.
-pub(super) fn rows() -> impl Iterator<Item = Vec<f32>> {
+pub(crate) fn rows() -> impl Iterator<Item = Vec<f32>> {
     let mut random = SplitMix64::new(1);
     (0..REQUESTS).map(move |_| {
         let unit = |bits: u64| (bits >> 40) as f32 / (1_u64 << 24) as f32;

@@ -16,6 +16,7 @@ use albacore_load::{
 use crate::bench_serve::parse_time;
 use crate::local_server::{LocalServer, random_model};
 use floods::{Flood, flood_of};
+pub(crate) use floods::{INPUT, rows};
 
 /// The model whose requests are few.
 const VICTIM: &str = "victim";

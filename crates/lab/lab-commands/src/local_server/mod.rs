@@ -2,7 +2,7 @@
 
 mod random_model;
 
-pub(crate) use random_model::{FEATURES, random_model};
+pub(crate) use random_model::{FEATURES, ModelShape, random_model, random_model_of};
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -18,6 +18,23 @@ pub(crate) struct LocalServer {
     child: Child,
     pub(crate) http: SocketAddr,
     pub(crate) grpc: SocketAddr,
+}
+
+/// What the workers of a server have done so far.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Worked {
+    pub(crate) batches: f64,
+    /// From dispatches to collected results.
+    pub(crate) seconds: f64,
+}
+
+impl Worked {
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            batches: self.batches - before.batches,
+            seconds: self.seconds - before.seconds,
+        }
+    }
 }
 
 impl Drop for LocalServer {
@@ -73,15 +90,51 @@ impl LocalServer {
         Err(failed("ended before it was ready"))
     }
 
+    fn ask(&self, path: &str) -> Result<Vec<u8>, Failure> {
+        let (_, body) =
+            get(self.http, path).map_err(|e| Failure::Failed(format!("{path}: {e}")))?;
+        Ok(body)
+    }
+
+    /// Memory of the process that serves, without its workers, MiB.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub(crate) fn memory_mib(&self) -> Result<f64, Failure> {
+        let path = Path::new("/proc").join(self.child.id().to_string());
+        let path = path.join("status");
+        let status = std::fs::read_to_string(&path).map_err(|e| Failure::file(&path, &e))?;
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = resident.and_then(|text| text.split_whitespace().next()?.parse().ok());
+        kib.map(|kib: f64| kib / 1024.0)
+            .ok_or_else(|| Failure::Failed(format!("{} has no VmRSS", path.display())))
+    }
+
     /// A model's part of the server's state.
     ///
     /// # Errors
     /// It does not answer.
     pub(crate) fn model_state(&self, model: usize) -> Result<Value, Failure> {
-        let path = "/albacore/v1/state";
-        let (_, body) =
-            get(self.http, path).map_err(|e| Failure::Failed(format!("{path}: {e}")))?;
-        let state: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let state = self.ask("/albacore/v1/state")?;
+        let state: Value = serde_json::from_slice(&state).unwrap_or_default();
         Ok(state["models"][model].clone())
+    }
+
+    /// The batches that workers are done with, and the time for which they had them, since the
+    /// server started.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(crate) fn worked(&self) -> Result<Worked, Failure> {
+        let metrics = String::from_utf8_lossy(&self.ask("/metrics")?).into_owned();
+        let sum = |name: &str| {
+            let series = metrics.lines().filter(|line| line.starts_with(name));
+            let values = series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+            values.sum::<f64>()
+        };
+        Ok(Worked {
+            batches: sum("albacore_worker_batches_total{"),
+            seconds: sum("albacore_worker_busy_seconds_total{"),
+        })
     }
 }

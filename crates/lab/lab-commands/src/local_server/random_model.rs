@@ -1,14 +1,19 @@
-//! Models of random trees of 100 leaves. Only the shape decides what a batch costs.
-//!
-//! 1,000 trees are more than a core's caches hold, so that a row of SHAP values alone reads all of
-//! them: there batching pays.
+//! Models of random trees. Only the shape decides what a batch costs.
 
 use albacore_random::SplitMix64;
 use serde_json::{Value, json};
 
-const LEAVES: usize = 100;
 pub(crate) const FEATURES: u64 = 50;
 const SEED: u64 = 7;
+
+/// The size of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ModelShape {
+    pub(crate) trees: usize,
+    /// Of each tree.
+    pub(crate) leaves: usize,
+    pub(crate) features: u64,
+}
 
 /// The parent of a root, in files of XGBoost.
 const NO_PARENT: i64 = 2_147_483_647;
@@ -28,11 +33,11 @@ struct Tree {
 
 impl Tree {
     /// Splits the shallowest leaf until there are enough.
-    fn grow(random: &mut SplitMix64) -> Self {
+    fn grow(random: &mut SplitMix64, shape: ModelShape) -> Self {
         let mut tree = Self::default();
         tree.add_leaf(NO_PARENT);
-        for node in 0..LEAVES - 1 {
-            tree.features[node] = random.draw() % FEATURES;
+        for node in 0..shape.leaves - 1 {
+            tree.features[node] = random.draw() % shape.features;
             tree.conditions[node] = unit(random) * 4.0 - 2.0;
             tree.left[node] = tree.add_leaf(node as i64);
             tree.right[node] = tree.add_leaf(node as i64);
@@ -59,7 +64,7 @@ impl Tree {
         self.left.len() as i64 - 1
     }
 
-    fn to_json(&self, id: usize) -> Value {
+    fn to_json(&self, id: usize, features: u64) -> Value {
         let nodes = self.left.len();
         let zeros = vec![0; nodes];
         json!({
@@ -69,7 +74,7 @@ impl Tree {
             "base_weights": zeros, "default_left": zeros, "loss_changes": zeros,
             "split_type": zeros, "categories": [], "categories_nodes": [],
             "categories_segments": [], "categories_sizes": [],
-            "tree_param": {"num_deleted": "0", "num_feature": FEATURES.to_string(),
+            "tree_param": {"num_deleted": "0", "num_feature": features.to_string(),
                 "num_nodes": nodes.to_string(), "size_leaf_vector": "1"},
         })
     }
@@ -80,12 +85,25 @@ fn unit(random: &mut SplitMix64) -> f64 {
     (random.draw() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// The model as an XGBoost JSON file.
+/// So many trees of 100 leaves as an XGBoost JSON file.
 pub(crate) fn random_model(trees: usize) -> String {
+    random_model_of(ModelShape {
+        trees,
+        leaves: 100,
+        features: FEATURES,
+    })
+}
+
+/// A model of this shape as an XGBoost JSON file.
+pub(crate) fn random_model_of(shape: ModelShape) -> String {
+    let ModelShape {
+        trees: count,
+        features,
+        ..
+    } = shape;
     let mut random = SplitMix64::new(SEED);
-    let indices: Vec<usize> = (0..=trees).collect();
-    let count = trees;
-    let trees = (0..count).map(|id| Tree::grow(&mut random).to_json(id));
+    let indices: Vec<usize> = (0..=count).collect();
+    let trees = (0..count).map(|id| Tree::grow(&mut random, shape).to_json(id, features));
     let trees: Vec<Value> = trees.collect();
     let model = json!({
         "gbtree_model_param": {"num_parallel_tree": "1", "num_trees": count.to_string()},
@@ -96,7 +114,7 @@ pub(crate) fn random_model(trees: usize) -> String {
             "attributes": {}, "feature_names": [], "feature_types": [],
             "gradient_booster": {"model": model, "name": "gbtree"},
             "learner_model_param": {"base_score": "5E-1", "boost_from_average": "1",
-                "num_class": "0", "num_feature": FEATURES.to_string(), "num_target": "1"},
+                "num_class": "0", "num_feature": features.to_string(), "num_target": "1"},
             "objective": {"name": "reg:squarederror",
                 "reg_loss_param": {"scale_pos_weight": "1"}},
         },

@@ -250,10 +250,10 @@ impl<'a> Server<'a> {
         self.scheduler.note_request(index, Nanos(now));
         let is_in_time = objective.is_none_or(|objective| {
             let time = objective.saturating_sub(Nanos(waited));
-            let admitted = self
-                .scheduler
-                .admit(index, rows, Ahead::InTime, time, Nanos(now));
-            admitted.is_ok()
+            self.scheduler.board(index).is_some_and(|board| {
+                let admitted = board.admit(rows, Ahead::InTime, time, Nanos(now));
+                admitted.is_ok()
+            })
         });
         if !is_in_time || self.scheduler.reserve(index, rows).is_err() {
             self.replies[request].is_refused = true;

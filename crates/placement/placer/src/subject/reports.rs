@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use albacore_os::Micros;
-use albacore_plan::{Linted, PlacementMethod, PlacementWarning, Plan, StepKind, Target, plan_hash};
+use albacore_plan::{
+    Linted, PlacementMethod, PlacementWarning, Plan, StepKind, Target, ThreadId, plan_hash,
+};
 use albacore_solver::Slot;
 
 use crate::execute::{ExecutedStep, StepOutcome};
 use crate::report::{Report, SpawnKind};
 use crate::state::SubjectState;
-use crate::table::{SlotRow, SlotState};
+use crate::table::{FrontRow, SlotRow, SlotState};
 
 use super::worker_history::WorkerChange;
 use super::{PassContext, Subject};
@@ -47,6 +49,7 @@ impl Subject {
             (context.report)(&Report::Drift {
                 subject: self.id,
                 slot: drift.slot,
+                front: front_of(plan, drift.thread),
                 pid: drift.process.pid,
                 tid: drift.thread.tid,
                 planned: drift.planned.clone(),
@@ -132,7 +135,8 @@ impl Subject {
             self.verification.verify(thread, read_at);
             self.verification.end_drift(thread);
             let kind = self.spawn_kind(target, not_before);
-            let is_first = target.slot.is_some() && self.verification.is_first_placement(thread);
+            let is_first =
+                target.role.slot().is_some() && self.verification.is_first_placement(thread);
             let latency = (is_first && not_before > self.added_at)
                 .then(|| read_at.0.saturating_sub(not_before.0));
             match (kind, latency) {
@@ -151,7 +155,8 @@ impl Subject {
             {
                 (context.report)(&Report::Pinned {
                     subject: self.id,
-                    slot: target.slot,
+                    slot: target.role.slot(),
+                    front: target.role.front(),
                     pid,
                     tid,
                     mask: step.mask.clone(),
@@ -167,7 +172,8 @@ impl Subject {
         let process = self.tree.get(target.process.pid);
         let born = process.map_or(Micros(0), |process| process.not_before);
         let is_young = not_before.0.saturating_sub(born.0) < SPAWNED_TOGETHER_MICROS;
-        let is_respawn = self.workers.respawns(target.worker) > 0;
+        let worker = target.role.worker();
+        let is_respawn = worker.is_some_and(|worker| self.workers.respawns(worker) > 0);
         match (is_young, is_respawn) {
             (true, true) => SpawnKind::Respawn,
             (true, false) => SpawnKind::Start,
@@ -208,6 +214,7 @@ impl Subject {
             quota: self.container.quota,
             is_throttled: self.container.is_throttled,
             is_refused: self.policy.is_refused(),
+            front: self.front_rows(),
             plan_hash: pair.map(|(problem, mapping)| plan_hash(problem, mapping)),
             topology_hash,
         }
@@ -217,6 +224,29 @@ impl Subject {
     pub(crate) fn rows(&self, now: Micros) -> Vec<SlotRow> {
         let slots = Slot::all(self.policy().workers, self.policy().threads);
         slots.map(|slot| self.row(slot, now)).collect()
+    }
+
+    /// One row per event loop of the front end, by process and number.
+    fn front_rows(&self) -> Vec<FrontRow> {
+        let targets = self.verification.targets().iter();
+        let mut rows: Vec<FrontRow> = targets
+            .filter_map(|(thread, target)| self.front_row(*thread, target))
+            .collect();
+        rows.sort_by_key(|row| (row.pid, row.index));
+        rows
+    }
+
+    fn front_row(&self, thread: ThreadId, target: &Target) -> Option<FrontRow> {
+        let index = target.role.front()?;
+        let pid = target.process.pid;
+        let known = self.tree.thread(pid, thread.tid)?;
+        Some(FrontRow {
+            index,
+            pid,
+            tid: thread.tid,
+            planned: target.mask.clone(),
+            actual: known.mask.clone(),
+        })
     }
 
     fn row(&self, slot: Slot, now: Micros) -> SlotRow {
@@ -254,4 +284,8 @@ impl Subject {
             state,
         }
     }
+}
+
+fn front_of(plan: &Plan<Linted>, thread: ThreadId) -> Option<u16> {
+    plan.targets.get(&thread)?.role.front()
 }

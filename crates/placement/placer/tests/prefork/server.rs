@@ -1,11 +1,13 @@
 //! A fake pre-fork server for tests: workers with threads that die, are replaced and misbehave
 //! on command.
 //!
-//! `prefork_server WORKERS THREADS [named] [pin=MILLIS]` starts WORKERS worker processes of THREADS
-//! threads each and replaces every one that dies. `named`: threads are named as the built-in
-//! server's. `pin`: every thread of worker 0 writes its own mask that often. Lines on stdin are
-//! orders to a worker: `thread W` (one more thread), `helper W` (a child process), `spin W` (its
-//! newest thread starts to compute). Everything ends when stdin does.
+//! `prefork_server WORKERS THREADS [named] [pin=MILLIS] [loops=N] [fronts=K] [quiet]` starts WORKERS
+//! worker processes of THREADS threads each and replaces every one that dies. `named`: threads are
+//! named as the built-in server's. `pin`: every thread of worker 0 writes its own mask that often.
+//! `loops`: the root has N threads named as event loops, which spawn a thread now and then unless
+//! `quiet`. `fronts`: K child processes have them instead, and are replaced, too. Lines on stdin
+//! are orders to a worker: `thread W` (one more thread), `helper W` (a child process), `spin W`
+//! (its newest thread starts to compute). Everything ends when stdin does.
 //!
 //! `prefork_server place PID WORKERS THREADS` is a placer for such a server, to be killed: until
 //! SIGTERM, then it gives back.
@@ -29,6 +31,7 @@ fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.split_first() {
         Some((first, rest)) if first == "worker" => worker(rest),
+        Some((first, rest)) if first == "front" => front(rest),
         Some((first, rest)) if first == "place" => place(rest),
         _ => root(&arguments),
     }
@@ -41,11 +44,21 @@ fn number(arguments: &[String], at: usize) -> io::Result<usize> {
 
 fn root(arguments: &[String]) -> io::Result<()> {
     let workers = number(arguments, 0)?;
-    let stdins: Stdins = Arc::new(Mutex::new((0..workers).map(|_| None).collect()));
-    for worker in 0..workers {
+    let fronts = option(arguments, "fronts=").unwrap_or(0);
+    let loops = option(arguments, "loops=").unwrap_or(0);
+    let is_quiet = arguments.iter().any(|it| it == "quiet");
+    if fronts == 0 {
+        start_loops(loops, is_quiet);
+    }
+    let stdins: Stdins = Arc::new(Mutex::new((0..workers + fronts).map(|_| None).collect()));
+    for child in 0..workers + fronts {
         let (stdins, arguments) = (stdins.clone(), arguments.to_vec());
+        let start = match child < workers {
+            true => [&["worker".to_owned(), child.to_string()], &arguments[1..]].concat(),
+            false => [&["front".to_owned(), loops.to_string()], &arguments[2..]].concat(),
+        };
         // One supervisor thread each: children of several threads of one process.
-        std::thread::spawn(move || supervise(worker, &arguments, &stdins));
+        std::thread::spawn(move || supervise(child, &start, &stdins));
     }
     for line in io::stdin().lock().lines() {
         let line = line?;
@@ -62,20 +75,46 @@ fn root(arguments: &[String]) -> io::Result<()> {
     std::process::exit(0);
 }
 
-fn supervise(worker: usize, arguments: &[String], stdins: &Stdins) -> io::Result<()> {
+fn option(arguments: &[String], name: &str) -> Option<usize> {
+    let mut values = arguments.iter().filter_map(|it| it.strip_prefix(name));
+    values.next()?.parse().ok()
+}
+
+/// A front end that is no root; ends with its stdin.
+fn front(arguments: &[String]) -> io::Result<()> {
+    let is_quiet = arguments.iter().any(|it| it == "quiet");
+    start_loops(number(arguments, 0)?, is_quiet);
+    io::copy(&mut io::stdin().lock(), &mut io::sink()).map(|_| ())
+}
+
+/// Starts event loops that sleep; unless quiet, each spawns threads that inherit its mask.
+fn start_loops(count: usize, is_quiet: bool) {
+    for index in 0..count {
+        let builder = std::thread::Builder::new().name(format!("albf.io{index}"));
+        // A thread that cannot be made is missing in what the test sees.
+        let _ = builder.spawn(move || {
+            // bound: sleeps until the process ends
+            loop {
+                std::thread::sleep(Duration::from_millis(200));
+                if is_quiet {
+                    continue;
+                }
+                let _ = std::thread::spawn(|| std::thread::sleep(Duration::from_secs(2))).join();
+            }
+        });
+    }
+}
+
+fn supervise(child: usize, arguments: &[String], stdins: &Stdins) -> io::Result<()> {
     let program = std::env::current_exe()?;
     // bound: as many as are killed
     loop {
         let mut command = Command::new(&program);
-        command
-            .arg("worker")
-            .arg(worker.to_string())
-            .args(&arguments[1..]);
-        let mut child = command.stdin(Stdio::piped()).spawn()?;
+        let mut started = command.args(arguments).stdin(Stdio::piped()).spawn()?;
         if let Ok(mut stdins) = stdins.lock() {
-            stdins[worker] = child.stdin.take();
+            stdins[child] = started.stdin.take();
         }
-        child.wait()?;
+        started.wait()?;
     }
 }
 

@@ -8,6 +8,8 @@ use super::*;
 use crate::limits::{LONER_AGE_MICROS, SETTLING_MICROS};
 use crate::{LintError, LintInput, MainThread, ServerKind, Tid, lint, thread_name};
 
+mod front;
+
 /// A server of named workers, as a value that tests change; masks are what the last plan wrote.
 #[derive(Clone, Debug)]
 struct World {

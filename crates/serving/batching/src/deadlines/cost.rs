@@ -3,6 +3,8 @@
 //! Alpha is kept in 1024ths of a nanosecond, because a row of a small tree model takes some tens of
 //! nanoseconds, and rounding to whole ones would be wrong by percents.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::Nanos;
 
 /// Fractional bits of alpha.
@@ -68,6 +70,29 @@ impl Cost {
             alpha: self.alpha.saturating_add(row),
             beta: self.beta.saturating_add(dispatch.0.min(TIME_MAX)),
         }
+    }
+}
+
+/// A cost, or none, that other threads read while it changes: they may see alpha before and beta
+/// after the change.
+#[derive(Debug, Default)]
+pub(crate) struct AtomicCost {
+    /// 0: no cost is known.
+    alpha: AtomicU64,
+    beta: AtomicU64,
+}
+
+impl AtomicCost {
+    pub(crate) fn set(&self, cost: Option<Cost>) {
+        let Cost { alpha, beta } = cost.unwrap_or(Cost { alpha: 0, beta: 0 });
+        self.alpha.store(alpha, Ordering::Relaxed);
+        self.beta.store(beta, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> Option<Cost> {
+        let alpha = self.alpha.load(Ordering::Relaxed);
+        let beta = self.beta.load(Ordering::Relaxed);
+        (alpha > 0).then_some(Cost { alpha, beta })
     }
 }
 

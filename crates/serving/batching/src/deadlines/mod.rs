@@ -23,6 +23,7 @@ mod rules;
 mod scheduler;
 mod tournament;
 
+pub(crate) use cost::AtomicCost;
 pub use cost::Cost;
 pub use learner::{CostEstimate, CostLearner};
 pub use matchmaker::{Decision, Matchmaker};

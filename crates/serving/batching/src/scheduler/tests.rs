@@ -3,6 +3,7 @@
 use super::*;
 use crate::BLAME_MAX;
 use crate::Prefer;
+use crate::admit_early;
 use crate::deadlines::Cost;
 use std::time::Duration;
 
@@ -35,6 +36,10 @@ struct Driver {
     scheduler: Scheduler,
     actions: Actions,
     keys: u64,
+}
+
+fn board(driver: &Driver, queue: usize) -> &QueueBoard {
+    driver.scheduler.board(QueueIndex(queue)).unwrap()
 }
 
 impl Driver {
@@ -246,18 +251,12 @@ fn admission_refuses_what_could_not_be_in_time_and_never_the_only_request() {
     let admit = |driver: &Driver, rows, ms| {
         let (queue, time) = (QueueIndex(0), Nanos(12 * MS));
         let now = Nanos(ms * MS);
-        driver
-            .scheduler
-            .admit(queue, rows, Ahead::InTime, time, now)
+        board(driver, queue.0).admit(rows, Ahead::InTime, time, now)
     };
     assert_eq!(admit(&driver, 100, 0), Ok(()), "nothing is known for sure");
     driver.arrive(0, 0);
     driver.arrive(0, 0);
     // Two batches of 6 ms run on two workers.
-    assert_eq!(
-        driver.scheduler.time_for(QueueIndex(0), 0, 0, Nanos(0)),
-        Nanos(6 * MS)
-    );
     assert_eq!(admit(&driver, 1, 0), Ok(()));
     assert_eq!(admit(&driver, 2, 0), Err(Nanos(MS)));
     assert_eq!(admit(&driver, 2, 1), Ok(()), "they have run for a while");
@@ -267,22 +266,11 @@ fn admission_refuses_what_could_not_be_in_time_and_never_the_only_request() {
     // behind it can be answered sooner. What is due at 12 ms might overtake it, for all that is
     // known before its rows are read.
     (0..10).for_each(|_| drop(driver.arrive(0, 10)));
-    let admit_early = |ms| {
-        let queues = [QueueIndex(0)].into_iter();
-        driver
-            .scheduler
-            .admit_early(queues, Nanos(ms * MS), Nanos(MS))
-    };
-    assert_eq!((admit_early(12), admit_early(11)), (Err(Nanos(MS)), Ok(())));
-    assert_eq!(
-        (admit_early(5), admit_early(4)),
-        (Ok(()), Err(Nanos(MS))),
-        "two run"
-    );
+    let early = |ms| admit_early([board(&driver, 0)].into_iter(), Nanos(ms * MS), Nanos(MS));
+    assert_eq!((early(12), early(11)), (Err(Nanos(MS)), Ok(())));
+    assert_eq!((early(5), early(4)), (Ok(()), Err(Nanos(MS))), "two run");
     let free = Ok(());
-    let other = driver
-        .scheduler
-        .admit(QueueIndex(1), 1, Ahead::All, Nanos(1), Nanos(0));
+    let other = board(&driver, 1).admit(1, Ahead::All, Nanos(1), Nanos(0));
     assert_eq!(other, free, "nothing is known of its costs");
 }
 
@@ -294,32 +282,23 @@ fn admission_counts_what_runs_but_not_what_other_queues_wait_for() {
     for _ in 0..11 {
         driver.arrive(1, 0);
     }
-    let admit = |queue, ms| {
-        let (scheduler, time) = (&driver.scheduler, Nanos(ms * MS));
-        scheduler.admit(QueueIndex(queue), 1, Ahead::InTime, time, Nanos(0))
-    };
+    let admit = |queue, ms| board(&driver, queue).admit(1, Ahead::InTime, Nanos(ms * MS), Nanos(0));
     // 6 ms run; ten rows of queue 1 wait, 15 ms.
     assert_eq!((admit(0, 12), admit(0, 11)), (Ok(()), Err(Nanos(MS))));
     assert_eq!((admit(1, 27), admit(1, 26)), (Ok(()), Err(Nanos(MS))));
-    let admit_early = |queues: &[usize], ms| {
-        let queues = queues.iter().map(|&queue| QueueIndex(queue));
-        let (scheduler, time) = (&driver.scheduler, Nanos(ms * MS));
-        scheduler.admit_early(queues, time, Nanos(0))
+    let early = |driver: &Driver, queues: &[usize], ms| {
+        let queues = queues.iter().map(|&queue| board(driver, queue));
+        admit_early(queues, Nanos(ms * MS), Nanos(0))
     };
     let late = Err(Nanos(MS));
     assert_eq!(
-        (admit_early(&[1], 21), admit_early(&[1], 20)),
+        (early(&driver, &[1], 21), early(&driver, &[1], 20)),
         (Ok(()), late)
     );
     // Nobody asks for queue 0, so a request of either is for queue 1.
-    assert_eq!(admit_early(&[0, 1], 20), late);
+    assert_eq!(early(&driver, &[0, 1], 20), late);
     driver.scheduler.note_request(QueueIndex(0), Nanos(0));
-    let admitted = {
-        let queues = [QueueIndex(0), QueueIndex(1)].into_iter();
-        driver
-            .scheduler
-            .admit_early(queues, Nanos(6 * MS), Nanos(0))
-    };
+    let admitted = early(&driver, &[0, 1], 6);
     assert_eq!(admitted, Ok(()), "it may be for queue 0");
 }
 
@@ -353,7 +332,7 @@ fn a_request_behind_yields_to_all_in_time_keeps_no_other_out_and_gets_its_turn()
         driver.behind(1);
     }
     let (queue, time) = (QueueIndex(0), Nanos(12 * MS));
-    let admit = |after| driver.scheduler.admit(queue, 1, after, time, Nanos(0));
+    let admit = |after| board(&driver, queue.0).admit(1, after, time, Nanos(0));
     assert_eq!(admit(Ahead::InTime), Ok(()));
     assert!(admit(Ahead::All).is_err(), "its like wait before it");
     let key = RequestKey(2);

@@ -1,7 +1,10 @@
 //! Whose turn it is among queues that wait, and how long their batches may be: what
 //! [`crate::shares`] says, for the core.
 
+use std::sync::Arc;
+
 use super::{Scheduler, Worker, in_time, late};
+use crate::admission::{QueueBoard, RunningBatches};
 use crate::{Nanos, QueueIndex};
 
 /// Ranks of the core for a queue's requests in time and for its late ones, by the rank of
@@ -72,18 +75,78 @@ impl Scheduler {
     /// others leave it room.
     pub fn note_request(&mut self, queue: QueueIndex, now: Nanos) {
         self.shares.asked(queue.0, now);
-        self.shares.refresh(self.present_workers(), now);
+        if self.shares.refresh(self.present_workers(), now) {
+            self.publish_shares();
+        }
     }
 
-    /// The shortest objective of the active queues beside this one and its siblings.
-    #[must_use]
-    pub fn shortest_beside(&self, queue: QueueIndex) -> Option<Nanos> {
-        self.shares.shortest_beside(queue.0)
+    /// Takes over which queues were asked for without the scheduler, by [`QueueBoard::ask`].
+    pub fn refresh(&mut self, now: Nanos) {
+        for (queue, board) in self.boards.iter().enumerate() {
+            if let Some(asked) = board.take_asked() {
+                self.shares.asked(queue, asked);
+            }
+        }
+        if self.shares.refresh(self.present_workers(), now) {
+            self.publish_shares();
+        }
     }
 
-    /// Whether a queue was asked for in the last seconds.
+    pub(super) fn publish_shares(&self) {
+        let rows_max = self.config.batching.queue_rows_max;
+        for (queue, board) in self.boards.iter().enumerate() {
+            board.set_share(self.shares.published(queue));
+            let rows_max = self.shares.rows_share(queue, rows_max);
+            board
+                .group
+                .publish(rows_max, self.shares.shortest_beside(queue));
+        }
+    }
+
+    /// Publishes what admission reads of the workers and of queues that have changed.
+    pub(super) fn publish(&mut self) {
+        let (present, next_end) = (self.present_workers(), self.next_end());
+        self.workers_board.publish(present, self.idle, next_end);
+        while let Some(queue) = self.changed.pop() {
+            let (first, behind) = (
+                self.core.queue(in_time(queue)),
+                self.core.queue(late(queue)),
+            );
+            let oldest = first.and_then(|part| part.oldest());
+            let due = oldest.zip(self.profiles[queue].objective);
+            let due = due.map(|(oldest, objective)| oldest.saturating_add(objective));
+            let late = behind.map_or(0, |part| part.rows());
+            let running = self.running(QueueIndex(queue));
+            self.boards[queue].publish(late as usize, due, running);
+        }
+    }
+
+    fn running(&self, queue: QueueIndex) -> RunningBatches {
+        let ends = self.workers.iter().filter_map(|worker| match worker {
+            Worker::Busy(batch) | Worker::Held(batch) if batch.queue == queue => {
+                Some(batch.end.max(self.now))
+            }
+            _ => None,
+        });
+        let (count, sum) = ends.fold((0, Nanos(0)), |(count, sum): (u64, Nanos), end| {
+            (count + 1, sum.saturating_add(end))
+        });
+        RunningBatches {
+            count,
+            end: Nanos(sum.0 / count.max(1)),
+        }
+    }
+
+    /// A queue has other waiting requests or running batches than before.
+    pub(super) fn mark_changed(&mut self, queue: QueueIndex) {
+        if self.changed.last() != Some(&queue.0) {
+            self.changed.push(queue.0);
+        }
+    }
+
+    /// What admission reads of a queue, for any thread.
     #[must_use]
-    pub fn is_active(&self, queue: QueueIndex) -> bool {
-        self.shares.is_active(queue.0)
+    pub fn board(&self, queue: QueueIndex) -> Option<&Arc<QueueBoard>> {
+        self.boards.get(queue.0)
     }
 }

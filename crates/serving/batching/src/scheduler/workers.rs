@@ -123,6 +123,7 @@ impl Scheduler {
             self.take_from_core(worker);
             (batch.began, batch.end, batch.charged) = (self.now, self.now, Nanos(0));
             actions.dispatch(worker, batch.queue, &batch.entries, batch.losses);
+            self.mark_changed(batch.queue);
             self.workers[worker.position()] = Worker::Busy(batch);
         }
     }
@@ -144,6 +145,7 @@ impl Scheduler {
 
     /// Corrects what the queue of a batch was charged for it.
     fn settle(&mut self, batch: &Batch) {
+        self.mark_changed(batch.queue);
         let took = self.now.saturating_sub(batch.began);
         self.shares.correct(batch.queue.0, batch.charged, took);
     }
@@ -200,6 +202,7 @@ impl Scheduler {
         self.since_overdue = self.since_overdue.saturating_add(1);
         let queue = queue_of(dispatch.queue);
         self.unreserve(queue, dispatch.departure.rows as usize);
+        self.mark_changed(queue);
         let worker = dispatch.worker;
         let mean = self.profile(queue).mean_cost;
         let charged = mean.map_or(Nanos(0), |cost| cost.of(dispatch.departure.rows));

@@ -10,7 +10,7 @@
 //! share by [`PATIENCE_SHARE`] of the shortest objective of those that wait beside it; up to that
 //! deadlines decide, beyond it the others go first. A running batch is not stopped, so the same
 //! part of the shortest objective bounds the time until some worker is free: see
-//! [`FairShares::patience`]. Admission reads one number for each queue: [`FairShares::rate`].
+//! [`FairShares::patience`]. Admission reads one number for each queue: [`QueueShare::rate`].
 //!
 //! **Proof sketch.** Let T be that part of its objective. A queue within its share that begins to
 //! wait is at the virtual time. Until a worker is free at most T passes. Others go before it for
@@ -25,6 +25,7 @@ mod flows;
 use flows::{Flow, SCALE, Tag, enter};
 
 use crate::Nanos;
+use crate::admission::QueueShare;
 
 /// The weight of a group that was not given one, as of a control group of Linux (`cpu.weight`).
 pub const DEFAULT_WEIGHT: u32 = 100;
@@ -51,8 +52,6 @@ struct Group {
     queues: Vec<usize>,
     /// Virtual time of its queues.
     floor: Tag,
-    /// Rows reserved or waiting.
-    rows: usize,
     is_active: bool,
     /// The shortest objective of active queues of other groups that have one.
     beside: Option<Nanos>,
@@ -98,7 +97,6 @@ impl FairShares {
                     weight: DEFAULT_WEIGHT,
                     queues: Vec::new(),
                     floor: 0,
-                    rows: 0,
                     is_active: false,
                     beside: None,
                 });
@@ -153,15 +151,16 @@ impl FairShares {
         }
     }
 
-    /// Whether the queue was asked for lately.
-    pub(crate) fn is_active(&self, queue: usize) -> bool {
-        self.queues.get(queue).is_some_and(|of| of.is_active)
-    }
-
-    /// The share of all workers that a queue can count on: all of them while it uses less than its
-    /// share, because it goes first; otherwise its share, or what the others leave.
-    pub(crate) fn rate(&self, queue: usize) -> f64 {
-        self.queues.get(queue).map_or(1.0, |of| of.rate)
+    /// What admission reads. The share of all workers that the queue can count on is all of them
+    /// while it uses less than its share, because it goes first; otherwise its share, or what the
+    /// others leave.
+    pub(crate) fn published(&self, queue: usize) -> QueueShare {
+        let of = self.queues.get(queue);
+        QueueShare {
+            rate: of.map_or(1.0, |of| of.rate),
+            has_rivals: of.is_some_and(|of| of.patience.is_some()),
+            is_active: of.is_some_and(|of| of.is_active),
+        }
     }
 
     /// Within which time after the dispatch of a batch of this queue some worker should be free,
@@ -175,52 +174,15 @@ impl FairShares {
         self.groups[self.queues.get(queue)?.group].beside
     }
 
-    /// Adds rows of a queue if they fit a bound of all rows: a group has at least its share of
-    /// them.
-    ///
-    /// # Errors
-    /// They do not: rows of the group, and how many it may have.
-    pub(crate) fn add_rows(
-        &mut self,
-        queue: usize,
-        rows: usize,
-        total: usize,
-        rows_max: usize,
-    ) -> Result<(), (usize, usize)> {
-        let Some(group) = self.queues.get(queue).map(|of| of.group) else {
-            return Err((0, 0));
+    /// The share of a queue's group of a bound of all rows.
+    pub(crate) fn rows_share(&self, queue: usize, rows_max: usize) -> usize {
+        let Some(of) = self.queues.get(queue) else {
+            return 0;
         };
-        let held = self.groups[group].rows;
-        let active = u128::from(self.active_weight(Some(group)).max(1));
-        let share = |of: &Group| (rows_max as u128 * u128::from(of.weight) / active) as usize;
-        let others = self.groups.iter().enumerate();
-        let others = others.filter(|&(at, of)| at != group && of.is_active);
-        let kept: usize = others
-            .map(|(_, of)| share(of).saturating_sub(of.rows))
-            .sum();
-        let own = share(&self.groups[group]);
-        // Of a group that holds nothing also a request larger than its share must pass.
-        let most = match held {
-            0 => rows_max,
-            _ => own.max(rows_max.saturating_sub(kept + total.saturating_sub(held))),
-        };
-        let fits = |sum: Option<usize>, max: usize| sum.is_some_and(|sum| sum <= max);
-        if !fits(held.checked_add(rows), most) {
-            return Err((held, most));
-        }
-        if !fits(total.checked_add(rows), rows_max) {
-            return Err((total, rows_max));
-        }
-        self.groups[group].rows += rows;
-        Ok(())
-    }
-
-    /// Rows of a queue are gone.
-    pub(crate) fn remove_rows(&mut self, queue: usize, rows: usize) {
-        if let Some(of) = self.queues.get(queue) {
-            let group = &mut self.groups[of.group];
-            group.rows = group.rows.saturating_sub(rows);
-        }
+        let active = u128::from(self.active_weight(Some(of.group)).max(1));
+        let weight = u128::from(self.groups[of.group].weight);
+        // At most `rows_max`, as the weight is one of the active ones.
+        (rows_max as u128 * weight / active) as usize
     }
 
     /// A batch of the queue is dispatched that should take so long.
@@ -254,11 +216,11 @@ impl FairShares {
         }
     }
 
-    /// Computes rates and patience, if it is time.
-    pub(crate) fn refresh(&mut self, workers: usize, now: Nanos) {
+    /// Computes rates and patience, if it is time; returns whether it was.
+    pub(crate) fn refresh(&mut self, workers: usize, now: Nanos) -> bool {
         let age = self.refreshed.map(|at| now.saturating_sub(at));
         if age.is_some_and(|age| age < REFRESH_PERIOD) {
-            return;
+            return false;
         }
         self.refreshed = Some(now);
         let decay = match age {
@@ -287,6 +249,7 @@ impl FairShares {
             };
         }
         self.refresh_patience();
+        true
     }
 
     /// Whether at least two queues are active.

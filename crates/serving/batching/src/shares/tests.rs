@@ -248,7 +248,8 @@ proptest! {
             let now = Nanos(world.now);
             let time = Nanos(objective_ms * MS);
             world.scheduler.note_request(QueueIndex(0), now);
-            let admitted = world.scheduler.admit(QueueIndex(0), 1, Ahead::InTime, time, now);
+            let board = world.scheduler.board(QueueIndex(0)).unwrap();
+            let admitted = board.admit(1, Ahead::InTime, time, now);
             prop_assert_eq!(admitted, Ok(()));
             world.arrive(0);
         }
@@ -320,31 +321,4 @@ fn a_long_batch_is_cut_unless_another_worker_is_free_soon() {
         // A quarter of 50 ms is 12.5 ms, six rows.
         assert_eq!(world.longest[1], wanted * MS, "{workers} workers");
     }
-}
-
-#[test]
-fn rows_that_wait_are_bounded_by_share_once_others_ask() {
-    let mut shares = FairShares::default();
-    (0..2).for_each(|_| shares.add_queue(None));
-    shares.set_weight(1, 300);
-    let at = |shares: &mut FairShares, queue| {
-        shares.asked(queue, Nanos(0));
-        shares.refresh(1, Nanos(0));
-    };
-    at(&mut shares, 0);
-    assert_eq!(shares.add_rows(0, 70, 0, 100), Ok(()), "nobody else asks");
-    at(&mut shares, 1);
-    // Its share is 25, and of the other's 75 none are used.
-    assert_eq!(shares.add_rows(0, 1, 70, 100), Err((70, 25)));
-    assert_eq!(shares.add_rows(1, 30, 70, 100), Ok(()));
-    assert_eq!(shares.add_rows(1, 1, 100, 100), Err((100, 100)));
-    shares.remove_rows(0, 70);
-    assert_eq!(shares.add_rows(1, 45, 30, 100), Ok(()));
-    assert_eq!(shares.add_rows(1, 1, 75, 100), Err((75, 75)), "25 are kept");
-    assert_eq!(shares.add_rows(0, 25, 75, 100), Ok(()));
-    assert!(shares.add_rows(0, 101, 0, 100).is_err());
-    // A request larger than a share passes where its queue holds nothing.
-    shares.remove_rows(0, 25);
-    shares.remove_rows(1, 75);
-    assert_eq!(shares.add_rows(0, 90, 0, 100), Ok(()));
 }

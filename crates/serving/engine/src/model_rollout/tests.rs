@@ -8,10 +8,10 @@ use albacore_os::{Channel, Extent, SharedMemory};
 use proptest::prelude::*;
 
 use super::*;
+use crate::admission::RequestTerms;
 use crate::event_loop::LoopIndex;
 use crate::model::Usage;
 use crate::ring::Segment;
-use crate::state::RequestTerms;
 use crate::state::{Answer, Incarnation, NewRequest};
 use crate::{Kind, KindSet, ModelInfo};
 

@@ -8,8 +8,9 @@
 use albacore_batching::{Arrival, Event, Nanos, Position, QueueIndex, RequestKey};
 
 use super::requests::{NewRequest, RequestPart};
-use super::{Outbox, RequestTerms, State};
+use super::{Outbox, State};
 use crate::Priority;
+use crate::admission::RequestTerms;
 use crate::limits::HEAD_START;
 use crate::queues::queue_of;
 

@@ -10,17 +10,19 @@
 //! refused, and likewise of its kinds. A client that is refused may send the next request at once,
 //! and refusals take as much of the front's time as answers do where these are short: so refusals
 //! and errors of a model leave at a bounded pace, [`ERROR_SHARE`] of the front's time by its
-//! measured cost for a request, but never later than [`HOLD_MAX`].
+//! measured cost for a request, but never later than [`crate::limits::HOLD_MAX`].
+//!
+//! Requests are counted and judged by [`crate::admission`] without the lock of the state; every
+//! [`crate::limits::ADMISSION_PERIOD`] its counts are taken over, and the shares published.
 //!
 //! **Limits.** Work is estimated from sizes ([`BYTES_PER_REQUEST`]); only its ratios count.
-
-use std::time::Duration;
 
 use albacore_batching::auto::FrontCost;
 use albacore_batching::{DEFAULT_WEIGHT, Nanos, QueueIndex};
 
 use super::State;
-use crate::limits::{BYTES_PER_REQUEST, ERROR_SHARE, ERRORS_AT_ONCE, FRONT_WINDOW, HOLD_MAX};
+use crate::admission::{FrontShare, WorkersShape};
+use crate::limits::{BYTES_PER_REQUEST, ERROR_SHARE, FRONT_WINDOW};
 use crate::queues::{CLASSES, class_of, queues_of, slot_of};
 
 /// A model with less than this part of all work does not reduce the shares of others.
@@ -31,8 +33,6 @@ struct SlotWork {
     weight: u32,
     /// In requests, decayed, by class of outputs.
     work: [f64; CLASSES],
-    /// When the next error may leave.
-    next_error: Nanos,
 }
 
 impl SlotWork {
@@ -55,7 +55,6 @@ impl FrontShares {
         let unused = SlotWork {
             weight: DEFAULT_WEIGHT,
             work: [0.0; CLASSES],
-            next_error: Nanos(0),
         };
         if self.slots.len() <= slot {
             self.slots.resize(slot + 1, unused.clone());
@@ -70,7 +69,7 @@ impl FrontShares {
     }
 
     /// The front read a request for a queue with so many bytes, or will write them.
-    pub(super) fn record(&mut self, queue: QueueIndex, requests: u32, bytes: usize, now: Nanos) {
+    pub(super) fn record(&mut self, queue: QueueIndex, requests: u64, bytes: usize, now: Nanos) {
         let age = now.saturating_sub(self.decayed);
         // A hundredth of the window changes no share noticeably.
         if age.0 >= FRONT_WINDOW.0 / 100 {
@@ -81,15 +80,15 @@ impl FrontShares {
             self.decayed = now;
         }
         if let Some(of) = self.slots.get_mut(slot_of(queue)) {
-            let work = f64::from(requests) + bytes as f64 / BYTES_PER_REQUEST as f64;
+            let work = requests as f64 + bytes as f64 / BYTES_PER_REQUEST as f64;
             of.work[class_of(queue)] += work;
             self.total += work;
         }
     }
 
-    /// The front read a request of a model of which the outputs are not known: most likely what
-    /// most of the work is for.
-    fn record_unread(&mut self, slot: usize, now: Nanos) {
+    /// The front read requests of a model of which the outputs are not known: most likely what most
+    /// of the work is for.
+    fn record_unread(&mut self, slot: usize, requests: u64, now: Nanos) {
         let Some(of) = self.slots.get(slot) else {
             return;
         };
@@ -98,7 +97,7 @@ impl FrontShares {
             work(a).total_cmp(&work(b))
         });
         if let Some(queue) = most {
-            self.record(queue, 1, 0, now);
+            self.record(queue, requests, 0, now);
         }
     }
 
@@ -120,7 +119,7 @@ impl FrontShares {
 
     /// Whether requests for a queue take less than its share: an equal part of that of its model.
     /// One that is alone never does.
-    pub(super) fn is_within(&self, queue: QueueIndex) -> bool {
+    fn is_within(&self, queue: QueueIndex) -> bool {
         let Some(of) = self.slots.get(slot_of(queue)) else {
             return false;
         };
@@ -134,7 +133,7 @@ impl FrontShares {
 
     /// Whether a request of a model of which the outputs are not known may be for a queue that is
     /// within its share.
-    pub(super) fn may_be_within(&self, slot: usize) -> bool {
+    fn may_be_within(&self, slot: usize) -> bool {
         let work = |queue| {
             let of = self.slots.get(slot);
             of.map_or(0.0, |of| of.work[class_of(queue)])
@@ -144,39 +143,60 @@ impl FrontShares {
         !any || active.clone().any(|queue| self.is_within(queue))
     }
 
-    /// For how long an error of a model should be held.
-    fn hold(&mut self, slot: usize, cost: FrontCost, now: Nanos) -> Duration {
-        let per_second = cost.requests_per_second() * ERROR_SHARE * self.share(slot);
-        let Some(of) = self.slots.get_mut(slot) else {
-            return Duration::ZERO;
-        };
-        let period = (1e9 / per_second.max(1.0)) as u64;
-        let earliest = now.saturating_sub(Nanos(period * ERRORS_AT_ONCE));
-        let latest = now.saturating_add(Nanos::from(HOLD_MAX));
-        let leaves = of.next_error.max(earliest).saturating_add(Nanos(period));
-        of.next_error = leaves.min(latest);
-        Duration::from_nanos(of.next_error.saturating_sub(now).0)
+    /// What admission reads of a model.
+    fn published(&self, slot: usize, cost: Option<FrontCost>) -> FrontShare {
+        let mut queues = queues_of(slot);
+        FrontShare {
+            within: std::array::from_fn(|_| queues.next().is_some_and(|it| self.is_within(it))),
+            may_be_within: self.may_be_within(slot),
+            error_period: cost.map(|cost| {
+                let per_second = cost.requests_per_second() * ERROR_SHARE * self.share(slot);
+                Nanos((1e9 / per_second.max(1.0)) as u64)
+            }),
+        }
     }
 }
 
 impl State {
-    /// A request of this model was refused before its outputs were known.
-    pub(super) fn count_unread(&mut self, slot: usize, now: Nanos) {
-        self.front_cost.count();
-        self.front_shares.record_unread(slot, now);
+    /// Takes over what admission has counted.
+    pub(crate) fn take_admission_counts(&mut self, now: Nanos) {
+        for slot in 0..self.catalog.slots() {
+            let counted = self.admission.take_counts(slot);
+            let mut requests = counted.unread;
+            if counted.unread > 0 {
+                self.front_shares.record_unread(slot, counted.unread, now);
+            }
+            for (queue, of) in queues_of(slot).zip(counted.requests) {
+                if of > 0 {
+                    self.front_shares.record(queue, of, 0, now);
+                    requests += of;
+                }
+            }
+            self.front_cost.count(requests);
+            for (kind, count) in counted.shed {
+                self.counters.shed(slot, kind, count, now);
+            }
+        }
     }
 
-    /// A request of this model ends without a result; how long its reply should be held.
-    /// `is_counted`: admission has refused it.
-    pub(crate) fn hold_error(&mut self, name: &str, is_counted: bool, now: Nanos) -> Duration {
-        let slot = self.catalog.slot_of(name);
-        if let Some(slot) = slot.filter(|_| !is_counted) {
-            self.count_unread(slot, now);
+    /// Publishes what admission reads of shares, if it is time.
+    pub(crate) fn refresh_admission(&mut self, now: Nanos) {
+        if !self.admission.is_due(now) {
+            return;
         }
-        match slot.zip(self.front_cost.cost()) {
-            Some((slot, cost)) => self.front_shares.hold(slot, cost, now),
-            None => Duration::ZERO,
+        self.admission.set_refreshed(now);
+        self.take_admission_counts(now);
+        self.scheduler.refresh(now);
+        let cost = self.front_cost.cost();
+        for slot in 0..self.catalog.slots() {
+            let share = self.front_shares.published(slot, cost);
+            self.admission.publish_share(slot, &share);
         }
+        self.admission.publish_workers(WorkersShape {
+            ready: self.workers.ready(),
+            is_crash_looping: self.workers.is_crash_looping(),
+            nanos_per_row: self.counters.nanos_per_row(),
+        });
     }
 }
 
@@ -234,30 +254,21 @@ mod tests {
         shares.record(few, 10, 0, Nanos(0));
         assert!(shares.is_within(few) && !shares.is_within(many));
         assert!(shares.may_be_within(0), "its body has to be read");
-        (0..50).for_each(|_| shares.record_unread(0, Nanos(0)));
+        shares.record_unread(0, 50, Nanos(0));
         assert!(shares.is_within(few) && !shares.is_within(many));
         shares.record(few, 200, 0, Nanos(0));
         assert!(!shares.is_within(few) && shares.is_within(many));
     }
 
     #[test]
-    fn errors_leave_at_their_pace_and_none_is_held_for_long() {
-        let mut shares = shares(&[100, 100]);
-        shares.record(queue(0), 1000, 0, Nanos(0));
+    fn errors_may_take_a_part_of_a_models_share_of_the_front() {
+        let mut shares = shares(&[100, 300]);
+        shares.record(queue(0), 10, 0, Nanos(0));
+        let period = |shares: &FrontShares| shares.published(0, Some(COST)).error_period;
         // 100,000 requests a second; a tenth of them may be errors.
-        let start = 1_000_000_000;
-        let mut left = Vec::new();
-        for number in 0..500_u64 {
-            let now = start + number * 10_000;
-            let held = shares.hold(0, COST, Nanos(now));
-            assert!(held <= HOLD_MAX);
-            left.push(now + held.as_nanos() as u64);
-        }
-        // The bound on the hold is not reached in these 5 ms.
-        let last = left[left.len() - 1] - start;
-        let allowed = (last as f64 * 1e-9 * 100_000.0 * ERROR_SHARE) as u64 + ERRORS_AT_ONCE + 1;
-        assert!(left.len() as u64 <= allowed, "{} of {allowed}", left.len());
-        let few = shares.hold(1, COST, Nanos(start));
-        assert_eq!(few, Duration::ZERO, "another model's errors");
+        assert_eq!(period(&shares), Some(Nanos(100_000)));
+        shares.record(queue(1), 10, 0, Nanos(0));
+        assert_eq!(period(&shares), Some(Nanos(400_000)), "a quarter of that");
+        assert_eq!(shares.published(0, None).error_period, None);
     }
 }

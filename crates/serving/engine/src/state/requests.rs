@@ -7,7 +7,8 @@ use albacore_os::Extent;
 use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
 
-use super::{Outbox, RequestTerms, State};
+use super::{Outbox, State};
+use crate::admission::RequestTerms;
 use crate::counters::Answered;
 use crate::event_loop::LoopIndex;
 use crate::model::Edition;

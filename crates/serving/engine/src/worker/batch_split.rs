@@ -86,18 +86,19 @@ impl TimeEstimates<'_> {
         times.sum()
     }
 
-    /// Time of all segments, if at most `together` rows are computed together.
-    fn batch(&self, segments: &[Segment], together: usize) -> Option<f64> {
-        let times = segments.iter().map(|segment| {
-            Some(self.row(segment, segment.rows.min(together))? * segment.rows as f64)
-        });
+    /// Time of all segments, `total` rows, if at most `together` rows are computed together. Rows
+    /// of different segments are gathered.
+    fn batch(&self, segments: &[Segment], total: usize, together: usize) -> Option<f64> {
+        let times = segments
+            .iter()
+            .map(|segment| Some(self.row(segment, total.min(together))? * segment.rows as f64));
         times.sum()
     }
 
     /// Time of the slowest thread, if rows are divided.
     fn by_rows(&self, segments: &[Segment], total: usize, threads: usize) -> Option<f64> {
         let rows = total.div_ceil(threads);
-        Some(self.batch(segments, rows)? * rows as f64 / total as f64)
+        Some(self.batch(segments, total, rows)? * rows as f64 / total as f64)
     }
 
     /// Time of the slowest thread, if trees are divided; `None` where they cannot be.
@@ -128,7 +129,7 @@ impl BatchSplit {
         if threads < 2 || total == 0 {
             return None;
         }
-        let Some(alone) = times.batch(segments, usize::MAX) else {
+        let Some(alone) = times.batch(segments, total, usize::MAX) else {
             return Self::by_rule(segments, threads, total);
         };
         let each = [

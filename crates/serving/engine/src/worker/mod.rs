@@ -7,6 +7,7 @@
 
 mod batch_split;
 mod front_memory;
+mod gathered;
 mod inherited;
 mod models;
 mod partial_results;

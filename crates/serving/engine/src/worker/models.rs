@@ -9,11 +9,29 @@ use self_cell::self_cell;
 
 use crate::command::{Command, EditionId};
 use crate::layout::outputs_of;
-use crate::{KindSet, OutputInfo};
+use crate::ring::Segment;
+use crate::{ElementType, KindSet, OutputInfo};
 
 pub(super) struct OpenModel<'a> {
     pub(super) predictor: Predictor<'a>,
     pub(super) outputs: Vec<OutputInfo>,
+}
+
+impl OpenModel<'_> {
+    /// Bytes of a row of a segment.
+    pub(super) fn row_bytes(&self, segment: &Segment) -> usize {
+        let element = match segment.is_double {
+            true => ElementType::F64,
+            false => ElementType::F32,
+        };
+        self.predictor.features() * element.bytes()
+    }
+
+    /// Those of the outputs that are in `kinds`.
+    pub(super) fn outputs_of(&self, kinds: KindSet) -> impl Iterator<Item = &OutputInfo> + Clone {
+        let outputs = self.outputs.iter();
+        outputs.filter(move |output| kinds.contains(output.kind))
+    }
 }
 
 self_cell!(
@@ -60,6 +78,13 @@ impl Models {
 }
 
 impl Table {
+    #[cfg(test)]
+    pub(super) fn of(id: EditionId, image: SharedMemory, kinds: KindSet) -> Result<Self, String> {
+        let fd = std::os::fd::AsFd::as_fd(&image).try_clone_to_owned();
+        let fd = fd.map_err(|error| error.to_string())?;
+        Ok(Self(vec![(id, open(fd, kinds)?)]))
+    }
+
     pub(super) fn editions(&self) -> impl Iterator<Item = EditionId> {
         self.0.iter().map(|&(id, _)| id)
     }

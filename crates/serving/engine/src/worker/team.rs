@@ -27,6 +27,7 @@ use albacore_os::futex::{self, Reach};
 
 use super::batch_split::{BatchSplit, SharedBatch, TimeEstimates};
 use super::front_memory::View;
+use super::gathered::parts_of;
 use super::models::{Models, Table};
 use super::partial_results::{PartialResults, ReductionProgress};
 use super::thread_context::ThreadContext;
@@ -335,17 +336,25 @@ fn compute_rows(
     segments: &[Segment],
     range: std::ops::Range<usize>,
 ) {
-    let mut start = 0_usize;
-    for (index, segment) in segments.iter().enumerate() {
-        let end = start.saturating_add(segment.rows);
-        let (from, to) = (range.start.max(start), range.end.min(end));
-        if from < to
-            && let Err(reason) = context.compute(models, segment, from - start, to - start)
-        {
-            ring.fail(index, &reason);
+    let mut parts = std::mem::take(&mut context.parts);
+    parts.clear();
+    parts.extend(parts_of(segments, range));
+    let mut left = &parts[..];
+    // bound: each pass takes at least one part.
+    while !left.is_empty() {
+        let group;
+        (group, left) = left.split_at(ThreadContext::group(models, segments, left));
+        if group.len() > 1 && context.compute_together(models, segments, group).is_ok() {
+            continue;
         }
-        start = end;
+        for part in group {
+            let segment = &segments[part.segment];
+            if let Err(reason) = context.compute(models, segment, *part) {
+                ring.fail(part.segment, &reason);
+            }
+        }
     }
+    context.parts = parts;
 }
 
 #[cfg(test)]

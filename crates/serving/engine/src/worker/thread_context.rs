@@ -9,6 +9,7 @@ use albacore_trees::{
 
 use super::batch_split::TreePiece;
 use super::front_memory::View;
+use super::gathered::{Gathered, Part, first_group};
 use super::models::{OpenModel, Table};
 use crate::layout::Layout;
 use crate::ring::Segment;
@@ -21,8 +22,11 @@ pub(super) struct ThreadContext {
     scratch: PredictScratch,
     /// The sums of an output whose trees are divided.
     sums: Accumulator,
+    gathered: Gathered,
     /// The batch, read from the ring.
     pub(super) segments: Vec<Segment>,
+    /// What this thread computes of it.
+    pub(super) parts: Vec<Part>,
 }
 
 impl ThreadContext {
@@ -31,7 +35,9 @@ impl ThreadContext {
             view,
             scratch: PredictScratch::default(),
             sums: Accumulator::default(),
+            gathered: Gathered::default(),
             segments: Vec::new(),
+            parts: Vec::new(),
         }
     }
 
@@ -40,28 +46,78 @@ impl ThreadContext {
         self.view = view;
     }
 
-    /// Computes rows `from..to` of a segment (counted from its first row).
+    /// How many of the first parts are computed in one call.
+    pub(super) fn group(models: &Table, segments: &[Segment], parts: &[Part]) -> usize {
+        let segment = parts.first().map(|part| &segments[part.segment]);
+        let model = segment.and_then(|segment| Some((segment, models.get(segment.edition)?)));
+        model.map_or(1, |(segment, model)| {
+            let kinds = KindSet::from_bits(segment.kinds);
+            let outputs = model.outputs_of(kinds).map(OutputInfo::row_bytes);
+            let row_bytes = model.row_bytes(segment) + outputs.max().unwrap_or(0);
+            first_group(segments, parts, row_bytes)
+        })
+    }
+
+    /// Computes one part.
     pub(super) fn compute(
         &mut self,
         models: &Table,
         segment: &Segment,
-        from: usize,
-        to: usize,
+        part: Part,
     ) -> Result<(), String> {
         let model = models.get(segment.edition).ok_or(NO_MODEL)?;
-        let kinds = KindSet::from_bits(segment.kinds);
-        let place = SegmentRows {
-            first: segment.first_row + from,
-            count: to - from,
-        };
+        let place = SegmentRows::of(segment, part);
         let rows = input(self.view.rows.as_slice(), model, segment, place)?;
-        let outputs = model.outputs.iter();
-        for output in outputs.filter(|output| kinds.contains(output.kind)) {
+        for output in model.outputs_of(KindSet::from_bits(segment.kinds)) {
             let out = results(&mut self.view.results, model, segment, output, place)?;
             model
                 .predictor
                 .predict(output.kind, rows, out, &mut self.scratch)
                 .map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Computes parts of segments for the same model and kinds in one call.
+    pub(super) fn compute_together(
+        &mut self,
+        models: &Table,
+        segments: &[Segment],
+        parts: &[Part],
+    ) -> Result<(), String> {
+        let first = parts.first().map(|part| &segments[part.segment]);
+        let first = first.ok_or("there are no rows")?;
+        let model = models.get(first.edition).ok_or(NO_MODEL)?;
+        let outputs = model.outputs_of(KindSet::from_bits(first.kinds));
+        let count: usize = parts.iter().map(|part| part.rows()).sum();
+        let widest = outputs.clone().map(OutputInfo::row_bytes).max();
+        let (rows, results) = self.gathered.memory(
+            count * model.row_bytes(first),
+            count * widest.unwrap_or_default(),
+        );
+        let places = parts.iter().map(|part| {
+            let segment = &segments[part.segment];
+            (segment, SegmentRows::of(segment, *part))
+        });
+        let mut free = &mut *rows;
+        for (segment, place) in places.clone() {
+            let from = input_bytes(self.view.rows.as_slice(), model, segment, place)?;
+            let to = free.split_off_mut(..from.len()).ok_or(OUTSIDE)?;
+            to.copy_from_slice(from);
+        }
+        for output in outputs {
+            let results = &mut results[..count * output.row_bytes()];
+            let out = output_of(output, &mut *results)?;
+            model
+                .predictor
+                .predict(output.kind, rows_of(first, rows)?, out, &mut self.scratch)
+                .map_err(|error| error.to_string())?;
+            let mut left = &*results;
+            for (segment, place) in places.clone() {
+                let to = result_bytes(&mut self.view.results, model, segment, output, place)?;
+                let from = left.split_off(..to.len()).ok_or(OUTSIDE)?;
+                to.copy_from_slice(from);
+            }
         }
         Ok(())
     }
@@ -125,6 +181,7 @@ impl ThreadContext {
 }
 
 const NO_MODEL: &str = "no such model";
+const OUTSIDE: &str = "the rows are outside of the shared memory";
 
 fn misaligned<E>(_: E) -> &'static str {
     "the shared memory is not aligned"
@@ -138,6 +195,13 @@ struct SegmentRows {
 }
 
 impl SegmentRows {
+    fn of(segment: &Segment, part: Part) -> Self {
+        Self {
+            first: segment.first_row + part.from,
+            count: part.rows(),
+        }
+    }
+
     fn all(segment: &Segment) -> Self {
         Self {
             first: segment.first_row,
@@ -152,22 +216,30 @@ impl SegmentRows {
     }
 }
 
+/// The input bytes of some rows.
+fn input_bytes<'a>(
+    memory: &'a [u8],
+    model: &OpenModel<'_>,
+    segment: &Segment,
+    rows: SegmentRows,
+) -> Result<&'a [u8], &'static str> {
+    rows.bytes(segment.input_offset, model.row_bytes(segment))
+        .and_then(|range| memory.get(range))
+        .ok_or(OUTSIDE)
+}
+
 /// The input values of some rows.
 fn input<'a>(
     memory: &'a [u8],
     model: &OpenModel<'_>,
     segment: &Segment,
     rows: SegmentRows,
-) -> Result<Rows<'a>, String> {
-    let element = match segment.is_double {
-        true => ElementType::F64,
-        false => ElementType::F32,
-    };
-    let row_bytes = model.predictor.features() * element.bytes();
-    let bytes = rows
-        .bytes(segment.input_offset, row_bytes)
-        .and_then(|range| memory.get(range))
-        .ok_or("the rows are outside of the shared memory")?;
+) -> Result<Rows<'a>, &'static str> {
+    rows_of(segment, input_bytes(memory, model, segment, rows)?)
+}
+
+/// Bytes as the values of a segment's rows.
+fn rows_of<'a>(segment: &Segment, bytes: &'a [u8]) -> Result<Rows<'a>, &'static str> {
     Ok(match segment.is_double {
         true => Rows::F64(bytemuck::try_cast_slice(bytes).map_err(misaligned)?),
         false => Rows::F32(bytemuck::try_cast_slice(bytes).map_err(misaligned)?),
@@ -175,23 +247,37 @@ fn input<'a>(
 }
 
 /// The bytes that an output of some rows is written to.
-fn results<'a>(
+fn result_bytes<'a>(
     memory: &'a mut Extent,
     model: &OpenModel<'_>,
     segment: &Segment,
     output: &OutputInfo,
     rows: SegmentRows,
-) -> Result<OutputMut<'a>, String> {
+) -> Result<&'a mut [u8], &'static str> {
     let kinds = KindSet::from_bits(segment.kinds);
     let layout = Layout::new(&model.outputs, kinds, segment.request_rows)
         .ok_or("the outputs are too large")?;
     let start = segment
         .results_offset
         .saturating_add(layout.offset(output.kind));
-    let out = rows
-        .bytes(start, output.row_bytes())
+    rows.bytes(start, output.row_bytes())
         .and_then(|range| memory.as_mut_slice().get_mut(range))
-        .ok_or("the results are outside of the shared memory")?;
+        .ok_or("the results are outside of the shared memory")
+}
+
+/// What an output of some rows is written to.
+fn results<'a>(
+    memory: &'a mut Extent,
+    model: &OpenModel<'_>,
+    segment: &Segment,
+    output: &OutputInfo,
+    rows: SegmentRows,
+) -> Result<OutputMut<'a>, &'static str> {
+    output_of(output, result_bytes(memory, model, segment, output, rows)?)
+}
+
+/// Bytes as the elements of an output.
+fn output_of<'a>(output: &OutputInfo, out: &'a mut [u8]) -> Result<OutputMut<'a>, &'static str> {
     Ok(match output.element {
         ElementType::F32 => OutputMut::F32(bytemuck::try_cast_slice_mut(out).map_err(misaligned)?),
         ElementType::F64 => OutputMut::F64(bytemuck::try_cast_slice_mut(out).map_err(misaligned)?),

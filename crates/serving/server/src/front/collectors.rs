@@ -18,7 +18,7 @@ use super::call_counts::CallCounts;
 use albacore_batching::deadlines::CostEstimate;
 use albacore_engine::{
     Choice, DURATION_BOUNDS_NANOS, DispatchReason, Engine, Histogram, Kind, KindStats, Load,
-    ModelStats, Outcomes, Sharing, Stats, WorkerStats, kind_name, kind_or_unread,
+    LockTimes, ModelStats, Outcomes, Sharing, Stats, WorkerStats, kind_name, kind_or_unread,
 };
 use albacore_live_settings::effective_config::EffectiveConfig;
 use albacore_live_settings::model_status::StatusStore;
@@ -227,9 +227,17 @@ fn encode_server(families: &mut Families<'_>, stats: &Stats) -> Result<(), Error
         let metric = families.family("front_request_cpu", help, unit, MetricType::Gauge)?;
         ConstGauge::new(front.per_request.0 as f64 / 1e9).encode(metric)?;
     }
-    let help = "Time in which one thread of the front end had the scheduler for itself";
+    let help = "Time in which a lock of the front end was held: state, which all threads share, \
+                inboxes and memory";
     let seconds = Some(&Unit::Seconds);
-    let locked = std::iter::once(([("lock", "state")], stats.locked.as_secs_f64()));
+    let LockTimes {
+        state,
+        inboxes,
+        memory,
+    } = stats.locked;
+    let locked = [("state", state), ("inboxes", inboxes), ("memory", memory)];
+    let locked = locked.into_iter();
+    let locked = locked.map(|(lock, held)| ([("lock", lock)], held.as_secs_f64()));
     families.counters("front_serial", help, seconds, locked)?;
     let help = "Share of the last seconds in which a thread of the front end used its cpu, 0 to 1";
     let mut family = families.family("front_busy_ratio", help, None, MetricType::Gauge)?;

@@ -10,6 +10,7 @@ mod objectives;
 mod running;
 mod swaps;
 mod volume;
+mod weights;
 
 use std::time::{Duration, Instant};
 

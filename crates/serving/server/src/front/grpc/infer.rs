@@ -91,15 +91,18 @@ impl GrpcService {
 
         // Admit and submit.
         let model = meta.apply_to(model);
+        let turn = model.front_turn(input.kinds).await;
         let mut reservation = model.reserve(rows, element, input.kinds)?;
         input.write_rows(reservation.input_mut())?;
         let reply = reservation.submit();
+        drop(turn);
 
         // Await the reply, without the request: its rows are in shared memory now.
         let (outputs, id) = (input.outputs, request.id);
         drop((request.inputs, request.raw_input_contents));
         let parsing = parse_start.elapsed();
-        let reply = meta.await_reply(reply).await?;
+        let mut reply = meta.await_reply(reply).await?;
+        let _turn = reply.front_turn().await;
         let timing = reply.timing();
         call.answered(rows, parsing, timing);
         Ok((response(info, id, rows, &outputs, reply), timing))

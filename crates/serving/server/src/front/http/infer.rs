@@ -78,16 +78,19 @@ impl HttpService {
 
         // Admit and submit.
         let model = meta.apply_to(model);
+        let turn = model.front_turn(request.kinds).await;
         let element = request.datatype.element();
         let mut reservation = model.reserve(request.rows, element, request.kinds)?;
         request.write_rows(reservation.input_mut())?;
         let reply = reservation.submit();
+        drop(turn);
 
         // Await the reply, without the body: its rows are in shared memory now.
         let (rows, id, outputs) = (request.rows, request.id, request.outputs);
         drop(bytes);
         let parsing = parse_start.elapsed();
-        let reply = meta.await_reply(reply).await?;
+        let mut reply = meta.await_reply(reply).await?;
+        let _turn = reply.front_turn().await;
         call.answered(rows, parsing, reply.timing());
         let (model, id) = (edition.info(), id.as_deref());
         Ok(InferReply::print(model, id, rows, &outputs, &reply))

@@ -1,0 +1,74 @@
+//! Searches the highest rate within the objective, one run at a time, so that several searches can
+//! take turns.
+//!
+//! The rate goes up after a run within the objective and down after one that is not; each turn
+//! makes the steps smaller. The second half of the runs lies around the rate at which one of two
+//! runs is within the objective.
+
+use super::{median, quantile};
+
+/// The first step, as a factor, and the last.
+const STEP_FIRST: f64 = 1.3;
+const STEP_LAST: f64 = 1.03;
+
+#[derive(Debug)]
+pub(super) struct Staircase {
+    pub(super) rate: f64,
+    step: f64,
+    was_within: Option<bool>,
+    rates: Vec<f64>,
+}
+
+impl Staircase {
+    pub(super) fn from(rate: f64) -> Self {
+        Self {
+            rate,
+            step: STEP_FIRST,
+            was_within: None,
+            rates: Vec::new(),
+        }
+    }
+
+    /// A run at `rate` was within the objective, or was not.
+    pub(super) fn note(&mut self, is_within: bool) {
+        self.rates.push(self.rate);
+        if self.was_within.is_some_and(|was| was != is_within) {
+            self.step = self.step.sqrt().max(STEP_LAST);
+        }
+        self.was_within = Some(is_within);
+        match is_within {
+            true => self.rate *= self.step,
+            false => self.rate /= self.step,
+        }
+    }
+
+    fn newer_half(&self) -> impl Iterator<Item = f64> {
+        self.rates.iter().copied().skip(self.rates.len() / 2)
+    }
+
+    pub(super) fn found(&self) -> f64 {
+        median(self.newer_half())
+    }
+
+    /// Quartiles of the rates tried last.
+    pub(super) fn spread(&self) -> [f64; 2] {
+        [0.25, 0.75].map(|share| quantile(self.newer_half(), share))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_finds_the_rate_from_below_and_from_above() {
+        for first in [100.0, 20_000.0] {
+            let mut stairs = Staircase::from(first);
+            (0..40).for_each(|_| stairs.note(stairs.rate <= 3000.0));
+            let found = stairs.found();
+            assert!((found / 3000.0 - 1.0).abs() < 0.05, "{found}");
+            let [low, high] = stairs.spread();
+            assert!(low <= found && found <= high && high / low < 1.1);
+        }
+    }
+}

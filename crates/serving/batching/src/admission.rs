@@ -1,0 +1,454 @@
+//! Whether a request could be answered in time behind what runs and what waits in its queue, and
+//! whether its rows fit: without a lock, on any thread.
+//!
+//! **Problem.** Each request is admitted, but the scheduler's state belongs to one thread at a
+//! time. Admission must neither wait for it nor admit more than can be in time because several
+//! threads decide at once.
+//!
+//! **Approach.** The scheduler publishes what admission needs after each step, as numbers that are
+//! read one by one ([`QueueBoard`]). Rows are counted when they are reserved, by the thread that
+//! admits them, so what one thread admits the next one sees. A request is judged with what waits
+//! of its own queue, on the queue's share of the workers; of other queues only what runs counts. If
+//! nothing waits and a worker is free every request is admitted: the known costs may be wrong, and
+//! only batches correct them.
+//!
+//! **Bounds.** The rows of all queues never exceed their bound, nor those of a group its share of
+//! it, apart from a request that finds none of its group. A thread judges by the rows that it read
+//! before it adds its own: with n threads at most n - 1 requests more are admitted than one thread
+//! would have. What is published is as old as the last step of the scheduler, and a reader may see
+//! one number from before a step and another from after it; rates and shares are as old as
+//! [`crate::Scheduler::refresh`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::deadlines::{AtomicCost, Cost};
+use crate::{Nanos, Profile};
+
+/// Which waiting requests run before one that arrives now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ahead {
+    /// Those that can be in time.
+    InTime,
+    All,
+}
+
+/// The rows exceed the queue's bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{queued_rows} of {rows_max} rows are queued: {rows} more do not fit")]
+pub struct QueueFull {
+    /// Rows that were asked for.
+    pub rows: usize,
+    /// Rows reserved or waiting.
+    pub queued_rows: usize,
+    pub rows_max: usize,
+}
+
+/// A time, or none.
+#[derive(Debug)]
+struct AtomicTime(AtomicU64);
+
+impl AtomicTime {
+    const NONE: u64 = u64::MAX;
+
+    const fn new() -> Self {
+        Self(AtomicU64::new(Self::NONE))
+    }
+
+    fn get(&self) -> Option<Nanos> {
+        match self.0.load(Ordering::Relaxed) {
+            Self::NONE => None,
+            nanos => Some(Nanos(nanos)),
+        }
+    }
+
+    fn set(&self, time: Option<Nanos>) {
+        let nanos = time.map_or(Self::NONE, |time| time.0);
+        self.0.store(nanos, Ordering::Relaxed);
+    }
+}
+
+/// What queues share: the workers, and the bound of all rows.
+#[derive(Debug)]
+pub(crate) struct WorkersBoard {
+    present: AtomicUsize,
+    idle: AtomicUsize,
+    /// When the first of the running batches should be done.
+    next_end: AtomicTime,
+    /// Rows reserved or waiting.
+    rows: AtomicUsize,
+    rows_max: AtomicUsize,
+}
+
+impl WorkersBoard {
+    pub(crate) fn new(rows_max: usize) -> Self {
+        Self {
+            present: AtomicUsize::new(0),
+            idle: AtomicUsize::new(0),
+            next_end: AtomicTime::new(),
+            rows: AtomicUsize::new(0),
+            rows_max: AtomicUsize::new(rows_max),
+        }
+    }
+
+    pub(crate) fn publish(&self, present: usize, idle: usize, next_end: Option<Nanos>) {
+        self.present.store(present, Ordering::Relaxed);
+        self.idle.store(idle, Ordering::Relaxed);
+        self.next_end.set(next_end);
+    }
+
+    pub(crate) fn set_rows_max(&self, rows_max: usize) {
+        self.rows_max.store(rows_max, Ordering::Relaxed);
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.rows.load(Ordering::Relaxed)
+    }
+
+    /// Expected time until a worker is free.
+    fn until_free(&self, now: Nanos) -> Nanos {
+        match self.idle.load(Ordering::Relaxed) {
+            0 => {
+                let end = self.next_end.get();
+                end.map_or(Nanos(0), |end| end.saturating_sub(now))
+            }
+            _ => Nanos(0),
+        }
+    }
+}
+
+/// What the queues of one group (the kinds of output of a model) share.
+#[derive(Debug)]
+pub(crate) struct GroupBoard {
+    rows: AtomicUsize,
+    /// Its share of the bound of rows.
+    rows_max: AtomicUsize,
+    /// The shortest objective of the active queues of other groups.
+    beside: AtomicTime,
+}
+
+impl GroupBoard {
+    pub(crate) fn new() -> Self {
+        Self {
+            rows: AtomicUsize::new(0),
+            rows_max: AtomicUsize::new(usize::MAX),
+            beside: AtomicTime::new(),
+        }
+    }
+
+    pub(crate) fn publish(&self, rows_max: usize, beside: Option<Nanos>) {
+        self.rows_max.store(rows_max, Ordering::Relaxed);
+        self.beside.set(beside);
+    }
+}
+
+/// The batches of one queue that run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RunningBatches {
+    pub(crate) count: u64,
+    /// When they should be done, on average.
+    pub(crate) end: Nanos,
+}
+
+/// What [`crate::shares`] says of a queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueShare {
+    pub(crate) rate: f64,
+    pub(crate) has_rivals: bool,
+    pub(crate) is_active: bool,
+}
+
+/// What admission reads of one queue, and the rows that are admitted to it.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct QueueBoard {
+    workers: Arc<WorkersBoard>,
+    pub(crate) group: Arc<GroupBoard>,
+    /// Reserved or waiting.
+    rows: AtomicUsize,
+    /// Of those, the ones that wait behind all that can be in time.
+    rows_late: AtomicUsize,
+    /// When the first of those that can be in time is due.
+    first_due: AtomicTime,
+    running: AtomicU64,
+    running_end: AtomicU64,
+    cost: AtomicCost,
+    mean_cost: AtomicCost,
+    objective: AtomicTime,
+    /// Bits of an `f64`.
+    rate: AtomicU64,
+    has_rivals: AtomicUsize,
+    is_active: AtomicUsize,
+    /// When it was last asked for something.
+    asked: AtomicTime,
+}
+
+/// How old the last time of asking may be before it is written again.
+const ASKED_PRECISION: Nanos = Nanos(1_000_000);
+
+impl QueueBoard {
+    pub(crate) fn new(workers: &Arc<WorkersBoard>, group: Arc<GroupBoard>) -> Self {
+        Self {
+            workers: Arc::clone(workers),
+            group,
+            rows: AtomicUsize::new(0),
+            rows_late: AtomicUsize::new(0),
+            first_due: AtomicTime::new(),
+            running: AtomicU64::new(0),
+            running_end: AtomicU64::new(0),
+            cost: AtomicCost::default(),
+            mean_cost: AtomicCost::default(),
+            objective: AtomicTime::new(),
+            rate: AtomicU64::new(1.0_f64.to_bits()),
+            has_rivals: AtomicUsize::new(0),
+            is_active: AtomicUsize::new(0),
+            asked: AtomicTime::new(),
+        }
+    }
+
+    pub(crate) fn set_profile(&self, profile: &Profile) {
+        self.cost.set(profile.cost);
+        self.mean_cost.set(profile.mean_cost);
+        self.objective.set(profile.objective);
+    }
+
+    pub(crate) fn set_share(&self, share: QueueShare) {
+        self.rate.store(share.rate.to_bits(), Ordering::Relaxed);
+        let flag = |to: &AtomicUsize, is: bool| to.store(is.into(), Ordering::Relaxed);
+        flag(&self.has_rivals, share.has_rivals);
+        flag(&self.is_active, share.is_active);
+    }
+
+    pub(crate) fn publish(&self, late: usize, first_due: Option<Nanos>, running: RunningBatches) {
+        self.rows_late.store(late, Ordering::Relaxed);
+        self.first_due.set(first_due);
+        self.running.store(running.count, Ordering::Relaxed);
+        self.running_end.store(running.end.0, Ordering::Relaxed);
+    }
+
+    /// Costs and objective of the queue.
+    #[must_use]
+    pub fn profile(&self) -> Profile {
+        Profile {
+            cost: self.cost.get(),
+            mean_cost: self.mean_cost.get(),
+            objective: self.objective.get(),
+        }
+    }
+
+    /// A request asks for the queue, whether it is admitted or not: for some seconds from the next
+    /// [`crate::Scheduler::refresh`] on the batches of others leave it room.
+    pub fn ask(&self, now: Nanos) {
+        let age = self.asked.get().map(|at| now.saturating_sub(at));
+        if age.is_none_or(|age| age > ASKED_PRECISION) {
+            self.asked.set(Some(now));
+        }
+    }
+
+    /// When the queue was last asked for since this was called.
+    pub(crate) fn take_asked(&self) -> Option<Nanos> {
+        let asked = self.asked.get();
+        if asked.is_some() {
+            self.asked.set(None);
+        }
+        asked
+    }
+
+    /// Another model has the queue.
+    pub(crate) fn forget(&self) {
+        self.asked.set(None);
+    }
+
+    /// Whether the queue was asked for in the last seconds.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        self.is_active.load(Ordering::Relaxed) != 0
+    }
+
+    /// The shortest objective of the active queues beside this one and its siblings.
+    #[must_use]
+    pub fn shortest_beside(&self) -> Option<Nanos> {
+        self.group.beside.get()
+    }
+
+    /// Rows of the queue that are reserved or wait.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows.load(Ordering::Relaxed)
+    }
+
+    /// Rows of all queues that are reserved or wait.
+    #[must_use]
+    pub fn all_rows(&self) -> usize {
+        self.workers.rows()
+    }
+
+    /// Reserves rows that arrive later. A group has at least its share of the bound.
+    ///
+    /// # Errors
+    /// They would exceed the bound or that share; nothing is reserved then.
+    pub fn reserve(&self, rows: usize) -> Result<(), QueueFull> {
+        let (group, all) = (&self.group, &self.workers);
+        let full = |queued_rows, rows_max| QueueFull {
+            rows,
+            queued_rows,
+            rows_max,
+        };
+        // Of a group that holds nothing also a request larger than its share must pass.
+        let own_max = group.rows_max.load(Ordering::Relaxed);
+        add(&group.rows, rows, |held, sum| held == 0 || sum <= own_max)
+            .map_err(|held| full(held, own_max))?;
+        let rows_max = all.rows_max.load(Ordering::Relaxed);
+        add(&all.rows, rows, |_, sum| sum <= rows_max).map_err(|held| {
+            subtract(&group.rows, rows);
+            full(held, rows_max)
+        })?;
+        self.rows.fetch_add(rows, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Reserved or waiting rows are gone.
+    pub fn release(&self, rows: usize) {
+        for counter in [&self.rows, &self.group.rows, &self.workers.rows] {
+            subtract(counter, rows);
+        }
+    }
+
+    /// Whether so many rows could be answered within `time` from now on.
+    ///
+    /// # Errors
+    /// They could not; by how much the workers would have to be free sooner.
+    pub fn admit(&self, rows: usize, after: Ahead, time: Nanos, now: Nanos) -> Result<(), Nanos> {
+        check(self.needed(rows, self.rows(), after, time, now), time)
+    }
+
+    /// Expected time to answer `rows` rows behind `waiting` ones of the queue that run before them,
+    /// of those [`Ahead`] of what is due within `time`. 0 if the costs are not known, or if they
+    /// would run at once.
+    pub(crate) fn needed(
+        &self,
+        rows: usize,
+        waiting: usize,
+        after: Ahead,
+        time: Nanos,
+        now: Nanos,
+    ) -> Nanos {
+        let Some(cost) = self.cost.get() else {
+            return Nanos(0);
+        };
+        if waiting == 0 && self.workers.idle.load(Ordering::Relaxed) > 0 {
+            return Nanos(0);
+        }
+        let due = now.saturating_add(time);
+        let before = self.rows_before(waiting, after, due);
+        self.time_for(cost, before, rows as u64, now)
+    }
+
+    /// Of the waiting rows those that run before a request that is due at `due`: none if the first
+    /// of them is due later.
+    fn rows_before(&self, waiting: usize, after: Ahead, due: Nanos) -> u64 {
+        let in_time = || waiting.saturating_sub(self.rows_late.load(Ordering::Relaxed));
+        let rows = match after {
+            Ahead::All => waiting,
+            Ahead::InTime if self.first_due.get().is_some_and(|first| first > due) => 0,
+            Ahead::InTime => in_time(),
+        };
+        rows as u64
+    }
+
+    /// Expected time until `rows` more rows are done behind `before` waiting ones.
+    ///
+    /// A worker has to be free, and the share of the workers that the queue can count on has to
+    /// finish what runs and waits of it. Requests of other queues wait for their own share, and do
+    /// not count.
+    fn time_for(&self, cost: Cost, before: u64, rows: u64, now: Nanos) -> Nanos {
+        let safe = |rows: u64| if rows > 0 { cost.of(rows) } else { Nanos(0) };
+        let (waiting, last) = (safe(before), safe(rows));
+        let workers = self.workers.present.load(Ordering::Relaxed).max(1) as u64;
+        let running = self.running(now);
+        let alone = Nanos(running.saturating_add(waiting).0 / workers).saturating_add(last);
+        if self.has_rivals.load(Ordering::Relaxed) == 0 {
+            return alone;
+        }
+        // What waits runs as one batch with it, if the queue is within its share; what it may use
+        // in the long run is counted by mean costs.
+        let together = Nanos(safe(before + rows).0 / workers).max(last);
+        let mean = self.mean_cost.get().filter(|_| before > 0);
+        let mean = mean.map_or(Nanos(0), |mean| mean.of(before));
+        let rate = f64::from_bits(self.rate.load(Ordering::Relaxed));
+        let shared = (mean.0 as f64 / rate) as u64 / workers;
+        let shared = Nanos(shared).saturating_add(last);
+        let free = self.workers.until_free(now);
+        let behind_others = free.saturating_add(together.max(shared));
+        behind_others.max(Nanos(running.0 / workers).saturating_add(shared))
+    }
+
+    /// Expected time that is left of its running batches, in all.
+    fn running(&self, now: Nanos) -> Nanos {
+        let left = Nanos(self.running_end.load(Ordering::Relaxed)).saturating_sub(now);
+        Nanos(left.0.saturating_mul(self.running.load(Ordering::Relaxed)))
+    }
+
+    /// Expected time until a request without any cost runs that is due within `time`.
+    fn needed_early(&self, time: Nanos, now: Nanos) -> Nanos {
+        let waiting = self.rows();
+        if waiting == 0 && self.workers.idle.load(Ordering::Relaxed) > 0 {
+            return Nanos(0);
+        }
+        match self.cost.get() {
+            None => self.workers.until_free(now),
+            Some(cost) => {
+                let due = now.saturating_add(time);
+                let before = self.rows_before(waiting, Ahead::InTime, due);
+                self.time_for(cost, before, 0, now)
+            }
+        }
+    }
+}
+
+/// Whether a request without any cost for one of these queues could be answered within `time` from
+/// now on. Queues that were not asked for lately do not count, unless all were not.
+///
+/// # Errors
+/// It could not; by how much the workers would have to be free sooner.
+pub fn admit_early<'a>(
+    queues: impl Iterator<Item = &'a QueueBoard>,
+    time: Nanos,
+    now: Nanos,
+) -> Result<(), Nanos> {
+    let active = queues.filter(|queue| queue.is_active());
+    let needed = active.map(|queue| queue.needed_early(time, now)).min();
+    check(needed.unwrap_or(Nanos(0)), time)
+}
+
+/// Whether the needed time is there; otherwise by how much it is not.
+fn check(needed: Nanos, time: Nanos) -> Result<(), Nanos> {
+    match needed.saturating_sub(time) {
+        Nanos(0) => Ok(()),
+        over => Err(over),
+    }
+}
+
+/// Adds if the counter before and after it may be so.
+///
+/// # Errors
+/// It may not: the counter.
+fn add(
+    counter: &AtomicUsize,
+    more: usize,
+    may: impl Fn(usize, usize) -> bool,
+) -> Result<usize, usize> {
+    counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
+        held.checked_add(more).filter(|&sum| may(held, sum))
+    })
+}
+
+fn subtract(counter: &AtomicUsize, less: usize) {
+    // Never fails: the closure always gives a value.
+    let _ = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
+        Some(held.saturating_sub(less))
+    });
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! Rows by share, and the bounds on what several threads admit at once.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::*;
+use crate::deadlines::Cost;
+use crate::{BatchingParams, Config, Policy, QueueIndex, Scheduler};
+
+const MS: u64 = 1_000_000;
+
+fn batching(queue_rows_max: usize) -> BatchingParams {
+    BatchingParams {
+        policy: Policy::Eager,
+        batch_rows_max: 16,
+        window: None,
+        queue_rows_max,
+    }
+}
+
+/// Queues with a weight of their own, and no worker; rows of 1 ms.
+fn scheduler(queues: usize, rows_max: usize) -> Scheduler {
+    let mut scheduler = Scheduler::new(Config {
+        queues,
+        workers: 1,
+        batching: batching(rows_max),
+        batch_requests_max: 16,
+    });
+    let cost = Some(Cost::new(MS as f64, 0.0));
+    let profile = Profile {
+        cost,
+        mean_cost: cost,
+        objective: Some(Nanos(100 * MS)),
+    };
+    (0..queues).for_each(|queue| scheduler.set_profile(QueueIndex(queue), profile));
+    scheduler
+}
+
+fn board(scheduler: &Scheduler, queue: usize) -> Arc<QueueBoard> {
+    Arc::clone(scheduler.board(QueueIndex(queue)).unwrap())
+}
+
+fn full(rows: usize, queued_rows: usize, rows_max: usize) -> Result<(), QueueFull> {
+    Err(QueueFull {
+        rows,
+        queued_rows,
+        rows_max,
+    })
+}
+
+#[test]
+fn rows_that_wait_are_bounded_by_share_once_others_ask() {
+    let mut scheduler = scheduler(2, 100);
+    scheduler.set_weight(QueueIndex(1), 300);
+    let [few, many] = [0, 1].map(|queue| board(&scheduler, queue));
+    few.ask(Nanos(0));
+    scheduler.refresh(Nanos(0));
+    assert_eq!(few.reserve(70), Ok(()), "nobody else asks");
+    many.ask(Nanos(0));
+    scheduler.refresh(Nanos(0));
+    // Its share is 25, and of the other's 75 none are used.
+    assert_eq!(few.reserve(1), full(1, 70, 25));
+    assert_eq!(many.reserve(30), Ok(()));
+    assert_eq!(many.reserve(1), full(1, 100, 100));
+    few.release(70);
+    assert_eq!(many.reserve(45), Ok(()));
+    assert_eq!(many.reserve(1), full(1, 75, 75), "25 are kept");
+    assert_eq!(few.reserve(25), Ok(()));
+    assert!(few.reserve(101).is_err() && few.reserve(usize::MAX).is_err());
+    // A request larger than a share passes where its queue holds nothing.
+    few.release(25);
+    many.release(75);
+    assert_eq!(few.reserve(90), Ok(()));
+    assert_eq!((few.rows(), few.all_rows()), (90, 90));
+    // A share that another bound gives holds at once.
+    scheduler.set_params(batching(1000));
+    assert_eq!(few.reserve(160), Ok(()));
+    assert_eq!(few.reserve(1), full(1, 250, 250));
+}
+
+#[test]
+fn a_queue_that_asks_without_the_scheduler_is_active_from_its_next_refresh_on() {
+    let mut scheduler = scheduler(2, 100);
+    let asking = board(&scheduler, 0);
+    asking.ask(Nanos(5 * MS));
+    assert!(!asking.is_active());
+    scheduler.refresh(Nanos(6 * MS));
+    assert!(asking.is_active() && !board(&scheduler, 1).is_active());
+    scheduler.refresh(Nanos(11_000 * MS));
+    assert!(!asking.is_active(), "it has not asked again");
+    asking.ask(Nanos(11_001 * MS));
+    scheduler.refresh(Nanos(11_002 * MS));
+    assert!(asking.is_active());
+}
+
+#[test]
+fn threads_at_once_admit_at_most_one_request_each_beyond_the_time_and_no_row_beyond_the_bound() {
+    const THREADS: u64 = 8;
+    for _ in 0..50 {
+        let scheduler = scheduler(2, 64);
+        let (admitted, reserved) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    let (timed, sized) = (board(&scheduler, 0), board(&scheduler, 1));
+                    // Each row takes 1 ms; no step of the scheduler comes between.
+                    for _ in 0..40 {
+                        let in_time = timed.admit(1, Ahead::InTime, Nanos(20 * MS), Nanos(0));
+                        if in_time.is_ok() && timed.reserve(1).is_ok() {
+                            admitted.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                    for _ in 0..10 {
+                        if sized.reserve(3).is_ok() {
+                            reserved.fetch_add(3, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        let (admitted, reserved) = (admitted.into_inner(), reserved.into_inner());
+        assert!((20..20 + THREADS).contains(&admitted), "{admitted}");
+        assert!(admitted + reserved <= 64 && admitted + reserved > 61);
+        assert_eq!(scheduler.queued_rows() as u64, admitted + reserved);
+    }
+}

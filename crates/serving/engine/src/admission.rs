@@ -1,0 +1,507 @@
+//! Admission of requests: whether one can be answered in time behind what already waits. Takes no
+//! lock.
+//!
+//! A request's time is divided between the front, which reads it and writes its reply, and the
+//! workers. The front's part is estimated from how long requests wait to be read ([`SojournTime`])
+//! and how long replies take to be written ([`ReplyLatency`]); the rest must be enough for what the
+//! scheduler has published of the work that is queued ([`QueueBoard`]). Where the front itself is
+//! overloaded, requests are refused although a worker may be idle: those of models that take more
+//! than their share of the front's time ([`crate::state`]'s front shares).
+//!
+//! **Bounds.** How far rows and work overshoot is bounded by [`QueueBoard`]. What the state
+//! publishes beside it (shares, pace of errors, workers) is at most [`ADMISSION_PERIOD`] old, or as
+//! old as the lock of the state has been held: a request that finds it older refreshes it, unless
+//! somebody holds the lock. Counts that admission keeps reach metrics as late, or when they are
+//! read.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use albacore_batching::{Ahead, Nanos, Profile, QueueBoard, admit_early};
+
+use crate::event_loop::LoopIndex;
+use crate::limits::{
+    ADMISSION_PERIOD, ERRORS_AT_ONCE, FRONT_SHARES, HOLD_MAX, RETRY_AFTER_MAX, RETRY_AFTER_MIN,
+    SLOTS_MAX, SOJOURN_SHARES, WAITED_MIN,
+};
+use crate::min_cost::MinCost;
+use crate::queues::{CLASSES, QUEUES_MAX, class_of, queue_of, queues_of};
+use crate::reply_latency::ReplyLatency;
+use crate::sojourn::SojournTime;
+use crate::{Kind, KindSet, Priority, Refusal};
+
+/// What a request says of its own urgency.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestTerms {
+    pub(crate) arrival: Nanos,
+    /// When it should be answered, if it says so itself.
+    pub(crate) deadline: Option<Nanos>,
+    pub(crate) priority: Priority,
+}
+
+impl RequestTerms {
+    /// From arrival until the reply is due.
+    fn time_limit(&self, objective: Option<Nanos>) -> Option<Nanos> {
+        let own = self
+            .deadline
+            .map(|deadline| deadline.saturating_sub(self.arrival));
+        [objective, own].into_iter().flatten().min()
+    }
+
+    /// Time that is left until its own deadline or, if it has waited for at least [`WAITED_MIN`],
+    /// until the objective. `None`: the whole objective.
+    pub(crate) fn remaining(&self, objective: Option<Nanos>, now: Nanos) -> Option<Nanos> {
+        let waited = now.saturating_sub(self.arrival);
+        let has_waited = waited.0 >= WAITED_MIN.as_nanos() as u64;
+        let objective = objective.filter(|_| has_waited);
+        let left = objective.map(|objective| objective.saturating_sub(waited));
+        let own = self.deadline.map(|deadline| deadline.saturating_sub(now));
+        [left, own].into_iter().flatten().min()
+    }
+
+    fn is_expired(&self, now: Nanos) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+
+    /// Which queued requests run before one of this priority.
+    pub(crate) fn ahead(priority: Priority) -> Ahead {
+        match priority {
+            Priority::High | Priority::Normal => Ahead::InTime,
+            Priority::Low => Ahead::All,
+        }
+    }
+}
+
+/// A request whose size is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AdmissionRequest {
+    /// The slot of its model.
+    pub(crate) slot: usize,
+    pub(crate) rows: usize,
+    pub(crate) kinds: KindSet,
+    pub(crate) terms: RequestTerms,
+}
+
+/// The times that a request is judged by.
+#[derive(Clone, Copy, Debug)]
+struct TimeLimits {
+    /// From its arrival until its reply is due.
+    request: Nanos,
+    /// The front may take a part of this: for a queue that takes more than its share of the front
+    /// the shortest objective of other models counts, too. `None` where there is no crowd, and for
+    /// a queue that takes less: it is not refused for what the front does for others.
+    front: Option<Nanos>,
+}
+
+/// Kinds of output, and bodies that were not read.
+const SHED_KINDS: usize = Kind::ALL.len() + 1;
+
+/// What admission reads of a model and counts for it. Aligned, so that two models share no cache
+/// line.
+#[derive(Debug)]
+#[repr(align(128))]
+struct SlotBoard {
+    /// Requests that were read, by class of outputs.
+    requests: [AtomicU64; CLASSES],
+    /// Requests of which the outputs are not known.
+    unread: AtomicU64,
+    /// Refusals by kind, the last for bodies that were not read.
+    shed: [AtomicU64; SHED_KINDS],
+    /// A bit for each class within its share of the front's time, and [`MAY_BE_WITHIN`].
+    within: AtomicUsize,
+    /// When the next error may leave, and the time between two; 0 if it is not known.
+    next_error: AtomicU64,
+    error_period: AtomicU64,
+    /// The least that its requests cost.
+    min_cost: MinCost,
+}
+
+/// A request of which the outputs are not known may be within its share of the front.
+const MAY_BE_WITHIN: usize = 1 << CLASSES;
+
+impl SlotBoard {
+    fn new() -> Self {
+        Self {
+            requests: [const { AtomicU64::new(0) }; CLASSES],
+            unread: AtomicU64::new(0),
+            shed: [const { AtomicU64::new(0) }; SHED_KINDS],
+            within: AtomicUsize::new(MAY_BE_WITHIN),
+            next_error: AtomicU64::new(0),
+            error_period: AtomicU64::new(0),
+            min_cost: MinCost::default(),
+        }
+    }
+}
+
+/// What admission has counted of a model since it was last asked.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    pub(crate) requests: [u64; CLASSES],
+    pub(crate) unread: u64,
+    /// Refusals by kind; `None` for bodies that were not read.
+    pub(crate) shed: Vec<(Option<Kind>, u64)>,
+}
+
+/// What the state publishes of a model.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FrontShare {
+    /// Whether each class takes less of the front's time than its share.
+    pub(crate) within: [bool; CLASSES],
+    pub(crate) may_be_within: bool,
+    /// The time between two errors that leave; `None` while the cost of requests is not known.
+    pub(crate) error_period: Option<Nanos>,
+}
+
+/// What the state publishes of the workers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WorkersShape {
+    pub(crate) ready: usize,
+    pub(crate) is_crash_looping: bool,
+    /// Of one row on one worker.
+    pub(crate) nanos_per_row: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Admission {
+    /// Of the queues of slots that were used.
+    queues: Box<[OnceLock<Arc<QueueBoard>>]>,
+    slots: Box<[SlotBoard]>,
+    /// How long requests wait for the front, by event loop.
+    sojourns: Box<[SojournTime]>,
+    is_closed: AtomicBool,
+    is_crash_looping: AtomicBool,
+    ready: AtomicUsize,
+    nanos_per_row: AtomicU64,
+    /// When the state last published something.
+    refreshed: AtomicU64,
+}
+
+impl Admission {
+    pub(crate) fn new(loops: usize) -> Self {
+        Self {
+            queues: (0..QUEUES_MAX).map(|_| OnceLock::new()).collect(),
+            slots: (0..SLOTS_MAX).map(|_| SlotBoard::new()).collect(),
+            sojourns: (0..loops).map(|_| SojournTime::default()).collect(),
+            is_closed: AtomicBool::new(false),
+            is_crash_looping: AtomicBool::new(false),
+            ready: AtomicUsize::new(0),
+            nanos_per_row: AtomicU64::new(0),
+            refreshed: AtomicU64::new(0),
+        }
+    }
+
+    // ---- for the state ----
+
+    /// A slot has queues from now on.
+    pub(crate) fn add_queue(&self, queue: usize, board: &Arc<QueueBoard>) {
+        self.queues[queue].get_or_init(|| Arc::clone(board));
+    }
+
+    /// Another model has the slot.
+    pub(crate) fn start_slot(&self, slot: usize) {
+        let board = &self.slots[slot];
+        self.take_counts(slot);
+        board.within.store(MAY_BE_WITHIN, Ordering::Relaxed);
+        board.next_error.store(0, Ordering::Relaxed);
+        board.min_cost.forget();
+    }
+
+    /// From now on every request is refused.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the state should publish its shares again.
+    pub(crate) fn is_due(&self, now: Nanos) -> bool {
+        let at = Nanos(self.refreshed.load(Ordering::Relaxed));
+        now.saturating_sub(at).0 >= ADMISSION_PERIOD.as_nanos() as u64
+    }
+
+    pub(crate) fn set_refreshed(&self, now: Nanos) {
+        self.refreshed.store(now.0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn publish_workers(&self, workers: WorkersShape) {
+        self.ready.store(workers.ready, Ordering::Relaxed);
+        self.is_crash_looping
+            .store(workers.is_crash_looping, Ordering::Relaxed);
+        self.nanos_per_row
+            .store(workers.nanos_per_row, Ordering::Relaxed);
+    }
+
+    pub(crate) fn publish_share(&self, slot: usize, share: &FrontShare) {
+        let board = &self.slots[slot];
+        let classes = share.within.iter().enumerate();
+        let bits: usize = classes.map(|(class, &is)| usize::from(is) << class).sum();
+        let may_be = if share.may_be_within {
+            MAY_BE_WITHIN
+        } else {
+            0
+        };
+        board.within.store(bits | may_be, Ordering::Relaxed);
+        let period = share.error_period.map_or(0, |period| period.0.max(1));
+        board.error_period.store(period, Ordering::Relaxed);
+    }
+
+    pub(crate) fn take_counts(&self, slot: usize) -> Counted {
+        let board = &self.slots[slot];
+        // Most counters are 0, which costs no exclusive access to their cache line.
+        let take = |counter: &AtomicU64| match counter.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => counter.swap(0, Ordering::Relaxed),
+        };
+        let shed = board.shed.iter().enumerate();
+        let shed = shed.map(|(index, shed)| (Kind::ALL.get(index).copied(), take(shed)));
+        Counted {
+            requests: board.requests.each_ref().map(take),
+            unread: take(&board.unread),
+            shed: shed.filter(|&(_, count)| count > 0).collect(),
+        }
+    }
+
+    // ---- for requests ----
+
+    fn queue(&self, slot: usize, kinds: KindSet) -> Option<&QueueBoard> {
+        let board = self.queues.get(queue_of(slot, kinds).0)?;
+        board.get().map(Arc::as_ref)
+    }
+
+    fn queues(&self, slot: usize) -> impl Iterator<Item = &QueueBoard> + Clone {
+        queues_of(slot).filter_map(|queue| self.queues.get(queue.0)?.get().map(Arc::as_ref))
+    }
+
+    fn is_within(&self, slot: usize, bit: usize) -> bool {
+        self.slots[slot].within.load(Ordering::Relaxed) & bit != 0
+    }
+
+    /// Whether requests for these outputs take less of the front's time than their share.
+    pub(crate) fn is_within_front_share(&self, slot: usize, kinds: KindSet) -> bool {
+        self.is_within(slot, 1 << class_of(queue_of(slot, kinds)))
+    }
+
+    /// A refused request; `kind` is `None` if its body was not read.
+    fn count_shed(&self, slot: usize, kind: Option<Kind>) {
+        let index = kind.map_or(SHED_KINDS - 1, |kind| kind as usize);
+        self.slots[slot].shed[index].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Admits a request of which only the model is known, as if it cost what the cheapest of the
+    /// last ones did. Refusing before the body is read saves most of what a refusal costs.
+    ///
+    /// # Errors
+    /// [`Refusal::Late`]; it is counted.
+    pub(crate) fn admit_early(
+        &self,
+        event_loop: LoopIndex,
+        slot: usize,
+        terms: &RequestTerms,
+        reply_latency: &ReplyLatency,
+        now: Nanos,
+    ) -> Result<(), Refusal> {
+        // The outputs are not known yet: the longest objective counts.
+        let objectives = self.queues(slot).map(|queue| queue.profile().objective);
+        let Some(time_limit) = terms.time_limit(objectives.max().flatten()) else {
+            return Ok(());
+        };
+        // A request that has expired is refused as such when it reserves its rows.
+        if terms.is_expired(now) {
+            return Ok(());
+        }
+        let beside = self
+            .queues(slot)
+            .next()
+            .and_then(QueueBoard::shortest_beside);
+        let is_within = self.is_within(slot, MAY_BE_WITHIN);
+        let limits = time_limits(time_limit, beside, is_within, reply_latency);
+        let admitted = self
+            .worker_budget(event_loop, terms, &limits, reply_latency, now)
+            .and_then(|budget| {
+                let min_cost = self.slots[slot].min_cost.estimate();
+                admit_early(self.queues(slot), budget.saturating_sub(min_cost), now)
+            });
+        admitted.map_err(|over| {
+            self.slots[slot].unread.fetch_add(1, Ordering::Relaxed);
+            self.count_shed(slot, None);
+            Refusal::late(over, time_limit)
+        })
+    }
+
+    /// Admits a request and reserves its rows in the queue.
+    ///
+    /// # Errors
+    /// A [`Refusal`]; it is counted, and nothing is reserved.
+    pub(crate) fn admit(
+        &self,
+        event_loop: LoopIndex,
+        request: &AdmissionRequest,
+        reply_latency: &ReplyLatency,
+        now: Nanos,
+    ) -> Result<(), Refusal> {
+        let Some(queue) = self.queue(request.slot, request.kinds) else {
+            // A slot has its queues before its model is found.
+            return Err(Refusal::Draining);
+        };
+        let class = class_of(queue_of(request.slot, request.kinds));
+        self.slots[request.slot].requests[class].fetch_add(1, Ordering::Relaxed);
+        if self.is_closed.load(Ordering::Relaxed) {
+            return Err(Refusal::Draining);
+        }
+        queue.ask(now);
+        let admitted = self
+            .check_workers(queue)
+            .and_then(|()| check_deadline(&request.terms, now))
+            .and_then(|()| self.check_time(event_loop, request, queue, reply_latency, now))
+            .and_then(|()| self.reserve_rows(request, queue));
+        admitted.inspect_err(|_| self.count_shed(request.slot, request.kinds.costliest()))
+    }
+
+    /// Releases the rows of an admitted request that was not submitted.
+    pub(crate) fn unreserve(&self, slot: usize, rows: usize, kinds: KindSet) {
+        if let Some(queue) = self.queue(slot, kinds) {
+            queue.release(rows);
+        }
+    }
+
+    /// Refuses an admitted request for which there is no memory.
+    pub(crate) fn refuse_memory(&self, slot: usize, rows: usize, kinds: KindSet) -> Refusal {
+        self.unreserve(slot, rows, kinds);
+        self.count_shed(slot, kinds.costliest());
+        let queued = self.queue(slot, kinds).map_or(0, QueueBoard::all_rows);
+        Refusal::MemoryFull {
+            retry_after: self.retry_after(queued),
+            rows,
+        }
+    }
+
+    /// A request of this model ends without a result; how long its reply should be held.
+    /// `is_counted`: admission has refused it.
+    pub(crate) fn hold_error(&self, slot: usize, is_counted: bool, now: Nanos) -> Duration {
+        let board = &self.slots[slot];
+        if !is_counted {
+            board.unread.fetch_add(1, Ordering::Relaxed);
+        }
+        let period = board.error_period.load(Ordering::Relaxed);
+        if period == 0 {
+            return Duration::ZERO;
+        }
+        let earliest = now.0.saturating_sub(period.saturating_mul(ERRORS_AT_ONCE));
+        let latest = now.saturating_add(Nanos::from(HOLD_MAX)).0;
+        let leaves = |next: u64| next.max(earliest).saturating_add(period).min(latest);
+        let order = Ordering::Relaxed;
+        let next = &board.next_error;
+        let before = next.fetch_update(order, order, |next| Some(leaves(next)));
+        let (Ok(before) | Err(before)) = before;
+        Duration::from_nanos(leaves(before).saturating_sub(now.0))
+    }
+
+    /// The part of a request's time that the front leaves to the workers.
+    ///
+    /// # Errors
+    /// The front takes more than its share, or requests queue up before it: by how much.
+    fn worker_budget(
+        &self,
+        event_loop: LoopIndex,
+        terms: &RequestTerms,
+        limits: &TimeLimits,
+        reply_latency: &ReplyLatency,
+        now: Nanos,
+    ) -> Result<Nanos, Nanos> {
+        let waited = now.saturating_sub(terms.arrival);
+        let front_time = waited.saturating_add(reply_latency.expected(now));
+        let sojourn = self.sojourns[event_loop.0].record(waited, now);
+        let Some(front_limit) = limits.front else {
+            return Ok(limits.request.saturating_sub(waited));
+        };
+        let kind = usize::from(reply_latency.is_serialization_slow());
+        let queue_excess = sojourn.saturating_sub(Nanos(front_limit.0 / SOJOURN_SHARES[kind]));
+        let front_excess = front_time.saturating_sub(Nanos(front_limit.0 / FRONT_SHARES[kind]));
+        match front_excess.max(queue_excess) {
+            Nanos(0) => Ok(limits.request.saturating_sub(front_time)),
+            excess => Err(excess),
+        }
+    }
+
+    /// How long the workers have to do with what is queued.
+    fn retry_after(&self, rows: usize) -> Duration {
+        let nanos = self.nanos_per_row.load(Ordering::Relaxed);
+        let nanos = nanos.saturating_mul(rows as u64);
+        let ready = self.ready.load(Ordering::Relaxed).max(1);
+        Duration::from_nanos(nanos / ready as u64).clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX)
+    }
+
+    fn check_workers(&self, queue: &QueueBoard) -> Result<(), Refusal> {
+        match self.is_crash_looping.load(Ordering::Relaxed) {
+            true => Err(Refusal::NoWorkers {
+                retry_after: self.retry_after(queue.all_rows()),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the request can be answered within its time behind what is queued.
+    fn check_time(
+        &self,
+        event_loop: LoopIndex,
+        request: &AdmissionRequest,
+        queue: &QueueBoard,
+        reply_latency: &ReplyLatency,
+        now: Nanos,
+    ) -> Result<(), Refusal> {
+        let AdmissionRequest {
+            slot,
+            rows,
+            kinds,
+            ref terms,
+        } = *request;
+        let Profile {
+            objective, cost, ..
+        } = queue.profile();
+        if let Some(cost) = cost {
+            self.slots[slot].min_cost.record(cost.of(rows as u64));
+        }
+        let Some(time_limit) = terms.time_limit(objective) else {
+            return Ok(());
+        };
+        let ahead = RequestTerms::ahead(terms.priority);
+        let is_within = self.is_within_front_share(slot, kinds);
+        let beside = queue.shortest_beside();
+        let limits = time_limits(time_limit, beside, is_within, reply_latency);
+        self.worker_budget(event_loop, terms, &limits, reply_latency, now)
+            .and_then(|budget| queue.admit(rows, ahead, budget, now))
+            .map_err(|over| Refusal::late(over, time_limit))
+    }
+
+    fn reserve_rows(&self, request: &AdmissionRequest, queue: &QueueBoard) -> Result<(), Refusal> {
+        let reserved = queue.reserve(request.rows);
+        reserved.map_err(|full| Refusal::QueueFull {
+            retry_after: self.retry_after(queue.all_rows()),
+            queued_rows: full.queued_rows,
+            rows_max: full.rows_max,
+        })
+    }
+}
+
+/// `is_within`: the request may be within its share of the front's time.
+fn time_limits(
+    request: Nanos,
+    beside: Option<Nanos>,
+    is_within: bool,
+    reply_latency: &ReplyLatency,
+) -> TimeLimits {
+    let is_judged = reply_latency.is_crowded() && !is_within;
+    TimeLimits {
+        request,
+        front: is_judged.then(|| request.min(beside.unwrap_or(request))),
+    }
+}
+
+fn check_deadline(terms: &RequestTerms, now: Nanos) -> Result<(), Refusal> {
+    match terms.is_expired(now) {
+        true => Err(Refusal::Expired),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

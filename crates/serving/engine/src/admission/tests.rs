@@ -1,0 +1,75 @@
+//! The pace of errors, and what is counted without the state.
+
+use super::*;
+
+const SLOT: usize = 3;
+
+fn admission(error_period: Option<Nanos>) -> Admission {
+    let admission = Admission::new(1);
+    let share = FrontShare {
+        within: [false, true, false],
+        may_be_within: false,
+        error_period,
+    };
+    admission.publish_share(SLOT, &share);
+    admission
+}
+
+#[test]
+fn errors_leave_at_their_pace_and_none_is_held_for_long() {
+    const PERIOD: u64 = 100_000;
+    let admission = admission(Some(Nanos(PERIOD)));
+    let start = 1_000_000_000;
+    let mut left = Vec::new();
+    for number in 0..500_u64 {
+        let now = start + number * 10_000;
+        let held = admission.hold_error(SLOT, true, Nanos(now));
+        assert!(held <= HOLD_MAX);
+        left.push(now + held.as_nanos() as u64);
+    }
+    // The bound on the hold is not reached in these 5 ms.
+    let last = left[left.len() - 1] - start;
+    let allowed = last / PERIOD + ERRORS_AT_ONCE + 1;
+    assert!(left.len() as u64 <= allowed, "{} of {allowed}", left.len());
+    let other = admission.hold_error(SLOT + 1, true, Nanos(start));
+    assert_eq!(other, Duration::ZERO, "another model's errors");
+    for _ in 0..10_000 {
+        assert!(admission.hold_error(SLOT, true, Nanos(start)) <= HOLD_MAX);
+    }
+    assert_eq!(admission.hold_error(SLOT, true, Nanos(start)), HOLD_MAX);
+}
+
+#[test]
+fn counts_are_taken_once_by_kind_and_class() {
+    let admission = admission(None);
+    assert_eq!(admission.hold_error(SLOT, false, Nanos(0)), Duration::ZERO);
+    admission.count_shed(SLOT, Some(Kind::Contribs));
+    admission.count_shed(SLOT, Some(Kind::Contribs));
+    admission.count_shed(SLOT, None);
+    let counted = admission.take_counts(SLOT);
+    assert_eq!((counted.unread, counted.requests), (1, [0; CLASSES]));
+    assert_eq!(counted.shed, [(Some(Kind::Contribs), 2), (None, 1)]);
+    let again = admission.take_counts(SLOT);
+    assert_eq!((again.unread, again.shed), (0, Vec::new()));
+    let within = [0, 1, 2].map(|class| admission.is_within(SLOT, 1 << class));
+    assert_eq!(within, [false, true, false]);
+    assert!(!admission.is_within(SLOT, MAY_BE_WITHIN));
+}
+
+#[test]
+fn a_closed_engine_or_a_slot_without_queues_takes_nothing() {
+    let admission = admission(None);
+    let request = AdmissionRequest {
+        slot: SLOT,
+        rows: 1,
+        kinds: KindSet::only(Kind::Value),
+        terms: RequestTerms {
+            arrival: Nanos(0),
+            deadline: None,
+            priority: Priority::Normal,
+        },
+    };
+    let reply_latency = ReplyLatency::default();
+    let admit = || admission.admit(LoopIndex(0), &request, &reply_latency, Nanos(0));
+    assert_eq!(admit(), Err(Refusal::Draining));
+}

@@ -1,0 +1,99 @@
+//! Rows of several requests, computed in one call.
+//!
+//! Trees are read once for all rows of a call and a vector holds a row in each lane, so a row of
+//! many costs a fraction of a row alone. Rows of different requests lie apart in shared memory:
+//! those for the same model and outputs are copied side by side, and their results back. A result
+//! does not depend on the rows beside it.
+//!
+//! **Limits.** Interactions are computed row by row, so they are not gathered. Where a segment is
+//! invalid each is computed alone, which finds out which one.
+
+use albacore_trees::Kind;
+
+use crate::KindSet;
+use crate::limits::{GATHERED_BYTES_MAX, GATHERED_ROWS_MAX};
+use crate::ring::Segment;
+
+/// Rows of one segment that a thread computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) segment: usize,
+    /// Counted from the segment's first row.
+    pub(super) from: usize,
+    pub(super) to: usize,
+}
+
+impl Part {
+    pub(super) fn rows(self) -> usize {
+        self.to - self.from
+    }
+}
+
+/// Copies of rows and of their results, aligned for every element.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    rows: Vec<u64>,
+    results: Vec<u64>,
+}
+
+impl Gathered {
+    /// Memory for rows and results of so many bytes.
+    pub(super) fn memory(&mut self, rows: usize, results: usize) -> (&mut [u8], &mut [u8]) {
+        fn first(words: &mut Vec<u64>, bytes: usize) -> &mut [u8] {
+            if words.len() < bytes.div_ceil(8) {
+                words.resize(bytes.div_ceil(8), 0);
+            }
+            &mut bytemuck::cast_slice_mut(words)[..bytes]
+        }
+        (
+            first(&mut self.rows, rows),
+            first(&mut self.results, results),
+        )
+    }
+}
+
+/// The parts of a batch in `range`, counted over the rows of all segments.
+pub(super) fn parts_of(
+    segments: &[Segment],
+    range: std::ops::Range<usize>,
+) -> impl Iterator<Item = Part> {
+    let mut start = 0_usize;
+    let parts = segments.iter().enumerate().map(move |(index, segment)| {
+        let end = start.saturating_add(segment.rows);
+        let (from, to) = (range.start.max(start), range.end.min(end));
+        let part = (from < to).then_some(Part {
+            segment: index,
+            from: from - start,
+            to: to - start,
+        });
+        start = end;
+        part
+    });
+    parts.flatten()
+}
+
+/// How many of the first parts are computed in one call; at least one. `row_bytes` are those of a
+/// row and its results.
+pub(super) fn first_group(segments: &[Segment], parts: &[Part], row_bytes: usize) -> usize {
+    let Some(first) = parts.first() else {
+        return 0;
+    };
+    let call = |part: &Part| {
+        let segment = &segments[part.segment];
+        (segment.edition, segment.kinds, segment.is_double)
+    };
+    let kinds = KindSet::from_bits(segments[first.segment].kinds);
+    if kinds.contains(Kind::Interactions) {
+        return 1;
+    }
+    let rows_max = GATHERED_BYTES_MAX / row_bytes.max(1);
+    let mut rows = 0;
+    let fits = parts.iter().take_while(|part| {
+        rows += part.rows();
+        call(part) == call(first) && part.rows() < GATHERED_ROWS_MAX && rows <= rows_max
+    });
+    fits.count().max(1)
+}
+
+#[cfg(test)]
+mod tests;
