@@ -61,7 +61,8 @@ pub(super) fn parts_of(
     let parts = segments.iter().enumerate().map(move |(index, segment)| {
         let end = start.saturating_add(segment.rows);
         let (from, to) = (range.start.max(start), range.end.min(end));
-        let part = (from < to).then_some(Part {
+        // Of a segment outside of the range, `to` may be less than `start`.
+        let part = (from < to).then(|| Part {
             segment: index,
             from: from - start,
             to: to - start,

@@ -182,3 +182,17 @@ fn an_invalid_request_is_not_gathered_with_others() {
     });
     assert_eq!(failed.map(|part| part.segment).collect::<Vec<_>>(), [1]);
 }
+
+#[test]
+fn segments_outside_of_the_range_have_no_part() {
+    let segments = requests(&[3, 2, 4], KindSet::only(Kind::Value));
+    let parts = |range| {
+        let parts = parts_of(&segments, range);
+        parts
+            .map(|part| (part.segment, part.from, part.to))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(parts(0..2), [(0, 0, 2)]);
+    assert_eq!(parts(4..6), [(1, 1, 2), (2, 0, 1)]);
+    assert_eq!(parts(9..12), []);
+}
