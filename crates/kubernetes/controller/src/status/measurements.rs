@@ -142,7 +142,7 @@ const LIMIT_UTILIZATION: f64 = 0.85;
 /// Of the pod in which the front end or the workers are busiest.
 pub(super) fn utilization(facts: &DeploymentFacts<'_>) -> Option<Utilization> {
     let shares = states(facts).filter_map(|state| {
-        let front = state.front?.busy.clamp(0.0, 1.0);
+        let front = state.front.as_ref()?.busy.clamp(0.0, 1.0);
         Some((front, (1.0 - state.idle_share).clamp(0.0, 1.0)))
     });
     let busiest = |(front, workers): &(f64, f64)| front.max(*workers);

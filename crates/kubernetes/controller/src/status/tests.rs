@@ -597,7 +597,7 @@ fn a_standby_that_cannot_start_is_a_condition_while_it_lasts() {
     front.standby_error = Some("no memory".to_owned());
     assert_eq!(case.says("StandbyMissing"), "True/StandbyStartFailed");
     let begin = "1 of 2 pods cannot start a standby of their front process, which is tried again; b: no memory";
-    assert!(message(&case, "StandbyMissing").starts_with(begin));
+    assert!(message(&case.status(), "StandbyMissing").starts_with(begin));
     assert_eq!(case.says("Ready"), "True/Serving");
     let front = case.pods[1].state.as_mut().unwrap().front.as_mut().unwrap();
     front.standby_error = None;
