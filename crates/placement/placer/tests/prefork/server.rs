@@ -1,13 +1,13 @@
 //! A fake pre-fork server for tests: workers with threads that die, are replaced and misbehave
 //! on command.
 //!
-//! `prefork_server WORKERS THREADS [named] [pin=MILLIS] [loops=N] [fronts=K] [quiet]` starts WORKERS
-//! worker processes of THREADS threads each and replaces every one that dies. `named`: threads are
-//! named as the built-in server's. `pin`: every thread of worker 0 writes its own mask that often.
-//! `loops`: the root has N threads named as event loops, which spawn a thread now and then unless
-//! `quiet`. `fronts`: K child processes have them instead, and are replaced, too. Lines on stdin
-//! are orders to a worker: `thread W` (one more thread), `helper W` (a child process), `spin W`
-//! (its newest thread starts to compute). Everything ends when stdin does.
+//! `prefork_server WORKERS THREADS [named] [pin=MILLIS] [loops=N] [fronts=K] [quiet]` starts
+//! WORKERS worker processes of THREADS threads each and replaces every one that dies. `named`:
+//! threads are named as the built-in server's. `pin`: every thread of worker 0 writes its own mask
+//! that often. `loops`: the root has N threads named as event loops, which spawn a thread now and
+//! then unless `quiet`. `fronts`: K child processes have them instead, and are replaced, too. Lines
+//! on stdin are orders to a worker: `thread W` (one more thread), `helper W` (a child process),
+//! `spin W` (its newest thread starts to compute). Everything ends when stdin does.
 //!
 //! `prefork_server place PID WORKERS THREADS` is a placer for such a server, to be killed: until
 //! SIGTERM, then it gives back.
