@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use albacore_batching::{Ahead, Nanos, Profile, QueueBoard, admit_early};
 
-use crate::event_loop::LoopIndex;
+use crate::LoopIndex;
 use crate::limits::{
     ADMISSION_PERIOD, ERRORS_AT_ONCE, FRONT_SHARES, HOLD_MAX, RETRY_AFTER_MAX, RETRY_AFTER_MIN,
     SLOTS_MAX, SOJOURN_SHARES, WAITED_MIN,

@@ -6,8 +6,9 @@
 
 use std::sync::Arc;
 
+use albacore_worker::EditionId;
+
 use super::model::Edition;
-use crate::command::EditionId;
 use crate::limits::SLOTS_MAX;
 
 /// A place for a model.

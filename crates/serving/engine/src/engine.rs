@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use albacore_batching::{BatchingParams, Config, ModelBatching, Slo};
 use albacore_supervision::{Link, WorkerHost};
+use albacore_worker::EditionId;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
+use crate::LoopIndex;
 use crate::catalog::NoSlot;
-use crate::command::EditionId;
 use crate::error::{InstallError, ModelLookupError, StartError};
 use crate::event::Observer;
-use crate::event_loop::{EventLoop, LoopIndex};
+use crate::event_loop::EventLoop;
 use crate::load::LoadedModel;
 use crate::model::Edition;
 use crate::request::ModelHandle;
@@ -75,7 +76,7 @@ impl FlushHandle {
 
 impl Engine {
     /// [`Engine::start_on`] with the current tokio runtime as the only event loop, and with workers
-    /// that are children of this process; `program` takes [`crate::worker::SUBCOMMAND`] as its
+    /// that are children of this process; `program` takes [`albacore_worker::SUBCOMMAND`] as its
     /// first argument.
     ///
     /// # Errors

@@ -10,8 +10,3 @@ pub struct EventLoop {
     /// The thread that runs it, where there is one.
     pub thread: Option<Tid>,
 }
-
-/// An event loop, counted from 0. Work of a request that need not be shared (memory, submission,
-/// notification) is kept by its loop.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LoopIndex(pub usize);

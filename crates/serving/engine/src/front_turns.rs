@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::event_loop::LoopIndex;
+use crate::LoopIndex;
 
 /// The turns of all event loops.
 #[derive(Debug)]

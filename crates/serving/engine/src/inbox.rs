@@ -13,10 +13,10 @@
 use albacore_batching::{Nanos, QueueIndex};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use super::event_loop::LoopIndex;
 use super::queues::QUEUES_MAX;
 use super::state::NewRequest;
 use super::timed_lock::{TimedGuard, TimedLock};
+use crate::LoopIndex;
 use crate::limits::{COALESCE_DELAY_MAX, COALESCED_COMPUTE_MAX, COALESCED_REQUESTS_MAX};
 
 /// The weight of the newest batch in the time of a row: one part in so many.
@@ -183,11 +183,11 @@ mod tests {
     use std::sync::Arc;
 
     use albacore_os::SharedMemory;
+    use albacore_worker::EditionId;
     use tokio::sync::oneshot;
 
     use super::*;
     use crate::admission::RequestTerms;
-    use crate::command::EditionId;
     use crate::model::{Edition, Usage};
     use crate::{Kind, KindSet, ModelInfo, Priority};
 

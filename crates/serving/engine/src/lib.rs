@@ -8,8 +8,8 @@
 //! it is answered, and all memory: a worker that crashes loses nothing. Models are replaced while
 //! requests run: `catalog` lists their editions, `model_rollout` brings them to the workers.
 //!
-//! [`worker`] is what a worker process runs. The two processes share the formats of `ring`,
-//! `command` and `layout`.
+//! What a worker process runs is in crate `worker`, with the formats that the two processes share:
+//! the ring, the commands, and where results lie.
 #![forbid(unsafe_code)]
 
 mod admission;
@@ -18,7 +18,6 @@ mod block_cache;
 mod candidate;
 mod catalog;
 mod columns;
-mod command;
 mod counters;
 mod cpus;
 mod engine;
@@ -29,8 +28,6 @@ mod front_cost;
 mod front_turns;
 mod histogram;
 mod inbox;
-mod kind;
-mod layout;
 pub mod limits;
 mod load;
 mod memory;
@@ -38,12 +35,12 @@ mod min_cost;
 mod model;
 mod model_rollout;
 mod model_window;
+mod priority;
 mod queues;
 mod refusal;
 mod reply;
 mod reply_latency;
 mod request;
-mod ring;
 mod shared_state;
 mod sojourn;
 mod state;
@@ -52,28 +49,27 @@ mod supervisor;
 mod timed_lock;
 mod timing;
 mod window;
-pub mod worker;
 
 pub use albacore_batching::auto::{Choice, FrontCost};
 pub use albacore_batching::{BatchingParams, ModelBatching, Policy, Prefer, Slo};
-pub use albacore_trees::{IterationRange, Iterations};
+pub use albacore_trees::{ElementType, IterationRange, Iterations, Kind};
+pub use albacore_worker::{KindSet, LoopIndex, OutputInfo, Sharing, kind_name, kind_or_unread};
 pub use catalog::NoSlot;
 pub use columns::{ColumnError, Columns};
 pub use cpus::usable_cpus;
 pub use engine::{Engine, EngineConfig, FlushHandle};
 pub use error::{InstallError, ModelLookupError, StartError};
 pub use event::{EngineEvent, Observer};
-pub use event_loop::{EventLoop, LoopIndex};
+pub use event_loop::EventLoop;
 pub use front_turns::FrontTurn;
 pub use histogram::{DURATION_BOUNDS_NANOS, Histogram};
-pub use kind::{ElementType, Kind, KindSet, Priority, kind_name, kind_or_unread};
 pub use load::LoadedModel;
-pub use model::{Edition, KernelChoice, ModelInfo, OutputInfo};
+pub use model::{Edition, KernelChoice, ModelInfo};
 pub use model_window::{KindLoad, Latencies};
+pub use priority::Priority;
 pub use refusal::{Failure, Refusal};
 pub use reply::Reply;
 pub use request::{ModelHandle, Reservation};
-pub use ring::Sharing;
 pub use stats::{BatchStats, DispatchReason, KindStats, LockTimes, ModelStats, Stats, WorkerStats};
 pub use timing::Timing;
 pub use window::{Load, Outcomes};

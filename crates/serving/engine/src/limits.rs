@@ -1,25 +1,16 @@
-//! Every bound of the engine, with its reason.
+//! Every bound of the engine, with its reason. Those that worker processes share are in crate
+//! `worker`.
 
 use std::time::Duration;
 
 use albacore_batching::Nanos;
-
-/// Models of one server: each takes one descriptor in every worker.
-pub const MODELS_MAX: usize = 64;
-
-/// Slots of models: those that are served, and as many that were removed while requests still run.
-pub const SLOTS_MAX: usize = 2 * MODELS_MAX;
-
-/// Editions that a worker lists as open, for a front that takes it over: those of every slot, and
-/// as many that requests still need.
-pub const LISTED_EDITIONS_MAX: usize = 2 * SLOTS_MAX;
+pub use albacore_worker::limits::{
+    ALIGNMENT, BATCH_REQUESTS_MAX, CLOSES_MAX, MODELS_MAX, SLOTS_MAX,
+};
 
 /// How often the rings of adopted workers are polled until they have finished what a dead front had
 /// handed over: they notify that front alone.
 pub const ADOPTION_POLL_PERIOD: Duration = Duration::from_millis(1);
-
-/// Images that one command closes; the rest wait for the next command.
-pub const CLOSES_MAX: usize = 256;
 
 /// Crashes of workers while they open a candidate, after which it is rejected: the first ones may
 /// have other causes.
@@ -28,9 +19,6 @@ pub const OPEN_CRASHES_MAX: u32 = 3;
 /// How long the workers may take to open a candidate. Opening validates the image, about a second
 /// for each GiB, and waits for the batch that the worker runs.
 pub const INSTALL_DEADLINE: Duration = Duration::from_secs(120);
-
-/// Requests in one batch: the size of a worker's ring, which holds one descriptor for each.
-pub const BATCH_REQUESTS_MAX: usize = 1024;
 
 /// Shared memory for rows. Only touched pages cost memory: queued rows are bounded by
 /// `--queue-rows`, this bounds the bytes of wide ones.
@@ -43,12 +31,6 @@ pub const RESULTS_ARENA_BYTES: usize = 1 << 30;
 /// Results of at least this many bytes return their pages to the kernel when freed; smaller ones
 /// keep them, because they are reused at once.
 pub const RELEASE_BYTES_MIN: usize = 4 << 20;
-
-/// Alignment of everything in shared memory: a cache line, so that no two requests share one.
-pub const ALIGNMENT: usize = 64;
-
-/// Bytes of the message in which a worker says why it could not compute a request.
-pub const REASON_BYTES_MAX: usize = 256;
 
 /// How long the workers may take to come up at the start before the server gives up. Opening a
 /// model validates it, which takes about a second for each GiB.
@@ -104,9 +86,6 @@ pub const HANG_SAMPLING_SHARE: u32 = 10;
 /// time is burnt.
 pub const SPIN_TIME: Duration = Duration::from_micros(50);
 
-/// The longest spin time that a worker accepts from the ring.
-pub const SPIN_TIME_MAX: Duration = Duration::from_millis(10);
-
 /// How often the number of usable cpus is read again: cpusets change seldom.
 pub const CPUS_POLL_PERIOD: Duration = Duration::from_secs(1);
 
@@ -118,53 +97,6 @@ pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
 
 /// The shortest `Retry-After`, and the one given while the speed of the model is not known.
 pub const RETRY_AFTER_MIN: Duration = Duration::from_millis(10);
-
-/// Where a model was not measured, predictions of at least this many rows are shared by the
-/// threads of a worker: waking a thread costs about as much as a few dozen rows.
-pub const PARALLEL_ROWS: usize = 64;
-
-/// The same for SHAP values: a row costs a hundred times as much.
-pub const PARALLEL_SHAP_ROWS: usize = 2;
-
-/// Pieces per thread of a batch that is shared by rows: more than one, so that the others take
-/// over the share of a thread that starts late.
-pub const PIECES_PER_THREAD: usize = 4;
-
-/// A batch is shared when one thread would take this many times the wake latency: below that, two
-/// threads would finish at about the time at which one does.
-pub const SHARING_PAYS: f64 = 3.0;
-
-/// Pieces per thread of a batch that is shared by trees: fewer than of rows, since each piece
-/// prepares all rows again.
-pub const TREE_PARTS_PER_THREAD: usize = 2;
-
-/// Rows of different requests are gathered into one call up to these bytes of rows and results, so
-/// that both copies stay in the cache of a core...
-pub const GATHERED_BYTES_MAX: usize = 512 << 10;
-
-/// ...but not from requests of so many rows: the engine computes blocks of this size.
-pub const GATHERED_ROWS_MAX: usize = 64;
-
-/// Outputs of requests in a batch that is shared by trees: with more outputs there are enough
-/// rows.
-pub const TREE_JOBS_MAX: usize = 8;
-
-/// How often a worker measures its wake latency at its start; the shortest time counts ...
-pub const WAKE_PROBES: usize = 5;
-
-/// ... if it is at most this: a wake takes some 5 to 60 us. A longer time means that the thread
-/// waited for a cpu, which passes, but the measurement is used for the whole incarnation; so it is
-/// repeated ...
-pub const WAKE_LATENCY_PLAUSIBLE: Duration = Duration::from_micros(150);
-
-/// ... up to so many times, 0.1 s of a start at most ...
-pub const WAKE_PROBES_MAX: usize = 50;
-
-/// ... after a pause in which the thread goes to sleep ...
-pub const WAKE_PROBE_PAUSE: Duration = Duration::from_micros(300);
-
-/// ... with this timeout.
-pub const WAKE_PROBE_TIMEOUT: Duration = Duration::from_millis(2);
 
 /// By how much a request of high priority overtakes where no objective is known: far more than a
 /// batch takes, and others do not wait noticeably longer for it.

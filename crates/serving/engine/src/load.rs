@@ -6,12 +6,11 @@ use std::time::Instant;
 
 use albacore_os::{OsError, SharedMemory};
 use albacore_trees::{Format, Image, Iterations, Model, Predictor};
+use albacore_worker::{EditionId, outputs_of};
 
 use super::model::{Edition, KernelChoice, Usage, kernel_choices};
 use super::{Kind, KindSet, ModelInfo, OutputInfo};
 use crate::columns::Columns;
-use crate::command::EditionId;
-use crate::layout::outputs_of;
 
 /// A model that is ready to be served: its image can never change again.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use albacore_os::{Extent, OsError, SharedMemory};
 
 use super::arena::Arena;
 use super::block_cache::BlockCache;
-use super::event_loop::LoopIndex;
 use super::timed_lock::{TimedGuard, TimedLock};
+use crate::LoopIndex;
 use crate::limits::{RELEASE_BYTES_MIN, RESULTS_ARENA_BYTES, ROWS_ARENA_BYTES};
 
 /// Allocates memory for requests of all event loops.

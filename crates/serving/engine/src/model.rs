@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use albacore_os::SharedMemory;
 use albacore_trees::{IterationRange, Predictor};
+use albacore_worker::EditionId;
 
-use super::{ElementType, Kind, KindSet};
+use super::{Kind, KindSet, OutputInfo};
 use crate::columns::Columns;
-use crate::command::EditionId;
 
 /// One compiled state of a model: from its installation until no request needs it any more.
 #[derive(Debug)]
@@ -102,27 +102,6 @@ pub(super) fn kernel_choices(predictor: &Predictor<'_>) -> Vec<KernelChoice> {
         reads_bytes: predictor.working_set(choice.kernel),
     });
     choices.collect()
-}
-
-/// One output that a model can give.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutputInfo {
-    pub kind: Kind,
-    pub element: ElementType,
-    /// The shape of one row's output; empty for a scalar.
-    pub row_shape: Vec<usize>,
-}
-
-impl OutputInfo {
-    #[must_use]
-    pub fn row_elements(&self) -> usize {
-        self.row_shape.iter().product()
-    }
-
-    #[must_use]
-    pub fn row_bytes(&self) -> usize {
-        self.row_elements() * self.element.bytes()
-    }
 }
 
 /// A loaded model as metadata replies describe it.

@@ -22,14 +22,13 @@ use std::sync::Arc;
 
 use albacore_batching::{Event, Nanos, WorkerIndex};
 use albacore_os::Exit;
+use albacore_worker::{Command, EditionId, Ring, SegmentState};
 use tokio::sync::oneshot;
 
 use super::candidate::{Candidate, Installed};
 use super::model::Edition;
 use super::state::{Outbox, Phase, State, WorkerSlot};
-use crate::command::{Command, EditionId};
 use crate::limits::{CLOSES_MAX, OPEN_CRASHES_MAX};
-use crate::ring::{Ring, SegmentState};
 
 impl State {
     /// Makes an edition the candidate. The caller proposes one at a time.

@@ -7,16 +7,16 @@ use std::task::{Context, Poll};
 
 use albacore_batching::Nanos;
 use albacore_os::Extent;
+use albacore_worker::Layout;
 use tokio::sync::oneshot;
 
-use super::event_loop::LoopIndex;
 use super::model::Edition;
 use super::reply_latency::InFlight;
 use super::shared_state::SharedState;
 use super::state::Answer;
 use super::timing::Timing;
 use super::{Failure, FrontTurn, Kind, KindSet};
-use crate::layout::Layout;
+use crate::LoopIndex;
 
 /// Where the outputs of a request lie among its results.
 #[derive(Clone, Debug)]

@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 use albacore_batching::Nanos;
 use albacore_os::Extent;
+use albacore_worker::Layout;
 use tokio::sync::oneshot;
 
 use super::admission::{AdmissionRequest, RequestTerms};
 use super::error::ModelLookupError;
-use super::event_loop::LoopIndex;
 use super::model::{Edition, ModelInfo};
 use super::queues::queue_of;
 use super::reply::{PendingReply, Reply, ReplyShape};
 use super::shared_state::SharedState;
 use super::state::NewRequest;
 use super::{ElementType, Failure, FrontTurn, KindSet, Priority, Refusal};
-use crate::layout::Layout;
+use crate::LoopIndex;
 use crate::limits::{LONG_READ_BYTES, RESULTS_ARENA_BYTES, ROWS_ARENA_BYTES};
 
 /// A model as it was when it was looked up. Keeps that edition open in the workers: drop it soon,

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use albacore_batching::Nanos;
 use albacore_os::{Alarm, Channel, Clock, OsError, Tid, Wake};
 use albacore_values::Micros;
+use albacore_worker::Command;
 use arc_swap::ArcSwap;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
@@ -19,14 +20,14 @@ use tokio::sync::Notify;
 use super::admission::Admission;
 use super::catalog::CatalogView;
 use super::event::Observer;
-use super::event_loop::{EventLoop, LoopIndex};
+use super::event_loop::EventLoop;
 use super::front_cost::FrontCpu;
 use super::front_turns::FrontTurns;
 use super::inbox::Inboxes;
 use super::memory::{ArenaFiles, Memory};
 use super::reply_latency::ReplyLatency;
 use super::state::{Outbox, Phase, State};
-use crate::command::Command;
+use crate::LoopIndex;
 use crate::{FrontTurn, KindSet, LockTimes};
 
 /// Sizes that do not change while the engine lives.

@@ -10,6 +10,7 @@ use albacore_batching::{
     Scheduler, Slo,
 };
 use albacore_os::Extent;
+use albacore_worker::Segment;
 use tokio::sync::oneshot;
 
 use super::candidate::{Installed, Rollout};
@@ -20,7 +21,6 @@ use super::{EngineEvent, Failure, Kind, KindSet, ModelStats};
 use crate::admission::Admission;
 use crate::front_cost::{FrontCostMeter, FrontCpu};
 use crate::inbox::Inboxes;
-use crate::ring::Segment;
 
 mod arrivals;
 mod coalesce;

@@ -13,6 +13,7 @@ use std::os::fd::AsFd as _;
 use albacore_batching::Nanos;
 use albacore_os::{Channel, HostRoot, OsError, Pid, Poll, PollKey, ThreadTimes};
 use albacore_supervision::{Link, LinkError, WorkerEvent, WorkerExit, WorkerRequest};
+use albacore_worker::Ring;
 
 use super::cpus::Cpus;
 use super::event::EngineEvent;
@@ -22,8 +23,6 @@ use crate::limits::{
     ADOPTION_POLL_PERIOD, HANG_CHECK_PERIOD, HANG_SAMPLING_SHARE, RESPAWN_PAUSE_MAX,
     RESPAWN_PAUSE_MIN, RESPAWNS_AT_ONCE, WORKER_STOP_DEADLINE,
 };
-use crate::ring::Ring;
-use crate::worker;
 
 /// The keys of the engine's own wakes and of events about workers.
 const WAKE_KEY: PollKey = PollKey(0);
@@ -234,7 +233,7 @@ impl Supervisor {
         self.shared.send_memory(&channel)?;
         let request = WorkerRequest::Start {
             worker,
-            arguments: worker::arguments(worker, self.shared.parallelism.threads),
+            arguments: albacore_worker::arguments(worker, self.shared.parallelism.threads),
         };
         let fds = [ring.fd(), theirs.as_fd(), channel.as_fd()];
         self.host.send(&request, &fds)?;

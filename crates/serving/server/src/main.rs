@@ -3,7 +3,6 @@
 
 use std::process::ExitCode;
 
-use albacore_engine::worker;
 use albacore_server::run;
 
 /// Static builds: with musl's own allocator a request costs up to a quarter more cpu time.
@@ -15,8 +14,8 @@ fn main() -> ExitCode {
     // Before anything else: a worker must be up within milliseconds.
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
-        Some(first) if first == worker::SUBCOMMAND => {
-            worker::main(arguments.filter_map(|argument| argument.into_string().ok()))
+        Some(first) if first == albacore_worker::SUBCOMMAND => {
+            albacore_worker::main(arguments.filter_map(|argument| argument.into_string().ok()))
         }
         Some(first) if first == albacore_supervision::SUBCOMMAND => run::front_main(arguments),
         _ => run::main(),

@@ -119,10 +119,11 @@ const MATRIX: &[Row] = &[
     ),
     row("connections", &[Async], &["os"]),
     row("supervision", &[], &["os"]),
+    row("worker", &[], &["os", "trees"]),
     row(
         "engine",
         &[Async],
-        &["batching", "os", "supervision", "trees", "values"],
+        &["batching", "os", "supervision", "trees", "values", "worker"],
     ),
     row(
         "live-settings",
@@ -150,6 +151,7 @@ const MATRIX: &[Row] = &[
             "settings",
             "storage",
             "supervision",
+            "worker",
         ],
     ),
     row(
@@ -217,11 +219,15 @@ const WINGS: [&str; 8] = [
 const FIRST_UNSHIPPED: &str = "lab";
 
 /// `crate` never reaches `package`, by whatever way; a trailing `*` stands for any ending.
-const NEVER_LINKS: [(&str, &[&str]); 15] = [
+const NEVER_LINKS: [(&str, &[&str]); 16] = [
     ("server", &["kube*", "k8s-openapi"]),
     (
         "engine",
         &["kube*", "tonic*", "prost*", "hyper*", "rustls*", "ureq"],
+    ),
+    (
+        "worker",
+        &["kube*", "tokio*", "hyper*", "tonic*", "rustls*", "ureq"],
     ),
     ("storage", &["kube*", "tokio*", "hyper*"]),
     (

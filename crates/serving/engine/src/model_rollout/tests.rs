@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 
 use albacore_batching::{BatchingParams, Config, Policy, QueueIndex};
 use albacore_os::{Channel, Extent, SharedMemory};
+use albacore_worker::Segment;
 use proptest::prelude::*;
 
 use super::*;
+use crate::LoopIndex;
 use crate::admission::RequestTerms;
-use crate::event_loop::LoopIndex;
 use crate::model::Usage;
-use crate::ring::Segment;
 use crate::state::{Answer, Incarnation, NewRequest};
 use crate::{Kind, KindSet, ModelInfo};
 

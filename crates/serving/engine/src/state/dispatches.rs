@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use albacore_batching::{Dispatch, Event, Nanos, RequestKey};
+use albacore_worker::{ComputeLimits, Ring, Segment};
 
 use super::workers::RunningBatch;
 use super::{Outbox, State};
+use crate::LoopIndex;
 use crate::cpus;
-use crate::event_loop::LoopIndex;
 use crate::limits::BATCH_REQUESTS_MAX;
 use crate::queues::slot_of;
-use crate::ring::{ComputeLimits, Ring, Segment};
 use crate::{DispatchReason, Kind, KindSet};
 
 /// For how long at least one worker was free, since the start.

@@ -8,9 +8,9 @@ use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
 
 use super::{Outbox, State};
+use crate::LoopIndex;
 use crate::admission::RequestTerms;
 use crate::counters::Answered;
-use crate::event_loop::LoopIndex;
 use crate::model::Edition;
 use crate::timing::Timing;
 use crate::{Failure, Kind, KindSet};

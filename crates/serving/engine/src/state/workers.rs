@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use albacore_batching::{Event, Nanos, QueueIndex, WorkerIndex};
 use albacore_os::{Channel, Exit};
+use albacore_worker::{Command, EditionId, Ring, SegmentState};
 
 use super::hangs::HangTimer;
 use super::{Outbox, State};
-use crate::command::{Command, EditionId};
 use crate::limits::{
     COMPLETION_POLL_PERIOD, CRASH_BLAME, HANG_BLAME, KILL_BLAME, RESPAWNS_AT_ONCE,
 };
 use crate::queues::slot_of;
-use crate::ring::{Ring, SegmentState};
 use crate::{Failure, Kind};
 
 /// The signal that cannot be caught.

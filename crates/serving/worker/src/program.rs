@@ -5,29 +5,18 @@
 //! two batches, and one by which another front takes the worker over. Its rows and models are
 //! mapped read-only. Any panic aborts it: the front runs its batch elsewhere.
 
-mod batch_split;
-mod front_memory;
-mod gathered;
-mod inherited;
-mod models;
-mod partial_results;
-mod team;
-mod thread_context;
-
 use std::process::ExitCode;
 use std::time::Instant;
 
 use albacore_os::set_thread_name;
 
 use crate::command::Command;
+use crate::front_memory::{self, EventLoops, NewViews};
+use crate::inherited::Inherited;
+use crate::models::Models;
 use crate::ring::{Ring, Signal};
-use front_memory::{EventLoops, NewViews};
-use inherited::Inherited;
-use models::Models;
-use team::Team;
-use thread_context::ThreadContext;
-
-pub(crate) use inherited::arguments;
+use crate::team::Team;
+use crate::thread_context::ThreadContext;
 
 /// The subcommand that makes this binary a worker.
 pub const SUBCOMMAND: &str = "worker";

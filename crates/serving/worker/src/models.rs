@@ -4,13 +4,13 @@ use std::os::fd::OwnedFd;
 use std::sync::{RwLock, RwLockReadGuard};
 
 use albacore_os::{ReadMapping, SharedMemory};
-use albacore_trees::Predictor;
+use albacore_trees::{ElementType, Predictor};
 use self_cell::self_cell;
 
 use crate::command::{Command, EditionId};
-use crate::layout::outputs_of;
+use crate::kind::KindSet;
+use crate::layout::{OutputInfo, outputs_of};
 use crate::ring::Segment;
-use crate::{ElementType, KindSet, OutputInfo};
 
 pub(super) struct OpenModel<'a> {
     pub(super) predictor: Predictor<'a>,

@@ -8,7 +8,7 @@
 use albacore_trees::Kind;
 
 use super::models::Table;
-use crate::KindSet;
+use crate::kind::KindSet;
 use crate::limits::{PARALLEL_ROWS, PARALLEL_SHAP_ROWS, PIECES_PER_THREAD, SHARING_PAYS};
 use crate::limits::{TREE_JOBS_MAX, TREE_PARTS_PER_THREAD};
 use crate::ring::{Ring, Segment, Sharing};

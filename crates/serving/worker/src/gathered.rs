@@ -10,7 +10,7 @@
 
 use albacore_trees::Kind;
 
-use crate::KindSet;
+use crate::kind::KindSet;
 use crate::limits::{GATHERED_BYTES_MAX, GATHERED_ROWS_MAX};
 use crate::ring::Segment;
 

@@ -7,9 +7,9 @@ use albacore_trees::{Image, Model};
 
 use super::*;
 use crate::command::EditionId;
-use crate::worker::front_memory::View;
-use crate::worker::models::Table;
-use crate::worker::thread_context::ThreadContext;
+use crate::front_memory::View;
+use crate::models::Table;
+use crate::thread_context::ThreadContext;
 
 const EDITION: EditionId = EditionId(1);
 

@@ -6,29 +6,29 @@ use crate::limits::CLOSES_MAX;
 
 /// Identifies one compiled state of a model; never reused, by no front of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct EditionId(pub(crate) u64);
+pub struct EditionId(pub u64);
 
 /// One message. Images are closed first, so that their memory is free when the next is opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Command {
+pub struct Command {
     /// Images that no request needs any more.
-    pub(crate) closes: Vec<EditionId>,
+    pub closes: Vec<EditionId>,
     /// The image that comes with the message, and the bits of the outputs that it gives.
-    pub(crate) opens: Option<(EditionId, u8)>,
+    pub opens: Option<(EditionId, u8)>,
     /// The memory of a front comes with the message: rows, results, and what wakes its event loops.
-    pub(crate) is_attach: bool,
+    pub is_attach: bool,
 }
 
 impl EditionId {
     /// Editions of the front with this number.
-    pub(crate) fn first_of(front: u64) -> Self {
+    pub fn first_of(front: u64) -> Self {
         Self(front << 32)
     }
 }
 
 impl Command {
     /// Changes the front that the worker computes for.
-    pub(crate) fn attach() -> Self {
+    pub fn attach() -> Self {
         Self {
             is_attach: true,
             ..Self::default()
@@ -37,7 +37,7 @@ impl Command {
 
     /// What comes with the message, the image that is opened, its outputs, and the images to close,
     /// as little-endian words.
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let (id, kinds) = self.opens.unwrap_or((EditionId(0), 0));
         let parts = u64::from(self.opens.is_some()) | u64::from(self.is_attach) << 1;
         let head = [parts, id.0, u64::from(kinds)];
@@ -47,7 +47,7 @@ impl Command {
     }
 
     /// `None` if the bytes are not a command.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (words, []) = bytes.as_chunks::<8>() else {
             return None;
         };

@@ -4,21 +4,42 @@
 use albacore_trees::{ElementType, OutputMut, PredictError};
 use albacore_trees::{Kind, PredictScratch, Predictor, Rows};
 
+use crate::kind::KindSet;
 use crate::limits::ALIGNMENT;
-use crate::{KindSet, OutputInfo};
+
+/// One output that a model can give.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputInfo {
+    pub kind: Kind,
+    pub element: ElementType,
+    /// The shape of one row's output; empty for a scalar.
+    pub row_shape: Vec<usize>,
+}
+
+impl OutputInfo {
+    #[must_use]
+    pub fn row_elements(&self) -> usize {
+        self.row_shape.iter().product()
+    }
+
+    #[must_use]
+    pub fn row_bytes(&self) -> usize {
+        self.row_elements() * self.element.bytes()
+    }
+}
 
 /// Offsets of the outputs of one request, bytes from the start of its results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub struct Layout {
     /// By `Kind as usize`; meaningful only for kinds that were asked for.
     offsets: [usize; Kind::ALL.len()],
     /// Bytes of all outputs.
-    pub(crate) bytes: usize,
+    pub bytes: usize,
 }
 
 impl Layout {
     /// The layout of `kinds` for a request of `rows` rows; `None` if it exceeds the address space.
-    pub(crate) fn new(outputs: &[OutputInfo], kinds: KindSet, rows: usize) -> Option<Self> {
+    pub fn new(outputs: &[OutputInfo], kinds: KindSet, rows: usize) -> Option<Self> {
         let mut layout = Self {
             offsets: [0; Kind::ALL.len()],
             bytes: 0,
@@ -32,13 +53,13 @@ impl Layout {
     }
 
     /// Where the output of `kind` starts.
-    pub(crate) fn offset(&self, kind: Kind) -> usize {
+    pub fn offset(&self, kind: Kind) -> usize {
         self.offsets[kind as usize]
     }
 }
 
 /// The outputs that a model can give, of those in `wanted`.
-pub(crate) fn outputs_of(predictor: &Predictor<'_>, wanted: KindSet) -> Vec<OutputInfo> {
+pub fn outputs_of(predictor: &Predictor<'_>, wanted: KindSet) -> Vec<OutputInfo> {
     let outputs = wanted.iter().filter(|&kind| is_supported(predictor, kind));
     outputs
         .map(|kind| OutputInfo {

@@ -1,6 +1,6 @@
-//! What a request asks of a model: kinds of output, element types, and its priority.
+//! The kinds of output that a request asks for.
 
-pub use albacore_trees::{ElementType, Kind};
+use albacore_trees::Kind;
 
 /// The name of a kind in metrics and in the server's state.
 #[must_use]
@@ -18,18 +18,6 @@ pub const fn kind_name(kind: Kind) -> &'static str {
 #[must_use]
 pub fn kind_or_unread(kind: Option<Kind>) -> &'static str {
     kind.map_or("unread", kind_name)
-}
-
-/// Which requests run first. None starves: a high one overtakes only requests that arrived shortly
-/// before it, and a low one that has waited for a second gets its turn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Priority {
-    /// Before requests that arrived up to half of an objective earlier.
-    High,
-    #[default]
-    Normal,
-    /// After requests that can be in time; low requests do not count in the admission of others.
-    Low,
 }
 
 /// The kinds of output that one request asks for.
@@ -66,7 +54,7 @@ impl KindSet {
     }
 
     /// The set as bits, as it is written to the ring.
-    pub(crate) const fn bits(self) -> u8 {
+    pub const fn bits(self) -> u8 {
         self.0
     }
 

@@ -11,9 +11,9 @@ use super::batch_split::TreePiece;
 use super::front_memory::View;
 use super::gathered::{Gathered, Part, first_group};
 use super::models::{OpenModel, Table};
-use crate::layout::Layout;
+use crate::kind::KindSet;
+use crate::layout::{Layout, OutputInfo};
 use crate::ring::Segment;
-use crate::{KindSet, OutputInfo};
 
 /// The memory that one thread computes with. Each thread maps the results for itself, so that each
 /// has an exclusive view; threads and workers write disjoint bytes.

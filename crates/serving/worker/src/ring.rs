@@ -15,7 +15,6 @@ use albacore_os::futex::{self, Reach};
 use albacore_os::{FUTEX_BYTES, OsError, SharedMemory, Words};
 
 use crate::command::EditionId;
-use crate::event_loop::LoopIndex;
 use crate::limits::{BATCH_REQUESTS_MAX, LISTED_EDITIONS_MAX, REASON_BYTES_MAX, SPIN_TIME_MAX};
 
 /// The doorbell's value that ends the worker; sequence numbers are smaller.
@@ -49,28 +48,28 @@ const SEGMENT_STATE: usize = 7;
 
 /// The rows of one request that are in a batch, and where they and their results are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Segment {
+pub struct Segment {
     /// Selects the image that computes it.
-    pub(crate) edition: EditionId,
+    pub edition: EditionId,
     /// Bits of the kinds of output.
-    pub(crate) kinds: u8,
+    pub kinds: u8,
     /// Whether the rows are 64-bit floats, not 32-bit ones.
-    pub(crate) is_double: bool,
+    pub is_double: bool,
     /// First row of the request that is in this batch.
-    pub(crate) first_row: usize,
+    pub first_row: usize,
     /// Rows in this batch.
-    pub(crate) rows: usize,
+    pub rows: usize,
     /// Rows of the whole request, which determine where its outputs are.
-    pub(crate) request_rows: usize,
+    pub request_rows: usize,
     /// Where the request's rows start.
-    pub(crate) input_offset: usize,
+    pub input_offset: usize,
     /// Where the request's outputs start.
-    pub(crate) results_offset: usize,
+    pub results_offset: usize,
 }
 
 /// State of a segment, as the worker reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SegmentState {
+pub enum SegmentState {
     Pending,
     Done,
     Failed,
@@ -112,15 +111,20 @@ impl Sharing {
     }
 }
 
+/// An event loop, counted from 0. Work of a request that need not be shared (memory, submission,
+/// notification) is kept by its loop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoopIndex(pub usize);
+
 /// How a worker may use cpus for a batch and after it, and whom it notifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ComputeLimits {
+pub struct ComputeLimits {
     /// Threads that may compute the batch.
-    pub(crate) threads: usize,
+    pub threads: usize,
     /// How long the worker spins for the next batch before it sleeps.
-    pub(crate) spin: Duration,
+    pub spin: Duration,
     /// The event loop that collects the results.
-    pub(crate) event_loop: LoopIndex,
+    pub event_loop: LoopIndex,
 }
 
 /// What the front asks of a waiting worker.
@@ -131,27 +135,27 @@ pub(crate) enum Signal {
 }
 
 #[derive(Debug)]
-pub(crate) struct Ring {
+pub struct Ring {
     memory: SharedMemory,
     words: Words,
 }
 
 impl Ring {
     /// A new ring: sequence 0, worker not ready.
-    pub(crate) fn create(name: &str) -> Result<Self, OsError> {
+    pub fn create(name: &str) -> Result<Self, OsError> {
         let memory = SharedMemory::create(name, FUTEX_BYTES + WORDS * 8)?;
         let words = memory.map_words()?;
         Ok(Self { memory, words })
     }
 
     /// The ring that this process inherited.
-    pub(crate) fn open(fd: OwnedFd) -> Result<Self, OsError> {
+    pub fn open(fd: OwnedFd) -> Result<Self, OsError> {
         let memory = SharedMemory::open(fd)?;
         let words = memory.map_words()?;
         Ok(Self { memory, words })
     }
 
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+    pub fn fd(&self) -> BorrowedFd<'_> {
         self.memory.as_fd()
     }
 
@@ -169,7 +173,7 @@ impl Ring {
     }
 
     /// The number after `sequence`: never 0 and never [`STOP`].
-    pub(crate) fn next_sequence(sequence: u32) -> u32 {
+    pub fn next_sequence(sequence: u32) -> u32 {
         if sequence >= STOP - 1 {
             1
         } else {
@@ -182,12 +186,7 @@ impl Ring {
     /// Hands a batch over: at most [`BATCH_REQUESTS_MAX`] segments, further ones are ignored.
     /// Returns whether the worker sleeps: then [`Ring::wake`] must follow.
     #[must_use]
-    pub(crate) fn submit(
-        &self,
-        sequence: u32,
-        segments: &[Segment],
-        limits: ComputeLimits,
-    ) -> bool {
+    pub fn submit(&self, sequence: u32, segments: &[Segment], limits: ComputeLimits) -> bool {
         let segments = &segments[..segments.len().min(BATCH_REQUESTS_MAX)];
         for (index, segment) in segments.iter().enumerate() {
             let words = self.segment(index);
@@ -218,7 +217,7 @@ impl Ring {
     }
 
     /// Announces a command in the channel. Its outcome is the state of segment 0.
-    pub(crate) fn submit_command(&self, sequence: u32) {
+    pub fn submit_command(&self, sequence: u32) {
         self.segment(0)[SEGMENT_STATE].store(SegmentState::Pending.word(), Ordering::Relaxed);
         if self.hand_over(sequence, 0, true) {
             self.wake();
@@ -235,7 +234,7 @@ impl Ring {
     }
 
     /// Tells the worker to end after its batch.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         if self.ring_doorbell(STOP) {
             self.wake();
         }
@@ -251,18 +250,18 @@ impl Ring {
     }
 
     /// The sequence number that was handed over last.
-    pub(crate) fn last_sequence(&self) -> u32 {
+    pub fn last_sequence(&self) -> u32 {
         self.futex(DOORBELL).load(Ordering::SeqCst)
     }
 
     /// Whether the worker is ready and has finished everything that was handed over, by whatever
     /// front.
-    pub(crate) fn is_idle(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.is_ready() && self.is_finished(self.last_sequence())
     }
 
     /// The editions that the worker has open, as it reported.
-    pub(crate) fn open_editions(&self) -> Vec<EditionId> {
+    pub fn open_editions(&self) -> Vec<EditionId> {
         let load = |at: usize| self.word(at).load(Ordering::Relaxed);
         let count = usize::try_from(load(OPEN_EDITIONS)).unwrap_or(usize::MAX);
         let listed = 0..count.min(LISTED_EDITIONS_MAX);
@@ -271,27 +270,27 @@ impl Ring {
     }
 
     /// Wakes the worker. That takes microseconds: no lock should be held.
-    pub(crate) fn wake(&self) {
+    pub fn wake(&self) {
         futex::wake(Reach::Machine, self.futex(DOORBELL), 1);
     }
 
     /// Whether the worker has reported that it is ready.
-    pub(crate) fn is_ready(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         self.futex(STATE).load(Ordering::Acquire) == 1
     }
 
     /// Whether the worker has begun the batch `sequence`.
-    pub(crate) fn is_begun(&self, sequence: u32) -> bool {
+    pub fn is_begun(&self, sequence: u32) -> bool {
         self.futex(BEGUN).load(Ordering::Acquire) == sequence
     }
 
     /// Whether the worker is done with the batch `sequence`.
-    pub(crate) fn is_finished(&self, sequence: u32) -> bool {
+    pub fn is_finished(&self, sequence: u32) -> bool {
         self.futex(FINISHED).load(Ordering::Acquire) == sequence
     }
 
     /// The reported state of a segment of a finished batch.
-    pub(crate) fn state(&self, segment: usize) -> SegmentState {
+    pub fn state(&self, segment: usize) -> SegmentState {
         let word = self.segment(segment)[SEGMENT_STATE].load(Ordering::Relaxed);
         [SegmentState::Done, SegmentState::Pending]
             .into_iter()
@@ -300,12 +299,12 @@ impl Ring {
     }
 
     /// The reported compute time of the batch.
-    pub(crate) fn compute_nanos(&self) -> u64 {
+    pub fn compute_nanos(&self) -> u64 {
         self.word(COMPUTE_NANOS).load(Ordering::Relaxed)
     }
 
     /// The reported way in which threads shared the batch.
-    pub(crate) fn sharing(&self) -> Sharing {
+    pub fn sharing(&self) -> Sharing {
         let word = self.word(SHARING).load(Ordering::Relaxed);
         let known = usize::try_from(word).ok();
         let known = known.and_then(|at| Sharing::ALL.get(at).copied());
@@ -313,7 +312,7 @@ impl Ring {
     }
 
     /// The reported reason why a segment failed.
-    pub(crate) fn reason(&self) -> String {
+    pub fn reason(&self) -> String {
         let bytes = self.word(REASON_BYTES).load(Ordering::Relaxed);
         let bytes = usize::try_from(bytes)
             .unwrap_or(usize::MAX)
@@ -348,7 +347,7 @@ impl Ring {
     }
 
     /// Reports that the worker takes batches.
-    pub(crate) fn set_ready(&self) {
+    pub fn set_ready(&self) {
         self.futex(STATE).store(1, Ordering::Release);
     }
 
@@ -386,7 +385,7 @@ impl Ring {
     }
 
     /// Whether a command was handed over, not a batch.
-    pub(crate) fn is_command(&self) -> bool {
+    pub fn is_command(&self) -> bool {
         self.word(IS_COMMAND).load(Ordering::Relaxed) == 1
     }
 
@@ -408,7 +407,7 @@ impl Ring {
     }
 
     /// Reads the batch; `false` if its size is out of bounds.
-    pub(crate) fn read(&self, segments: &mut Vec<Segment>) -> bool {
+    pub fn read(&self, segments: &mut Vec<Segment>) -> bool {
         segments.clear();
         let count = self.word(SEGMENTS).load(Ordering::Relaxed);
         if count > BATCH_REQUESTS_MAX as u64 {
@@ -433,7 +432,7 @@ impl Ring {
     }
 
     /// Reports that a segment could not be computed; only the last reason is kept.
-    pub(crate) fn fail(&self, segment: usize, reason: &str) {
+    pub fn fail(&self, segment: usize, reason: &str) {
         self.segment(segment)[SEGMENT_STATE].store(SegmentState::Failed.word(), Ordering::Relaxed);
         let bytes = &reason.as_bytes()[..reason.len().min(REASON_BYTES_MAX)];
         for (index, chunk) in bytes.chunks(8).enumerate() {
@@ -447,7 +446,7 @@ impl Ring {
     }
 
     /// Reports that the batch is computed: segments that did not fail are done.
-    pub(crate) fn finish(&self, sequence: u32, segments: usize, compute: Duration) {
+    pub fn finish(&self, sequence: u32, segments: usize, compute: Duration) {
         for index in 0..segments {
             // A failed segment stays failed.
             let _ = self.segment(index)[SEGMENT_STATE].compare_exchange(

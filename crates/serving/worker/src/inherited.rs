@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 use albacore_os::{Channel, inherited_fd};
 
-use super::SUBCOMMAND;
+use crate::SUBCOMMAND;
 use crate::ring::Ring;
 
 pub(super) struct Inherited {
@@ -17,7 +17,7 @@ pub(super) struct Inherited {
 }
 
 /// The command line of a worker, which ends with the numbers of its ring and its channel.
-pub(crate) fn arguments(worker: usize, threads: usize) -> Vec<String> {
+pub fn arguments(worker: usize, threads: usize) -> Vec<String> {
     vec![
         SUBCOMMAND.to_owned(),
         worker.to_string(),
