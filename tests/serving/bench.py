@@ -128,11 +128,13 @@ class Running:
         return json.loads(ran.stdout)
 
     def set_apart(self):
-        """The front to the last cpu, the workers to the others."""
+        """The workers to all cpus but the last; the front, and a server that is one process, to that."""
         others = ",".join(map(str, CPUS[:-1]))
-        workers = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children")
-        pids = [(self.process.pid, str(CPUS[-1]))]
-        pids += [(int(pid), others) for file in workers for pid in file.read_text().split()]
+        children = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        children = [pid for file in children for pid in file.read_text().split()]
+        fronts = {pid for pid in children if b"\0front\0" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()}
+        pids = [(pid, str(CPUS[-1])) for pid in [self.process.pid, *fronts]]
+        pids += [(pid, others) for pid in children if pid not in fronts]
         for pid, cpus in pids:
             subprocess.run(["taskset", "-a", "-p", "-c", cpus, str(pid)], check=True, stdout=subprocess.DEVNULL)
 

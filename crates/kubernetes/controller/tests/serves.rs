@@ -88,7 +88,11 @@ impl Pod {
             let path = task.unwrap().path().join("children");
             children.push_str(&std::fs::read_to_string(path).unwrap_or_default());
         }
-        let Some(worker) = children.split_whitespace().next() else {
+        let is_worker = |pid: &&str| {
+            let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
+            line.is_ok_and(|line| line.split('\0').nth(1) == Some("worker"))
+        };
+        let Some(worker) = children.split_whitespace().find(is_worker) else {
             return false;
         };
         let killed = Command::new("kill").args(["-KILL", worker]).status();

@@ -96,13 +96,13 @@ impl LocalServer {
         Ok(body)
     }
 
-    /// Memory of the process that serves, without its workers, MiB.
+    /// Memory of the front that serves, without supervisor, standby and workers, MiB.
     ///
     /// # Errors
-    /// It has ended.
+    /// It does not answer, or has ended.
     pub(crate) fn memory_mib(&self) -> Result<f64, Failure> {
-        let path = Path::new("/proc").join(self.child.id().to_string());
-        let path = path.join("status");
+        let front = &self.state()?["front"]["pid"];
+        let path = Path::new("/proc").join(front.to_string()).join("status");
         let status = std::fs::read_to_string(&path).map_err(|e| Failure::file(&path, &e))?;
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kib = resident.and_then(|text| text.split_whitespace().next()?.parse().ok());
@@ -115,9 +115,13 @@ impl LocalServer {
     /// # Errors
     /// It does not answer.
     pub(crate) fn model_state(&self, model: usize) -> Result<Value, Failure> {
+        Ok(self.state()?["models"][model].clone())
+    }
+
+    fn state(&self) -> Result<Value, Failure> {
         let state = self.ask("/albacore/v1/state")?;
-        let state: Value = serde_json::from_slice(&state).unwrap_or_default();
-        Ok(state["models"][model].clone())
+        serde_json::from_slice(&state)
+            .map_err(|e| Failure::Failed(format!("/albacore/v1/state: {e}")))
     }
 
     /// The batches that workers are done with, and the time for which they had them, since the
