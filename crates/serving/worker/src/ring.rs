@@ -172,7 +172,7 @@ impl Ring {
         &self.words.words()[start..start + SEGMENT_WORDS]
     }
 
-    /// The number after `sequence`: never 0 and never [`STOP`].
+    /// The number after `sequence`: never 0 and never `STOP`.
     pub fn next_sequence(sequence: u32) -> u32 {
         if sequence >= STOP - 1 {
             1
