@@ -50,7 +50,10 @@ pub(crate) fn live() {
     });
     match done {
         Ok(()) => println!("{DONE}"),
-        Err(_) => println!("{}", fs::read_to_string(LOG).unwrap_or_default()),
+        Err(_) => {
+            println!("{}", fs::read_to_string(LOG).unwrap_or_default());
+            print_processes();
+        }
     }
     // The console is a slow serial line.
     std::thread::sleep(Duration::from_millis(300));
@@ -83,6 +86,18 @@ fn mounts() {
 fn online() -> String {
     let text = fs::read_to_string("/sys/devices/system/cpu/online");
     text.unwrap().trim().to_owned()
+}
+
+/// The processes of this guest and what they wait for.
+fn print_processes() {
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let text = |name: &str| fs::read_to_string(entry.path().join(name)).unwrap_or_default();
+        let line = text("cmdline").replace('\0', " ");
+        if !line.is_empty() {
+            let pid = entry.file_name();
+            println!("{} {line}: {}", pid.display(), text("wchan"));
+        }
+    }
 }
 
 /// What `albacore topology` says of the machine first.
