@@ -111,7 +111,11 @@ fn an_edit_of_the_placement_moves_masks_and_no_process() {
     }
     assert_eq!(run.events_named("worker_born").count(), 2);
     assert_eq!(run.events_named("policy_changed").count(), 3);
-    assert_eq!(front.seen(), [whole()], "the rest of the front keeps the whole cpuset");
+    assert_eq!(
+        front.seen(),
+        [whole()],
+        "the rest of the front keeps the whole cpuset"
+    );
     end_well(run, "TERM");
 }
 
