@@ -208,12 +208,19 @@ fn a_profile_of_its_own(rig: &mut Rig) {
 fn threads_are_shown_and_let_go(rig: &mut Rig) {
     let front = rig.front();
     let shown = rig.albacore(&["status", "fraud", "--threads"]);
-    let is_verified = |line: &&str| line.ends_with("verified") && !line.contains("threads");
-    assert_eq!(
-        shown.lines().filter(is_verified).count(),
-        WORKERS * THREADS,
-        "{shown}"
-    );
+    let rows: Vec<&str> = shown
+        .lines()
+        .filter(|line| line.ends_with("verified"))
+        .collect();
+    let count = |begin: &str| {
+        let is_one = |row: &&&str| row.trim_start_matches(['│', ' ']).starts_with(begin);
+        rows.iter().filter(is_one).count()
+    };
+    let workers: usize = (0..WORKERS)
+        .map(|worker| count(&format!("{worker}.")))
+        .sum();
+    assert_eq!(workers, WORKERS * THREADS, "{shown}");
+    assert!(count("front ") > 0, "{shown}");
     let node = rig.kubectl(&["get", "nodes", "-o", "jsonpath={.items[0].metadata.name}"]);
     let said = rig.albacore(&["restore", "--node", &node]);
     assert!(said.contains("masks were given back"), "{said}");
