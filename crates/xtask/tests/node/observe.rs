@@ -91,9 +91,11 @@ pub(crate) fn by_the_chart(rig: &mut Rig) {
     assert!(!kernel::shares_pid_namespace(agent), "hostPID is not set");
     a_new_worker_is_left_alone(rig, front);
     let shown = rig.ask_agent("dump").unwrap();
-    assert_eq!(
-        shown.matches("\"mask\": \"0-1\"").count(),
-        WORKERS * THREADS,
+    let pods: Value = serde_json::from_str(&shown).unwrap();
+    let threads = pods[0]["threads"].as_array().unwrap();
+    assert_eq!(threads.len(), WORKERS * THREADS, "{shown}");
+    assert!(
+        threads.iter().all(|thread| thread["mask"] == "0-1"),
         "{shown}"
     );
     rig.helm("upgrade", &[]);
