@@ -95,7 +95,8 @@ async fn serve_io<Io, H>(
     let io = ConnIo::new(TokioIo::new(stream), Arc::clone(&conn));
     let own = Arc::clone(&conn);
     let service = service_fn(move |request| {
-        let answer = Arc::clone(&handler).answer(request, own.begin_request());
+        // In a box: hyper moves what it is given, and would keep its memory for each connection.
+        let answer = Box::pin(Arc::clone(&handler).answer(request, own.begin_request()));
         async move { Ok::<_, Infallible>(answer.await) }
     });
     match protocol {

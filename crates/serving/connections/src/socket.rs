@@ -41,25 +41,24 @@ impl AsyncRead for TimedSocket {
             reader,
             conn,
         } = self.get_mut();
-        let room = buffer.initialize_unfilled();
+        let room = buffer.remaining();
         loop {
             // bound: each pass but the last one finds that the socket was not readable.
             ready!(socket.poll_read_ready(context))?;
             let mut arrived = None;
             let tried = socket.try_io(Interest::READABLE, || {
-                let read = reader.receive(socket, room)?;
+                let read = reader.receive(socket, buffer)?;
                 arrived = Some(read);
                 match read.bytes {
                     0 => Ok(()),
                     // A short read empties the socket: this saves the call that would find that
                     // out.
-                    few if few < room.len() => Err(io::ErrorKind::WouldBlock.into()),
+                    few if few < room => Err(io::ErrorKind::WouldBlock.into()),
                     _ => Ok(()),
                 }
             });
             if let Some(arrived) = arrived {
                 conn.set_read_delay(arrived.waited.unwrap_or_default());
-                buffer.advance(arrived.bytes);
                 return Poll::Ready(Ok(()));
             }
             match tried {

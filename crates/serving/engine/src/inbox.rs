@@ -75,6 +75,10 @@ impl Inboxes {
         }
     }
 
+    pub(super) fn event_loops(&self) -> usize {
+        self.loops.len()
+    }
+
     /// From now on each loop calls [`crate::FlushHandle::flush`] before it sleeps.
     pub(super) fn enable(&self) {
         self.is_enabled.store(true, Ordering::Relaxed);

@@ -295,7 +295,7 @@ impl State {
                 crashes: abandoned.losses,
                 cause: cause.to_owned(),
             };
-            self.end_part(abandoned.key.0, Some(failure), now, out);
+            self.end_part(abandoned.key.0, 0, Some(failure), now, out);
         }
         for dispatch in &actions.dispatches {
             self.dispatch(dispatch, actions.members(dispatch), event, now, out);

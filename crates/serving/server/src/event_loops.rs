@@ -8,8 +8,6 @@ use anyhow::Context as _;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
-use crate::front::limits::EVENT_INTERVAL;
-
 /// The event loops; dropping them ends their threads and everything that runs on them.
 pub(crate) struct EventLoops(Vec<LoopThread>);
 
@@ -56,7 +54,6 @@ impl LoopThread {
                 }
             })
             .enable_all()
-            .event_interval(EVENT_INTERVAL)
             .build()
             .context("an event loop cannot be created")?;
         let handle = runtime.handle().clone();

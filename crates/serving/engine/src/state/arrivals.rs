@@ -30,22 +30,21 @@ impl State {
             Priority::High => Position::Ahead(self.head_start(queue, &request, within, now)),
         };
         let part_rows_max = self.batch_rows_max(queue);
-        let parts = rows.div_ceil(part_rows_max);
         self.counters.submitted(model, rows);
         let bytes = request.input.as_slice().len() + request.results.as_slice().len();
         self.front_shares.record(queue, 0, bytes, now);
         let idle_before = self.idle_time.until(request.submitted);
-        self.requests.insert(request, parts, within, idle_before);
-        for (index, first_row) in (0..rows).step_by(part_rows_max).enumerate() {
-            let rows = part_rows_max.min(rows - first_row);
-            let key = RequestKey(first_key + index as u64);
-            let part = RequestPart {
-                request: first_key,
+        let parts = (0..rows)
+            .step_by(part_rows_max)
+            .map(|first_row| RequestPart {
                 first_row,
-                rows,
+                rows: part_rows_max.min(rows - first_row),
                 is_running: false,
-            };
-            self.requests.insert_part(key.0, part);
+            });
+        let keys = (first_key..).map(RequestKey);
+        let sizes = parts.clone().map(|part| part.rows);
+        self.requests.insert(request, parts, within, idle_before);
+        for (key, rows) in keys.zip(sizes) {
             let arrival = Arrival {
                 queue,
                 key,
@@ -99,7 +98,7 @@ impl State {
             self.step(withdrawn, now, out);
             // A running part keeps its memory until the worker has finished or ended.
             if self.requests.is_waiting(key) {
-                self.end_part(key, None, now, out);
+                self.end_part(key, 0, None, now, out);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Requests that were submitted and not answered.
 
+use std::collections::hash_map::Entry as MapEntry;
 use std::sync::Arc;
 
 use albacore_batching::Nanos;
@@ -64,30 +65,45 @@ pub(super) struct Pending {
 /// Rows of a request that run in one batch. A request larger than a batch has several parts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestPart {
-    pub(super) request: u64,
     pub(super) first_row: usize,
     pub(super) rows: usize,
     pub(super) is_running: bool,
 }
 
+/// A request with its first part, which for most is the only one: one lookup finds both.
+#[derive(Debug)]
+struct Entry {
+    pending: Pending,
+    /// `None` once it is done.
+    first_part: Option<RequestPart>,
+}
+
+#[derive(Debug)]
+struct LaterPart {
+    /// The key of the first part of its request.
+    request: u64,
+    part: RequestPart,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct RequestTable {
     /// By the key of their first part.
-    pending: FxHashMap<u64, Pending>,
+    entries: FxHashMap<u64, Entry>,
     /// By key, which grows with each part.
-    parts: FxHashMap<u64, RequestPart>,
+    later_parts: FxHashMap<u64, LaterPart>,
 }
 
 impl RequestTable {
-    /// Adds a request, which is cut into so many parts.
+    /// Adds a request, which is cut into these parts. Their keys follow each other.
     pub(super) fn insert(
         &mut self,
         request: NewRequest,
-        parts: usize,
+        mut parts: impl ExactSizeIterator<Item = RequestPart>,
         within: Option<Nanos>,
         idle_before: Nanos,
     ) {
         let first_key = request.first_key;
+        let count = parts.len();
         let pending = Pending {
             request,
             within,
@@ -96,92 +112,120 @@ impl RequestTable {
             deferred: Nanos(0),
             compute_nanos: 0,
             failure: None,
-            parts,
-            parts_left: parts,
+            parts: count,
+            parts_left: count,
             is_wanted: true,
         };
-        self.pending.insert(first_key, pending);
-    }
-
-    pub(super) fn insert_part(&mut self, key: u64, part: RequestPart) {
-        self.parts.insert(key, part);
+        let first_part = parts.next();
+        let entry = Entry {
+            pending,
+            first_part,
+        };
+        self.entries.insert(first_key, entry);
+        for (key, part) in (first_key + 1..).zip(parts) {
+            let request = first_key;
+            self.later_parts.insert(key, LaterPart { request, part });
+        }
     }
 
     /// The request whose first part has this key.
     pub(super) fn get_mut(&mut self, first_key: u64) -> Option<&mut Pending> {
-        self.pending.get_mut(&first_key)
+        let entry = self.entries.get_mut(&first_key)?;
+        Some(&mut entry.pending)
     }
 
-    /// A part and its request.
+    /// A part that is not done, and its request.
     pub(super) fn part_mut(&mut self, key: u64) -> Option<(&mut RequestPart, &mut Pending)> {
-        let part = self.parts.get_mut(&key)?;
-        let pending = self.pending.get_mut(&part.request)?;
-        Some((part, pending))
+        match self.later_parts.get_mut(&key) {
+            Some(LaterPart { request, part }) => {
+                let entry = self.entries.get_mut(request)?;
+                Some((part, &mut entry.pending))
+            }
+            None => {
+                let entry = self.entries.get_mut(&key)?;
+                Some((entry.first_part.as_mut()?, &mut entry.pending))
+            }
+        }
     }
 
     /// Whether a part waits for a worker.
-    pub(super) fn is_waiting(&self, key: u64) -> bool {
-        self.parts.get(&key).is_some_and(|part| !part.is_running)
+    pub(super) fn is_waiting(&mut self, key: u64) -> bool {
+        self.part_mut(key).is_some_and(|(part, _)| !part.is_running)
     }
 
     /// A part's batch was lost; returns whether nobody waits for it any more.
     pub(super) fn stop_running(&mut self, key: u64) -> bool {
-        let Some(part) = self.parts.get_mut(&key) else {
+        let Some((part, pending)) = self.part_mut(key) else {
             return false;
         };
         part.is_running = false;
-        let pending = self.pending.get(&part.request);
-        pending.is_none_or(|pending| !pending.is_wanted)
+        !pending.is_wanted
     }
 
-    /// A part was computed in so much time; the longest of a request's parts counts.
-    pub(super) fn add_compute(&mut self, key: u64, nanos: u64) {
-        if let Some((_, pending)) = self.part_mut(key) {
-            pending.compute_nanos = pending.compute_nanos.max(nanos);
+    /// Removes a part, which was computed in so much time; the longest of a request's parts counts.
+    /// Returns its request if that was the last one.
+    fn remove_part(
+        &mut self,
+        key: u64,
+        compute_nanos: u64,
+        failure: Option<Failure>,
+    ) -> Option<Pending> {
+        let later = self.later_parts.remove(&key);
+        let request = later.as_ref().map_or(key, |later| later.request);
+        let MapEntry::Occupied(mut occupied) = self.entries.entry(request) else {
+            return None;
+        };
+        let entry = occupied.get_mut();
+        if later.is_none() {
+            entry.first_part.take()?;
         }
-    }
-
-    /// Removes a part; returns its request if that was the last one.
-    fn remove_part(&mut self, key: u64, failure: Option<Failure>) -> Option<Pending> {
-        let part = self.parts.remove(&key)?;
-        let pending = self.pending.get_mut(&part.request)?;
+        let pending = &mut entry.pending;
+        pending.compute_nanos = pending.compute_nanos.max(compute_nanos);
         pending.parts_left -= 1;
         if pending.failure.is_none() {
             pending.failure = failure;
         }
         match pending.parts_left {
-            0 => self.pending.remove(&part.request),
+            0 => Some(occupied.remove().pending),
             _ => None,
         }
+    }
+
+    /// The keys of all parts that are not done.
+    fn keys(&self) -> Vec<u64> {
+        let first = self.entries.iter();
+        let first = first.filter_map(|(&key, entry)| entry.first_part.map(|_| key));
+        first.chain(self.later_parts.keys().copied()).collect()
     }
 }
 
 impl State {
     /// Requests that are not answered.
     pub(crate) fn pending(&self) -> usize {
-        self.requests.pending.len()
+        self.requests.entries.len()
     }
 
     /// Fails every request that is left.
     pub(crate) fn fail_all(&mut self, now: Nanos, out: &mut Outbox) {
-        let keys: Vec<u64> = self.requests.parts.keys().copied().collect();
-        for key in keys {
-            self.end_part(key, Some(Failure::Stopped), now, out);
+        for key in self.requests.keys() {
+            self.end_part(key, 0, Some(Failure::Stopped), now, out);
         }
     }
 
-    /// A part is done, failed or given up. With its last part a request is answered.
+    /// A part is done in so much time, failed or given up. With its last part a request is
+    /// answered.
     pub(super) fn end_part(
         &mut self,
         key: u64,
+        compute_nanos: u64,
         failure: Option<Failure>,
         now: Nanos,
         out: &mut Outbox,
     ) {
-        let Some(mut pending) = self.requests.remove_part(key, failure) else {
+        let Some(mut pending) = self.requests.remove_part(key, compute_nanos, failure) else {
             return;
         };
-        out.is_changed |= self.requests.pending.is_empty();
+        out.is_changed |= self.requests.entries.is_empty();
         if pending.request.edition.usage.unpin() {
             self.drop_unneeded_editions();
         }

@@ -238,7 +238,7 @@ impl State {
         let members = std::mem::take(&mut worker_slot.members);
         for &key in &members {
             if self.requests.stop_running(key) {
-                self.end_part(key, None, now, out);
+                self.end_part(key, 0, None, now, out);
             }
         }
         self.reuse_members(worker, members);
@@ -288,10 +288,12 @@ impl State {
         };
         let members = std::mem::take(&mut worker_slot.members);
         let compute_nanos = self.record_batch(worker, &batch, &incarnation.ring, now);
+        // Once, as the lock is held.
+        out.answers.reserve(members.len());
+        out.free_rows.reserve(members.len());
         for (index, &key) in members.iter().enumerate() {
-            self.requests.add_compute(key, compute_nanos);
             let failure = segment_failure(&incarnation.ring, index);
-            self.end_part(key, failure, now, out);
+            self.end_part(key, compute_nanos, failure, now, out);
         }
         self.reuse_members(worker, members);
         let worker = WorkerIndex::at(worker);

@@ -81,11 +81,6 @@ pub const FRONT_THREADS_MIN: usize = 2;
 /// ... and at most so many: they serve more small requests than the workers of any machine compute.
 pub const FRONT_THREADS_AUTO_MAX: usize = 16;
 
-/// An event loop looks for readable sockets and finished batches after so many tasks (tokio: 61):
-/// what is within its share of the front waits for no more tasks of a flood than that. Looking is
-/// one system call.
-pub const EVENT_INTERVAL: u32 = 13;
-
 /// Threads of the front end: as many as the cpus of the largest machines that serve trees.
 pub const FRONT_THREADS_MAX: usize = 256;
 
