@@ -18,10 +18,10 @@ pub(super) fn threads_for_one(cpus: usize, busy: usize, threads: usize) -> usize
 /// How long a worker spins for its next batch before it sleeps. Zero unless there are more cpus
 /// than threads of all workers and event loops: spinning must not take a cpu from another thread,
 /// and clients, sidecars and the kernel need one, too.
-pub(super) fn spin_time(cpus: usize, busy_threads: usize) -> Duration {
+pub(super) fn spin_time(cpus: usize, worker_threads: usize, event_loops: usize) -> Duration {
     match cpus {
         usize::MAX => Duration::ZERO,
-        cpus if cpus > busy_threads => SPIN_TIME,
+        cpus if cpus > worker_threads + event_loops => SPIN_TIME,
         _ => Duration::ZERO,
     }
 }
@@ -89,9 +89,13 @@ mod tests {
 
     #[test]
     fn workers_spin_only_on_cpus_that_nobody_else_needs() {
-        assert_eq!(spin_time(9, 8), SPIN_TIME);
-        assert_eq!(spin_time(8, 8), Duration::ZERO, "clients need one");
-        assert_eq!(spin_time(usize::MAX, 1), Duration::ZERO, "nothing is known");
+        assert_eq!(spin_time(9, 6, 2), SPIN_TIME);
+        assert_eq!(spin_time(8, 6, 2), Duration::ZERO, "clients need one");
+        assert_eq!(
+            spin_time(usize::MAX, 1, 1),
+            Duration::ZERO,
+            "nothing is known"
+        );
     }
 
     #[test]

@@ -217,7 +217,9 @@ fn stamping() -> TcpListener {
     let start = Instant::now();
     let mut is_stamped = || {
         client.write_all(b"x").unwrap();
-        let arrived = reader.receive(&served, &mut Vec::with_capacity(16)).unwrap();
+        let arrived = reader
+            .receive(&served, &mut Vec::with_capacity(16))
+            .unwrap();
         arrived.waited.is_some()
     };
     while !is_stamped() {

@@ -158,12 +158,12 @@ impl State {
     /// how many threads the model may use.
     fn compute_limits(&self, slot: usize, event_loop: LoopIndex) -> ComputeLimits {
         let (busy, pool) = (self.scheduler.busy_workers(), &self.workers);
-        let busy_threads = pool.slots.len() * pool.threads + self.inboxes.event_loops();
+        let worker_threads = pool.slots.len() * pool.threads;
         let own = self.batch_threads.get(slot).copied().flatten();
         let threads = own.map_or(pool.threads, |own| own.min(pool.threads));
         ComputeLimits {
             threads: cpus::threads_for_one(pool.cpus, busy, threads),
-            spin: cpus::spin_time(pool.cpus, busy_threads),
+            spin: cpus::spin_time(pool.cpus, worker_threads, self.inboxes.event_loops()),
             event_loop,
         }
     }
