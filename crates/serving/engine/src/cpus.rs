@@ -15,13 +15,23 @@ pub(super) fn threads_for_one(cpus: usize, busy: usize, threads: usize) -> usize
     (cpus / busy.max(1)).clamp(1, threads.max(1))
 }
 
-/// How long a worker spins for its next batch before it sleeps. Zero unless there are more cpus
-/// than threads of all workers and event loops: spinning must not take a cpu from another thread,
-/// and clients, sidecars and the kernel need one, too.
-pub(super) fn spin_time(cpus: usize, worker_threads: usize, event_loops: usize) -> Duration {
+/// How long a worker spins for its next batch before it sleeps. Spinning must not take a cpu from
+/// another thread: there are more cpus than threads of all workers and event loops, as clients,
+/// sidecars and the kernel need one, too; or nearly so, and no other request is pending, so that
+/// clients and event loops have nothing to do but to pass on this one.
+pub(super) fn spin_time(
+    cpus: usize,
+    worker_threads: usize,
+    event_loops: usize,
+    pending: usize,
+) -> Duration {
+    let needed = match pending {
+        0 | 1 => worker_threads,
+        _ => worker_threads + event_loops,
+    };
     match cpus {
         usize::MAX => Duration::ZERO,
-        cpus if cpus > worker_threads + event_loops => SPIN_TIME,
+        cpus if cpus > needed => SPIN_TIME,
         _ => Duration::ZERO,
     }
 }

@@ -84,7 +84,7 @@ pub const HANG_SAMPLING_SHARE: u32 = 10;
 /// How long a worker with a cpu to itself spins for its next batch before it sleeps: several times
 /// the latency of a wake, so that under load no batch waits for one, and without load little cpu
 /// time is burnt.
-pub const SPIN_TIME: Duration = Duration::from_micros(50);
+pub const SPIN_TIME: Duration = Duration::from_micros(100);
 
 /// How often the number of usable cpus is read again: cpusets change seldom.
 pub const CPUS_POLL_PERIOD: Duration = Duration::from_secs(1);

@@ -159,11 +159,13 @@ impl State {
     fn compute_limits(&self, slot: usize, event_loop: LoopIndex) -> ComputeLimits {
         let (busy, pool) = (self.scheduler.busy_workers(), &self.workers);
         let worker_threads = pool.slots.len() * pool.threads;
+        let event_loops = self.inboxes.event_loops();
+        let spin = cpus::spin_time(pool.cpus, worker_threads, event_loops, self.pending());
         let own = self.batch_threads.get(slot).copied().flatten();
         let threads = own.map_or(pool.threads, |own| own.min(pool.threads));
         ComputeLimits {
             threads: cpus::threads_for_one(pool.cpus, busy, threads),
-            spin: cpus::spin_time(pool.cpus, worker_threads, self.inboxes.event_loops()),
+            spin,
             event_loop,
         }
     }
