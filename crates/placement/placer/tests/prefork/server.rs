@@ -7,8 +7,8 @@
 //! that often. `loops`: the root has N threads named as event loops, which spawn a thread now and
 //! then unless `quiet`. `fronts`: K child processes have them instead, and are replaced, too. Lines
 //! on stdin are orders to a worker: `thread W` (one more thread), `helper W` (a child process),
-//! `spin W` (its newest thread starts to compute). `again` starts as many workers of the same names,
-//! `retire` ends those from before. Everything ends when stdin does.
+//! `spin W` (its newest thread starts to compute). `again` starts as many workers with
+//! the same names, `retire` ends those from before. Everything ends when stdin does.
 //!
 //! `prefork_server place PID WORKERS THREADS` is a placer for such a server, to be killed: until
 //! SIGTERM, then it gives back.
