@@ -114,7 +114,7 @@ soak: build python ## the kill tests, ten times as long; storms and restarts; ev
 	ALBACORE_SOAK=10 $(CARGO) test --release --package albacore-cli --test run_survives -- --nocapture
 	ALBACORE_SOAK=1 $(CARGO) test --release --package albacore-server --lib every_f32
 	ALBACORE_SOAK=100 $(CARGO) test --release --package albacore-server --test kills -- --nocapture
-	ALBACORE_SOAK=50 $(CARGO) test --release --package albacore-server --test kills_fronts under_kills -- --nocapture
+	ALBACORE_SOAK=63 $(CARGO) test --release --package albacore-server --test kills_fronts under_kills -- --nocapture
 	ALBACORE_SOAK=63 $(CARGO) test --release --package albacore-server --test drains -- --nocapture
 	ALBACORE_SOAK=10 $(CARGO) test --package albacore-cluster --test leading -- --nocapture
 	ALBACORE_SOAK=25 $(CARGO) test --release --package albacore-placer --test endurance -- --nocapture --test-threads=1

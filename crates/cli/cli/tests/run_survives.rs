@@ -152,6 +152,33 @@ fn kills_of_the_front_move_no_thread() {
 }
 
 #[test]
+fn workers_of_a_replacing_binary_get_the_places_of_those_before() {
+    let folder = Folder::new("upgrade");
+    let file = folder.fraud("");
+    let mut service =
+        Service::start(&file, &["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]).unwrap();
+    let address = service.listening().unwrap();
+    service.ready(Duration::from_secs(30)).unwrap();
+    let before = service.last_placed().unwrap().clone();
+    kernel_masks_equal(&before, 2, 2);
+    let front = until(address, |state| state["front"]["pid"].is_u64())["front"]["pid"].clone();
+    let stat = std::fs::read_to_string(format!("/proc/{front}/stat")).unwrap();
+    let supervisor = stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap();
+    let asked = Command::new("kill").args(["-USR2", supervisor]).status();
+    assert!(asked.unwrap().success());
+    until(address, |state| {
+        state["front"]["upgrades"] == 1 && state["workers"]["alive"] == 2
+    });
+    let is_older = |tid: u64| before.threads.iter().any(|thread| thread.tid == tid);
+    let has_older = |placed: &Placed| placed.threads.iter().any(|thread| is_older(thread.tid));
+    while service.last_placed().is_some_and(has_older) {
+        service.placed(Duration::from_secs(30)).unwrap();
+    }
+    kernel_masks_equal(service.last_placed().unwrap(), 2, 2);
+    assert_eq!(service.stop(Duration::from_secs(30)).unwrap(), Some(0));
+}
+
+#[test]
 fn gunicorn_with_xgboost_survives_a_hundred_kills() {
     let folder = Folder::new("gunicorn-kills");
     let port = deployment::free_port();

@@ -18,19 +18,20 @@ const SHORT_SLICE_NANOS: u64 = 100_000;
 pub enum PriorityChange {
     /// The nice level and the slice changed.
     Raised,
-    /// The kernel did not allow that (no `CAP_SYS_NICE`): only a short slice, where the kernel
-    /// knows it.
+    /// The kernel did not allow that (no `CAP_SYS_NICE`), or the thread is nice: only a short
+    /// slice, where the kernel knows it.
     SliceOnly,
     /// The kernel (or a sandbox) refuses to change even what needs no privilege.
     Refused,
 }
 
 /// Raises the priority of the calling thread as far as the kernel allows. Threads and processes
-/// that it makes have the usual one.
+/// that it makes have the usual one. A thread that somebody made nice stays so, and its children.
 pub fn raise_thread_priority() -> PriorityChange {
-    if set_attributes(RAISED_NICE).is_ok() {
+    let nice = own_nice();
+    if nice <= 0 && set_attributes(RAISED_NICE).is_ok() {
         PriorityChange::Raised
-    } else if set_attributes(own_nice()).is_ok() {
+    } else if set_attributes(nice).is_ok() {
         PriorityChange::SliceOnly
     } else {
         PriorityChange::Refused
@@ -89,5 +90,15 @@ mod tests {
         assert_eq!(raised, if is_raised { RAISED_NICE } else { before });
         assert_eq!(child, if is_raised { 0 } else { before });
         assert_eq!(own_nice(), before);
+    }
+
+    #[test]
+    fn a_nice_thread_and_its_children_stay_nice() {
+        let nices = std::thread::spawn(|| {
+            set_attributes(5).unwrap();
+            assert_eq!(raise_thread_priority(), PriorityChange::SliceOnly);
+            (own_nice(), std::thread::spawn(own_nice).join().unwrap())
+        });
+        assert_eq!(nices.join().unwrap(), (5, 5));
     }
 }

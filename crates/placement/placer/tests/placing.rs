@@ -6,11 +6,11 @@ mod prefork;
 
 use std::time::Duration;
 
-use albacore_os::Tid;
-use albacore_placer::{Report, SlotState, SpawnKind};
+use albacore_os::{Pid, Tid};
+use albacore_placer::{Report, SlotRow, SlotState, SpawnKind};
 use albacore_plan::limits::{BACK_OFF_MICROS_MIN, REPAIRS_MAX};
 use albacore_plan::{
-    BackOff, Enforcement, MainThread, MaskDriftCause, PlacementMethod, ServerKind,
+    BackOff, Enforcement, MainThread, MaskDriftCause, PlacementMethod, PlacementWarning, ServerKind,
 };
 use albacore_topology::CpuSet;
 use prefork::{
@@ -57,6 +57,54 @@ fn workers_of_any_prefork_server_are_found_by_the_shape_of_the_tree() {
             row.tid.unwrap().0,
             "rank 0 is the first thread"
         );
+    }
+}
+
+#[test]
+fn workers_that_replace_those_of_the_same_names_are_placed_once_these_have_ended() {
+    let mut server = PreforkServer::start(2, 2, &["named"]);
+    let mut run = Run::on(server.pid(), ServerKind::Named, policy(2, 2));
+    run.until_placed();
+    let before = run.rows();
+    let older = tree_of(server.pid());
+    let is_newer = |pid: &Pid| !older.contains(pid);
+    let is_name_twice = |report: &Report| {
+        let warning = match report {
+            Report::Warning { warning, .. } => warning,
+            _ => return false,
+        };
+        matches!(warning, PlacementWarning::NameTwice { .. })
+    };
+    // As while a binary is replaced: both serve.
+    server.order("again");
+    run.until("both run", |run| {
+        let newer = tree_of(server.pid()).into_iter().filter(is_newer);
+        let threads: Vec<_> = newer.map(tasks_of).collect();
+        threads.len() == 2
+            && threads.iter().all(|tids| tids.len() == 2)
+            && run.reports.iter().any(is_name_twice)
+    });
+    let calls = run.calls();
+    run.for_a_while(Duration::from_millis(500));
+    assert_eq!(run.calls(), calls, "no thread is moved");
+    let pids = |rows: &[SlotRow]| rows.iter().map(|row| row.pid).collect::<Vec<_>>();
+    assert_eq!(pids(&run.rows()), pids(&before));
+    assert!(run.is_placed(), "{:#?}", run.rows());
+    let newer: Vec<Pid> = tree_of(server.pid()).into_iter().filter(is_newer).collect();
+    for tid in newer.iter().copied().flat_map(tasks_of) {
+        assert_eq!(
+            mask_of(tid),
+            Some(own_cpus()),
+            "the older workers have the names"
+        );
+    }
+    server.order("retire");
+    run.until("the newer ones are placed", |run| {
+        let is_newer = |row: &SlotRow| row.pid.is_some_and(|pid| newer.contains(&pid));
+        run.is_placed() && run.rows().iter().all(is_newer)
+    });
+    for (row, was) in run.rows().iter().zip(before) {
+        assert_eq!(row.planned, was.planned, "in the same place");
     }
 }
 

@@ -119,6 +119,19 @@ impl EffectiveConfig {
         is_changed
     }
 
+    /// Puts the parameters in force that another front had of its stream, or none.
+    pub fn inherit_stream(&self, parameters: Option<Parameters>) {
+        let mut sources = self.lock();
+        sources.stream = parameters;
+        self.apply_or_log(&sources);
+        self.changed.notify_waiters();
+    }
+
+    /// Whether parameters of the stream are in force.
+    pub fn has_parameters(&self) -> bool {
+        self.lock().stream.is_some()
+    }
+
     /// Records that a message of the stream is invalid. Returns whether the error is a new one.
     pub fn refuse_stream(&self, error: &str) -> bool {
         let mut sources = self.lock();

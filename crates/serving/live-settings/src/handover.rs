@@ -17,6 +17,9 @@ use crate::model_status::ModelStatus;
 
 const SETTINGS: &str = "settings";
 
+/// The message of the params stream in force.
+const PARAMETERS: &str = "parameters";
+
 /// The prefix of keys of models.
 const MODEL: &str = "model/";
 
@@ -134,6 +137,17 @@ impl Handover {
         self.keep_bytes(SETTINGS, &[], text);
     }
 
+    /// Keeps a message of the params stream, which is in force.
+    pub fn keep_parameters(&self, message: &[u8]) {
+        self.keep_bytes(PARAMETERS, &[], message);
+    }
+
+    /// No parameters of a params stream are in force.
+    pub fn forget_parameters(&self) {
+        let key = PARAMETERS.to_owned();
+        self.send(&FrontMessage::Forget { key }, &[]);
+    }
+
     /// `record` is `None` for a model that is not served.
     pub fn keep_model(&self, edition: &Edition, record: Option<&ModelRecord>) {
         let Some(record) = record else {
@@ -175,6 +189,8 @@ pub enum Kept {
     Listeners(Vec<Listeners>),
     Settings(Box<LoadedSettings>),
     Model(Box<KeptModel>),
+    /// The message of the params stream.
+    Parameters(Vec<u8>),
     /// Only the supervisor reads it.
     Other,
 }
@@ -195,6 +211,11 @@ pub enum KeptError {
 }
 
 impl Kept {
+    /// Whether parameters of a params stream are kept under `key`.
+    pub fn is_parameters(key: &str) -> bool {
+        key == PARAMETERS
+    }
+
     /// Reads what came under `key`. Models are checked.
     pub fn read(key: &str, fds: Vec<OwnedFd>) -> Result<Self, KeptError> {
         let mut fds = fds.into_iter();
@@ -209,6 +230,11 @@ impl Kept {
             return Ok(Self::Settings(Box::new(
                 settings.map_err(KeptError::Settings)?,
             )));
+        }
+        if key == PARAMETERS {
+            let message = fds.next().ok_or(KeptError::Descriptor)?;
+            let message = SharedMemory::open(message)?.map_read()?;
+            return Ok(Self::Parameters(message.as_slice().to_vec()));
         }
         if !key.starts_with(MODEL) {
             return Ok(Self::Other);

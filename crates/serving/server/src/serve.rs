@@ -142,6 +142,8 @@ struct Inheritance {
     listeners: Vec<Listeners>,
     settings: Option<Box<LoadedSettings>>,
     models: Vec<KeptModel>,
+    /// A message of the params stream.
+    parameters: Option<Vec<u8>>,
 }
 
 impl Inheritance {
@@ -155,6 +157,7 @@ impl Inheritance {
                     Kept::Listeners(listeners) => inheritance.listeners = listeners,
                     Kept::Settings(settings) => inheritance.settings = Some(settings),
                     Kept::Model(model) => inheritance.models.push(*model),
+                    Kept::Parameters(message) => inheritance.parameters = Some(message),
                     Kept::Other => {}
                 },
                 (SupervisorMessage::AllKept, _) => return Ok(inheritance),
@@ -197,11 +200,17 @@ pub(crate) async fn standby(process: FrontProcess, control: Control) -> anyhow::
     for model in inheritance.models {
         standby.restore(model)?;
     }
+    if let Some(message) = inheritance.parameters {
+        standby.set_parameters(&message);
+    }
     handover.send(&FrontMessage::Prepared, &[]);
     // bound: one pass for each change; ends with the supervisor
     let beginning = loop {
         match control.next().await? {
             (SupervisorMessage::Kept { key }, fds) => standby.follow(&key, fds)?,
+            (SupervisorMessage::Forgotten { key }, _) if Kept::is_parameters(&key) => {
+                standby.front.effective.inherit_stream(None);
+            }
             (
                 SupervisorMessage::Serve {
                     predecessor,
@@ -235,6 +244,10 @@ impl Standby {
         match Kept::read(key, fds)? {
             Kept::Settings(settings) => self.set_settings(settings),
             Kept::Model(model) => self.restore(*model),
+            Kept::Parameters(message) => {
+                self.set_parameters(&message);
+                Ok(())
+            }
             Kept::Listeners(_) | Kept::Other => Ok(()),
         }
     }
@@ -246,6 +259,15 @@ impl Standby {
         effective.set_settings(batching, models.collect())?;
         self.settings = Some(settings);
         Ok(())
+    }
+
+    /// Those of the stream; without them it goes on with the settings, as when it has just started.
+    fn set_parameters(&self, message: &[u8]) {
+        let effective = &self.front.effective;
+        match params_client::kept(message, effective.threads()) {
+            Ok(parameters) => effective.inherit_stream(Some(parameters)),
+            Err(error) => tracing::error!(error, "kept parameters are not in force"),
+        }
     }
 
     fn restore(&mut self, kept: KeptModel) -> anyhow::Result<()> {
@@ -376,9 +398,10 @@ fn prepare(
 fn start_params_client(
     config: &ServerConfig,
     effective: &Arc<EffectiveConfig>,
+    handover: &Handover,
 ) -> Option<JoinHandle<()>> {
     let endpoint = config.params.clone()?;
-    let client = params_client::run(endpoint, Arc::clone(effective));
+    let client = params_client::run(endpoint, Arc::clone(effective), handover.clone());
     Some(tokio::spawn(client))
 }
 
@@ -492,7 +515,7 @@ impl PreparedFront {
                 connections: dead.connections,
             });
         }
-        let params_client = start_params_client(&self.config, &self.effective);
+        let params_client = start_params_client(&self.config, &self.effective, &self.handover);
         let ended = self.until_ended(&control);
         let (ended, accepted) = tokio::select! {
             ended = ended => (Some(ended), None),

@@ -150,14 +150,18 @@ impl Generation {
     }
 
     /// Lets the front answer what it has accepted, and end. It alone holds the listening sockets
-    /// then: once it has closed them, clients are refused.
-    pub(crate) fn end(&mut self, message: &SupervisorMessage) {
+    /// then: once it has closed them, clients are refused. Returns how the generation ended if it
+    /// has already.
+    pub(crate) fn end(&mut self, message: &SupervisorMessage) -> Result<Option<End>, OsError> {
+        // One that is dead by now has not died while it drained.
+        let ended = self.reap_serving(Instant::now())?;
         self.is_ending = true;
         self.standby = None;
         self.store.release_listeners();
         if let Some(front) = &mut self.serving {
             front.control.send(message, &[]);
         }
+        Ok(ended)
     }
 
     /// Looks at everything. Returns how the generation ended, if it has.

@@ -40,7 +40,7 @@ struct Supervisor {
 /// The kernel refuses what the supervisor cannot work without. Its processes are killed.
 pub fn supervise(program: &Path, arguments: Vec<OsString>) -> Result<u8, OsError> {
     // Clients wait while it replaces a front. It does little at a time.
-    albacore_os::shorten_slice();
+    albacore_os::raise_thread_priority();
     let signals = Signals::install_with_upgrades()?;
     let poll = Poll::new()?;
     poll.add(&signals, ANY)?;
@@ -69,9 +69,11 @@ impl Supervisor {
         // bound: one pass for each signal, message and end of a process, and each PASS_PERIOD
         loop {
             if self.signals.take() > 0 && !self.is_stopping {
-                self.is_stopping = true;
                 self.next = None;
-                self.current.end(&SupervisorMessage::Drain);
+                if let Some(end) = self.current.end(&SupervisorMessage::Drain)? {
+                    return Ok(self.exit_code(end));
+                }
+                self.is_stopping = true;
             }
             let asked = self.signals.upgrades();
             if std::mem::replace(&mut self.upgrades_asked, asked) != asked {
@@ -145,8 +147,9 @@ impl Supervisor {
         if let Some(mut next) = self.next.take() {
             next.succeed(&self.current);
             let mut before = std::mem::replace(&mut self.current, next);
-            before.end(&SupervisorMessage::Retire);
-            self.retired.push(before);
+            if before.end(&SupervisorMessage::Retire)?.is_none() {
+                self.retired.push(before);
+            }
         }
         Ok(())
     }

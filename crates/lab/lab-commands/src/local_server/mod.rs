@@ -8,10 +8,14 @@ use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use albacore_command::Failure;
 use albacore_load::get;
 use serde_json::Value;
+
+/// Longer than the server's `--drain-timeout`.
+const END_PATIENCE: Duration = Duration::from_secs(35);
 
 /// Ends when it is dropped.
 pub(crate) struct LocalServer {
@@ -39,7 +43,18 @@ impl Worked {
 
 impl Drop for LocalServer {
     fn drop(&mut self) {
-        // Its workers end with it. It may have ended already.
+        // A supervisor that is killed leaves its front a moment in which it reports that. It may
+        // have ended already.
+        let asked = Command::new("kill")
+            .arg(self.child.id().to_string())
+            .status();
+        let deadline = Instant::now() + END_PATIENCE;
+        while asked.is_ok() && Instant::now() < deadline {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -140,5 +155,32 @@ impl LocalServer {
             batches: sum("albacore_worker_batches_total{"),
             seconds: sum("albacore_worker_busy_seconds_total{"),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_server_is_asked_to_end() {
+        let folder = std::env::temp_dir().join(format!("local-server-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (program, ended) = (folder.join("server"), folder.join("ended"));
+        // Its arguments are two addresses and what the caller gives.
+        let text = r#"#!/bin/sh
+            trap 'echo >"$5"; exit' TERM
+            echo '{"event":"listening","http":"127.0.0.1:1","grpc":"127.0.0.1:2"}'
+            echo '{"event":"ready"}'
+            while :; do sleep 0.01; done"#;
+        std::fs::write(&program, text).unwrap();
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).unwrap();
+        let server = LocalServer::start(Some(&program), &[ended.display().to_string()]);
+        drop(server.unwrap());
+        assert!(ended.exists());
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -7,7 +7,8 @@
 //! that often. `loops`: the root has N threads named as event loops, which spawn a thread now and
 //! then unless `quiet`. `fronts`: K child processes have them instead, and are replaced, too. Lines
 //! on stdin are orders to a worker: `thread W` (one more thread), `helper W` (a child process),
-//! `spin W` (its newest thread starts to compute). Everything ends when stdin does.
+//! `spin W` (its newest thread starts to compute). `again` starts as many workers with
+//! the same names, `retire` ends those from before. Everything ends when stdin does.
 //!
 //! `prefork_server place PID WORKERS THREADS` is a placer for such a server, to be killed: until
 //! SIGTERM, then it gives back.
@@ -16,6 +17,7 @@
 use std::fs;
 use std::io::{self, BufRead, Write};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,6 +26,9 @@ use albacore_os::{HostRoot, Pid, Poll, PollKey, Signals, Tid, read_mask, write_m
 use albacore_placer::{Placer, PlacerConfig, SubjectConfig};
 use albacore_plan::{Enforcement, MainThread, PlacementMethod, ServerKind, SubjectPolicy};
 use albacore_solver::Mode;
+
+/// Children below this are not replaced.
+static RETIRED: AtomicUsize = AtomicUsize::new(0);
 
 type Stdins = Arc<Mutex<Vec<Option<std::process::ChildStdin>>>>;
 
@@ -50,18 +55,38 @@ fn root(arguments: &[String]) -> io::Result<()> {
     if fronts == 0 {
         start_loops(loops, is_quiet);
     }
-    let stdins: Stdins = Arc::new(Mutex::new((0..workers + fronts).map(|_| None).collect()));
-    for child in 0..workers + fronts {
-        let (stdins, arguments) = (stdins.clone(), arguments.to_vec());
-        let start = match child < workers {
-            true => [&["worker".to_owned(), child.to_string()], &arguments[1..]].concat(),
-            false => [&["front".to_owned(), loops.to_string()], &arguments[2..]].concat(),
-        };
+    let stdins: Stdins = Arc::default();
+    let start_child = |start: Vec<String>| {
+        let stdins = stdins.clone();
+        let Ok(mut all) = stdins.lock() else { return };
+        let child = all.len();
+        all.push(None);
+        drop(all);
         // One supervisor thread each: children of several threads of one process.
         std::thread::spawn(move || supervise(child, &start, &stdins));
+    };
+    let start_workers = || {
+        for worker in 0..workers {
+            start_child([&["worker".to_owned(), worker.to_string()], &arguments[1..]].concat());
+        }
+    };
+    start_workers();
+    for _ in 0..fronts {
+        start_child([&["front".to_owned(), loops.to_string()], &arguments[2..]].concat());
     }
     for line in io::stdin().lock().lines() {
         let line = line?;
+        match line.as_str() {
+            "again" => start_workers(),
+            "retire" => {
+                RETIRED.store(workers, Ordering::Relaxed);
+                if let Ok(mut stdins) = stdins.lock() {
+                    // They end with their stdin.
+                    stdins[..workers].fill_with(|| None);
+                }
+            }
+            _ => {}
+        }
         let Some(worker) = line.split(' ').nth(1).and_then(|w| w.parse::<usize>().ok()) else {
             continue;
         };
@@ -115,6 +140,9 @@ fn supervise(child: usize, arguments: &[String], stdins: &Stdins) -> io::Result<
             stdins[child] = started.stdin.take();
         }
         started.wait()?;
+        if child < RETIRED.load(Ordering::Relaxed) {
+            return Ok(());
+        }
     }
 }
 

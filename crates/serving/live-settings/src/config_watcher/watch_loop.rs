@@ -127,6 +127,9 @@ impl WatchLoop {
         let models = settings.models.iter().map(ModelConfig::from).collect();
         self.config.set_settings(settings.batching, models)?;
         self.handover.keep_settings(&text);
+        if !self.config.has_parameters() {
+            self.handover.forget_parameters();
+        }
         self.sha256 = Some(sha256);
         self.remove_models_except(&settings.models);
         let models = settings.models.iter().cloned();

@@ -8,6 +8,7 @@ use std::time::Duration;
 use albacore_proto::params::WatchRequest;
 use albacore_proto::params::params_client::ParamsClient;
 use albacore_settings::agent_stream::Parameters;
+use prost::Message as _;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 use tonic::transport::Channel;
@@ -21,16 +22,21 @@ use crate::limits::{
 };
 use albacore_live_settings::effective_config::EffectiveConfig;
 use albacore_live_settings::events::{ServerEvent, emit};
+use albacore_live_settings::handover::Handover;
 
 /// Receives parameters from `endpoint` and reconnects after each loss. Does not return.
-pub(crate) async fn run(endpoint: ParamsEndpoint, config: Arc<EffectiveConfig>) {
+pub(crate) async fn run(
+    endpoint: ParamsEndpoint,
+    config: Arc<EffectiveConfig>,
+    handover: Handover,
+) {
     let mut backoff = PARAMS_BACKOFF_MIN;
     let mut reported_error = None;
     // bound: one pass for each stream or pause; ends with the server.
     loop {
         let mut messages = 0_u64;
         let start = Instant::now();
-        let error = receive(&endpoint, &config, &mut messages).await;
+        let error = receive(&endpoint, &config, &handover, &mut messages).await;
         config.stream_lost();
         if messages > 0 {
             reported_error = None;
@@ -50,6 +56,7 @@ pub(crate) async fn run(endpoint: ParamsEndpoint, config: Arc<EffectiveConfig>) 
         sleep(jittered(backoff)).await;
         backoff = (backoff * 2).min(PARAMS_BACKOFF_MAX);
         if config.expire_stream(PARAMS_RETENTION) {
+            handover.forget_parameters();
             emit(&ServerEvent::ParametersForgotten {
                 place: endpoint.to_string(),
             });
@@ -61,6 +68,7 @@ pub(crate) async fn run(endpoint: ParamsEndpoint, config: Arc<EffectiveConfig>) 
 async fn receive(
     endpoint: &ParamsEndpoint,
     config: &EffectiveConfig,
+    handover: &Handover,
     messages: &mut u64,
 ) -> String {
     let mut client = match connect(endpoint).await {
@@ -79,7 +87,10 @@ async fn receive(
             match stream.message().await {
                 Ok(Some(message)) => {
                     *messages += 1;
-                    apply(config, decode::parameters(&message, config.threads()));
+                    let decoded = decode::parameters(&message, config.threads());
+                    if apply(config, decoded) {
+                        handover.keep_parameters(&message.encode_to_vec());
+                    }
                 }
                 Ok(None) => return "the stream ended".to_owned(),
                 Err(status) => return status_text(&status),
@@ -121,14 +132,16 @@ async fn send_reports(mut client: ParamsClient<Channel>, config: &EffectiveConfi
     }
 }
 
-/// Applies a decoded message, or records why it is refused.
-fn apply(config: &EffectiveConfig, decoded: Result<Parameters, String>) {
+/// Applies a decoded message, or records why it is refused. Returns whether others are in force.
+fn apply(config: &EffectiveConfig, decoded: Result<Parameters, String>) -> bool {
     match decoded {
         Ok(parameters) => {
             let generation = parameters.generation;
-            if config.set_stream(parameters) {
+            let is_changed = config.set_stream(parameters);
+            if is_changed {
                 emit(&ServerEvent::ParametersApplied { generation });
             }
+            is_changed
         }
         Err(error) => {
             if config.refuse_stream(&error) {
@@ -138,6 +151,7 @@ fn apply(config: &EffectiveConfig, decoded: Result<Parameters, String>) {
                 );
                 emit(&ServerEvent::ParametersRefused { error });
             }
+            false
         }
     }
 }

@@ -11,6 +11,8 @@
 //! - the stream was lost for [`crate::limits::PARAMS_RETENTION`], in which a mounted file has
 //!   caught up: the settings are in force again.
 //!
+//! The next front starts with the parameters that a dead one had in force, as after a loss.
+//!
 //! Invalid parameters change nothing: they are refused with the name of the field, counted, and
 //! reported once. The stream cannot change which models there are, workers, or threads of workers.
 //!
@@ -24,14 +26,25 @@ mod endpoint;
 pub(crate) use client::run;
 pub use endpoint::ParamsEndpoint;
 
+use albacore_settings::agent_stream::Parameters;
+use prost::Message;
+
+/// Decodes a message that another front has kept.
+///
+/// # Errors
+/// It is not valid for workers of so many threads.
+pub(crate) fn kept(message: &[u8], threads: usize) -> Result<Parameters, String> {
+    let message = Message::decode(message).map_err(|error| error.to_string())?;
+    decode::parameters(&message, threads)
+}
+
 /// Decodes and validates a message of the stream, for fuzz targets.
 #[cfg(any(test, fuzzing))]
 pub fn fuzz_target(bytes: &[u8]) {
-    use prost::Message as _;
     if bytes.len() > crate::limits::PARAMS_BYTES_MAX {
         return;
     }
-    if let Ok(message) = albacore_proto::params::Parameters::decode(bytes) {
+    if let Ok(message) = Message::decode(bytes) {
         let _ = decode::parameters(&message, usize::MAX);
     }
 }

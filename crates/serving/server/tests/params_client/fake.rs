@@ -11,7 +11,7 @@ use serde_json::json;
 use tonic::Status;
 
 use crate::fake_params::FakeParams;
-use crate::running::{Running, zoo};
+use crate::running::{Running, kill, zoo};
 use crate::volume::{Volume, model, settings};
 use crate::{infer, message, metric, start, state, until};
 
@@ -171,6 +171,41 @@ fn parameters_of_a_lost_stream_stay_until_the_settings_change() {
     });
     params.send(Ok(message(202)));
     until(&server, "again", max_rows(202));
+}
+
+#[test]
+fn parameters_in_force_survive_the_front() {
+    let rows = |rows| settings(vec![model("xgb_exact.ubj")], Rule::default(), rows);
+    let volume = Volume::new(&rows(100));
+    let params = FakeParams::start(Ok(message(200)));
+    let (file, place) = (volume.settings().display().to_string(), params.place());
+    let mut server = start(&["--settings", &file], &place);
+    until(&server, "of the stream", |state| {
+        state["params"]["generation"] == 200
+    });
+    drop(params);
+    server.event("parameters_lost");
+    let mut kill_front = || {
+        until(&server, "a standby is ready", |state| {
+            state["front"]["standby_ready"] == true
+        });
+        assert!(kill("-KILL", server.front()));
+        server.event("front_died");
+        state(&server)
+    };
+    let successor = kill_front();
+    assert_eq!(successor["batching"]["max_rows"], 200);
+    let params = json!({"connected": false, "generation": 200});
+    assert_eq!(successor["params"], params);
+    // And the next one, which was started later; newer settings end that.
+    assert_eq!(kill_front()["params"], params);
+    volume.update(&rows(101));
+    server.event("settings_applied");
+    assert!(kill("-KILL", server.front()));
+    server.event("front_died");
+    let successor = state(&server);
+    assert_eq!(successor["batching"]["max_rows"], 101);
+    assert!(successor["params"]["generation"].is_null());
 }
 
 #[test]
