@@ -99,13 +99,12 @@ mod tests {
 
     #[test]
     fn workers_spin_only_on_cpus_that_nobody_else_needs() {
-        assert_eq!(spin_time(9, 6, 2), SPIN_TIME);
-        assert_eq!(spin_time(8, 6, 2), Duration::ZERO, "clients need one");
-        assert_eq!(
-            spin_time(usize::MAX, 1, 1),
-            Duration::ZERO,
-            "nothing is known"
-        );
+        assert_eq!(spin_time(9, 6, 2, 9), SPIN_TIME);
+        assert_eq!(spin_time(8, 6, 2, 2), Duration::ZERO, "clients need one");
+        assert_eq!(spin_time(8, 6, 2, 1), SPIN_TIME, "clients wait");
+        assert_eq!(spin_time(6, 6, 2, 1), Duration::ZERO, "loops need one");
+        let unknown = spin_time(usize::MAX, 1, 1, 1);
+        assert_eq!(unknown, Duration::ZERO, "nothing is known");
     }
 
     #[test]
