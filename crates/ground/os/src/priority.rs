@@ -18,15 +18,16 @@ const SHORT_SLICE_NANOS: u64 = 100_000;
 pub enum PriorityChange {
     /// The nice level and the slice changed.
     Raised,
-    /// The kernel did not allow that (no `CAP_SYS_NICE`), or the thread is nice: only a short
-    /// slice, where the kernel knows it.
+    /// The kernel did not allow that (no `CAP_SYS_NICE`), or the nice level of the thread is
+    /// positive: a short slice, where the kernel knows it.
     SliceOnly,
     /// The kernel (or a sandbox) refuses to change even what needs no privilege.
     Refused,
 }
 
 /// Raises the priority of the calling thread as far as the kernel allows. Threads and processes
-/// that it makes have the usual one. A thread that somebody made nice stays so, and its children.
+/// that it makes have the usual one. A thread with a positive nice level keeps it, and so do its
+/// children.
 pub fn raise_thread_priority() -> PriorityChange {
     let nice = own_nice();
     if nice <= 0 && set_attributes(RAISED_NICE).is_ok() {

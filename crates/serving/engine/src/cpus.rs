@@ -16,9 +16,9 @@ pub(super) fn threads_for_one(cpus: usize, busy: usize, threads: usize) -> usize
 }
 
 /// How long a worker spins for its next batch before it sleeps. Spinning must not take a cpu from
-/// another thread: there are more cpus than threads of all workers and event loops, as clients,
-/// sidecars and the kernel need one, too; or nearly so, and no other request is pending, so that
-/// clients and event loops have nothing to do but to pass on this one.
+/// another thread: it needs more cpus than threads of all workers and event loops, as clients,
+/// sidecars and the kernel need one, too. While at most one request is pending, more cpus than
+/// threads of workers are enough: its client and its event loop wait.
 pub(super) fn spin_time(
     cpus: usize,
     worker_threads: usize,

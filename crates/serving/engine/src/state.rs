@@ -36,7 +36,7 @@ pub(super) use workers::{Incarnation, WorkerSlot};
 use coalesce::Coalescer;
 use dispatches::IdleTime;
 use front_shares::FrontShares;
-use requests::RequestTable;
+use requests::{PartEnd, RequestTable};
 use workers::WorkerPool;
 
 /// The stages of an engine, in order.
@@ -295,7 +295,7 @@ impl State {
                 crashes: abandoned.losses,
                 cause: cause.to_owned(),
             };
-            self.end_part(abandoned.key.0, 0, Some(failure), now, out);
+            self.end_part(abandoned.key.0, PartEnd::Failed(failure), now, out);
         }
         for dispatch in &actions.dispatches {
             self.dispatch(dispatch, actions.members(dispatch), event, now, out);

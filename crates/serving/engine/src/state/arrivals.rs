@@ -7,7 +7,7 @@
 
 use albacore_batching::{Arrival, Event, Nanos, Position, QueueIndex, RequestKey};
 
-use super::requests::{NewRequest, RequestPart};
+use super::requests::{NewRequest, PartEnd, RequestPart};
 use super::{Outbox, State};
 use crate::Priority;
 use crate::admission::RequestTerms;
@@ -98,7 +98,7 @@ impl State {
             self.step(withdrawn, now, out);
             // A running part keeps its memory until the worker has finished or ended.
             if self.requests.is_waiting(key) {
-                self.end_part(key, 0, None, now, out);
+                self.end_part(key, PartEnd::Unwanted, now, out);
             }
         }
     }

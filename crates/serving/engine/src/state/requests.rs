@@ -70,6 +70,17 @@ pub(super) struct RequestPart {
     pub(super) is_running: bool,
 }
 
+/// How a part ends.
+#[derive(Debug)]
+pub(super) enum PartEnd {
+    Computed {
+        nanos: u64,
+    },
+    Failed(Failure),
+    /// Nobody waits for it.
+    Unwanted,
+}
+
 /// A request with its first part, which for most is the only one: one lookup finds both.
 #[derive(Debug)]
 struct Entry {
@@ -162,14 +173,8 @@ impl RequestTable {
         !pending.is_wanted
     }
 
-    /// Removes a part, which was computed in so much time; the longest of a request's parts counts.
-    /// Returns its request if that was the last one.
-    fn remove_part(
-        &mut self,
-        key: u64,
-        compute_nanos: u64,
-        failure: Option<Failure>,
-    ) -> Option<Pending> {
+    /// Removes a part; returns its request if that was the last one.
+    fn remove_part(&mut self, key: u64, end: PartEnd) -> Option<Pending> {
         let later = self.later_parts.remove(&key);
         let request = later.as_ref().map_or(key, |later| later.request);
         let MapEntry::Occupied(mut occupied) = self.entries.entry(request) else {
@@ -180,10 +185,14 @@ impl RequestTable {
             entry.first_part.take()?;
         }
         let pending = &mut entry.pending;
-        pending.compute_nanos = pending.compute_nanos.max(compute_nanos);
         pending.parts_left -= 1;
-        if pending.failure.is_none() {
-            pending.failure = failure;
+        match end {
+            // The longest of a request's parts counts.
+            PartEnd::Computed { nanos } => pending.compute_nanos = pending.compute_nanos.max(nanos),
+            PartEnd::Failed(failure) => {
+                pending.failure.get_or_insert(failure);
+            }
+            PartEnd::Unwanted => {}
         }
         match pending.parts_left {
             0 => Some(occupied.remove().pending),
@@ -208,21 +217,13 @@ impl State {
     /// Fails every request that is left.
     pub(crate) fn fail_all(&mut self, now: Nanos, out: &mut Outbox) {
         for key in self.requests.keys() {
-            self.end_part(key, 0, Some(Failure::Stopped), now, out);
+            self.end_part(key, PartEnd::Failed(Failure::Stopped), now, out);
         }
     }
 
-    /// A part is done in so much time, failed or given up. With its last part a request is
-    /// answered.
-    pub(super) fn end_part(
-        &mut self,
-        key: u64,
-        compute_nanos: u64,
-        failure: Option<Failure>,
-        now: Nanos,
-        out: &mut Outbox,
-    ) {
-        let Some(mut pending) = self.requests.remove_part(key, compute_nanos, failure) else {
+    /// A part ends. With its last part a request is answered.
+    pub(super) fn end_part(&mut self, key: u64, end: PartEnd, now: Nanos, out: &mut Outbox) {
+        let Some(mut pending) = self.requests.remove_part(key, end) else {
             return;
         };
         out.is_changed |= self.requests.entries.is_empty();

@@ -7,6 +7,7 @@ use albacore_os::{Channel, Exit};
 use albacore_worker::{Command, EditionId, Ring, SegmentState};
 
 use super::hangs::HangTimer;
+use super::requests::PartEnd;
 use super::{Outbox, State};
 use crate::limits::{
     COMPLETION_POLL_PERIOD, CRASH_BLAME, HANG_BLAME, KILL_BLAME, RESPAWNS_AT_ONCE,
@@ -238,7 +239,7 @@ impl State {
         let members = std::mem::take(&mut worker_slot.members);
         for &key in &members {
             if self.requests.stop_running(key) {
-                self.end_part(key, 0, None, now, out);
+                self.end_part(key, PartEnd::Unwanted, now, out);
             }
         }
         self.reuse_members(worker, members);
@@ -288,12 +289,17 @@ impl State {
         };
         let members = std::mem::take(&mut worker_slot.members);
         let compute_nanos = self.record_batch(worker, &batch, &incarnation.ring, now);
-        // Once, as the lock is held.
+        // One allocation each: the lock is held.
         out.answers.reserve(members.len());
         out.free_rows.reserve(members.len());
         for (index, &key) in members.iter().enumerate() {
-            let failure = segment_failure(&incarnation.ring, index);
-            self.end_part(key, compute_nanos, failure, now, out);
+            let end = match segment_failure(&incarnation.ring, index) {
+                None => PartEnd::Computed {
+                    nanos: compute_nanos,
+                },
+                Some(failure) => PartEnd::Failed(failure),
+            };
+            self.end_part(key, end, now, out);
         }
         self.reuse_members(worker, members);
         let worker = WorkerIndex::at(worker);
