@@ -8,10 +8,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use albacore_solver::{
-    JointProblem, JointReport, JointViolation, Mapping, WorkBudget, check_joint,
+    Deployment, JointProblem, JointReport, JointViolation, Mapping, Mode, WorkBudget, check_joint,
     counted_joint_bound, report_joint, solve_joint,
 };
-use albacore_topology::CpuId;
+use albacore_topology::{CoreKind, Cpu, CpuId, Distances, Topology};
 use joint_problems::{Sizes, is_alone, joint_problems, loads_from_the_largest};
 use proptest::prelude::*;
 
@@ -113,6 +113,42 @@ fn brute_force(problem: &JointProblem) -> Best {
         },
     );
     best.expect("rules 2, 3, 8 and 8+ can always be kept")
+}
+
+/// Its mapping in force meets the bound of placements that break (12); moving 2 threads keeps (12).
+#[test]
+fn a_rule_is_kept_where_moving_threads_keeps_it() {
+    let cpu = |id: u16, core: u32, l3: u32| Cpu {
+        id: CpuId(id),
+        core,
+        l2: core,
+        l3,
+        numa: 0,
+        package: 0,
+        kind: CoreKind::Performance,
+    };
+    let deployment = |threads: u16, current: Option<Mapping>| Deployment {
+        workers: 1,
+        threads,
+        mode: Mode::Scatter,
+        cpuset: [1, 2, 5].map(CpuId).into_iter().collect(),
+        current,
+    };
+    let current = Mapping {
+        threads: 2,
+        cpus: vec![CpuId(1), CpuId(2)],
+    };
+    let problem = JointProblem {
+        topology: Topology::new(vec![cpu(1, 1, 0), cpu(2, 2, 1), cpu(5, 1, 0)]).unwrap(),
+        distances: Distances::default(),
+        deployments: vec![deployment(2, Some(current)), deployment(3, None)],
+        obstacles: Vec::new(),
+        move_cost: 0,
+    };
+    let solution = solve_joint(&problem, &mut WorkBudget::unlimited()).unwrap();
+    let report = check_joint(&problem, &solution).unwrap();
+    assert_eq!(breaches(&report), [0; 3]);
+    assert_eq!((report.moved, report.objective), (2, 804));
 }
 
 proptest! {

@@ -134,8 +134,9 @@ fn search_best(
         bound = upper_bound(instance, rules, volume, best.key.0);
     }
     let mut moved_least = least_moves(instance, rules, volume, best.key.0);
-    let is_unchanged = best.value >= bound && best.key.2 == moved_least;
-    let tiny = if is_unchanged {
+    // the bound is of placements that break the rules as much; others may break them less
+    let is_proven = best.key.0 == [0; 3] && best.value >= bound && best.key.2 == moved_least;
+    let tiny = if is_proven {
         None
     } else {
         enumerate(instance, rules, &volume.loads, budget)
