@@ -22,7 +22,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::deadlines::{AtomicCost, Cost};
+use crate::deadlines::AtomicCost;
 use crate::{Nanos, Profile};
 
 /// Which waiting requests run before one that arrives now.
@@ -155,6 +155,8 @@ pub(crate) struct RunningBatches {
 pub(crate) struct QueueShare {
     pub(crate) rate: f64,
     pub(crate) has_rivals: bool,
+    /// It uses less than its share of the workers, so it goes first.
+    pub(crate) goes_first: bool,
     pub(crate) is_active: bool,
 }
 
@@ -178,6 +180,7 @@ pub struct QueueBoard {
     /// Bits of an `f64`.
     rate: AtomicU64,
     has_rivals: AtomicUsize,
+    goes_first: AtomicUsize,
     is_active: AtomicUsize,
     /// When it was last asked for something.
     asked: AtomicTime,
@@ -201,6 +204,7 @@ impl QueueBoard {
             objective: AtomicTime::new(),
             rate: AtomicU64::new(1.0_f64.to_bits()),
             has_rivals: AtomicUsize::new(0),
+            goes_first: AtomicUsize::new(0),
             is_active: AtomicUsize::new(0),
             asked: AtomicTime::new(),
         }
@@ -216,6 +220,7 @@ impl QueueBoard {
         self.rate.store(share.rate.to_bits(), Ordering::Relaxed);
         let flag = |to: &AtomicUsize, is: bool| to.store(is.into(), Ordering::Relaxed);
         flag(&self.has_rivals, share.has_rivals);
+        flag(&self.goes_first, share.goes_first);
         flag(&self.is_active, share.is_active);
     }
 
@@ -234,6 +239,19 @@ impl QueueBoard {
             mean_cost: self.mean_cost.get(),
             objective: self.objective.get(),
         }
+    }
+
+    /// Expected time of so many rows in a batch of their own; `None` if the costs are not known.
+    #[must_use]
+    pub fn cost_of(&self, rows: u64) -> Option<Nanos> {
+        let is_set = |flag: &AtomicUsize| flag.load(Ordering::Relaxed) != 0;
+        // Beside a flood the safe cost of a row, in which a worker lost its cpu, may be near to the
+        // objective: a queue that goes first would be refused for the flood after all.
+        let mean = match is_set(&self.has_rivals) && is_set(&self.goes_first) {
+            true => self.mean_cost.get(),
+            false => None,
+        };
+        Some(mean.or_else(|| self.cost.get())?.of(rows))
     }
 
     /// A request asks for the queue, whether it is admitted or not: for some seconds from the next
@@ -333,15 +351,15 @@ impl QueueBoard {
         time: Nanos,
         now: Nanos,
     ) -> Nanos {
-        let Some(cost) = self.cost.get() else {
+        if self.cost.get().is_none() {
             return Nanos(0);
-        };
+        }
         if waiting == 0 && self.workers.idle.load(Ordering::Relaxed) > 0 {
             return Nanos(0);
         }
         let due = now.saturating_add(time);
         let before = self.rows_before(waiting, after, due);
-        self.time_for(cost, before, rows as u64, now)
+        self.time_for(before, rows as u64, now)
     }
 
     /// Of the waiting rows those that run before a request that is due at `due`: none if the first
@@ -361,9 +379,10 @@ impl QueueBoard {
     /// A worker has to be free, and the share of the workers that the queue can count on has to
     /// finish what runs and waits of it. Requests of other queues wait for their own share, and do
     /// not count.
-    fn time_for(&self, cost: Cost, before: u64, rows: u64, now: Nanos) -> Nanos {
-        let safe = |rows: u64| if rows > 0 { cost.of(rows) } else { Nanos(0) };
-        let (waiting, last) = (safe(before), safe(rows));
+    fn time_for(&self, before: u64, rows: u64, now: Nanos) -> Nanos {
+        let of = |rows: u64| self.cost_of(rows).filter(|_| rows > 0);
+        let of = |rows: u64| of(rows).unwrap_or(Nanos(0));
+        let (waiting, last) = (of(before), of(rows));
         let workers = self.workers.present.load(Ordering::Relaxed).max(1) as u64;
         let running = self.running(now);
         let alone = Nanos(running.saturating_add(waiting).0 / workers).saturating_add(last);
@@ -372,7 +391,7 @@ impl QueueBoard {
         }
         // What waits runs as one batch with it, if the queue is within its share; what it may use
         // in the long run is counted by mean costs.
-        let together = Nanos(safe(before + rows).0 / workers).max(last);
+        let together = Nanos(of(before + rows).0 / workers).max(last);
         let mean = self.mean_cost.get().filter(|_| before > 0);
         let mean = mean.map_or(Nanos(0), |mean| mean.of(before));
         let rate = f64::from_bits(self.rate.load(Ordering::Relaxed));
@@ -397,10 +416,10 @@ impl QueueBoard {
         }
         match self.cost.get() {
             None => self.workers.until_free(now),
-            Some(cost) => {
+            Some(_) => {
                 let due = now.saturating_add(time);
                 let before = self.rows_before(waiting, Ahead::InTime, due);
-                self.time_for(cost, before, 0, now)
+                self.time_for(before, 0, now)
             }
         }
     }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use albacore_batching::{Ahead, Nanos, Profile, QueueBoard, admit_early};
+use albacore_batching::{Ahead, Nanos, QueueBoard, admit_early};
 
 use crate::LoopIndex;
 use crate::limits::{
@@ -454,11 +454,9 @@ impl Admission {
             kinds,
             ref terms,
         } = *request;
-        let Profile {
-            objective, cost, ..
-        } = queue.profile();
-        if let Some(cost) = cost {
-            self.slots[slot].min_cost.record(cost.of(rows as u64));
+        let objective = queue.profile().objective;
+        if let Some(cost) = queue.cost_of(rows as u64) {
+            self.slots[slot].min_cost.record(cost);
         }
         let Some(time_limit) = terms.time_limit(objective) else {
             return Ok(());

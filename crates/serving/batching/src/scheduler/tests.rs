@@ -303,6 +303,44 @@ fn admission_counts_what_runs_but_not_what_other_queues_wait_for() {
 }
 
 #[test]
+fn a_queue_within_its_share_is_judged_by_what_it_costs_on_average() {
+    let mut driver = Driver::new(Policy::Eager, 1);
+    let ms = |ms: u64| Some(Cost::new((ms * MS) as f64, 0.0));
+    for queue in [0, 1].map(QueueIndex) {
+        let profile = Profile {
+            cost: ms(22),
+            mean_cost: ms(1),
+            objective: Some(Nanos(25 * MS)),
+        };
+        driver.scheduler.set_profile(queue, profile);
+    }
+    let admit = |driver: &Driver, queue, at| {
+        let (time, now) = (Nanos(25 * MS), Nanos(at * MS));
+        board(driver, queue).admit(1, Ahead::InTime, time, now)
+    };
+    driver.scheduler.note_request(QueueIndex(1), Nanos(0));
+    driver.arrive(1, 0);
+    let over = Err(Nanos(19 * MS));
+    assert_eq!(admit(&driver, 1, 0), over, "alone: 22 ms run");
+    // It uses the worker for 2.2 s, then queue 0 is asked for something.
+    for batch in 1..=100 {
+        driver.scheduler.refresh(Nanos(22 * batch * MS));
+        driver.done(0, 220 * batch);
+        driver.arrive(1, 220 * batch);
+    }
+    driver.scheduler.note_request(QueueIndex(0), Nanos(2_200 * MS));
+    driver.scheduler.refresh(Nanos(2_210 * MS));
+    assert!(admit(&driver, 1, 2_200).is_err(), "over its share");
+    assert_eq!(admit(&driver, 0, 2_200), Ok(()), "1 ms behind 22");
+    let early = admit_early(
+        [board(&driver, 0)].into_iter(),
+        Nanos(23 * MS),
+        Nanos(2_200 * MS),
+    );
+    assert_eq!(early, Ok(()));
+}
+
+#[test]
 fn a_request_ahead_overtakes_by_its_head_start_and_no_more() {
     for queue in [0, 1] {
         let mut driver = Driver::new(Policy::Eager, 1);

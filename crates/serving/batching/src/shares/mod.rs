@@ -10,7 +10,7 @@
 //! share by [`PATIENCE_SHARE`] of the shortest objective of those that wait beside it; up to that
 //! deadlines decide, beyond it the others go first. A running batch is not stopped, so the same
 //! part of the shortest objective bounds the time until some worker is free: see
-//! [`FairShares::patience`]. Admission reads one number for each queue: [`QueueShare::rate`].
+//! [`FairShares::patience`]. Admission reads [`QueueShare`].
 //!
 //! **Proof sketch.** Let T be that part of its objective. A queue within its share that begins to
 //! wait is at the virtual time. Until a worker is free at most T passes. Others go before it for
@@ -66,6 +66,8 @@ struct Queue {
     is_active: bool,
     /// Worker time that it used, nanoseconds, decayed.
     used: f64,
+    /// It used less than its share when that was last computed.
+    goes_first: bool,
     rate: f64,
     patience: Option<Nanos>,
 }
@@ -112,6 +114,7 @@ impl FairShares {
             is_active: false,
             used: 0.0,
             rate: 1.0,
+            goes_first: true,
             patience: None,
         });
         self.queue_flows.push(Flow::default());
@@ -159,6 +162,7 @@ impl FairShares {
         QueueShare {
             rate: of.map_or(1.0, |of| of.rate),
             has_rivals: of.is_some_and(|of| of.patience.is_some()),
+            goes_first: of.is_some_and(|of| of.goes_first),
             is_active: of.is_some_and(|of| of.is_active),
         }
     }
@@ -242,8 +246,8 @@ impl FairShares {
         let active = self.active_weight(None);
         for queue in 0..self.queues.len() {
             let (share, used) = (self.share(queue, active), self.queues[queue].used);
-            self.queues[queue].rate = match used < share * window {
-                // It goes first.
+            self.queues[queue].goes_first = used < share * window;
+            self.queues[queue].rate = match self.queues[queue].goes_first {
                 true => 1.0,
                 false => share.max(1.0 - (total - used) / window),
             };
