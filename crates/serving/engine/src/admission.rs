@@ -2,8 +2,7 @@
 //! lock.
 //!
 //! A request's time is divided between the front, which reads it and writes its reply, and the
-//! workers. The front's part is estimated from how long requests wait to be read ([`SojournTime`])
-//! and how long replies take to be written ([`ReplyLatency`]); the rest must be enough for what the
+//! workers. The front's part is estimated from how long the request waited to be read and how long replies take to be written ([`ReplyLatency`]); the rest must be enough for what the
 //! scheduler has published of the work that is queued ([`QueueBoard`]). Where the front itself is
 //! overloaded, requests are refused although a worker may be idle: those of models that take more
 //! than their share of the front's time ([`crate::state`]'s front shares).
@@ -21,14 +20,14 @@ use std::time::Duration;
 use albacore_batching::{Ahead, Nanos, QueueBoard, admit_early};
 
 use crate::LoopIndex;
+use crate::front_part::FrontPart;
 use crate::limits::{
-    ADMISSION_PERIOD, ERRORS_AT_ONCE, FRONT_SHARES, HOLD_MAX, RETRY_AFTER_MAX, RETRY_AFTER_MIN,
-    SLOTS_MAX, SOJOURN_SHARES, WAITED_MIN,
+    ADMISSION_PERIOD, ERRORS_AT_ONCE, HOLD_MAX, RETRY_AFTER_MAX, RETRY_AFTER_MIN, SLOTS_MAX,
+    WAITED_MIN,
 };
 use crate::min_cost::MinCost;
 use crate::queues::{CLASSES, QUEUES_MAX, class_of, queue_of, queues_of};
 use crate::reply_latency::ReplyLatency;
-use crate::sojourn::SojournTime;
 use crate::{Kind, KindSet, Priority, Refusal};
 
 /// What a request says of its own urgency.
@@ -88,9 +87,9 @@ pub(crate) struct AdmissionRequest {
 struct TimeLimits {
     /// From its arrival until its reply is due.
     request: Nanos,
-    /// The front may take a part of this: for a queue that takes more than its share of the front
-    /// the shortest objective of other models counts, too. `None` where there is no crowd, and for
-    /// a queue that takes less: it is not refused for what the front does for others.
+    /// The front may take so much: for a queue that takes more than its share of the front a part
+    /// of the shortest objective, its own or that of another model. `None` where there is no crowd,
+    /// and for a queue that takes less: it is not refused for what the front does for others.
     front: Option<Nanos>,
 }
 
@@ -167,8 +166,8 @@ pub(crate) struct Admission {
     /// Of the queues of slots that were used.
     queues: Box<[OnceLock<Arc<QueueBoard>>]>,
     slots: Box<[SlotBoard]>,
-    /// How long requests wait for the front, by event loop.
-    sojourns: Box<[SojournTime]>,
+    /// How much of a request's time the front may take.
+    pub(crate) front_part: FrontPart,
     is_closed: AtomicBool,
     is_crash_looping: AtomicBool,
     ready: AtomicUsize,
@@ -182,7 +181,7 @@ impl Admission {
         Self {
             queues: (0..QUEUES_MAX).map(|_| OnceLock::new()).collect(),
             slots: (0..SLOTS_MAX).map(|_| SlotBoard::new()).collect(),
-            sojourns: (0..loops).map(|_| SojournTime::default()).collect(),
+            front_part: FrontPart::new(loops),
             is_closed: AtomicBool::new(false),
             is_crash_looping: AtomicBool::new(false),
             ready: AtomicUsize::new(0),
@@ -313,7 +312,7 @@ impl Admission {
             .next()
             .and_then(QueueBoard::shortest_beside);
         let is_within = self.is_within(slot, MAY_BE_WITHIN);
-        let limits = time_limits(time_limit, beside, is_within, reply_latency);
+        let limits = self.time_limits(time_limit, beside, is_within, reply_latency);
         let admitted = self
             .worker_budget(event_loop, terms, &limits, reply_latency, now)
             .and_then(|budget| {
@@ -327,7 +326,7 @@ impl Admission {
         })
     }
 
-    /// Admits a request and reserves its rows in the queue.
+    /// Admits a request and reserves its rows in the queue; returns when its reply is due.
     ///
     /// # Errors
     /// A [`Refusal`]; it is counted, and nothing is reserved.
@@ -337,7 +336,7 @@ impl Admission {
         request: &AdmissionRequest,
         reply_latency: &ReplyLatency,
         now: Nanos,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Option<Nanos>, Refusal> {
         let Some(queue) = self.queue(request.slot, request.kinds) else {
             // A slot has its queues before its model is found.
             return Err(Refusal::Draining);
@@ -352,7 +351,7 @@ impl Admission {
             .check_workers(queue)
             .and_then(|()| check_deadline(&request.terms, now))
             .and_then(|()| self.check_time(event_loop, request, queue, reply_latency, now))
-            .and_then(|()| self.reserve_rows(request, queue));
+            .and_then(|due| self.reserve_rows(request, queue).map(|()| due));
         admitted.inspect_err(|_| self.count_shed(request.slot, request.kinds.costliest()))
     }
 
@@ -398,7 +397,7 @@ impl Admission {
     /// The part of a request's time that the front leaves to the workers.
     ///
     /// # Errors
-    /// The front takes more than its share, or requests queue up before it: by how much.
+    /// The front takes more than its part: by how much.
     fn worker_budget(
         &self,
         event_loop: LoopIndex,
@@ -409,16 +408,15 @@ impl Admission {
     ) -> Result<Nanos, Nanos> {
         let waited = now.saturating_sub(terms.arrival);
         let front_time = waited.saturating_add(reply_latency.expected(now));
-        let sojourn = self.sojourns[event_loop.0].record(waited, now);
         let Some(front_limit) = limits.front else {
             return Ok(limits.request.saturating_sub(waited));
         };
-        let kind = usize::from(reply_latency.is_serialization_slow());
-        let queue_excess = sojourn.saturating_sub(Nanos(front_limit.0 / SOJOURN_SHARES[kind]));
-        let front_excess = front_time.saturating_sub(Nanos(front_limit.0 / FRONT_SHARES[kind]));
-        match front_excess.max(queue_excess) {
+        match front_time.saturating_sub(front_limit) {
             Nanos(0) => Ok(limits.request.saturating_sub(front_time)),
-            excess => Err(excess),
+            excess => {
+                self.front_part.record_refusal(event_loop);
+                Err(excess)
+            }
         }
     }
 
@@ -439,7 +437,7 @@ impl Admission {
         }
     }
 
-    /// Whether the request can be answered within its time behind what is queued.
+    /// Whether the request can be answered within its time behind what is queued; when it is due.
     fn check_time(
         &self,
         event_loop: LoopIndex,
@@ -447,7 +445,7 @@ impl Admission {
         queue: &QueueBoard,
         reply_latency: &ReplyLatency,
         now: Nanos,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Option<Nanos>, Refusal> {
         let AdmissionRequest {
             slot,
             rows,
@@ -459,15 +457,41 @@ impl Admission {
             self.slots[slot].min_cost.record(cost);
         }
         let Some(time_limit) = terms.time_limit(objective) else {
-            return Ok(());
+            return Ok(None);
         };
         let ahead = RequestTerms::ahead(terms.priority);
         let is_within = self.is_within_front_share(slot, kinds);
         let beside = queue.shortest_beside();
-        let limits = time_limits(time_limit, beside, is_within, reply_latency);
-        self.worker_budget(event_loop, terms, &limits, reply_latency, now)
-            .and_then(|budget| queue.admit(rows, ahead, budget, now))
-            .map_err(|over| Refusal::late(over, time_limit))
+        let limits = self.time_limits(time_limit, beside, is_within, reply_latency);
+        let admitted = self
+            .worker_budget(event_loop, terms, &limits, reply_latency, now)
+            .and_then(|budget| queue.admit(rows, ahead, budget, now));
+        match admitted {
+            Ok(()) => Ok(Some(terms.arrival.saturating_add(time_limit))),
+            Err(over) => {
+                if is_within {
+                    let waited = now.saturating_sub(terms.arrival);
+                    self.front_part.record(event_loop, true, over, waited);
+                }
+                Err(Refusal::late(over, time_limit))
+            }
+        }
+    }
+
+    /// `is_within`: the request may be within its share of the front's time.
+    fn time_limits(
+        &self,
+        request: Nanos,
+        beside: Option<Nanos>,
+        is_within: bool,
+        reply_latency: &ReplyLatency,
+    ) -> TimeLimits {
+        let is_judged = reply_latency.is_crowded() && !is_within;
+        let shortest = request.min(beside.unwrap_or(request));
+        TimeLimits {
+            request,
+            front: is_judged.then(|| self.front_part.of(shortest)),
+        }
     }
 
     fn reserve_rows(&self, request: &AdmissionRequest, queue: &QueueBoard) -> Result<(), Refusal> {
@@ -477,20 +501,6 @@ impl Admission {
             queued_rows: full.queued_rows,
             rows_max: full.rows_max,
         })
-    }
-}
-
-/// `is_within`: the request may be within its share of the front's time.
-fn time_limits(
-    request: Nanos,
-    beside: Option<Nanos>,
-    is_within: bool,
-    reply_latency: &ReplyLatency,
-) -> TimeLimits {
-    let is_judged = reply_latency.is_crowded() && !is_within;
-    TimeLimits {
-        request,
-        front: is_judged.then(|| request.min(beside.unwrap_or(request))),
     }
 }
 

@@ -117,22 +117,27 @@ pub const UNREAD_SAMPLE: u64 = 8;
 /// and requests with equal objectives are then queued in order of arrival.
 pub const WAITED_MIN: Duration = Duration::from_micros(500);
 
-/// Requests queue up before the front if none of this interval and the one before ...
-pub const SOJOURN_INTERVAL: Duration = Duration::from_millis(10);
-
-/// ... had waited for less than one part in so many of its time: the first number where replies
-/// are serialized fast, the second where they are not ([`SLOW_SERIALIZATION_MIN`]).
-pub const SOJOURN_SHARES: [u64; 2] = [8, 16];
-
 /// So many requests in flight are a crowd: fewer are serialized within a millisecond or two.
 pub const CROWDED_REQUESTS_MIN: usize = 16;
 
-/// The front is overloaded if it takes more than one part in so many of a request's time,
-/// likewise: the time that its connections wait for replies, their clients wait to send.
-pub const FRONT_SHARES: [u64; 2] = [3, 4];
+/// The part of a request's time that the front may take, before it is learned: as much as waiting
+/// for a worker and computing, if all three are alike.
+pub const FRONT_PART_START: f64 = 1.0 / 3.0;
 
-/// Serializing a reply is slow from this on: reading a request and refusing it takes about half as
-/// long.
+/// The part is learned down to this, enough for a burst of [`CROWDED_REQUESTS_MIN`] ...
+pub const FRONT_PART_MIN: f64 = 0.0625;
+
+/// ... and up to this: a request needs some time of a worker.
+pub const FRONT_PART_MAX: f64 = 0.9375;
+
+/// How often it is adapted: several times as long as the objectives of most models, so that the
+/// requests that the last change let in have ended.
+pub const FRONT_PART_PERIOD: Duration = Duration::from_millis(50);
+
+/// The front takes too much if it makes more answers late than this: what most objectives allow.
+pub const LATE_SHARE_MAX: f64 = 0.01;
+
+/// Serializing a reply is slow from this on: reading a request takes about half as long.
 pub const SLOW_SERIALIZATION_MIN: Duration = Duration::from_micros(20);
 
 /// Requests are coalesced while computing all of them takes less than this: about the cost of

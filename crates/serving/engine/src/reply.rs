@@ -18,13 +18,17 @@ use super::timing::Timing;
 use super::{Failure, FrontTurn, Kind, KindSet};
 use crate::LoopIndex;
 
-/// Where the outputs of a request lie among its results.
+/// What its reply needs of a request.
 #[derive(Clone, Debug)]
 pub(super) struct ReplyShape {
     pub(super) edition: Arc<Edition>,
+    /// Where its outputs lie among its results.
     pub(super) layout: Layout,
     pub(super) kinds: KindSet,
     pub(super) rows: usize,
+    pub(super) due: Option<Nanos>,
+    /// From its arrival to its submission.
+    pub(super) front_time: Nanos,
 }
 
 /// The future of a reply. Dropping it withdraws the request.
@@ -154,7 +158,16 @@ impl Drop for Reply {
             self.shared.memory.free(self.event_loop, None, [results]);
         }
         let (now, reply_latency) = (self.shared.now(), &self.shared.reply_latency);
-        reply_latency.record(now.saturating_sub(self.answered_at), now);
+        let latency = now.saturating_sub(self.answered_at);
+        reply_latency.record(latency, now);
         reply_latency.record_serialization(now.saturating_sub(self.taken_at));
+        if let Some(due) = self.shape.due {
+            let (admission, slot) = (&self.shared.admission, self.shape.edition.slot);
+            let is_within = admission.is_within_front_share(slot, self.shape.kinds);
+            let front_time = self.shape.front_time.saturating_add(latency);
+            let late_by = now.saturating_sub(due);
+            let front_part = &admission.front_part;
+            front_part.record(self.event_loop, is_within, late_by, front_time);
+        }
     }
 }

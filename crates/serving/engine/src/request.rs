@@ -135,7 +135,7 @@ impl ModelHandle {
         Reservation::new(self, rows, element, kinds)
     }
 
-    fn admit(&self, rows: usize, kinds: KindSet) -> Result<(), Refusal> {
+    fn admit(&self, rows: usize, kinds: KindSet) -> Result<Option<Nanos>, Refusal> {
         let request = AdmissionRequest {
             slot: self.edition.slot,
             rows,
@@ -204,6 +204,8 @@ pub struct Reservation {
     is_double: bool,
     rows: usize,
     sizes: RequestSizes,
+    /// When its reply is due.
+    due: Option<Nanos>,
     /// Rows and results; `None` once submitted.
     extents: Option<(Extent, Extent)>,
 }
@@ -220,7 +222,7 @@ impl Reservation {
         if sizes.input_bytes >= LONG_READ_BYTES {
             model.shared.flush(model.event_loop);
         }
-        model.admit(rows, kinds)?;
+        let due = model.admit(rows, kinds)?;
         let extents = model.allocate(rows, kinds, &sizes)?;
         Ok(Self {
             model,
@@ -228,6 +230,7 @@ impl Reservation {
             is_double: element == ElementType::F64,
             rows,
             sizes,
+            due,
             extents: Some(extents),
         })
     }
@@ -254,8 +257,8 @@ impl Reservation {
         // The request keeps the edition pinned from here on.
         self.model.is_pinned = false;
         let event_loop = self.model.event_loop;
+        let now = shared.now();
         let first_key = self.extents.take().map(|(input, results)| {
-            let now = shared.now();
             let request = NewRequest {
                 model: edition.slot,
                 edition: Arc::clone(&edition),
@@ -282,6 +285,8 @@ impl Reservation {
             layout: self.sizes.layout,
             kinds: self.kinds,
             rows: self.rows,
+            due: self.due,
+            front_time: now.saturating_sub(self.model.terms.arrival),
         };
         PendingReply::new(shared, event_loop, first_key, receiver, shape)
     }

@@ -183,6 +183,8 @@ pub struct Stats {
     /// Share of the last seconds in which each event loop used its cpu, 0 to 1; empty in the first
     /// second, and where the threads are not known.
     pub front_busy_ratios: Vec<f64>,
+    /// The part of a request's time that the front end may take, 0 to 1: learned.
+    pub front_time_limit_ratio: f64,
     /// Load of the last minute.
     pub load: Load,
 }

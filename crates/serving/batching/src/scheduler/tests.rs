@@ -328,7 +328,9 @@ fn a_queue_within_its_share_is_judged_by_what_it_costs_on_average() {
         driver.done(0, 220 * batch);
         driver.arrive(1, 220 * batch);
     }
-    driver.scheduler.note_request(QueueIndex(0), Nanos(2_200 * MS));
+    driver
+        .scheduler
+        .note_request(QueueIndex(0), Nanos(2_200 * MS));
     driver.scheduler.refresh(Nanos(2_210 * MS));
     assert!(admit(&driver, 1, 2_200).is_err(), "over its share");
     assert_eq!(admit(&driver, 0, 2_200), Ok(()), "1 ms behind 22");

@@ -186,6 +186,7 @@ impl State {
         }
         self.admission.set_refreshed(now);
         self.take_admission_counts(now);
+        self.admission.front_part.adapt(now);
         self.scheduler.refresh(now);
         let cost = self.front_cost.cost();
         for slot in 0..self.catalog.slots() {

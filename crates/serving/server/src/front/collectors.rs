@@ -245,6 +245,9 @@ fn encode_server(families: &mut Families<'_>, stats: &Stats) -> Result<(), Error
         let labels = [("thread", thread.to_string())];
         ConstGauge::new(*ratio).encode(family.encode_family(&labels)?)?;
     }
+    let help = "Part of a request's time that the front end may take before requests over their \
+                share of it are refused, learned, 0 to 1";
+    families.gauge("front_time_limit_ratio", help, stats.front_time_limit_ratio)?;
     let help = "Workers ended because they hung";
     families.counter("worker_hangs", help, stats.worker_hangs_total)?;
     let help = "Batches run again because their worker was lost";

@@ -1,0 +1,221 @@
+//! The part of a request's time that the front may take, learned from how requests end.
+//!
+//! **Problem.** Where requests queue up before the front, refusing some keeps the others in time.
+//! How early depends on how long and how evenly the front takes to read and answer: refused too
+//! early, requests that could be answered cost the front a refusal each; too late, answers are
+//! late, or requests of others are.
+//!
+//! **Approach.** Additive increase, multiplicative decrease (D.-M. Chiu, R. Jain: Analysis of the
+//! increase and decrease algorithms for congestion avoidance, 1989). A period in which the front
+//! made more than [`LATE_SHARE_MAX`] of the answers late lowers the part; one in which requests
+//! were refused for the front's time, and hardly any was late, raises it. Requests within their
+//! share of the front are judged apart from the rest: a flood that is in time itself does not make
+//! up for them.
+//!
+//! **Limits.** Only the front's own time counts: an answer that would have been late without it,
+//! because of the workers, changes nothing.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use albacore_batching::Nanos;
+
+use crate::LoopIndex;
+use crate::limits::{
+    FRONT_PART_MAX, FRONT_PART_MIN, FRONT_PART_PERIOD, FRONT_PART_START, LATE_SHARE_MAX,
+};
+
+/// The unit of the part: this is all of a request's time.
+const WHOLE: u32 = 1024;
+
+/// What a period without late answers adds.
+const STEP: u32 = WHOLE / 128;
+
+/// A period with late answers takes one part in so many away: requests within their share of the
+/// front are few, and none of them should be late for the others.
+const DECREASE_WITHIN: u32 = 2;
+const DECREASE: u32 = 8;
+
+/// How requests ended since the part was last adapted.
+#[derive(Debug, Default)]
+struct Outcomes {
+    ended: AtomicU64,
+    /// Of these, the ones that the front made late.
+    late: AtomicU64,
+}
+
+impl Outcomes {
+    fn record(&self, is_late: bool) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
+        if is_late {
+            self.late.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What the requests of one event loop say. Aligned, so that two loops share no cache line.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct LoopOutcomes {
+    /// Of requests within their share of the front.
+    within: Outcomes,
+    others: Outcomes,
+    /// Refused because the front takes more than its part.
+    refused: AtomicU64,
+}
+
+#[derive(Debug)]
+pub(crate) struct FrontPart {
+    part: AtomicU32,
+    /// When the part was last adapted.
+    adapted: AtomicU64,
+    loops: Box<[LoopOutcomes]>,
+}
+
+fn parts(share: f64) -> u32 {
+    (share * f64::from(WHOLE)) as u32
+}
+
+impl FrontPart {
+    pub(crate) fn new(loops: usize) -> Self {
+        Self {
+            part: AtomicU32::new(parts(FRONT_PART_START)),
+            adapted: AtomicU64::new(0),
+            loops: (0..loops).map(|_| LoopOutcomes::default()).collect(),
+        }
+    }
+
+    /// How much of this time the front may take.
+    pub(crate) fn of(&self, time: Nanos) -> Nanos {
+        let part = u64::from(self.part.load(Ordering::Relaxed));
+        Nanos(time.0 / u64::from(WHOLE) * part)
+    }
+
+    /// The part, from 0 to 1.
+    pub(crate) fn share(&self) -> f64 {
+        f64::from(self.part.load(Ordering::Relaxed)) / f64::from(WHOLE)
+    }
+
+    /// A request ended, `late_by` after it was due. The front had it for `front_time`.
+    pub(crate) fn record(
+        &self,
+        event_loop: LoopIndex,
+        is_within: bool,
+        late_by: Nanos,
+        front_time: Nanos,
+    ) {
+        let of = &self.loops[event_loop.0];
+        let outcomes = if is_within { &of.within } else { &of.others };
+        outcomes.record(late_by > Nanos(0) && late_by <= front_time);
+    }
+
+    /// A request was refused because the front takes more than its part.
+    pub(crate) fn record_refusal(&self, event_loop: LoopIndex) {
+        self.loops[event_loop.0]
+            .refused
+            .fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends a period if it is long enough. Called under the lock of the state.
+    pub(crate) fn adapt(&self, now: Nanos) {
+        let age = now.saturating_sub(Nanos(self.adapted.load(Ordering::Relaxed)));
+        if age < Nanos::from(FRONT_PART_PERIOD) {
+            return;
+        }
+        self.adapted.store(now.0, Ordering::Relaxed);
+        let take = |of: fn(&LoopOutcomes) -> &AtomicU64| -> u64 {
+            let counters = self.loops.iter().map(of);
+            counters.map(|it| it.swap(0, Ordering::Relaxed)).sum()
+        };
+        let is_late = |late: u64, ended: u64| late as f64 > LATE_SHARE_MAX * ended as f64;
+        let is_within_late = is_late(take(|it| &it.within.late), take(|it| &it.within.ended));
+        let are_others_late = is_late(take(|it| &it.others.late), take(|it| &it.others.ended));
+        let refused = take(|it| &it.refused);
+        let part = self.part.load(Ordering::Relaxed);
+        let next = if is_within_late {
+            part - part / DECREASE_WITHIN
+        } else if are_others_late {
+            part - part / DECREASE
+        } else if refused > 0 {
+            part + STEP
+        } else {
+            part
+        };
+        let next = next.clamp(parts(FRONT_PART_MIN), parts(FRONT_PART_MAX));
+        self.part.store(next, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOP: LoopIndex = LoopIndex(1);
+    const MS: u64 = 1_000_000;
+
+    /// A front part and the number of its periods so far.
+    struct Periods(FrontPart, u64);
+
+    impl Periods {
+        fn new() -> Self {
+            Self(FrontPart::new(2), 0)
+        }
+
+        /// A period in which so many requests ended, some of them late by 1 ms of the front's 2.
+        fn end(&mut self, is_within: bool, in_time: u64, late: u64, refused: u64) -> f64 {
+            let Self(part, number) = self;
+            (0..in_time).for_each(|_| part.record(LOOP, is_within, Nanos(0), Nanos(2 * MS)));
+            (0..late).for_each(|_| part.record(LOOP, is_within, Nanos(MS), Nanos(2 * MS)));
+            (0..refused).for_each(|_| part.record_refusal(LOOP));
+            *number += 1;
+            part.adapt(Nanos(*number * FRONT_PART_PERIOD.as_nanos() as u64));
+            part.share()
+        }
+    }
+
+    #[test]
+    fn it_grows_while_requests_are_refused_and_shrinks_when_answers_are_late() {
+        let mut periods = Periods::new();
+        let start = periods.0.share();
+        assert_eq!(periods.end(false, 100, 0, 0), start, "nothing is refused");
+        let grown = periods.end(false, 100, 1, 1);
+        assert!(grown > start, "1 % late is what objectives allow");
+        assert!(periods.end(false, 100, 2, 1) < grown);
+        for _ in 0..1000 {
+            periods.end(false, 100, 0, 1);
+        }
+        assert_eq!(periods.0.share(), FRONT_PART_MAX);
+        assert_eq!(periods.0.of(Nanos(1024)), Nanos(960));
+        for _ in 0..1000 {
+            periods.end(false, 0, 1, 1);
+        }
+        assert_eq!(periods.0.share(), FRONT_PART_MIN);
+    }
+
+    #[test]
+    fn a_late_request_within_its_share_counts_beside_any_number_of_others_in_time() {
+        let mut periods = Periods::new();
+        let start = periods.0.share();
+        (0..10_000).for_each(|_| periods.0.record(LOOP, false, Nanos(0), Nanos(MS)));
+        assert!(periods.end(true, 9, 1, 1) < start * 0.51);
+    }
+
+    #[test]
+    fn what_the_workers_make_late_changes_nothing() {
+        let part = FrontPart::new(1);
+        let start = part.share();
+        part.record(LoopIndex(0), true, Nanos(3 * MS), Nanos(2 * MS));
+        part.adapt(Nanos(FRONT_PART_PERIOD.as_nanos() as u64));
+        assert_eq!(part.share(), start);
+    }
+
+    #[test]
+    fn a_period_has_to_be_long_enough() {
+        let part = FrontPart::new(1);
+        let start = part.share();
+        part.record_refusal(LoopIndex(0));
+        part.adapt(Nanos(FRONT_PART_PERIOD.as_nanos() as u64 - 1));
+        assert_eq!(part.share(), start);
+        part.adapt(Nanos(FRONT_PART_PERIOD.as_nanos() as u64));
+        assert!(part.share() > start);
+    }
+}
