@@ -303,7 +303,8 @@ impl SharedState {
     /// Answers requests that were over at `now`. A client that has its answer is counted, has the
     /// edition of its model unpinned, and finds the memory of its rows free.
     fn answer(&self, event_loop: LoopIndex, ended: Vec<PendingBox>, now: Nanos) {
-        self.count(event_loop, &ended, now);
+        let take_over = || self.state().take_tallies();
+        self.tallies.count(event_loop, &ended, now, take_over);
         let (mut rows, mut results) = (Vec::with_capacity(ended.len()), Vec::new());
         let mut answers = Vec::with_capacity(ended.len());
         let mut is_unneeded = false;
@@ -339,19 +340,6 @@ impl SharedState {
                 self.memory.free(event_loop, None, [results]);
             }
         }
-    }
-
-    /// Counts requests that were over at `now`, but for those whose clients went away: these are
-    /// counted as such.
-    fn count(&self, event_loop: LoopIndex, ended: &[PendingBox], now: Nanos) {
-        let mut tally = self.tallies.of(event_loop);
-        if tally.is_of_other_span(now) {
-            drop(tally);
-            self.state().take_tallies();
-            tally = self.tallies.of(event_loop);
-        }
-        let wanted = ended.iter().filter(|pending| pending.is_wanted);
-        wanted.for_each(|pending| tally.count(pending, now));
     }
 
     /// Sends a worker the memory of this front, and what wakes its event loops.

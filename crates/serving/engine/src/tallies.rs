@@ -4,14 +4,14 @@
 //! before a slot gets another model, and when a tally is of an older span of the window than the
 //! request to be counted. So a tally is of one span, and nothing has to be taken over in between.
 //!
-//! Memory: 4 KiB at most for each model, kind and loop of which something is not taken over.
+//! Memory: some 4 KiB for each model, kind and loop of which something is not taken over.
 
 use albacore_batching::Nanos;
 
 use super::counters::Counters;
 use super::model_window::Latencies;
-use super::state::Pending;
-use super::timed_lock::{TimedGuard, TimedLock};
+use super::state::{Pending, PendingBox};
+use super::timed_lock::TimedLock;
 use super::window::{Outcomes, number};
 use super::{Histogram, Kind};
 use crate::LoopIndex;
@@ -61,7 +61,7 @@ impl KindTally {
 
 /// What one event loop has counted.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+struct Tally {
     /// When it last counted.
     at: Nanos,
     /// By slot and kind.
@@ -69,14 +69,12 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Whether it holds requests of another span of the window, with which those of now cannot be
-    /// counted.
-    pub(super) fn is_of_other_span(&self, now: Nanos) -> bool {
+    /// Whether it holds requests of another span of the window than `now`.
+    fn is_of_other_span(&self, now: Nanos) -> bool {
         !self.kinds.is_empty() && number(self.at) != number(now)
     }
 
-    /// Counts a request that is over.
-    pub(super) fn count(&mut self, ended: &Pending, now: Nanos) {
+    fn count(&mut self, ended: &Pending, now: Nanos) {
         let kind = ended.request.kinds.costliest().unwrap_or(Kind::Value);
         let index = ended.request.model * Kind::ALL.len() + kind as usize;
         if self.kinds.len() <= index {
@@ -111,8 +109,24 @@ impl Tallies {
         Self((0..loops).map(|_| LoopTally::default()).collect())
     }
 
-    pub(super) fn of(&self, event_loop: LoopIndex) -> TimedGuard<'_, Tally> {
-        self.0[event_loop.0].0.lock()
+    /// Counts requests that were over at `now`, but for those whose clients went away. `take_over`
+    /// drains the tallies.
+    pub(super) fn count(
+        &self,
+        event_loop: LoopIndex,
+        ended: &[PendingBox],
+        now: Nanos,
+        take_over: impl FnOnce(),
+    ) {
+        let lock = || self.0[event_loop.0].0.lock();
+        let mut tally = lock();
+        if tally.is_of_other_span(now) {
+            drop(tally);
+            take_over();
+            tally = lock();
+        }
+        let wanted = ended.iter().filter(|ended| ended.is_wanted);
+        wanted.for_each(|ended| tally.count(ended, now));
     }
 
     pub(super) fn drain_into(&self, counters: &mut Counters) {

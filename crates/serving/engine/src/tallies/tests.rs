@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use albacore_batching::{BatchingParams, Config, Policy};
 use albacore_os::SharedMemory;
 use albacore_worker::EditionId;
 use tokio::sync::oneshot;
@@ -9,13 +10,13 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::admission::RequestTerms;
 use crate::model::{Edition, Usage};
-use crate::state::NewRequest;
+use crate::state::{NewRequest, State};
 use crate::{Failure, KindSet, ModelInfo, Priority};
 
 const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MILLISECOND;
 
-fn ended(slot: usize, kind: Kind, failure: Option<Failure>) -> Box<Pending> {
+fn ended(slot: usize, kind: Kind, failure: Option<Failure>) -> PendingBox {
     let memory = SharedMemory::create("test", 4096).unwrap();
     let (input, results) = memory.map_extent().unwrap().split_at(64);
     let mut ended = Pending::new(NewRequest {
@@ -55,8 +56,11 @@ fn counters() -> (Counters, Tallies) {
     (counters, Tallies::new(2))
 }
 
-fn count(tallies: &Tallies, event_loop: usize, ended: &Pending, at: u64) {
-    tallies.of(LoopIndex(event_loop)).count(ended, Nanos(at));
+/// Counts in a span of which the tally of the loop holds nothing else.
+fn count(tallies: &Tallies, event_loop: usize, ended: &PendingBox, at: u64) {
+    let ended = std::slice::from_ref(ended);
+    let other_span = || panic!("the tally is of another span");
+    tallies.count(LoopIndex(event_loop), ended, Nanos(at), other_span);
 }
 
 #[test]
@@ -88,21 +92,32 @@ fn a_request_counts_in_the_span_in_which_it_was_over_however_late_it_is_taken_ov
     let (mut counters, tallies) = counters();
     let request = ended(0, Kind::Value, None);
     count(&tallies, 0, &request, 4 * SECOND);
-    assert!(!tallies.of(LoopIndex(0)).is_of_other_span(Nanos(4 * SECOND)));
-    assert!(tallies.of(LoopIndex(0)).is_of_other_span(Nanos(5 * SECOND)));
-    // A minute later, when the place of that span has a newer one.
+    // A minute later the place of that span has a newer one.
     count(&tallies, 1, &request, 63 * SECOND);
-    let mut good = |at| {
-        tallies.drain_into(&mut counters);
-        let (windows, _) = &counters.windows(Nanos(at))[0];
+    let good = |counters: &mut Counters| {
+        tallies.drain_into(counters);
+        let (windows, _) = &counters.windows(Nanos(64 * SECOND))[0];
         (windows[0].outcomes.good, windows[0].newest.good)
     };
-    assert_eq!(good(64 * SECOND), (1, 1));
-    count(&tallies, 1, &request, 44 * SECOND);
-    assert_eq!(good(64 * SECOND), (2, 1));
+    assert_eq!(good(&mut counters), (1, 1));
     count(&tallies, 1, &request, 3 * SECOND);
-    assert_eq!(good(64 * SECOND), (2, 1), "over for a minute");
+    assert_eq!(good(&mut counters), (1, 1), "it was over a minute ago");
+    // A loop that comes to the next span has all tallies taken over first.
+    count(&tallies, 0, &request, 44 * SECOND);
+    let take_over = || tallies.drain_into(&mut counters);
+    tallies.count(LoopIndex(0), &[request], Nanos(64 * SECOND), take_over);
     assert_eq!(counters.model(0).unwrap().answered_total, 4);
+    assert_eq!(good(&mut counters), (3, 2));
+}
+
+#[test]
+fn a_request_whose_client_went_away_is_not_counted_as_answered() {
+    let (mut counters, tallies) = counters();
+    let mut request = ended(0, Kind::Value, None);
+    request.is_wanted = false;
+    count(&tallies, 0, &request, 1);
+    tallies.drain_into(&mut counters);
+    assert_eq!(counters.model(0).unwrap().answered_total, 0);
 }
 
 #[test]
@@ -121,4 +136,29 @@ fn a_request_is_late_after_its_objective_or_its_own_time() {
     assert_eq!((stats.answered_total, stats.late_total), (2, 1));
     let outcomes = stats.kinds[0].outcomes;
     assert_eq!((outcomes.good, outcomes.late), (1, 1));
+}
+
+#[test]
+fn what_was_counted_of_a_model_is_not_counted_for_the_next_one_in_its_slot() {
+    let config = Config {
+        queues: 0,
+        workers: 1,
+        batching: BatchingParams {
+            policy: Policy::Eager,
+            batch_rows_max: 4,
+            window: None,
+            queue_rows_max: 64,
+        },
+        batch_requests_max: 8,
+    };
+    let mut state = State::new(config, 1, 1, 0);
+    assert_eq!(state.declare("a", None), Ok(0));
+    let request = ended(0, Kind::Value, None);
+    count(&state.tallies(), 0, &request, SECOND);
+    state.catalog.keep_only(&[]);
+    assert_eq!(state.declare("b", None), Ok(0));
+    count(&state.tallies(), 0, &request, SECOND);
+    state.take_tallies();
+    let stats = state.model_stats(0).unwrap();
+    assert_eq!((stats.name.as_str(), stats.answered_total), ("b", 1));
 }
