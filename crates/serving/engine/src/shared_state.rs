@@ -149,7 +149,11 @@ impl SharedState {
     }
 
     pub(super) fn now(&self) -> Nanos {
-        self.epoch.elapsed().into()
+        self.time_of(Instant::now())
+    }
+
+    fn time_of(&self, instant: Instant) -> Nanos {
+        instant.saturating_duration_since(self.epoch).into()
     }
 
     /// The state, to read or for changes without consequences. A panic of another holder does not
@@ -215,7 +219,7 @@ impl SharedState {
         let mut out = Outbox::default();
         let (result, now) = {
             let mut state = self.state();
-            let now = self.now();
+            let now = self.time_of(state.since);
             state.measure_front(now, || self.front_cpu());
             self.collect_submitted(&mut state, now, &mut out);
             state.poll_completions(now, &mut out);
@@ -268,7 +272,7 @@ impl SharedState {
         let mut out = Outbox::default();
         let now = {
             let mut state = self.state();
-            let now = self.now();
+            let now = self.time_of(state.since);
             self.collect_submitted(&mut state, now, &mut out);
             self.publish(&mut state, now, &mut out);
             now
