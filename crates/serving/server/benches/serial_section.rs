@@ -3,8 +3,7 @@
 //! time of the front for a request, and for how long each lock that another thread may wait for is
 //! held for a request: the scheduler's state, in which only one loop can work; the inboxes, the
 //! memory and the tallies of answers, which are a loop's own but for moments. Admission takes no
-//! lock. A holder that loses its cpu goes on holding: that is part of the mean, and less of the
-//! median of short periods.
+//! lock.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use std::path::Path;
@@ -24,9 +23,7 @@ use tokio::runtime::Runtime;
 /// Requests that each loop has in flight.
 const IN_FLIGHT: usize = 32;
 
-/// It is measured for so many periods.
-const PERIODS: usize = 30;
-const PERIOD: Duration = Duration::from_millis(100);
+const MEASURED: Duration = Duration::from_secs(3);
 
 fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
@@ -99,32 +96,22 @@ fn measure(loops: usize) {
         .collect();
     let clock = Clock::new().unwrap();
     std::thread::sleep(Duration::from_secs(1));
+    let before = (lock_nanos(&engine), answered.load(Ordering::Relaxed));
     let (cpu, start) = (clock.process_cpu().unwrap().0, Instant::now());
-    let count = || (lock_nanos(&engine), answered.load(Ordering::Relaxed));
-    let mut counts = vec![count()];
-    for _ in 0..PERIODS {
-        std::thread::sleep(PERIOD);
-        counts.push(count());
-    }
+    std::thread::sleep(MEASURED);
+    let requests = (answered.load(Ordering::Relaxed) - before.1) as f64;
     let cpu = (clock.process_cpu().unwrap().0 - cpu) as f64;
-    let (before, now) = (counts[0], counts[PERIODS]);
-    let requests = (now.1 - before.1) as f64;
-    let held: Vec<f64> = (0..now.0.len())
-        .map(|lock| (now.0[lock] - before.0[lock]) / requests)
+    let now = lock_nanos(&engine);
+    let held: Vec<f64> = (0..now.len())
+        .map(|lock| (now[lock] - before.0[lock]) / requests)
         .collect();
-    let of_state = |period: &[([f64; 4], u64)]| {
-        (period[1].0[0] - period[0].0[0]) / (period[1].1 - period[0].1) as f64
-    };
-    let mut periods: Vec<f64> = counts.windows(2).map(of_state).collect();
-    periods.sort_by(f64::total_cmp);
     println!(
         "{loops} loops: {:7.0} requests/s, {:5.2} us of cpu a request, locks held {:4.0} ns a request: \
-         state {:3.0} (median of periods {:3.0}), inboxes {:3.0}, memory {:3.0}, tallies {:3.0}",
+         state {:3.0}, inboxes {:3.0}, memory {:3.0}, tallies {:3.0}",
         requests / start.elapsed().as_secs_f64(),
         cpu / requests,
         held.iter().sum::<f64>(),
         held[0],
-        periods[PERIODS / 2],
         held[1],
         held[2],
         held[3],
