@@ -1,7 +1,8 @@
 //! The state of the engine (requests, workers, counters) and what each event does to it.
 //!
 //! All of it is behind one mutex of the front. Every method takes the time, and leaves what must
-//! happen outside of the lock (requests to answer, workers to wake, a timer to set) in an [`Outbox`].
+//! happen outside of the lock (requests to answer, workers to wake, a timer to set) in an
+//! [`Outbox`].
 
 use std::sync::Arc;
 
