@@ -3,24 +3,9 @@
 use albacore_batching::{Nanos, Slo};
 
 use super::model_window::{KindLoad, ModelWindow};
-use super::queues::latency_of;
-use super::timing::Timing;
+use super::tallies::KindTally;
 use super::window::{IdleWindow, Load, Outcomes};
 use super::{DispatchReason, Kind, ModelStats, Sharing, WorkerStats};
-
-/// A request that was answered with results.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Answered {
-    /// The slot of its model.
-    pub(super) model: usize,
-    /// The costliest kind that it asked for.
-    pub(super) kind: Kind,
-    pub(super) timing: Timing,
-    /// From submission to the results.
-    pub(super) total_nanos: u64,
-    /// The request's own deadline had passed.
-    pub(super) is_after_deadline: bool,
-}
 
 /// Counters of one model.
 #[derive(Debug)]
@@ -157,42 +142,22 @@ impl Counters {
         }
     }
 
-    pub(super) fn failed(&mut self, model: usize, kind: Option<Kind>, now: Nanos) {
-        self.count(model, |stats| stats.failed_total += 1);
-        self.outcome(model, kind, now, |outcomes| outcomes.failed += 1);
-    }
-
-    pub(super) fn answered(&mut self, answered: &Answered, now: Nanos) {
-        let Answered {
-            model,
-            kind,
-            timing,
-            total_nanos,
-            is_after_deadline,
-        } = *answered;
-        let Some(SlotCounters {
-            stats,
-            objective,
-            window,
-        }) = self.slots.get_mut(model)
-        else {
+    /// Takes over requests of one span of the window, which `at` is in.
+    pub(super) fn take_over(&mut self, slot: usize, kind: Kind, tally: &KindTally, at: Nanos) {
+        let Some(SlotCounters { stats, window, .. }) = self.slots.get_mut(slot) else {
             return;
         };
-        let is_after_objective =
-            objective.is_some_and(|slo| Nanos(total_nanos) > latency_of(&slo, kind).into());
-        let is_late = is_after_objective || is_after_deadline;
-        stats.answered_total += 1;
-        stats.late_total += u64::from(is_late);
+        let outcomes = &tally.outcomes;
+        stats.answered_total += outcomes.good + outcomes.late;
+        stats.late_total += outcomes.late;
+        stats.failed_total += outcomes.failed;
         let of = stats.of(kind);
-        of.queue_nanos.record(Nanos::from(timing.queue).0);
-        of.defer_nanos.record(Nanos::from(timing.deferred).0);
-        of.compute_nanos.record(Nanos::from(timing.compute).0);
-        of.total_nanos.record(total_nanos);
-        match is_late {
-            true => of.outcomes.late += 1,
-            false => of.outcomes.good += 1,
-        }
-        window.answered(kind, is_late, total_nanos, now);
+        of.outcomes.add(outcomes);
+        of.queue_nanos.add(&tally.queue_nanos);
+        of.defer_nanos.add(&tally.defer_nanos);
+        of.compute_nanos.add(&tally.compute_nanos);
+        of.total_nanos.add(&tally.total_nanos);
+        window.ended(kind, outcomes, &tally.latencies, at);
     }
 
     pub(super) fn dispatched(

@@ -393,6 +393,7 @@ impl Engine {
         let (workers, now) = (self.shared.parallelism.workers, self.shared.now());
         let mut state = self.shared.state();
         state.take_admission_counts(now);
+        state.take_tallies();
         let mut windows = state.counters.windows(now);
         let load = state.counters.load(workers, &windows, now);
         let declared = state.catalog.declared();
@@ -470,8 +471,7 @@ impl Engine {
     fn close(&self) {
         self.completions.iter().for_each(AbortHandle::abort);
         self.enter(Phase::Stopped);
-        self.shared
-            .update(|state, now, out| state.fail_all(now, out));
+        self.shared.update(|state, _, out| state.fail_all(out));
     }
 }
 

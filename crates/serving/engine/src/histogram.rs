@@ -66,4 +66,12 @@ impl Histogram {
         self.sum = self.sum.saturating_add(value);
         self.count += 1;
     }
+
+    /// Adds the values that `other`, which has the same bounds, counted.
+    pub(super) fn add(&mut self, other: &Self) {
+        let buckets = self.buckets.iter_mut().zip(&other.buckets);
+        buckets.for_each(|(sum, count)| *sum += count);
+        self.sum = self.sum.saturating_add(other.sum);
+        self.count += other.count;
+    }
 }

@@ -14,7 +14,7 @@ use albacore_batching::{Nanos, QueueIndex};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::queues::QUEUES_MAX;
-use super::state::NewRequest;
+use super::state::{NewRequest, Pending, PendingBox};
 use super::timed_lock::{TimedGuard, TimedLock};
 use crate::LoopIndex;
 use crate::limits::{COALESCE_DELAY_MAX, COALESCED_COMPUTE_MAX, COALESCED_REQUESTS_MAX};
@@ -48,7 +48,7 @@ struct LoopInbox {
 
 #[derive(Debug, Default)]
 struct Inbox {
-    requests: Vec<NewRequest>,
+    requests: Vec<PendingBox>,
     /// Expected compute time of the requests, nanoseconds.
     compute: u64,
     since: Nanos,
@@ -99,21 +99,22 @@ impl Inboxes {
         &self,
         event_loop: LoopIndex,
         queue: QueueIndex,
-        mut request: NewRequest,
+        request: NewRequest,
         now: Nanos,
     ) -> Submitted {
         let row = self.row_nanos(queue);
         let compute = row.saturating_mul(request.rows as u64);
         let has_idle = self.has_idle_workers();
+        let mut pending = Pending::new(request);
         let mut inbox = self.inbox(event_loop);
         if inbox.requests.is_empty() {
             (inbox.since, inbox.compute) = (now, 0);
         }
         let first_key = (event_loop.0 as u64) << LOOP_SHIFT | inbox.rows;
-        request.first_key = first_key;
-        inbox.rows += request.rows as u64;
+        pending.request.first_key = first_key;
+        inbox.rows += pending.request.rows as u64;
         inbox.compute = inbox.compute.saturating_add(compute);
-        inbox.requests.push(request);
+        inbox.requests.push(pending);
         let is_small = row > 0 && inbox.compute <= COALESCED_COMPUTE_MAX.as_nanos() as u64;
         let waited = now.saturating_sub(inbox.since);
         let may_wait = self.is_enabled.load(Ordering::Relaxed)
@@ -136,7 +137,7 @@ impl Inboxes {
     }
 
     /// Moves the requests of all loops into `requests`.
-    pub(super) fn drain_into(&self, requests: &mut Vec<NewRequest>) {
+    pub(super) fn drain_into(&self, requests: &mut Vec<PendingBox>) {
         for index in 0..self.loops.len() {
             if self.has_requests(LoopIndex(index)) {
                 let mut inbox = self.inbox(LoopIndex(index));

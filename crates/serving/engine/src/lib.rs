@@ -46,6 +46,7 @@ mod shared_state;
 mod state;
 mod stats;
 mod supervisor;
+mod tallies;
 mod timed_lock;
 mod timing;
 mod window;

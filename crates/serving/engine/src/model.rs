@@ -25,8 +25,10 @@ pub struct Edition {
 /// Whether requests may still need an edition. Requests pin it without a lock.
 ///
 /// A thread that pins adds a pin and then reads `is_retired`; the thread that retires writes
-/// `is_retired` and then reads the pins: at least one of them sees the other.
+/// `is_retired` and then reads the pins: at least one of them sees the other. Aligned, so that who
+/// reads the rest of an edition does not wait for those who pin it.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(super) struct Usage {
     pins: AtomicUsize,
     is_retired: AtomicBool,

@@ -60,28 +60,47 @@ pub(super) fn model_load(kinds: &[KindLoad], bad_rate_allowed: Option<f64>) -> M
 }
 
 impl ModelWindow {
-    fn of(&mut self, kind: Option<Kind>, now: Nanos) -> &mut KindSpan {
+    fn of(&mut self, kind: Option<Kind>) -> &mut Spans<KindSpan> {
         let known = self.0.iter().position(|(known, _)| *known == kind);
         let at = known.unwrap_or(self.0.len());
         if known.is_none() {
             self.0.push((kind, Spans::new()));
         }
-        self.0[at].1.of(number(now))
+        &mut self.0[at].1
     }
 
     /// The current outcomes of a kind, to count in.
     pub(super) fn outcomes(&mut self, kind: Option<Kind>, now: Nanos) -> &mut Outcomes {
-        &mut self.of(kind, now).outcomes
+        &mut self.of(kind).of(number(now)).outcomes
     }
 
-    /// A request was answered after `latency` nanoseconds.
-    pub(super) fn answered(&mut self, kind: Kind, is_late: bool, latency: u64, now: Nanos) {
-        let span = self.of(Some(kind), now);
-        span.latencies.record(latency / 1000);
-        match is_late {
-            true => span.outcomes.late += 1,
-            false => span.outcomes.good += 1,
+    /// Requests ended in the span of `at`, which may be long ago.
+    pub(super) fn ended(
+        &mut self,
+        kind: Kind,
+        outcomes: &Outcomes,
+        latencies: &Latencies,
+        at: Nanos,
+    ) {
+        let (spans, number) = (self.of(Some(kind)), number(at));
+        if !spans.has_left(number) {
+            let span = spans.of(number);
+            span.outcomes.add(outcomes);
+            span.latencies.merge(latencies);
         }
+    }
+
+    /// A request was answered in time after `latency` nanoseconds.
+    #[cfg(test)]
+    pub(super) fn answered(&mut self, kind: Kind, latency: u64, at: Nanos) {
+        let mut latencies = Latencies::default();
+        latencies.record(latency / 1000);
+        let good = 1;
+        let outcomes = Outcomes {
+            good,
+            ..Outcomes::default()
+        };
+        self.ended(kind, &outcomes, &latencies, at);
     }
 
     /// The window that ends now, of each kind that was ever asked for.
@@ -156,21 +175,21 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_has_its_own_latencies_and_late_ones_count_too() {
+    fn a_kind_has_its_own_latencies() {
         let mut window = ModelWindow::default();
-        window.answered(Kind::Value, false, 1_000_000, at(1));
-        window.answered(Kind::Contribs, true, 90_000_000, at(1));
+        window.answered(Kind::Value, 1_000_000, at(1));
+        window.answered(Kind::Contribs, 90_000_000, at(1));
         let kinds = window.kinds(at(2));
         let p99 = |of: &KindLoad| of.latencies.quantile_bound(0.99);
         assert_eq!((p99(&kinds[0]), p99(&kinds[1])), (Some(1000), Some(90_000)));
-        assert_eq!(kinds[1].outcomes, outcomes(0, 1, 0));
+        assert_eq!(kinds[1].outcomes, outcomes(1, 0, 0));
     }
 
     #[test]
     fn refused_requests_of_unknown_kind_count_for_the_model_alone() {
         let mut window = ModelWindow::default();
         window.outcomes(None, at(1)).shed += 5;
-        window.answered(Kind::Value, false, 1000, at(1));
+        window.answered(Kind::Value, 1000, at(1));
         let load = model_load(&window.kinds(at(1)), Some(0.01));
         assert_eq!((load.all.requests, load.all.bad), (6, 5));
         assert_eq!((load.kinds.len(), load.kinds[0].bad), (1, 0));

@@ -1,7 +1,8 @@
 //! What the event loops and the supervisor share: the state behind its mutex, the inboxes and the
 //! memory, which have a part for each loop, and the descriptors that wake them.
 //!
-//! Lock order: state, then an inbox. Neither is held while memory is freed or answers are sent.
+//! Lock order: state, then an inbox or a tally. None is held while memory is freed or answers are
+//! sent.
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -26,7 +27,8 @@ use super::front_turns::FrontTurns;
 use super::inbox::Inboxes;
 use super::memory::{ArenaFiles, Memory};
 use super::reply_latency::ReplyLatency;
-use super::state::{Outbox, Phase, State};
+use super::state::{Outbox, Pending, PendingBox, Phase, State};
+use super::tallies::Tallies;
 use crate::LoopIndex;
 use crate::{FrontTurn, KindSet, LockTimes};
 
@@ -52,6 +54,7 @@ pub(super) struct SharedState {
     queue_rows_max: AtomicUsize,
     pub(super) inboxes: Arc<Inboxes>,
     pub(super) admission: Arc<Admission>,
+    tallies: Arc<Tallies>,
     pub(super) memory: Memory,
     pub(super) front_turns: FrontTurns,
     /// The models for lookups; written under the lock of the state.
@@ -113,6 +116,7 @@ impl SharedState {
             queue_rows_max: AtomicUsize::new(usize::MAX),
             inboxes: state.inboxes(),
             admission: state.admission(),
+            tallies: state.tallies(),
             memory,
             front_turns: FrontTurns::new(loops),
             catalog: ArcSwap::default(),
@@ -145,7 +149,11 @@ impl SharedState {
     }
 
     pub(super) fn now(&self) -> Nanos {
-        self.epoch.elapsed().into()
+        self.time_of(Instant::now())
+    }
+
+    fn time_of(&self, instant: Instant) -> Nanos {
+        instant.saturating_duration_since(self.epoch).into()
     }
 
     /// The state, to read or for changes without consequences. A panic of another holder does not
@@ -190,6 +198,7 @@ impl SharedState {
             state: Duration::from_nanos(self.locked_nanos.load(Ordering::Relaxed)),
             inboxes: self.inboxes.held().into(),
             memory: self.memory.held().into(),
+            tallies: self.tallies.held().into(),
         }
     }
 
@@ -208,18 +217,18 @@ impl SharedState {
         update: impl FnOnce(&mut State, Nanos, &mut Outbox) -> T,
     ) -> T {
         let mut out = Outbox::default();
-        let result = {
+        let (result, now) = {
             let mut state = self.state();
-            let now = self.now();
+            let now = self.time_of(state.since);
             state.measure_front(now, || self.front_cpu());
             self.collect_submitted(&mut state, now, &mut out);
             state.poll_completions(now, &mut out);
             let result = update(&mut state, now, &mut out);
             state.advance_rollout(now, &mut out);
             self.publish(&mut state, now, &mut out);
-            result
+            (result, now)
         };
-        self.carry_out(event_loop, out);
+        self.carry_out(event_loop, out, now);
         result
     }
 
@@ -229,7 +238,7 @@ impl SharedState {
         state.submit_all(requests, now, out);
         if state.phase == Phase::Stopped {
             // No worker is left: they are answered by a failure.
-            state.fail_all(now, out);
+            state.fail_all(out);
         }
     }
 
@@ -261,21 +270,20 @@ impl SharedState {
             return;
         }
         let mut out = Outbox::default();
-        {
+        let now = {
             let mut state = self.state();
-            let now = self.now();
+            let now = self.time_of(state.since);
             self.collect_submitted(&mut state, now, &mut out);
             self.publish(&mut state, now, &mut out);
-        }
-        self.carry_out(event_loop, out);
+            now
+        };
+        self.carry_out(event_loop, out, now);
     }
 
-    fn carry_out(&self, event_loop: LoopIndex, out: Outbox) {
+    fn carry_out(&self, event_loop: LoopIndex, out: Outbox, now: Nanos) {
         let Outbox {
             wakes,
-            answers,
-            free_rows,
-            free_results,
+            ended,
             installed,
             chosen,
             attaches: _,
@@ -284,15 +292,8 @@ impl SharedState {
         } = out;
         wakes.iter().for_each(|sleeping| sleeping.ring.wake());
         chosen.into_iter().for_each(&self.observer.0);
-        // Memory first: a client that has its answer finds the memory of its rows free.
-        if !free_rows.is_empty() || !free_results.is_empty() {
-            self.memory.free(event_loop, free_rows, free_results);
-        }
-        for (reply, answer) in answers {
-            if let Err(Ok((results, ..))) = reply.send(answer) {
-                // The client went away meanwhile.
-                self.memory.free(event_loop, None, [results]);
-            }
+        if !ended.is_empty() {
+            self.answer(event_loop, ended, now);
         }
         for (reply, installed) in installed {
             // The caller may have given up.
@@ -300,6 +301,48 @@ impl SharedState {
         }
         if is_changed {
             self.changed.notify_waiters();
+        }
+    }
+
+    /// Answers requests that were over at `now`. A client that has its answer is counted, has the
+    /// edition of its model unpinned, and finds the memory of its rows free.
+    fn answer(&self, event_loop: LoopIndex, ended: Vec<PendingBox>, now: Nanos) {
+        let take_over = || self.state().take_tallies();
+        self.tallies.count(event_loop, &ended, now, take_over);
+        let (mut rows, mut results) = (Vec::with_capacity(ended.len()), Vec::new());
+        let mut answers = Vec::with_capacity(ended.len());
+        let mut is_unneeded = false;
+        for pending in ended {
+            let timing = pending.timing(now);
+            let Pending {
+                request,
+                failure,
+                is_wanted,
+                ..
+            } = *pending;
+            is_unneeded |= request.edition.usage.unpin();
+            rows.push(request.input);
+            match failure {
+                None if is_wanted => {
+                    let answer = (request.results, timing, now);
+                    answers.push((request.reply, Ok(answer)));
+                }
+                failure => {
+                    results.push(request.results);
+                    let failure = failure.filter(|_| is_wanted);
+                    answers.extend(failure.map(|failure| (request.reply, Err(failure))));
+                }
+            }
+        }
+        self.memory.free(event_loop, rows, results);
+        if is_unneeded {
+            self.update_on(event_loop, |state, _, _| state.drop_unneeded_editions());
+        }
+        for (reply, answer) in answers {
+            if let Err(Ok((results, ..))) = reply.send(answer) {
+                // The client went away meanwhile.
+                self.memory.free(event_loop, None, [results]);
+            }
         }
     }
 

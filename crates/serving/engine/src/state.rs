@@ -1,7 +1,8 @@
 //! The state of the engine (requests, workers, counters) and what each event does to it.
 //!
 //! All of it is behind one mutex of the front. Every method takes the time, and leaves what must
-//! happen outside of the lock (replies to send, memory to free, a timer to set) in an [`Outbox`].
+//! happen outside of the lock (requests to answer, workers to wake, a timer to set) in an
+//! [`Outbox`].
 
 use std::sync::Arc;
 
@@ -9,7 +10,6 @@ use albacore_batching::{
     Actions, BatchingParams, Config, DEFAULT_WEIGHT, Event, ModelBatching, Nanos, QueueIndex,
     Scheduler, Slo,
 };
-use albacore_os::Extent;
 use albacore_worker::Segment;
 use tokio::sync::oneshot;
 
@@ -21,6 +21,7 @@ use super::{EngineEvent, Failure, Kind, KindSet, ModelStats};
 use crate::admission::Admission;
 use crate::front_cost::{FrontCostMeter, FrontCpu};
 use crate::inbox::Inboxes;
+use crate::tallies::Tallies;
 
 mod arrivals;
 mod coalesce;
@@ -30,7 +31,7 @@ mod hangs;
 mod requests;
 mod workers;
 
-pub(super) use requests::{Answer, NewRequest};
+pub(super) use requests::{Answer, NewRequest, Pending, PendingBox};
 pub(super) use workers::{Incarnation, WorkerSlot};
 
 use coalesce::Coalescer;
@@ -61,9 +62,8 @@ pub(super) struct Outbox {
     pub(super) wakes: Vec<Arc<Incarnation>>,
     /// Incarnations that are to be attached to this front, by the command with this number.
     pub(super) attaches: Vec<(Arc<Incarnation>, u32)>,
-    pub(super) answers: Vec<(oneshot::Sender<Answer>, Answer)>,
-    pub(super) free_rows: Vec<Extent>,
-    pub(super) free_results: Vec<Extent>,
+    /// Requests that are over.
+    pub(super) ended: Vec<PendingBox>,
     /// Choices of policy `auto` that are new.
     pub(super) chosen: Vec<EngineEvent>,
     /// Outcomes of candidates.
@@ -107,6 +107,8 @@ pub(super) struct State {
     batch_threads: Vec<Option<usize>>,
     pub(super) front_cost: FrontCostMeter,
     pub(super) counters: Counters,
+    /// What the event loops have counted and `counters` have not.
+    tallies: Arc<Tallies>,
 }
 
 impl State {
@@ -132,6 +134,7 @@ impl State {
             batch_threads: Vec::new(),
             front_cost: FrontCostMeter::new(loops),
             counters: Counters::new(),
+            tallies: Arc::new(Tallies::new(loops)),
             scheduler: Scheduler::new(config),
         }
     }
@@ -142,6 +145,15 @@ impl State {
 
     pub(super) fn admission(&self) -> Arc<Admission> {
         Arc::clone(&self.admission)
+    }
+
+    pub(super) fn tallies(&self) -> Arc<Tallies> {
+        Arc::clone(&self.tallies)
+    }
+
+    /// Takes over what the event loops have counted.
+    pub(super) fn take_tallies(&mut self) {
+        self.tallies.drain_into(&mut self.counters);
     }
 
     /// Enters a later stage.
@@ -168,6 +180,7 @@ impl State {
             self.front_shares.start_slot(slot);
             queues_of(slot).for_each(|queue| self.scheduler.forget_arrivals(queue));
             self.set_slot_weight(slot, DEFAULT_WEIGHT);
+            self.take_tallies();
             self.counters.start_slot(slot, name);
             self.forget_costs(slot);
         }
@@ -295,7 +308,7 @@ impl State {
                 crashes: abandoned.losses,
                 cause: cause.to_owned(),
             };
-            self.end_part(abandoned.key.0, PartEnd::Failed(failure), now, out);
+            self.end_part(abandoned.key.0, PartEnd::Failed(failure), out);
         }
         for dispatch in &actions.dispatches {
             self.dispatch(dispatch, actions.members(dispatch), event, now, out);
@@ -312,7 +325,7 @@ impl State {
         self.idle_time.set(idle > 0, now);
     }
 
-    /// The last request for a retired edition is over: workers may close it.
+    /// The last request for a retired edition is answered: workers may close it.
     pub(super) fn drop_unneeded_editions(&mut self) {
         self.rollout.is_pending |= self.catalog.drop_unneeded();
     }

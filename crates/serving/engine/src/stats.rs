@@ -142,6 +142,8 @@ pub struct LockTimes {
     pub inboxes: Duration,
     /// The caches of memory of all event loops and the arenas that they share. Sampled.
     pub memory: Duration,
+    /// What the event loops count of answers; another loop takes it over to be read. Sampled.
+    pub tallies: Duration,
 }
 
 /// A snapshot of the engine.

@@ -50,6 +50,11 @@ impl<T: Default> Spans<T> {
         &mut self.values[at]
     }
 
+    /// Whether span `number` has left the window: a newer one has its place.
+    pub(super) fn has_left(&self, number: u64) -> bool {
+        self.numbers[place(number)] > number
+    }
+
     /// The values of the window that ends now.
     pub(super) fn recent(&self, now: Nanos) -> impl Iterator<Item = &T> {
         self.last(SPANS, now)
@@ -257,7 +262,7 @@ mod tests {
         let mut quantiles = |latencies: &[u64], now| {
             for (at, &latency) in latencies.iter().enumerate() {
                 let kind = [Kind::Value, Kind::Contribs][at % 2];
-                model.answered(kind, false, latency, now);
+                model.answered(kind, latency, now);
             }
             let load = IdleWindow::new().load(1, &[(model.kinds(now), None)], now);
             (load.latency_p50_nanos, load.latency_p99_nanos)

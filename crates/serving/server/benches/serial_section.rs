@@ -1,8 +1,9 @@
 //! How the front end scales with its event loops: `cargo bench -p albacore-server --bench
 //! serial_section`. Loops submit requests of one row without a protocol. Prints the rate, the cpu
 //! time of the front for a request, and for how long each lock that another thread may wait for is
-//! held for a request: the scheduler's state, in which only one loop can work; the inboxes and the
-//! memory, which are a loop's own but for moments. Admission takes no lock.
+//! held for a request: the scheduler's state, in which only one loop can work; the inboxes, the
+//! memory and the tallies of answers, which are a loop's own but for moments. Admission takes no
+//! lock.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use std::path::Path;
@@ -106,13 +107,14 @@ fn measure(loops: usize) {
         .collect();
     println!(
         "{loops} loops: {:7.0} requests/s, {:5.2} us of cpu a request, locks held {:4.0} ns a request: \
-         state {:3.0}, inboxes {:3.0}, memory {:3.0}",
+         state {:3.0}, inboxes {:3.0}, memory {:3.0}, tallies {:3.0}",
         requests / start.elapsed().as_secs_f64(),
         cpu / requests,
         held.iter().sum::<f64>(),
         held[0],
         held[1],
         held[2],
+        held[3],
     );
     is_over.store(true, Ordering::Relaxed);
     threads
@@ -120,14 +122,15 @@ fn measure(loops: usize) {
         .for_each(|thread| thread.join().unwrap());
 }
 
-/// For how long the locks of the state, the inboxes and the memory were held so far.
-fn lock_nanos(engine: &Engine) -> [f64; 3] {
+/// For how long the locks of the state, the inboxes, the memory and the tallies were held so far.
+fn lock_nanos(engine: &Engine) -> [f64; 4] {
     let LockTimes {
         state,
         inboxes,
         memory,
+        tallies,
     } = engine.stats().locked;
-    [state, inboxes, memory].map(|held| held.as_secs_f64() * 1e9)
+    [state, inboxes, memory, tallies].map(|held| held.as_secs_f64() * 1e9)
 }
 
 async fn submit_until(

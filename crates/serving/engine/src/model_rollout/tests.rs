@@ -12,7 +12,7 @@ use super::*;
 use crate::LoopIndex;
 use crate::admission::RequestTerms;
 use crate::model::Usage;
-use crate::state::{Answer, Incarnation, NewRequest};
+use crate::state::{Answer, Incarnation, NewRequest, Pending};
 use crate::{Kind, KindSet, ModelInfo};
 
 /// A worker that the test simulates.
@@ -104,10 +104,21 @@ impl Harness {
         self.now += 1;
         let (now, mut out) = (Nanos(self.now), Outbox::default());
         change(&mut self.state, now, &mut out);
-        self.state.advance_rollout(now, &mut out);
-        for (reply, answer) in out.answers {
-            let _ = reply.send(answer);
+        for ended in std::mem::take(&mut out.ended) {
+            let timing = ended.timing(now);
+            let NewRequest {
+                edition,
+                results,
+                reply,
+                ..
+            } = ended.request;
+            if edition.usage.unpin() {
+                self.state.drop_unneeded_editions();
+            }
+            let failure = ended.failure.map_or(Ok(()), Err);
+            let _ = reply.send(failure.map(|()| (results, timing, now)));
         }
+        self.state.advance_rollout(now, &mut out);
         for (reply, installed) in out.installed {
             let _ = reply.send(installed);
         }
@@ -213,7 +224,7 @@ impl Harness {
                     priority: crate::Priority::Normal,
                 },
             };
-            state.submit_all(vec![request], now, out);
+            state.submit_all(vec![Pending::new(request)], now, out);
         });
     }
 

@@ -7,7 +7,7 @@
 
 use albacore_batching::{Arrival, Event, Nanos, Position, QueueIndex, RequestKey};
 
-use super::requests::{NewRequest, PartEnd, RequestPart};
+use super::requests::{NewRequest, PartEnd, PendingBox, RequestPart};
 use super::{Outbox, State};
 use crate::Priority;
 use crate::admission::RequestTerms;
@@ -19,7 +19,8 @@ const CLOCK_TOLERANCE: Nanos = Nanos(1_000_000);
 
 impl State {
     /// Queues a request.
-    pub(super) fn submit(&mut self, request: NewRequest, now: Nanos, out: &mut Outbox) {
+    pub(super) fn submit(&mut self, mut pending: PendingBox, now: Nanos, out: &mut Outbox) {
+        let request = &pending.request;
         let (model, rows, first_key) = (request.model, request.rows, request.first_key);
         let queue = queue_of(model, request.kinds);
         let objective = self.scheduler.profile(queue).objective;
@@ -27,13 +28,14 @@ impl State {
         let position = match request.terms.priority {
             Priority::Normal => Position::ByDeadline(within),
             Priority::Low => Position::Behind,
-            Priority::High => Position::Ahead(self.head_start(queue, &request, within, now)),
+            Priority::High => Position::Ahead(self.head_start(queue, request, within, now)),
         };
         let part_rows_max = self.batch_rows_max(queue);
         self.counters.submitted(model, rows);
-        let bytes = request.input.as_slice().len() + request.results.as_slice().len();
+        let bytes = request.input.len() + request.results.len();
         self.front_shares.record(queue, 0, bytes, now);
-        let idle_before = self.idle_time.until(request.submitted);
+        pending.idle_before = self.idle_time.until(request.submitted);
+        (pending.objective, pending.within) = (objective, within);
         let parts = (0..rows)
             .step_by(part_rows_max)
             .map(|first_row| RequestPart {
@@ -43,7 +45,7 @@ impl State {
             });
         let keys = (first_key..).map(RequestKey);
         let sizes = parts.clone().map(|part| part.rows);
-        self.requests.insert(request, parts, within, idle_before);
+        self.requests.insert(pending, parts);
         for (key, rows) in keys.zip(sizes) {
             let arrival = Arrival {
                 queue,
@@ -98,7 +100,7 @@ impl State {
             self.step(withdrawn, now, out);
             // A running part keeps its memory until the worker has finished or ended.
             if self.requests.is_waiting(key) {
-                self.end_part(key, PartEnd::Unwanted, now, out);
+                self.end_part(key, PartEnd::Unwanted, out);
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use albacore_batching::{Arrival, Event, Nanos};
 
-use super::{NewRequest, Outbox, State};
+use super::{Outbox, PendingBox, State};
 use crate::limits::COALESCED_COMPUTE_MAX;
 
 /// Arrivals that the scheduler has not decided about.
@@ -15,7 +15,7 @@ pub(super) struct Coalescer {
     /// The current dispatches come from arrivals.
     is_flushing: bool,
     /// Kept between flushes, so that the steady state does not allocate.
-    buffer: Vec<NewRequest>,
+    buffer: Vec<PendingBox>,
 }
 
 impl Coalescer {
@@ -31,14 +31,14 @@ impl Coalescer {
 
 impl State {
     /// An empty vector, whose memory was used before.
-    pub(crate) fn take_submitted_buffer(&mut self) -> Vec<NewRequest> {
+    pub(crate) fn take_submitted_buffer(&mut self) -> Vec<PendingBox> {
         std::mem::take(&mut self.coalescer.buffer)
     }
 
     /// Queues requests, and keeps the vector.
     pub(crate) fn submit_all(
         &mut self,
-        mut requests: Vec<NewRequest>,
+        mut requests: Vec<PendingBox>,
         now: Nanos,
         out: &mut Outbox,
     ) {

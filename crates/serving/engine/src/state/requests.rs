@@ -11,10 +11,9 @@ use tokio::sync::oneshot;
 use super::{Outbox, State};
 use crate::LoopIndex;
 use crate::admission::RequestTerms;
-use crate::counters::Answered;
 use crate::model::Edition;
 use crate::timing::Timing;
-use crate::{Failure, Kind, KindSet};
+use crate::{Failure, KindSet};
 
 /// What a request's future receives: its results, how long its parts took, and when it was done.
 pub(crate) type Answer = Result<(Extent, Timing, Nanos), Failure>;
@@ -41,26 +40,30 @@ pub(crate) struct NewRequest {
     pub(crate) terms: RequestTerms,
 }
 
-/// A request that waits or runs.
+/// A request from its submission to its answer. It is allocated and freed without the lock of the
+/// state, under which only its address is copied.
 #[derive(Debug)]
-pub(super) struct Pending {
-    pub(super) request: NewRequest,
+pub(crate) struct Pending {
+    pub(crate) request: NewRequest,
+    pub(crate) objective: Option<Nanos>,
     /// Time that was left for it, where that is less than the objective.
-    pub(super) within: Option<Nanos>,
+    pub(crate) within: Option<Nanos>,
     pub(super) first_dispatch: Option<Nanos>,
     /// [`super::IdleTime`] when it was submitted.
     pub(super) idle_before: Nanos,
     /// Time between its submission and its dispatch in which a worker was free.
     pub(super) deferred: Nanos,
     compute_nanos: u64,
-    failure: Option<Failure>,
+    pub(crate) failure: Option<Failure>,
     /// Parts, done or not.
     pub(super) parts: usize,
     /// Parts that are not done.
     parts_left: usize,
     /// False once the client went away.
-    pub(super) is_wanted: bool,
+    pub(crate) is_wanted: bool,
 }
+
+pub(crate) type PendingBox = Box<Pending>;
 
 /// Rows of a request that run in one batch. A request larger than a batch has several parts.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +87,7 @@ pub(super) enum PartEnd {
 /// A request with its first part, which for most is the only one: one lookup finds both.
 #[derive(Debug)]
 struct Entry {
-    pending: Pending,
+    pending: PendingBox,
     /// `None` once it is done.
     first_part: Option<RequestPart>,
 }
@@ -108,25 +111,11 @@ impl RequestTable {
     /// Adds a request, which is cut into these parts. Their keys follow each other.
     pub(super) fn insert(
         &mut self,
-        request: NewRequest,
+        mut pending: PendingBox,
         mut parts: impl ExactSizeIterator<Item = RequestPart>,
-        within: Option<Nanos>,
-        idle_before: Nanos,
     ) {
-        let first_key = request.first_key;
-        let count = parts.len();
-        let pending = Pending {
-            request,
-            within,
-            first_dispatch: None,
-            idle_before,
-            deferred: Nanos(0),
-            compute_nanos: 0,
-            failure: None,
-            parts: count,
-            parts_left: count,
-            is_wanted: true,
-        };
+        let first_key = pending.request.first_key;
+        (pending.parts, pending.parts_left) = (parts.len(), parts.len());
         let first_part = parts.next();
         let entry = Entry {
             pending,
@@ -174,7 +163,7 @@ impl RequestTable {
     }
 
     /// Removes a part; returns its request if that was the last one.
-    fn remove_part(&mut self, key: u64, end: PartEnd) -> Option<Pending> {
+    fn remove_part(&mut self, key: u64, end: PartEnd) -> Option<PendingBox> {
         let later = self.later_parts.remove(&key);
         let request = later.as_ref().map_or(key, |later| later.request);
         let MapEntry::Occupied(mut occupied) = self.entries.entry(request) else {
@@ -215,64 +204,46 @@ impl State {
     }
 
     /// Fails every request that is left.
-    pub(crate) fn fail_all(&mut self, now: Nanos, out: &mut Outbox) {
+    pub(crate) fn fail_all(&mut self, out: &mut Outbox) {
         for key in self.requests.keys() {
-            self.end_part(key, PartEnd::Failed(Failure::Stopped), now, out);
+            self.end_part(key, PartEnd::Failed(Failure::Stopped), out);
         }
     }
 
-    /// A part ends. With its last part a request is answered.
-    pub(super) fn end_part(&mut self, key: u64, end: PartEnd, now: Nanos, out: &mut Outbox) {
-        let Some(mut pending) = self.requests.remove_part(key, end) else {
-            return;
-        };
-        out.is_changed |= self.requests.entries.is_empty();
-        if pending.request.edition.usage.unpin() {
-            self.drop_unneeded_editions();
+    /// A part ends. With its last part a request is over.
+    pub(super) fn end_part(&mut self, key: u64, end: PartEnd, out: &mut Outbox) {
+        if let Some(ended) = self.requests.remove_part(key, end) {
+            out.ended.push(ended);
+            out.is_changed |= self.requests.entries.is_empty();
         }
-        let failure = pending.failure.take();
-        let timing = pending.timing(now);
-        let is_wanted = pending.is_wanted;
-        if is_wanted {
-            self.count_answer(&pending, failure.is_some(), timing, now);
-        }
-        let NewRequest {
-            input,
-            results,
-            reply,
-            ..
-        } = pending.request;
-        out.free_rows.push(input);
-        match failure {
-            _ if !is_wanted => out.free_results.push(results),
-            None => out.answers.push((reply, Ok((results, timing, now)))),
-            Some(failure) => {
-                out.free_results.push(results);
-                out.answers.push((reply, Err(failure)));
-            }
-        }
-    }
-
-    fn count_answer(&mut self, pending: &Pending, has_failed: bool, timing: Timing, now: Nanos) {
-        let request = &pending.request;
-        if has_failed {
-            let kind = request.kinds.costliest();
-            return self.counters.failed(request.model, kind, now);
-        }
-        let total = now.saturating_sub(pending.request.submitted);
-        let answered = Answered {
-            model: request.model,
-            kind: request.kinds.costliest().unwrap_or(Kind::Value),
-            timing,
-            total_nanos: total.0,
-            is_after_deadline: pending.within.is_some_and(|within| total > within),
-        };
-        self.counters.answered(&answered, now);
     }
 }
 
 impl Pending {
-    fn timing(&self, now: Nanos) -> Timing {
+    pub(crate) fn new(request: NewRequest) -> Box<Self> {
+        Box::new(Self {
+            request,
+            objective: None,
+            within: None,
+            first_dispatch: None,
+            idle_before: Nanos(0),
+            deferred: Nanos(0),
+            compute_nanos: 0,
+            failure: None,
+            parts: 0,
+            parts_left: 0,
+            is_wanted: true,
+        })
+    }
+
+    /// Whether it is late if it was answered `total` after its submission.
+    pub(crate) fn is_late(&self, total: Nanos) -> bool {
+        let limits = [self.objective, self.within];
+        limits.into_iter().flatten().any(|limit| total > limit)
+    }
+
+    /// How long its parts took, if it was over at `now`.
+    pub(crate) fn timing(&self, now: Nanos) -> Timing {
         let dispatched = self.first_dispatch.unwrap_or(now);
         Timing {
             queue: dispatched.saturating_sub(self.request.submitted).into(),

@@ -219,7 +219,7 @@ impl State {
         let failures = worker_slot.failures;
         let command = worker_slot.command.take();
         self.rollout.is_pending = true;
-        self.return_batch(worker, now, out);
+        self.return_batch(worker, out);
         if let Some(command) = command {
             self.count_candidate_crash(&command, exit, out);
         }
@@ -229,7 +229,7 @@ impl State {
     }
 
     /// The parts of a lost batch wait again; those whose client went away end.
-    fn return_batch(&mut self, worker: usize, now: Nanos, out: &mut Outbox) {
+    fn return_batch(&mut self, worker: usize, out: &mut Outbox) {
         let Some(worker_slot) = self.workers.slots.get_mut(worker) else {
             return;
         };
@@ -239,7 +239,7 @@ impl State {
         let members = std::mem::take(&mut worker_slot.members);
         for &key in &members {
             if self.requests.stop_running(key) {
-                self.end_part(key, PartEnd::Unwanted, now, out);
+                self.end_part(key, PartEnd::Unwanted, out);
             }
         }
         self.reuse_members(worker, members);
@@ -289,9 +289,8 @@ impl State {
         };
         let members = std::mem::take(&mut worker_slot.members);
         let compute_nanos = self.record_batch(worker, &batch, &incarnation.ring, now);
-        // One allocation each: the lock is held.
-        out.answers.reserve(members.len());
-        out.free_rows.reserve(members.len());
+        // One allocation: the lock is held.
+        out.ended.reserve(members.len());
         for (index, &key) in members.iter().enumerate() {
             let end = match segment_failure(&incarnation.ring, index) {
                 None => PartEnd::Computed {
@@ -299,7 +298,7 @@ impl State {
                 },
                 Some(failure) => PartEnd::Failed(failure),
             };
-            self.end_part(key, end, now, out);
+            self.end_part(key, end, out);
         }
         self.reuse_members(worker, members);
         let worker = WorkerIndex::at(worker);

@@ -228,14 +228,20 @@ fn encode_server(families: &mut Families<'_>, stats: &Stats) -> Result<(), Error
         ConstGauge::new(front.per_request.0 as f64 / 1e9).encode(metric)?;
     }
     let help = "Time in which a lock of the front end was held: state, which all threads share, \
-                inboxes and memory";
+                inboxes, memory and tallies of answers";
     let seconds = Some(&Unit::Seconds);
     let LockTimes {
         state,
         inboxes,
         memory,
+        tallies,
     } = stats.locked;
-    let locked = [("state", state), ("inboxes", inboxes), ("memory", memory)];
+    let locked = [
+        ("state", state),
+        ("inboxes", inboxes),
+        ("memory", memory),
+        ("tallies", tallies),
+    ];
     let locked = locked.into_iter();
     let locked = locked.map(|(lock, held)| ([("lock", lock)], held.as_secs_f64()));
     families.counters("front_serial", help, seconds, locked)?;

@@ -1,0 +1,164 @@
+//! Tests of what event loops count.
+
+use std::sync::Arc;
+
+use albacore_batching::{BatchingParams, Config, Policy};
+use albacore_os::SharedMemory;
+use albacore_worker::EditionId;
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::admission::RequestTerms;
+use crate::model::{Edition, Usage};
+use crate::state::{NewRequest, State};
+use crate::{Failure, KindSet, ModelInfo, Priority};
+
+const MILLISECOND: u64 = 1_000_000;
+const SECOND: u64 = 1000 * MILLISECOND;
+
+fn ended(slot: usize, kind: Kind, failure: Option<Failure>) -> PendingBox {
+    let memory = SharedMemory::create("test", 4096).unwrap();
+    let (input, results) = memory.map_extent().unwrap().split_at(64);
+    let mut ended = Pending::new(NewRequest {
+        model: slot,
+        edition: Arc::new(Edition {
+            id: EditionId(1),
+            slot,
+            info: ModelInfo::default(),
+            kernels: Vec::new(),
+            image: SharedMemory::holding("test", b"image").unwrap(),
+            usage: Usage::default(),
+        }),
+        event_loop: LoopIndex(0),
+        first_key: 0,
+        submitted: Nanos(0),
+        kinds: KindSet::only(kind),
+        is_double: false,
+        rows: 1,
+        input,
+        results,
+        reply: oneshot::channel().0,
+        terms: RequestTerms {
+            arrival: Nanos(0),
+            deadline: None,
+            priority: Priority::Normal,
+        },
+    });
+    ended.failure = failure;
+    ended
+}
+
+/// Two models, and the tallies of two loops.
+fn counters() -> (Counters, Tallies) {
+    let mut counters = Counters::new();
+    counters.start_slot(0, "a");
+    counters.start_slot(1, "b");
+    (counters, Tallies::new(2))
+}
+
+/// Counts in a span of which the tally of the loop holds nothing else.
+fn count(tallies: &Tallies, event_loop: usize, ended: &PendingBox, at: u64) {
+    let ended = std::slice::from_ref(ended);
+    let other_span = || panic!("the tally is of another span");
+    tallies.count(LoopIndex(event_loop), ended, Nanos(at), other_span);
+}
+
+#[test]
+fn what_every_loop_counts_of_each_model_and_kind_is_taken_over_once() {
+    let (mut counters, tallies) = counters();
+    count(&tallies, 0, &ended(0, Kind::Value, None), MILLISECOND);
+    count(&tallies, 1, &ended(0, Kind::Value, None), 3 * MILLISECOND);
+    let failure = Some(Failure::Stopped);
+    count(&tallies, 1, &ended(0, Kind::Leaf, failure), MILLISECOND);
+    count(&tallies, 1, &ended(1, Kind::Contribs, None), MILLISECOND);
+    for _ in 0..2 {
+        tallies.drain_into(&mut counters);
+        let [a, b] = [0, 1].map(|slot| counters.model(slot).unwrap().clone());
+        assert_eq!((a.answered_total, a.failed_total), (2, 1));
+        assert_eq!((b.answered_total, b.failed_total), (1, 0));
+        let kinds = a.kinds.iter();
+        let kinds: Vec<_> = kinds.map(|of| (of.kind, of.outcomes.good)).collect();
+        assert_eq!(kinds, [(Kind::Value, 2), (Kind::Leaf, 0)]);
+        let total = &a.kinds[0].total_nanos;
+        assert_eq!((total.count, total.sum), (2, 4 * MILLISECOND));
+        let (windows, _) = &counters.windows(Nanos(SECOND))[0];
+        assert_eq!(windows[0].latencies.max(), 3000);
+        assert_eq!(windows[1].outcomes.failed, 1);
+    }
+}
+
+#[test]
+fn a_request_counts_in_the_span_in_which_it_was_over_however_late_it_is_taken_over() {
+    let (mut counters, tallies) = counters();
+    let request = ended(0, Kind::Value, None);
+    count(&tallies, 0, &request, 4 * SECOND);
+    // A minute later the place of that span has a newer one.
+    count(&tallies, 1, &request, 63 * SECOND);
+    let good = |counters: &mut Counters| {
+        tallies.drain_into(counters);
+        let (windows, _) = &counters.windows(Nanos(64 * SECOND))[0];
+        (windows[0].outcomes.good, windows[0].newest.good)
+    };
+    assert_eq!(good(&mut counters), (1, 1));
+    count(&tallies, 1, &request, 3 * SECOND);
+    assert_eq!(good(&mut counters), (1, 1), "it was over a minute ago");
+    // A loop that comes to the next span has all tallies taken over first.
+    count(&tallies, 0, &request, 44 * SECOND);
+    let take_over = || tallies.drain_into(&mut counters);
+    tallies.count(LoopIndex(0), &[request], Nanos(64 * SECOND), take_over);
+    assert_eq!(counters.model(0).unwrap().answered_total, 4);
+    assert_eq!(good(&mut counters), (3, 2));
+}
+
+#[test]
+fn a_request_whose_client_went_away_is_not_counted_as_answered() {
+    let (mut counters, tallies) = counters();
+    let mut request = ended(0, Kind::Value, None);
+    request.is_wanted = false;
+    count(&tallies, 0, &request, 1);
+    tallies.drain_into(&mut counters);
+    assert_eq!(counters.model(0).unwrap().answered_total, 0);
+}
+
+#[test]
+fn a_request_is_late_after_its_objective_or_its_own_time() {
+    let mut request = ended(0, Kind::Value, None);
+    assert!(!request.is_late(Nanos(u64::MAX)));
+    request.objective = Some(Nanos(10));
+    assert!(!request.is_late(Nanos(10)) && request.is_late(Nanos(11)));
+    request.within = Some(Nanos(5));
+    assert!(request.is_late(Nanos(6)));
+    let (mut counters, tallies) = counters();
+    count(&tallies, 0, &request, 5);
+    count(&tallies, 0, &request, 6);
+    tallies.drain_into(&mut counters);
+    let stats = counters.model(0).unwrap();
+    assert_eq!((stats.answered_total, stats.late_total), (2, 1));
+    let outcomes = stats.kinds[0].outcomes;
+    assert_eq!((outcomes.good, outcomes.late), (1, 1));
+}
+
+#[test]
+fn what_was_counted_of_a_model_is_not_counted_for_the_next_one_in_its_slot() {
+    let config = Config {
+        queues: 0,
+        workers: 1,
+        batching: BatchingParams {
+            policy: Policy::Eager,
+            batch_rows_max: 4,
+            window: None,
+            queue_rows_max: 64,
+        },
+        batch_requests_max: 8,
+    };
+    let mut state = State::new(config, 1, 1, 0);
+    assert_eq!(state.declare("a", None), Ok(0));
+    let request = ended(0, Kind::Value, None);
+    count(&state.tallies(), 0, &request, SECOND);
+    state.catalog.keep_only(&[]);
+    assert_eq!(state.declare("b", None), Ok(0));
+    count(&state.tallies(), 0, &request, SECOND);
+    state.take_tallies();
+    let stats = state.model_stats(0).unwrap();
+    assert_eq!((stats.name.as_str(), stats.answered_total), ("b", 1));
+}
