@@ -2,10 +2,11 @@
 //! lock.
 //!
 //! A request's time is divided between the front, which reads it and writes its reply, and the
-//! workers. The front's part is estimated from how long the request waited to be read and how long replies take to be written ([`ReplyLatency`]); the rest must be enough for what the
-//! scheduler has published of the work that is queued ([`QueueBoard`]). Where the front itself is
-//! overloaded, requests are refused although a worker may be idle: those of models that take more
-//! than their share of the front's time ([`crate::state`]'s front shares).
+//! workers. The front's part is estimated from how long the request waited to be read and how long
+//! replies take to be written ([`ReplyLatency`]); the rest must be enough for what the scheduler
+//! has published of the work that is queued ([`QueueBoard`]). Where the front takes more than its
+//! part ([`FrontPart`]), requests are refused although a worker may be idle: those of models that
+//! take more than their share of the front's time ([`crate::state`]'s front shares).
 //!
 //! **Bounds.** How far rows and work overshoot is bounded by [`QueueBoard`]. What the state
 //! publishes beside it (shares, pace of errors, workers) is at most [`ADMISSION_PERIOD`] old, or as
