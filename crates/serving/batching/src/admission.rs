@@ -380,8 +380,10 @@ impl QueueBoard {
     /// finish what runs and waits of it. Requests of other queues wait for their own share, and do
     /// not count.
     fn time_for(&self, before: u64, rows: u64, now: Nanos) -> Nanos {
-        let of = |rows: u64| self.cost_of(rows).filter(|_| rows > 0);
-        let of = |rows: u64| of(rows).unwrap_or(Nanos(0));
+        let of = |rows: u64| match rows {
+            0 => Nanos(0),
+            _ => self.cost_of(rows).unwrap_or(Nanos(0)),
+        };
         let (waiting, last) = (of(before), of(rows));
         let workers = self.workers.present.load(Ordering::Relaxed).max(1) as u64;
         let running = self.running(now);

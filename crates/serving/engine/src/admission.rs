@@ -467,10 +467,13 @@ impl Admission {
         let admitted = self
             .worker_budget(event_loop, terms, &limits, reply_latency, now)
             .and_then(|budget| queue.admit(rows, ahead, budget, now));
+        // The front is judged by objectives: a client that gives its requests hardly any time must
+        // not make it refuse others.
+        let due = objective.unwrap_or(time_limit);
         match admitted {
-            Ok(()) => Ok(Some(terms.arrival.saturating_add(time_limit))),
+            Ok(()) => Ok(Some(terms.arrival.saturating_add(due))),
             Err(over) => {
-                if is_within {
+                if is_within && due == time_limit {
                     let waited = now.saturating_sub(terms.arrival);
                     self.front_part.record(event_loop, true, over, waited);
                 }

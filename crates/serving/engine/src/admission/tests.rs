@@ -1,5 +1,8 @@
 //! The pace of errors, and what is counted without the state.
 
+use albacore_batching::deadlines::Cost;
+use albacore_batching::{BatchingParams, Config, Profile, Scheduler};
+
 use super::*;
 
 const SLOT: usize = 3;
@@ -72,4 +75,51 @@ fn a_closed_engine_or_a_slot_without_queues_takes_nothing() {
     let reply_latency = ReplyLatency::default();
     let admit = || admission.admit(LoopIndex(0), &request, &reply_latency, Nanos(0));
     assert_eq!(admit(), Err(Refusal::Draining));
+}
+
+#[test]
+fn the_front_is_judged_by_the_objective_not_by_deadlines_that_clients_choose() {
+    const MS: u64 = 1_000_000;
+    let admission = admission(None);
+    let kinds = KindSet::only(Kind::Contribs);
+    let queue = queue_of(SLOT, kinds);
+    assert!(admission.is_within_front_share(SLOT, kinds));
+    let mut scheduler = Scheduler::new(Config {
+        queues: queue.0 + 1,
+        workers: 1,
+        batching: BatchingParams::default(),
+        batch_requests_max: 16,
+    });
+    let cost = Some(Cost::new(5.0 * MS as f64, 0.0));
+    let profile = Profile {
+        cost,
+        mean_cost: cost,
+        objective: Some(Nanos(25 * MS)),
+    };
+    scheduler.set_profile(queue, profile);
+    admission.add_queue(queue.0, scheduler.board(queue).unwrap());
+    let refuse = |deadline: Option<u64>, now: u64| {
+        let request = AdmissionRequest {
+            slot: SLOT,
+            rows: 1,
+            kinds,
+            terms: RequestTerms {
+                arrival: Nanos(0),
+                deadline: deadline.map(|ms| Nanos(ms * MS)),
+                priority: Priority::Normal,
+            },
+        };
+        let latency = ReplyLatency::default();
+        let refused = admission.admit(LoopIndex(0), &request, &latency, Nanos(now * MS));
+        assert!(matches!(refused, Err(Refusal::Late { .. })), "{refused:?}");
+        let before = admission.front_part.share();
+        admission.front_part.adapt(Nanos(now * 1000 * MS));
+        admission.front_part.share() / before
+    };
+    assert_eq!(
+        refuse(Some(14), 10),
+        1.0,
+        "in time but for its own deadline"
+    );
+    assert!(refuse(None, 21) < 0.51, "it would have been in time");
 }
