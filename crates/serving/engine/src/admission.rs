@@ -5,8 +5,8 @@
 //! workers. The front's part is estimated from how long the request waited to be read and how long
 //! replies take to be written ([`ReplyLatency`]); the rest must be enough for what the scheduler
 //! has published of the work that is queued ([`QueueBoard`]). Where the front takes more than its
-//! part ([`FrontPart`]), requests are refused although a worker may be idle: those of models that
-//! take more than their share of the front's time ([`crate::state`]'s front shares).
+//! part ([`FrontTimeLimit`]), requests are refused although a worker may be idle: those of models
+//! that take more than their share of the front's time ([`crate::state`]'s front shares).
 //!
 //! **Bounds.** How far rows and work overshoot is bounded by [`QueueBoard`]. What the state
 //! publishes beside it (shares, pace of errors, workers) is at most [`ADMISSION_PERIOD`] old, or as
@@ -21,7 +21,7 @@ use std::time::Duration;
 use albacore_batching::{Ahead, Nanos, QueueBoard, admit_early};
 
 use crate::LoopIndex;
-use crate::front_part::FrontPart;
+use crate::front_time_limit::FrontTimeLimit;
 use crate::limits::{
     ADMISSION_PERIOD, ERRORS_AT_ONCE, HOLD_MAX, RETRY_AFTER_MAX, RETRY_AFTER_MIN, SLOTS_MAX,
     WAITED_MIN,
@@ -168,7 +168,7 @@ pub(crate) struct Admission {
     queues: Box<[OnceLock<Arc<QueueBoard>>]>,
     slots: Box<[SlotBoard]>,
     /// How much of a request's time the front may take.
-    pub(crate) front_part: FrontPart,
+    pub(crate) front_time_limit: FrontTimeLimit,
     is_closed: AtomicBool,
     is_crash_looping: AtomicBool,
     ready: AtomicUsize,
@@ -182,7 +182,7 @@ impl Admission {
         Self {
             queues: (0..QUEUES_MAX).map(|_| OnceLock::new()).collect(),
             slots: (0..SLOTS_MAX).map(|_| SlotBoard::new()).collect(),
-            front_part: FrontPart::new(loops),
+            front_time_limit: FrontTimeLimit::new(loops),
             is_closed: AtomicBool::new(false),
             is_crash_looping: AtomicBool::new(false),
             ready: AtomicUsize::new(0),
@@ -415,7 +415,7 @@ impl Admission {
         match front_time.saturating_sub(front_limit) {
             Nanos(0) => Ok(limits.request.saturating_sub(front_time)),
             excess => {
-                self.front_part.record_refusal(event_loop);
+                self.front_time_limit.record_refusal(event_loop);
                 Err(excess)
             }
         }
@@ -475,7 +475,7 @@ impl Admission {
             Err(over) => {
                 if is_within && due == time_limit {
                     let waited = now.saturating_sub(terms.arrival);
-                    self.front_part.record(event_loop, true, over, waited);
+                    self.front_time_limit.record(event_loop, true, over, waited);
                 }
                 Err(Refusal::late(over, time_limit))
             }
@@ -494,7 +494,7 @@ impl Admission {
         let shortest = request.min(beside.unwrap_or(request));
         TimeLimits {
             request,
-            front: is_judged.then(|| self.front_part.of(shortest)),
+            front: is_judged.then(|| self.front_time_limit.of(shortest)),
         }
     }
 

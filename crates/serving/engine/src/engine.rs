@@ -423,7 +423,7 @@ impl Engine {
             locked: self.shared.lock_times(),
             front_threads: self.completions.len(),
             front_busy_ratios: state.front_cost.busy_ratios().to_vec(),
-            front_time_limit_ratio: self.shared.admission.front_part.share(),
+            front_time_limit_ratio: self.shared.admission.front_time_limit.share(),
             load,
         }
     }

@@ -184,7 +184,7 @@ impl Inboxes {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::Arc;
 
     use albacore_os::SharedMemory;
@@ -198,7 +198,7 @@ mod tests {
 
     const QUEUE: QueueIndex = QueueIndex(3);
 
-    fn request(rows: usize) -> NewRequest {
+    pub(crate) fn request(rows: usize) -> NewRequest {
         let memory = SharedMemory::create("test", 4096).unwrap();
         let (input, results) = memory.map_extent().unwrap().split_at(64);
         NewRequest {

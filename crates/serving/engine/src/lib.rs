@@ -25,7 +25,7 @@ mod error;
 mod event;
 mod event_loop;
 mod front_cost;
-mod front_part;
+mod front_time_limit;
 mod front_turns;
 mod histogram;
 mod inbox;

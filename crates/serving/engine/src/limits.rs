@@ -122,17 +122,17 @@ pub const CROWDED_REQUESTS_MIN: usize = 16;
 
 /// The part of a request's time that the front may take, before it is learned: as much as waiting
 /// for a worker and computing, if all three are alike.
-pub const FRONT_PART_START: f64 = 1.0 / 3.0;
+pub const FRONT_TIME_LIMIT_START: f64 = 1.0 / 3.0;
 
 /// The part is learned down to this, enough for a burst of [`CROWDED_REQUESTS_MIN`] ...
-pub const FRONT_PART_MIN: f64 = 0.0625;
+pub const FRONT_TIME_LIMIT_MIN: f64 = 0.0625;
 
 /// ... and up to this: a request needs some time of a worker.
-pub const FRONT_PART_MAX: f64 = 0.9375;
+pub const FRONT_TIME_LIMIT_MAX: f64 = 0.9375;
 
 /// How often it is adapted: several times as long as the objectives of most models, so that the
 /// requests that the last change let in have ended.
-pub const FRONT_PART_PERIOD: Duration = Duration::from_millis(50);
+pub const FRONT_TIME_LIMIT_PERIOD: Duration = Duration::from_millis(50);
 
 /// The front takes too much if it makes more answers late than this: what most objectives allow.
 pub const LATE_SHARE_MAX: f64 = 0.01;

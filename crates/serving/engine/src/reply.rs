@@ -166,8 +166,8 @@ impl Drop for Reply {
             let is_within = admission.is_within_front_share(slot, self.shape.kinds);
             let front_time = self.shape.front_time.saturating_add(latency);
             let late_by = now.saturating_sub(due);
-            let front_part = &admission.front_part;
-            front_part.record(self.event_loop, is_within, late_by, front_time);
+            let front_time_limit = &admission.front_time_limit;
+            front_time_limit.record(self.event_loop, is_within, late_by, front_time);
         }
     }
 }

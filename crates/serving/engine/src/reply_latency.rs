@@ -10,10 +10,8 @@
 //! is refused, no reply shows that the crowd is gone. While few requests are in flight a long time
 //! was a stall, not a crowd, and predicts nothing.
 //!
-//! How early the front has to refuse depends on what a refusal saves. Where a reply is serialized
-//! as fast as a refusal, it saves nothing: requests that may be in time had better be answered.
-//! Where a reply takes ten times as long, each accepted request keeps many others from being
-//! refused in time.
+//! Where most replies take long to be serialized, requests that the loop has read are handed over
+//! before: workers would be idle meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -112,9 +112,9 @@ fn the_front_is_judged_by_the_objective_not_by_deadlines_that_clients_choose() {
         let latency = ReplyLatency::default();
         let refused = admission.admit(LoopIndex(0), &request, &latency, Nanos(now * MS));
         assert!(matches!(refused, Err(Refusal::Late { .. })), "{refused:?}");
-        let before = admission.front_part.share();
-        admission.front_part.adapt(Nanos(now * 1000 * MS));
-        admission.front_part.share() / before
+        let before = admission.front_time_limit.share();
+        admission.front_time_limit.adapt(Nanos(now * 1000 * MS));
+        admission.front_time_limit.share() / before
     };
     assert_eq!(
         refuse(Some(14), 10),

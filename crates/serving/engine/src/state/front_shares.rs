@@ -6,11 +6,12 @@
 //! front's time should not notice.
 //!
 //! **Approach.** The work of each model is counted, whatever becomes of its requests, and decays.
-//! While the front is overloaded requests of models that take more than their share of the work are
-//! refused, and likewise of its kinds. A client that is refused may send the next request at once,
-//! and refusals take as much of the front's time as answers do where these are short: so refusals
-//! and errors of a model leave at a bounded pace, [`ERROR_SHARE`] of the front's time by its
-//! measured cost for a request, but never later than [`crate::limits::HOLD_MAX`].
+//! While requests take more time in the front than [`crate::front_time_limit`] allows, those of
+//! models that take more than their share of the work are refused, and likewise of its kinds. A
+//! client that is refused may send the next request at once, and refusals take as much of the
+//! front's time as answers do where these are short: so refusals and errors of a model leave at a
+//! bounded pace, [`ERROR_SHARE`] of the front's time by its measured cost for a request, but never
+//! later than [`crate::limits::HOLD_MAX`].
 //!
 //! Requests are counted and judged by [`crate::admission`] without the lock of the state; every
 //! [`crate::limits::ADMISSION_PERIOD`] its counts are taken over, and the shares published.
@@ -186,7 +187,7 @@ impl State {
         }
         self.admission.set_refreshed(now);
         self.take_admission_counts(now);
-        self.admission.front_part.adapt(now);
+        self.admission.front_time_limit.adapt(now);
         self.scheduler.refresh(now);
         let cost = self.front_cost.cost();
         for slot in 0..self.catalog.slots() {

@@ -1,48 +1,20 @@
 //! Tests of what event loops count.
 
-use std::sync::Arc;
-
 use albacore_batching::{BatchingParams, Config, Policy};
-use albacore_os::SharedMemory;
-use albacore_worker::EditionId;
-use tokio::sync::oneshot;
 
 use super::*;
-use crate::admission::RequestTerms;
-use crate::model::{Edition, Usage};
+use crate::inbox::tests::request;
 use crate::state::{NewRequest, State};
-use crate::{Failure, KindSet, ModelInfo, Priority};
+use crate::{Failure, KindSet};
 
 const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MILLISECOND;
 
 fn ended(slot: usize, kind: Kind, failure: Option<Failure>) -> PendingBox {
-    let memory = SharedMemory::create("test", 4096).unwrap();
-    let (input, results) = memory.map_extent().unwrap().split_at(64);
     let mut ended = Pending::new(NewRequest {
         model: slot,
-        edition: Arc::new(Edition {
-            id: EditionId(1),
-            slot,
-            info: ModelInfo::default(),
-            kernels: Vec::new(),
-            image: SharedMemory::holding("test", b"image").unwrap(),
-            usage: Usage::default(),
-        }),
-        event_loop: LoopIndex(0),
-        first_key: 0,
-        submitted: Nanos(0),
         kinds: KindSet::only(kind),
-        is_double: false,
-        rows: 1,
-        input,
-        results,
-        reply: oneshot::channel().0,
-        terms: RequestTerms {
-            arrival: Nanos(0),
-            deadline: None,
-            priority: Priority::Normal,
-        },
+        ..request(1)
     });
     ended.failure = failure;
     ended

@@ -21,7 +21,8 @@ use albacore_batching::Nanos;
 
 use crate::LoopIndex;
 use crate::limits::{
-    FRONT_PART_MAX, FRONT_PART_MIN, FRONT_PART_PERIOD, FRONT_PART_START, LATE_SHARE_MAX,
+    FRONT_TIME_LIMIT_MAX, FRONT_TIME_LIMIT_MIN, FRONT_TIME_LIMIT_PERIOD, FRONT_TIME_LIMIT_START,
+    LATE_SHARE_MAX,
 };
 
 /// The unit of the part: this is all of a request's time.
@@ -64,7 +65,7 @@ struct LoopOutcomes {
 }
 
 #[derive(Debug)]
-pub(crate) struct FrontPart {
+pub(crate) struct FrontTimeLimit {
     part: AtomicU32,
     /// When the part was last adapted.
     adapted: AtomicU64,
@@ -75,10 +76,10 @@ fn parts(share: f64) -> u32 {
     (share * f64::from(WHOLE)) as u32
 }
 
-impl FrontPart {
+impl FrontTimeLimit {
     pub(crate) fn new(loops: usize) -> Self {
         Self {
-            part: AtomicU32::new(parts(FRONT_PART_START)),
+            part: AtomicU32::new(parts(FRONT_TIME_LIMIT_START)),
             adapted: AtomicU64::new(0),
             loops: (0..loops).map(|_| LoopOutcomes::default()).collect(),
         }
@@ -118,7 +119,7 @@ impl FrontPart {
     /// Ends a period if it is long enough. Called under the lock of the state.
     pub(crate) fn adapt(&self, now: Nanos) {
         let age = now.saturating_sub(Nanos(self.adapted.load(Ordering::Relaxed)));
-        if age < Nanos::from(FRONT_PART_PERIOD) {
+        if age < Nanos::from(FRONT_TIME_LIMIT_PERIOD) {
             return;
         }
         self.adapted.store(now.0, Ordering::Relaxed);
@@ -140,7 +141,7 @@ impl FrontPart {
         } else {
             part
         };
-        let next = next.clamp(parts(FRONT_PART_MIN), parts(FRONT_PART_MAX));
+        let next = next.clamp(parts(FRONT_TIME_LIMIT_MIN), parts(FRONT_TIME_LIMIT_MAX));
         self.part.store(next, Ordering::Relaxed);
     }
 }
@@ -153,11 +154,11 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     /// A front part and the number of its periods so far.
-    struct Periods(FrontPart, u64);
+    struct Periods(FrontTimeLimit, u64);
 
     impl Periods {
         fn new() -> Self {
-            Self(FrontPart::new(2), 0)
+            Self(FrontTimeLimit::new(2), 0)
         }
 
         /// A period in which so many requests ended, some of them late by 1 ms of the front's 2.
@@ -167,7 +168,7 @@ mod tests {
             (0..late).for_each(|_| part.record(LOOP, is_within, Nanos(MS), Nanos(2 * MS)));
             (0..refused).for_each(|_| part.record_refusal(LOOP));
             *number += 1;
-            part.adapt(Nanos(*number * FRONT_PART_PERIOD.as_nanos() as u64));
+            part.adapt(Nanos(*number * FRONT_TIME_LIMIT_PERIOD.as_nanos() as u64));
             part.share()
         }
     }
@@ -183,12 +184,12 @@ mod tests {
         for _ in 0..1000 {
             periods.end(false, 100, 0, 1);
         }
-        assert_eq!(periods.0.share(), FRONT_PART_MAX);
+        assert_eq!(periods.0.share(), FRONT_TIME_LIMIT_MAX);
         assert_eq!(periods.0.of(Nanos(1024)), Nanos(960));
         for _ in 0..1000 {
             periods.end(false, 0, 1, 1);
         }
-        assert_eq!(periods.0.share(), FRONT_PART_MIN);
+        assert_eq!(periods.0.share(), FRONT_TIME_LIMIT_MIN);
     }
 
     #[test]
@@ -201,21 +202,21 @@ mod tests {
 
     #[test]
     fn what_the_workers_make_late_changes_nothing() {
-        let part = FrontPart::new(1);
+        let part = FrontTimeLimit::new(1);
         let start = part.share();
         part.record(LoopIndex(0), true, Nanos(3 * MS), Nanos(2 * MS));
-        part.adapt(Nanos(FRONT_PART_PERIOD.as_nanos() as u64));
+        part.adapt(Nanos(FRONT_TIME_LIMIT_PERIOD.as_nanos() as u64));
         assert_eq!(part.share(), start);
     }
 
     #[test]
     fn a_period_has_to_be_long_enough() {
-        let part = FrontPart::new(1);
+        let part = FrontTimeLimit::new(1);
         let start = part.share();
         part.record_refusal(LoopIndex(0));
-        part.adapt(Nanos(FRONT_PART_PERIOD.as_nanos() as u64 - 1));
+        part.adapt(Nanos(FRONT_TIME_LIMIT_PERIOD.as_nanos() as u64 - 1));
         assert_eq!(part.share(), start);
-        part.adapt(Nanos(FRONT_PART_PERIOD.as_nanos() as u64));
+        part.adapt(Nanos(FRONT_TIME_LIMIT_PERIOD.as_nanos() as u64));
         assert!(part.share() > start);
     }
 }
