@@ -39,6 +39,12 @@ impl DisjointSets {
         }
     }
 
+    /// The parts of each group that lie in different groups of `outer`, as groups.
+    pub(crate) fn cut(mut self, outer: &mut Self) -> Self {
+        let parts = (0..self.parent.len()).map(|i| (self.root(i), outer.root(i)));
+        Self::by_key(parts.collect::<Vec<_>>())
+    }
+
     /// The lowest position in the group of `i`.
     pub(crate) fn root(&mut self, mut i: usize) -> usize {
         // bound: every step moves to a lower position.

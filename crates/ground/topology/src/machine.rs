@@ -17,8 +17,9 @@ pub enum CoreKind {
 /// `core`, `l2`, `l3`, `numa` and `package` number the domains of the *machine* densely from 0 in
 /// order of their lowest cpu; two cpus share a domain exactly if the numbers are equal. Where sysfs
 /// has no entry for a cache, the domain is the next smaller one that is known (no L2: the core; no
-/// L3: the numa domain within the package; no L3 for a few cores of a machine that has one, as in
-/// some laptops: their L2).
+/// L3: the die's part of the NUMA node; no L3 for a few cores of a machine that has one, as in
+/// some laptops: their L2). An L3 that spans NUMA nodes (sub-NUMA clusters) counts as one per node,
+/// a NUMA node that spans packages (interleaved memory) as one per package.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Cpu {
     pub id: CpuId,
@@ -26,15 +27,19 @@ pub struct Cpu {
     pub core: u32,
     /// L2 domain.
     pub l2: u32,
+    /// L3 domain.
     pub l3: u32,
+    /// NUMA node, or its part in one package.
     pub numa: u32,
     /// Package (socket).
     pub package: u32,
     pub kind: CoreKind,
 }
 
-/// Distance between two cpus in clock cycles: the latency of the smallest cache that they share.
-/// Source: seed article "Tuna", section Formulation (after Bryant and O'Hallaron).
+/// Distance between two cpus in clock cycles: the latency of the nearest cache or memory that they
+/// share. Source: seed article "Tuna", section Formulation (after Bryant and O'Hallaron), for cpu
+/// to L3; a remote NUMA node is twice as far as the own one, as in the kernel's defaults
+/// (`LOCAL_DISTANCE` 10, `REMOTE_DISTANCE` 20).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Distances {
     pub cpu: u32,
@@ -44,8 +49,12 @@ pub struct Distances {
     pub l2: u32,
     /// Two cores that share L3.
     pub l3: u32,
-    /// No cache is shared.
-    pub beyond: u32,
+    /// Two L3 of one NUMA node.
+    pub numa: u32,
+    /// Two NUMA nodes of one package.
+    pub package: u32,
+    /// Two packages.
+    pub machine: u32,
 }
 
 impl Default for Distances {
@@ -55,7 +64,39 @@ impl Default for Distances {
             l1: 4,
             l2: 10,
             l3: 50,
-            beyond: 200,
+            numa: 100,
+            package: 200,
+            machine: 200,
+        }
+    }
+}
+
+/// Mean distances between NUMA nodes as firmware states them (SLIT), where a node's distance to
+/// itself is `local`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct NodeDistances {
+    pub(crate) local: f64,
+    /// Of two nodes of one package; `None` if no package has two.
+    pub(crate) in_package: Option<f64>,
+    /// Of nodes of two packages; `None` on one package.
+    pub(crate) remote: Option<f64>,
+}
+
+impl NodeDistances {
+    /// The default distances, with those of other nodes as many times that of the own node as
+    /// firmware states.
+    fn scale(&self) -> Distances {
+        let default = Distances::default();
+        let scaled = |mean: Option<f64>| {
+            let times = |mean: f64| (f64::from(default.numa) * mean / self.local).round() as u32;
+            mean.map(times)
+        };
+        let machine = scaled(self.remote).map_or(default.machine, |far| far.max(default.numa));
+        let package = scaled(self.in_package).map_or(default.package, |far| far.max(default.numa));
+        Distances {
+            package: package.min(machine),
+            machine,
+            ..default
         }
     }
 }
@@ -83,11 +124,13 @@ pub enum TopologyError {
     },
 }
 
-/// The online cpus of a machine, sorted by id. Immutable; cpu < core < L2 < L3 < machine form a
-/// tree.
+/// The online cpus of a machine, sorted by id. Immutable; cpu < core < L2 < L3 < NUMA node < package
+/// < machine form a tree.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Topology {
     cpus: Vec<Cpu>,
+    /// The default distances, scaled by those of its NUMA nodes where these are known.
+    scaled: Option<Distances>,
 }
 
 impl Topology {
@@ -107,7 +150,32 @@ impl Topology {
         }
         check_nested(&cpus, ("core", |c| c.core), ("L2", |c| c.l2))?;
         check_nested(&cpus, ("L2", |c| c.l2), ("L3", |c| c.l3))?;
-        Ok(Self { cpus })
+        check_nested(&cpus, ("L3", |c| c.l3), ("NUMA node", |c| c.numa))?;
+        check_nested(&cpus, ("NUMA node", |c| c.numa), ("package", |c| c.package))?;
+        Ok(Self { cpus, scaled: None })
+    }
+
+    /// The same machine with what firmware states of its nodes.
+    pub(crate) fn with_node_distances(self, nodes: &NodeDistances) -> Self {
+        let scaled = Some(nodes.scale());
+        Self { scaled, ..self }
+    }
+
+    /// Distances of this machine where nobody gives others: the defaults, scaled by the distances
+    /// of its NUMA nodes where [`has_node_distances`](Self::has_node_distances).
+    pub fn distances(&self) -> Distances {
+        self.scaled.unwrap_or_default()
+    }
+
+    /// Whether the distances of its NUMA nodes are known.
+    pub fn has_node_distances(&self) -> bool {
+        self.scaled.is_some()
+    }
+
+    /// How many NUMA nodes have cpus.
+    pub fn node_count(&self) -> usize {
+        let nodes: std::collections::BTreeSet<u32> = self.cpus.iter().map(|cpu| cpu.numa).collect();
+        nodes.len()
     }
 
     /// The cpus, rising by id.
@@ -141,13 +209,12 @@ impl Topology {
     /// # Errors
     /// [`TopologyError::NoCpus`] if none of `cpuset` is online.
     pub fn restrict(&self, cpuset: &CpuSet) -> Result<Self, TopologyError> {
-        Self::new(
-            self.cpus
-                .iter()
-                .filter(|cpu| cpuset.contains(cpu.id))
-                .copied()
-                .collect(),
-        )
+        let cpus = self.cpus.iter().filter(|cpu| cpuset.contains(cpu.id));
+        let restricted = Self::new(cpus.copied().collect())?;
+        Ok(Self {
+            scaled: self.scaled,
+            ..restricted
+        })
     }
 
     /// Distance between two cpus, in clock cycles.
@@ -160,8 +227,12 @@ impl Topology {
             distances.l2
         } else if a.l3 == b.l3 {
             distances.l3
+        } else if a.numa == b.numa {
+            distances.numa
+        } else if a.package == b.package {
+            distances.package
         } else {
-            distances.beyond
+            distances.machine
         }
     }
 

@@ -320,10 +320,13 @@ fn build(levels: &[Level], cpus: u64) -> Result<Topology, TopologyError> {
         level.map(|i| inside[i])
     };
     let package = size(LevelKind::Package).unwrap_or(cpus);
-    let numa = size(LevelKind::Numa).unwrap_or(cpus);
+    let numa = size(LevelKind::Numa).unwrap_or(cpus).min(package);
     let core = size(LevelKind::Core).or(size(LevelKind::L1)).unwrap_or(1);
     let l2 = size(LevelKind::L2).unwrap_or(core);
-    let l3 = size(LevelKind::L3).unwrap_or(numa.min(package)).max(l2);
+    // an L3 over several nodes is cut at the nodes, as in `parse_sysfs`
+    let l3 = size(LevelKind::L3).unwrap_or(numa).min(numa).max(l2);
+    let numa = numa.max(l3);
+    let package = package.max(numa);
     let indexes = levels
         .last()
         .map(|level| level.indexes.as_slice())

@@ -10,22 +10,28 @@
 //!
 //! - core: `core_cpus_list`, `thread_siblings_list`, equal (package, die, `core_id`); else the cpu
 //!   alone
-//! - L2: `shared_cpu_list` of the level-2 cache; else the core
-//! - L3: `shared_cpu_list` of the level-3 cache; if *no* cpu has one: the numa domain within the
-//!   package; if others have one: the L2 (hybrid laptops have a few cores outside the L3)
-//! - numa: `node/nodeN/cpulist`; else one domain
+//! - L2: `shared_cpu_list` of the level-2 cache; if *no* cpu has one: `cluster_cpus_list`; else the
+//!   core
+//! - L3: `shared_cpu_list` of the level-3 cache, cut at NUMA nodes; if *no* cpu has one: the part of
+//!   the NUMA node in the die; if others have one: the L2 (hybrid laptops have a few cores outside
+//!   the L3)
+//! - NUMA node: `node/nodeN/cpulist`, cut at packages; else the package
 //! - package: `physical_package_id`; else one package
 //! - kind: `cpu_atom/cpus` and `cpu_lowpower/cpus`, which the kernel keeps one directory higher;
 //!   else `cpu_capacity`
 //!
 //! Where files contradict each other, the smaller cache is trusted: sharing a core or an L2
-//! implies sharing what encloses it, so the larger domains are joined until cpu < core < L2 < L3 is
-//! a tree, as [`Topology`] demands.
+//! implies sharing what encloses it, so the larger domains are joined until cpu < core < L2 < L3 <
+//! NUMA node < package is a tree, as [`Topology`] demands.
+//!
+//! `node/nodeN/distance` (SLIT) scales the distances between nodes; only their means within and
+//! between packages count, since distances must form a tree.
 
 use std::collections::BTreeMap;
 
 use crate::domains::DisjointSets;
 use crate::limits::CACHE_INDEXES_MAX;
+use crate::machine::NodeDistances;
 use crate::{CoreKind, Cpu, CpuId, CpuSet, CpuSetError, Topology, TopologyError};
 
 /// File texts by path below `/sys/devices/system` (`cpu/online`, `node/node0/cpulist`); files that
@@ -61,6 +67,16 @@ pub enum SysfsError {
     /// A file that should hold a number holds something else.
     #[error("{path}: {text:?} is not a number: was the copy complete?")]
     Number { path: String, text: String },
+    /// A row of distances that is not one positive number for each node.
+    #[error(
+        "{path}: {text:?} is not one positive distance for each of the {nodes} NUMA nodes: \
+         was the copy complete?"
+    )]
+    NodeDistance {
+        path: String,
+        text: String,
+        nodes: usize,
+    },
     /// The cpus do not make a machine.
     #[error("the cpus of cpu/online do not make a machine")]
     Machine(#[from] TopologyError),
@@ -71,7 +87,9 @@ pub enum SysfsError {
 pub fn sysfs_paths(online: &CpuSet, nodes: &CpuSet) -> Vec<String> {
     let mut paths: Vec<String> = ["cpu/online", "node/online"].map(str::to_owned).into();
     paths.extend(KIND_LISTS.iter().map(|&(path, _)| path.to_owned()));
-    paths.extend(nodes.iter().map(|node| format!("node/node{node}/cpulist")));
+    for node in nodes.iter() {
+        paths.extend(["cpulist", "distance"].map(|file| format!("node/node{node}/{file}")));
+    }
     for cpu in online.iter() {
         paths.push(format!("cpu/cpu{cpu}/cpu_capacity"));
         paths.extend(
@@ -87,9 +105,10 @@ pub fn sysfs_paths(online: &CpuSet, nodes: &CpuSet) -> Vec<String> {
     paths
 }
 
-const TOPOLOGY_FILES: [&str; 5] = [
+const TOPOLOGY_FILES: [&str; 6] = [
     "core_cpus_list",
     "thread_siblings_list",
+    "cluster_cpus_list",
     "core_id",
     "die_id",
     "physical_package_id",
@@ -114,22 +133,30 @@ pub fn parse_sysfs(files: &SysfsText) -> Result<Topology, SysfsError> {
         ids: online.iter().collect(),
         online,
     };
-    let package = machine.ids("physical_package_id")?;
-    let numa = machine.numa()?;
-    let mut core = machine.cores(&package)?;
-    let (mut l2, _) = machine.caches(2)?;
-    l2.cover(&mut core);
-    let (mut l3, with_l3) = machine.caches(3)?;
-    if !with_l3 {
-        l3 = DisjointSets::by_key(numa.iter().zip(&package));
+    let packages = machine.ids("physical_package_id")?;
+    let nodes = machine.numa()?;
+    let mut core = machine.cores(&packages)?;
+    let (mut l2, with_l2) = machine.caches(2)?;
+    if !with_l2 {
+        l2 = machine.clusters()?;
     }
+    l2.cover(&mut core);
+    let mut numa = DisjointSets::by_key(nodes.iter().zip(&packages));
+    let (l3, with_l3) = machine.caches(3)?;
+    let mut l3 = if with_l3 {
+        l3.cut(&mut numa)
+    } else {
+        let dies = machine.ids("die_id")?;
+        DisjointSets::by_key(nodes.iter().zip(&packages).zip(dies))
+    };
     l3.cover(&mut l2);
+    numa.cover(&mut l3);
+    let mut package = DisjointSets::by_key(&packages);
+    package.cover(&mut numa);
     let kinds = machine.kinds()?;
     let (core, l2, l3) = (core.numbers(), l2.numbers(), l3.numbers());
-    let (numa, package) = (
-        DisjointSets::by_key(numa).numbers(),
-        DisjointSets::by_key(package).numbers(),
-    );
+    let (numa, package) = (numa.numbers(), package.numbers());
+    let distances = machine.node_distances(&nodes, &package)?;
     let cpus = machine.ids.iter().enumerate().map(|(i, &id)| Cpu {
         id,
         core: core[i],
@@ -139,7 +166,11 @@ pub fn parse_sysfs(files: &SysfsText) -> Result<Topology, SysfsError> {
         package: package[i],
         kind: kinds[i],
     });
-    Ok(Topology::new(cpus.collect())?)
+    let topology = Topology::new(cpus.collect())?;
+    Ok(match distances {
+        Some(distances) => topology.with_node_distances(&distances),
+        None => topology,
+    })
 }
 
 /// The text and the online cpus; answers are by position in `ids`.
@@ -226,6 +257,62 @@ impl SysfsReader<'_> {
         Ok((domains, any))
     }
 
+    /// Clusters of cores, which share an L2 on most processors that have them.
+    fn clusters(&self) -> Result<DisjointSets, SysfsError> {
+        let mut clusters = DisjointSets::singletons(self.ids.len());
+        for (i, &cpu) in self.ids.iter().enumerate() {
+            let path = format!("cpu/cpu{cpu}/topology/cluster_cpus_list");
+            for other in self.shared_with(cpu, &path)?.unwrap_or_default() {
+                clusters.join(i, other);
+            }
+        }
+        Ok(clusters)
+    }
+
+    /// Mean distances of the nodes that have cpus; `None` if a node has no row of distances.
+    fn node_distances(
+        &self,
+        nodes: &[Option<u16>],
+        package: &[u32],
+    ) -> Result<Option<NodeDistances>, SysfsError> {
+        let Some(online) = self.text("node/online") else {
+            return Ok(None);
+        };
+        let columns: Vec<u16> = parse_list("node/online", online)?
+            .iter()
+            .map(|id| id.0)
+            .collect();
+        let mut packages_of: BTreeMap<u16, u32> = BTreeMap::new();
+        for (&node, &package) in nodes.iter().zip(package) {
+            if let Some(node) = node {
+                packages_of.entry(node).or_insert(package);
+            }
+        }
+        let (mut local, mut in_package, mut remote) =
+            (Mean::default(), Mean::default(), Mean::default());
+        for (&from, from_package) in &packages_of {
+            let path = format!("node/node{from}/distance");
+            let Some(text) = self.text(&path) else {
+                return Ok(None);
+            };
+            let row = node_row(&path, text, columns.len())?;
+            for (to, distance) in columns.iter().zip(row) {
+                match packages_of.get(to) {
+                    Some(_) if *to == from => local.add(distance),
+                    Some(package) if package == from_package => in_package.add(distance),
+                    Some(_) => remote.add(distance),
+                    None => {}
+                }
+            }
+        }
+        let (in_package, remote) = (in_package.value(), remote.value());
+        Ok(local.value().map(|local| NodeDistances {
+            local,
+            in_package,
+            remote,
+        }))
+    }
+
     /// The kernel's node of every cpu; cpus in no node have `None` in common.
     fn numa(&self) -> Result<Vec<Option<u16>>, SysfsError> {
         let mut numa = vec![None; self.ids.len()];
@@ -278,6 +365,37 @@ impl SysfsReader<'_> {
         }
         Ok(kinds)
     }
+}
+
+#[derive(Default)]
+struct Mean {
+    sum: f64,
+    count: f64,
+}
+
+impl Mean {
+    fn add(&mut self, value: u32) {
+        self.sum += f64::from(value);
+        self.count += 1.0;
+    }
+
+    fn value(&self) -> Option<f64> {
+        (self.count > 0.0).then(|| self.sum / self.count)
+    }
+}
+
+/// The distances from one node to all that are online, in the order of their numbers.
+fn node_row(path: &str, text: &str, nodes: usize) -> Result<Vec<u32>, SysfsError> {
+    let row: Option<Vec<u32>> = text
+        .split_ascii_whitespace()
+        .map(|word| word.parse().ok().filter(|&distance| distance > 0))
+        .collect();
+    row.filter(|row| row.len() == nodes)
+        .ok_or_else(|| SysfsError::NodeDistance {
+            path: path.to_owned(),
+            text: text.to_owned(),
+            nodes,
+        })
 }
 
 fn parse_list(path: &str, text: &str) -> Result<CpuSet, SysfsError> {

@@ -6,9 +6,7 @@
     reason = "a test may fail loudly; its helpers too"
 )]
 
-use albacore_topology::{
-    Cpu, CpuSet, Distances, SysfsText, Topology, parse_synthetic, parse_sysfs,
-};
+use albacore_topology::{Cpu, CpuSet, SysfsText, Topology, parse_synthetic, parse_sysfs};
 use proptest::prelude::*;
 
 /// What holds of every machine.
@@ -24,7 +22,7 @@ fn assert_lawful(machine: &Topology) {
             next = next.max(field(cpu) + 1);
         }
     }
-    let distances = Distances::default();
+    let distances = machine.distances();
     let distance = |a: &Cpu, b: &Cpu| Topology::distance(a, b, &distances);
     let some: Vec<&Cpu> = machine
         .cpus()
@@ -51,6 +49,8 @@ fn whole() -> SysfsText {
         ("node/online".to_owned(), "0-1\n".to_owned()),
         ("node/node0/cpulist".to_owned(), "0-3\n".to_owned()),
         ("node/node1/cpulist".to_owned(), "4-7\n".to_owned()),
+        ("node/node0/distance".to_owned(), "10 21\n".to_owned()),
+        ("node/node1/distance".to_owned(), "21 10\n".to_owned()),
         ("cpu_atom/cpus".to_owned(), "6-7\n".to_owned()),
     ]);
     for cpu in 0..8 {

@@ -112,7 +112,7 @@ fn a_hybrid_laptop_has_shared_l2_clusters_and_cores_outside_the_l3() {
     assert_eq!(slow(&m), "8-13");
     assert_eq!(
         (distance(&m, 8, 9), distance(&m, 7, 8), distance(&m, 11, 12)),
-        (10, 50, 200)
+        (10, 50, 100)
     );
 }
 
@@ -163,7 +163,11 @@ fn core_ids_that_repeat_in_every_package_are_different_cores() {
         "0-3 | 4-7",
         "no cache, no numa: the package"
     );
-    assert_eq!(groups(&m, |c| c.numa), "0-7");
+    assert_eq!(
+        groups(&m, |c| c.numa),
+        "0-3 | 4-7",
+        "a node lies in one package"
+    );
 }
 
 #[test]
@@ -180,6 +184,108 @@ fn a_copy_of_a_firecracker_vm_has_two_cores_under_one_l3() {
     assert_eq!(groups(&m, |c| c.core), "0 | 1");
     assert_eq!(groups(&m, |c| c.l2), "0 | 1");
     assert_eq!(groups(&m, |c| c.l3), "0-1");
+}
+
+/// Two packages of two nodes, two cores each; one L3 a package.
+fn sub_numa_clusters() -> SysfsText {
+    let mut files = SysfsText::from([
+        ("cpu/online".to_owned(), "0-7\n".to_owned()),
+        ("node/online".to_owned(), "0-4\n".to_owned()),
+        ("node/node4/cpulist".to_owned(), "\n".to_owned()),
+    ]);
+    for node in 0..4 {
+        let package = node / 2;
+        let row = |to: usize| match to {
+            4 => 17,
+            _ if to == node => 10,
+            _ if to / 2 == package => 12,
+            _ => 32,
+        };
+        let row: Vec<String> = (0..5).map(|to| row(to).to_string()).collect();
+        files.insert(format!("node/node{node}/distance"), row.join(" ") + "\n");
+        files.insert(
+            format!("node/node{node}/cpulist"),
+            format!("{}-{}\n", 2 * node, 2 * node + 1),
+        );
+    }
+    for cpu in 0..8 {
+        let first = cpu / 4 * 4;
+        for (file, text) in [
+            ("topology/physical_package_id", (cpu / 4).to_string()),
+            ("cache/index3/level", "3".to_owned()),
+            (
+                "cache/index3/shared_cpu_list",
+                format!("{first}-{}", first + 3),
+            ),
+        ] {
+            files.insert(format!("cpu/cpu{cpu}/{file}"), text + "\n");
+        }
+    }
+    files
+}
+
+#[test]
+fn an_l3_over_several_nodes_is_cut_at_the_nodes() {
+    let m = parse_sysfs(&sub_numa_clusters()).unwrap();
+    assert_eq!(groups(&m, |c| c.l3), "0-1 | 2-3 | 4-5 | 6-7");
+    assert_eq!(groups(&m, |c| c.numa), groups(&m, |c| c.l3));
+    assert_eq!(groups(&m, |c| c.package), "0-3 | 4-7");
+}
+
+#[test]
+fn distances_of_nodes_scale_those_of_the_machine() {
+    let m = parse_sysfs(&sub_numa_clusters()).unwrap();
+    let expected = Distances {
+        package: 120,
+        machine: 320,
+        ..Distances::default()
+    };
+    assert_eq!((m.distances(), m.node_count()), (expected, 4));
+    let part = m.restrict(&"0-3".parse().unwrap()).unwrap();
+    assert_eq!(part.distances(), expected, "a container keeps them");
+    let mut without = sub_numa_clusters();
+    without.remove("node/node2/distance");
+    let m = parse_sysfs(&without).unwrap();
+    assert!(!m.has_node_distances());
+    assert_eq!(m.distances(), Distances::default());
+}
+
+#[test]
+fn rows_of_distances_have_a_positive_number_for_each_node() {
+    for text in [
+        "10 12 32 32",
+        "10 12 32 32 17 17",
+        "10 12 0 32 17",
+        "10 -12 32 32 17",
+        "",
+    ] {
+        let mut files = sub_numa_clusters();
+        files.insert("node/node1/distance".to_owned(), text.to_owned());
+        let error = parse_sysfs(&files).unwrap_err().to_string();
+        assert!(
+            error.contains("node/node1/distance") && error.contains("5 NUMA nodes"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn clusters_share_an_l2_and_dies_an_l3_where_no_cache_is_shown() {
+    let mut files = SysfsText::from([("cpu/online".to_owned(), "0-7".to_owned())]);
+    for cpu in 0..8 {
+        let cluster = cpu / 2 * 2;
+        for (file, text) in [
+            ("physical_package_id", "0".to_owned()),
+            ("die_id", (cpu / 4).to_string()),
+            ("cluster_cpus_list", format!("{cluster}-{}", cluster + 1)),
+        ] {
+            files.insert(format!("cpu/cpu{cpu}/topology/{file}"), text);
+        }
+    }
+    let m = parse_sysfs(&files).unwrap();
+    assert_eq!(groups(&m, |c| c.l2), "0-1 | 2-3 | 4-5 | 6-7");
+    assert_eq!(groups(&m, |c| c.l3), "0-3 | 4-7");
+    assert_eq!(groups(&m, |c| c.numa), "0-7");
 }
 
 #[test]

@@ -144,17 +144,17 @@ fn pairs_of(items: u16) -> i64 {
 /// No value is farther from 0 than all pairs at the largest distance.
 fn magnitude(problem: &Problem) -> f64 {
     let pairs = pairs_of(problem.workers) + i64::from(problem.workers) * pairs_of(problem.threads);
-    (pairs * i64::from(problem.distances.beyond)) as f64
+    (pairs * i64::from(problem.distances.machine)) as f64
 }
 
 /// The bound of a program that proved nothing in time: no pair is farther apart, or nearer, than
 /// the table of distances says.
 fn farthest(problem: &Problem) -> i64 {
-    let mains = pairs_of(problem.workers) * i64::from(problem.distances.beyond);
+    let mains = pairs_of(problem.workers) * i64::from(problem.distances.machine);
     let within = i64::from(problem.workers) * pairs_of(problem.threads);
     mains
         + match problem.mode {
-            Mode::Scatter => within * i64::from(problem.distances.beyond),
+            Mode::Scatter => within * i64::from(problem.distances.machine),
             Mode::Compact => -within * i64::from(problem.distances.cpu),
         }
 }

@@ -40,7 +40,7 @@ pub enum ProblemError {
     /// A distance is smaller than that of a nearer level, so distances would not form a tree.
     #[error(
         "distance {outer} is {outer_cycles} but the nearer {inner} is {inner_cycles}: distances \
-         must not fall from cpu over l1, l2, l3 to beyond"
+         must not fall from cpu over l1, l2, l3, numa and package to machine"
     )]
     DistancesFall {
         /// Name of the nearer level.
@@ -53,7 +53,7 @@ pub enum ProblemError {
         outer_cycles: u32,
     },
     /// A distance is beyond its limit.
-    #[error("distance beyond is {cycles} cycles, more than {DISTANCE_MAX}: scale the table down")]
+    #[error("distance machine is {cycles} cycles, more than {DISTANCE_MAX}: scale the table down")]
     DistanceTooLarge {
         /// The cycles as given.
         cycles: u32,
@@ -111,14 +111,18 @@ pub fn validate_distances(distances: &Distances) -> Result<(), ProblemError> {
         l1,
         l2,
         l3,
-        beyond,
+        numa,
+        package,
+        machine,
     } = distances;
     let levels = [
         ("cpu", cpu),
         ("l1", l1),
         ("l2", l2),
         ("l3", l3),
-        ("beyond", beyond),
+        ("numa", numa),
+        ("package", package),
+        ("machine", machine),
     ];
     for pair in levels.windows(2) {
         let ((inner, inner_cycles), (outer, outer_cycles)) = (pair[0], pair[1]);
@@ -131,8 +135,8 @@ pub fn validate_distances(distances: &Distances) -> Result<(), ProblemError> {
             });
         }
     }
-    if beyond > DISTANCE_MAX {
-        return Err(ProblemError::DistanceTooLarge { cycles: beyond });
+    if machine > DISTANCE_MAX {
+        return Err(ProblemError::DistanceTooLarge { cycles: machine });
     }
     Ok(())
 }

@@ -1,13 +1,19 @@
-//! The tree of distances, level by level: cpu, core, L2, L3.
+//! The tree of distances, level by level: cpu, core, L2, L3, NUMA node, package.
 
 use albacore_topology::{Cpu, Distances};
 
-/// Levels that can bring two threads closer than `beyond`: cpu, core, L2, L3.
-pub(crate) const LEVELS: usize = 4;
+/// Levels that can bring two threads closer than `machine`: cpu, core, L2, L3, NUMA node, package.
+pub(crate) const LEVELS: usize = 6;
 /// Index of the cpu level.
 pub(crate) const CPU: usize = 0;
 /// Index of the core level.
 pub(crate) const CORE: usize = 1;
+/// Index of the L3 level.
+pub(crate) const L3: usize = 3;
+/// Index of the level of NUMA nodes.
+pub(crate) const NUMA: usize = 4;
+/// Index of the package level.
+pub(crate) const PACKAGE: usize = 5;
 
 /// Closeness of a pair that shares a domain of each level, on top of that of the levels above it;
 /// never negative for valid distances.
@@ -17,15 +23,31 @@ pub(crate) fn gains(distances: &Distances) -> [i64; LEVELS] {
         l1,
         l2,
         l3,
-        beyond,
+        numa,
+        package,
+        machine,
     } = distances;
     let step = |outer: u32, inner: u32| i64::from(outer) - i64::from(inner);
-    [step(l1, cpu), step(l2, l1), step(l3, l2), step(beyond, l3)]
+    [
+        step(l1, cpu),
+        step(l2, l1),
+        step(l3, l2),
+        step(numa, l3),
+        step(package, numa),
+        step(machine, package),
+    ]
 }
 
 /// The number that a topology gives to the domain of a cpu, by level.
 pub(crate) fn domain_keys(cpu: &Cpu) -> [u32; LEVELS] {
-    [u32::from(cpu.id.0), cpu.core, cpu.l2, cpu.l3]
+    [
+        u32::from(cpu.id.0),
+        cpu.core,
+        cpu.l2,
+        cpu.l3,
+        cpu.numa,
+        cpu.package,
+    ]
 }
 
 /// The domain of every cpu at a level, numbered densely in order of their first cpus, and how many

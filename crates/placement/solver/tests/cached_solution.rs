@@ -54,7 +54,7 @@ proptest! {
         match change {
             0 => other.move_cost += 1,
             1 => other.obstacles.push(Obstacle { cpu: at, weight: 1 }),
-            2 => other.distances.beyond += 1,
+            2 => other.distances.machine += 1,
             3 => other.deployments[0].workers += 1,
             4 => other.deployments[0].threads += 1,
             5 => { other.deployments.pop(); }

@@ -248,7 +248,7 @@ proptest! {
         let problem = Problem { mode: Mode::Scatter, ..problem };
         let relaxed = solve(&problem, &mut budget(0)).unwrap().certificate.relaxed;
         let mut farther = problem.clone();
-        farther.distances.beyond += more;
+        farther.distances.machine += more;
         let (bound, grown) =
             (counted_bound(&problem, &relaxed), counted_bound(&farther, &relaxed));
         prop_assert!(grown >= bound, "{grown} below {bound}");

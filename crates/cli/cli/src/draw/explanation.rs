@@ -75,14 +75,18 @@ fn pairs(counts: &PairCounts) -> String {
         core,
         l2,
         l3,
-        beyond,
+        numa,
+        package,
+        machine,
     } = counts;
     let levels = [
         (cpu, "a cpu"),
         (core, "a core"),
         (l2, "an L2"),
         (l3, "an L3"),
-        (beyond, "no cache"),
+        (numa, "a NUMA node"),
+        (package, "a package"),
+        (machine, "only the machine"),
     ];
     let parts: Vec<String> = levels
         .iter()

@@ -22,7 +22,8 @@ pub(super) fn thread_text(plan: &SinglePlan, why: &ThreadExplanation) -> String 
         (Nearness::Core, "same core"),
         (Nearness::L2, "same L2"),
         (Nearness::L3, "same L3"),
-        (Nearness::Package, "other L3"),
+        (Nearness::Numa, "other L3"),
+        (Nearness::Package, "other NUMA node"),
         (Nearness::Machine, "other package"),
     ] {
         let mut label = label;

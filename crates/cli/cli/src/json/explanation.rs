@@ -47,10 +47,12 @@ fn group(group: &Group) -> Value {
         core,
         l2,
         l3,
-        beyond,
+        numa,
+        package,
+        machine,
     } = group.pairs;
     json!({
-        "pairs": {"cpu": cpu, "core": core, "l2": l2, "l3": l3, "beyond": beyond},
+        "pairs": {"cpu": cpu, "core": core, "l2": l2, "l3": l3, "numa": numa, "package": package, "machine": machine},
         "cycles": group.cycles,
         "alone": group.alone,
     })
@@ -88,6 +90,7 @@ fn place(place: &Place) -> Value {
         Nearness::Core => "core",
         Nearness::L2 => "l2",
         Nearness::L3 => "l3",
+        Nearness::Numa => "numa",
         Nearness::Package => "package",
         Nearness::Machine => "machine",
     };

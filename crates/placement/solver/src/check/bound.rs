@@ -22,14 +22,16 @@ struct Level {
     key: Key,
 }
 
-/// Cpus, cores, L2 and L3.
-fn levels(d: &Distances) -> [Level; 4] {
+/// Cpus, cores, L2, L3, NUMA nodes and packages.
+fn levels(d: &Distances) -> [Level; 6] {
     let gain = |outer: u32, inner: u32| i64::from(outer) - i64::from(inner);
-    let keys: [(i64, Key); 4] = [
+    let keys: [(i64, Key); 6] = [
         (gain(d.l1, d.cpu), |cpu| u32::from(cpu.id.0)),
         (gain(d.l2, d.l1), |cpu| cpu.core),
         (gain(d.l3, d.l2), |cpu| cpu.l2),
-        (gain(d.beyond, d.l3), |cpu| cpu.l3),
+        (gain(d.numa, d.l3), |cpu| cpu.l3),
+        (gain(d.package, d.numa), |cpu| cpu.numa),
+        (gain(d.machine, d.package), |cpu| cpu.package),
     ];
     keys.map(|(gain, key)| Level { gain, key })
 }

@@ -144,6 +144,8 @@ struct Pairs {
     same_core: i64,
     same_l2: i64,
     same_l3: i64,
+    same_numa: i64,
+    same_package: i64,
 }
 
 impl Pairs {
@@ -164,6 +166,8 @@ impl Pairs {
         self.same_core += alike(|cpu| cpu.core);
         self.same_l2 += alike(|cpu| cpu.l2);
         self.same_l3 += alike(|cpu| cpu.l3);
+        self.same_numa += alike(|cpu| cpu.numa);
+        self.same_package += alike(|cpu| cpu.package);
     }
 
     /// Each pair at the distance of the nearest item that it shares.
@@ -174,11 +178,15 @@ impl Pairs {
             same_core,
             same_l2,
             same_l3,
+            same_numa,
+            same_package,
         } = *self;
         i64::from(distances.cpu) * same_cpu
             + i64::from(distances.l1) * (same_core - same_cpu)
             + i64::from(distances.l2) * (same_l2 - same_core)
             + i64::from(distances.l3) * (same_l3 - same_l2)
-            + i64::from(distances.beyond) * (all - same_l3)
+            + i64::from(distances.numa) * (same_numa - same_l3)
+            + i64::from(distances.package) * (same_package - same_numa)
+            + i64::from(distances.machine) * (all - same_package)
     }
 }

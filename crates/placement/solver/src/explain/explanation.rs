@@ -14,7 +14,10 @@ pub struct PairCounts {
     pub l2: u32,
     /// L3.
     pub l3: u32,
-    pub beyond: u32,
+    /// NUMA node.
+    pub numa: u32,
+    pub package: u32,
+    pub machine: u32,
 }
 
 impl PairCounts {
@@ -37,8 +40,12 @@ impl PairCounts {
             &mut self.l2
         } else if a.l3 == b.l3 {
             &mut self.l3
+        } else if a.numa == b.numa {
+            &mut self.numa
+        } else if a.package == b.package {
+            &mut self.package
         } else {
-            &mut self.beyond
+            &mut self.machine
         }
     }
 
@@ -49,14 +56,18 @@ impl PairCounts {
             core,
             l2,
             l3,
-            beyond,
+            numa,
+            package,
+            machine,
         } = self;
         [
             (cpu, distances.cpu),
             (core, distances.l1),
             (l2, distances.l2),
             (l3, distances.l3),
-            (beyond, distances.beyond),
+            (numa, distances.numa),
+            (package, distances.package),
+            (machine, distances.machine),
         ]
         .iter()
         .map(|&(pairs, cycles)| i64::from(pairs) * i64::from(cycles))

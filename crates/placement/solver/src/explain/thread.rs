@@ -17,7 +17,9 @@ pub enum Nearness {
     L2,
     /// L3.
     L3,
-    /// The package, but no cache.
+    /// The NUMA node, but no cache.
+    Numa,
+    /// The package, but no NUMA node.
     Package,
     Machine,
 }
@@ -30,6 +32,8 @@ impl Nearness {
             Self::L2
         } else if a.l3 == b.l3 {
             Self::L3
+        } else if a.numa == b.numa {
+            Self::Numa
         } else if a.package == b.package {
             Self::Package
         } else {

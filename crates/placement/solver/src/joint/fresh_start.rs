@@ -10,7 +10,7 @@
 //! construction: exchanges follow. Where the caps of (2) and (3) leave a thread without a place,
 //! there is no answer, and the tenants are placed one after the other (`volumes`).
 
-use super::instance::{Instance, Tenant};
+use super::instance::{CORE, Instance, L3, LEVELS, NUMA, PACKAGE, Tenant};
 
 /// Threads of each tenant on each cpu, row by row; `None` if this is not the case at hand.
 pub(super) fn fresh_loads(instance: &Instance) -> Option<Vec<u32>> {
@@ -114,12 +114,13 @@ impl FreshStart<'_> {
         let mut own = vec![0; instance.cpus];
         let mut missing = tenant.threads as u32;
         while missing > 0 {
-            let mut of_l3 = vec![0u32; instance.counts[3]];
-            let mut of_core = vec![0u32; instance.counts[1]];
+            let mut rooms: [Vec<u32>; LEVELS] =
+                std::array::from_fn(|level| vec![0; instance.counts[level]]);
             for &cpu in &tenant.cpus {
                 let room = self.room(index, &own, cpu.into());
-                of_l3[usize::from(instance.of[3][usize::from(cpu)])] += room;
-                of_core[instance.core(cpu.into())] += room;
+                for (rooms, of) in rooms.iter_mut().zip(&instance.of) {
+                    rooms[usize::from(of[usize::from(cpu)])] += room;
+                }
             }
             // enough and as little as can be, else as much as there is
             let fit = |room: u32| {
@@ -129,14 +130,18 @@ impl FreshStart<'_> {
                     (1, u32::MAX - room)
                 }
             };
-            let open = (0..of_l3.len()).filter(|&l3| of_l3[l3] > 0);
-            let l3 = open.min_by_key(|&l3| (fit(of_l3[l3]), l3))?;
             let before = missing;
             let mut cpus: Vec<usize> = tenant.cpus.iter().map(|&cpu| usize::from(cpu)).collect();
-            cpus.retain(|&cpu| usize::from(instance.of[3][cpu]) == l3);
+            // the package, in it the NUMA node, in it the L3
+            for level in (L3..LEVELS).rev() {
+                let domain = |cpu: &usize| usize::from(instance.of[level][*cpu]);
+                let open = cpus.iter().map(domain).filter(|&at| rooms[level][at] > 0);
+                let best = open.min_by_key(|&at| (fit(rooms[level][at]), at))?;
+                cpus.retain(|cpu| domain(cpu) == best);
+            }
             cpus.sort_by_key(|&cpu| {
                 let core = instance.core(cpu);
-                (u32::MAX - of_core[core], instance.of[2][cpu], core, cpu)
+                (u32::MAX - rooms[CORE][core], instance.of[2][cpu], core, cpu)
             });
             for cpu in cpus {
                 for _ in 0..self.room(index, &own, cpu).min(missing) {
@@ -157,24 +162,34 @@ impl FreshStart<'_> {
         let mut own = vec![0; instance.cpus];
         let mut of_core = vec![0u64; instance.counts[1]];
         let mut preferences = vec![NEVER; instance.cpus];
-        // of each L3: its cpus, how many own threads, the best of its cpus
-        let mut l3s: Vec<(Vec<usize>, u32, u64)> = vec![(Vec::new(), 0, NEVER); instance.counts[3]];
+        // own threads in each domain of each level
+        let mut held: [Vec<u32>; LEVELS] =
+            std::array::from_fn(|level| vec![0; instance.counts[level]]);
+        // of each L3: its cpus, the best of them
+        let mut l3s: Vec<(Vec<usize>, u64)> = vec![(Vec::new(), NEVER); instance.counts[L3]];
         for &cpu in &tenant.cpus {
             let cpu = usize::from(cpu);
             preferences[cpu] = self.preference(index, &own, &of_core, cpu);
-            let l3 = &mut l3s[usize::from(instance.of[3][cpu])];
+            let l3 = &mut l3s[usize::from(instance.of[L3][cpu])];
             l3.0.push(cpu);
-            l3.2 = l3.2.min(preferences[cpu]);
+            l3.1 = l3.1.min(preferences[cpu]);
         }
         for _ in 0..tenant.threads {
             let open = l3s.iter().enumerate();
-            let open = open.filter(|(_, (.., best))| *best < NEVER);
-            let (l3, &(.., best)) = open.min_by_key(|&(l3, &(_, held, best))| (held, best, l3))?;
+            let open = open.filter(|(_, (_, best))| *best < NEVER);
+            let (l3, &(_, best)) = open.min_by_key(|&(l3, &(_, best))| {
+                let cpu = (best & CPU_BITS) as usize;
+                let own = |level: usize| held[level][usize::from(instance.of[level][cpu])];
+                // packages first, then NUMA nodes, then L3
+                ([own(PACKAGE), own(NUMA), own(L3)], best, l3)
+            })?;
             let cpu = (best & CPU_BITS) as usize;
+            for (held, of) in held.iter_mut().zip(&instance.of) {
+                held[usize::from(of[cpu])] += 1;
+            }
             self.take(index, &mut own, cpu);
             of_core[instance.core(cpu)] += 1;
-            let (cpus, held, best) = &mut l3s[l3];
-            *held += 1;
+            let (cpus, best) = &mut l3s[l3];
             *best = NEVER;
             for &other in cpus.iter() {
                 if instance.core(other) == instance.core(cpu) {

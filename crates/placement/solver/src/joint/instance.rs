@@ -10,7 +10,7 @@ use crate::{Deployment, JointProblem};
 use crate::{Mode, Slot};
 
 pub(super) use crate::labeling::NO_CPU;
-pub(super) use crate::levels::{CORE, LEVELS, pairs};
+pub(super) use crate::levels::{CORE, L3, LEVELS, NUMA, PACKAGE, pairs};
 
 pub(super) struct Tenant {
     /// Index in the problem.
@@ -110,7 +110,7 @@ impl Instance {
             counts,
             inner,
             gain: gains(&problem.distances),
-            beyond: problem.distances.beyond.into(),
+            beyond: problem.distances.machine.into(),
             distance,
             is_used: vec![false; cpus.len()],
             obstacles: vec![0; cpus.len()],
@@ -189,23 +189,24 @@ impl Instance {
 /// Distances of all pairs of positions, row by row: that of the nearest domain that both are in.
 fn distances(of: &[Vec<u16>; LEVELS], counts: &[usize; LEVELS], table: &Distances) -> Vec<u32> {
     let count = of[0].len();
-    let mut members = [1, 2, 3].map(|level: usize| vec![Vec::new(); counts[level]]);
-    for (members, of) in members.iter_mut().zip(&of[1..]) {
-        for (position, &domain) in of.iter().enumerate() {
+    let within = [
+        table.cpu,
+        table.l1,
+        table.l2,
+        table.l3,
+        table.numa,
+        table.package,
+    ];
+    let mut all = vec![table.machine; count * count];
+    for level in (0..LEVELS).rev() {
+        let mut members = vec![Vec::new(); counts[level]];
+        for (position, &domain) in of[level].iter().enumerate() {
             members[usize::from(domain)].push(position);
         }
-    }
-    let [cores, l2s, l3s] = &members;
-    let mut all = vec![table.beyond; count * count];
-    for (a, row) in all.chunks_mut(count.max(1)).enumerate() {
-        for (mates, distance) in [
-            (&l3s[usize::from(of[3][a])], table.l3),
-            (&l2s[usize::from(of[2][a])], table.l2),
-            (&cores[usize::from(of[1][a])], table.l1),
-        ] {
-            mates.iter().for_each(|&b| row[b] = distance);
+        for (a, row) in all.chunks_mut(count.max(1)).enumerate() {
+            let mates = &members[usize::from(of[level][a])];
+            mates.iter().for_each(|&b| row[b] = within[level]);
         }
-        row[a] = table.cpu;
     }
     all
 }

@@ -2,8 +2,8 @@
 //!
 //! **Problem.** Tenants with different cpusets place their mains where they may, not where it is
 //! best for all. **Approach.** Tenants with the same cpus are one supply; each main goes along the
-//! cheapest path of a flow from its supply over cpus, cores, L2 and L3 to the machine, where the
-//! x-th main in a domain costs x-1 times the domain's gain. Supplies that share no L3 are
+//! cheapest path of a flow from its supply over the levels of the tree to the machine, where the
+//! x-th main in a domain costs x-1 times the domain's gain. Supplies that share no package are
 //! independent and are solved alone; a single supply needs no rerouting (`spread`). **Proof
 //! sketch.** Successive cheapest paths give a cheapest flow, because costs are convex (Ahuja,
 //! Magnanti and Orlin 1993). **Limits.** With more work than [`FLOW_WORK_MAX`] all mains of
@@ -50,26 +50,27 @@ pub(super) fn least_closeness(instance: &Instance, core_cap: u32) -> i64 {
         .sum()
 }
 
-/// Supplies in groups that share no L3.
+/// Supplies in groups that share no package.
 fn independent_groups(instance: &Instance, supplies: Vec<Supply>) -> Vec<Vec<Supply>> {
     let mut groups: Vec<(Vec<bool>, Vec<Supply>)> = Vec::new();
     for supply in supplies {
-        let mut l3s = vec![false; instance.counts[LEVELS - 1]];
+        let mut packages = vec![false; instance.counts[LEVELS - 1]];
         for &cpu in &supply.0 {
-            l3s[usize::from(instance.of[LEVELS - 1][usize::from(cpu)])] = true;
+            packages[usize::from(instance.of[LEVELS - 1][usize::from(cpu)])] = true;
         }
         let mut own = vec![supply];
         groups.retain_mut(|(others, members)| {
-            let meets = others.iter().zip(&l3s).any(|(&a, &b)| a && b);
+            let meets = others.iter().zip(&packages).any(|(&a, &b)| a && b);
             if meets {
-                l3s.iter_mut()
+                packages
+                    .iter_mut()
                     .zip(others)
-                    .for_each(|(l3, other)| *l3 |= *other);
+                    .for_each(|(package, other)| *package |= *other);
                 own.append(members);
             }
             !meets
         });
-        groups.push((l3s, own));
+        groups.push((packages, own));
     }
     groups.into_iter().map(|(_, supplies)| supplies).collect()
 }

@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 
 use super::fresh_start::fresh_loads;
-use super::instance::{Instance, NO_CPU, Tenant};
+use super::instance::{Instance, L3, NO_CPU, NUMA, PACKAGE, Tenant};
 
 /// Counts of threads by tenant and cpu.
 pub(super) struct Volumes {
@@ -121,34 +121,39 @@ impl Volumes {
     }
 
     /// The other threads of a tenant go where least runs; among equals where no main runs, then
-    /// scatter to the L3 with fewest of its own, compact in the order of the tree.
+    /// scatter to the package, NUMA node and L3 with fewest of its own, compact in the order of the
+    /// tree.
     fn add_free(&mut self, instance: &Instance, index: usize, cores: &mut [u32]) {
         let tenant = &instance.tenants[index];
         let row = index * self.cpus;
         let placed: u32 = self.counts[row..row + self.cpus].iter().sum();
-        let mut own_l3 = vec![0u32; instance.counts[3]];
+        const SPREAD: [usize; 3] = [PACKAGE, NUMA, L3];
+        let mut own = SPREAD.map(|level| vec![0u32; instance.counts[level]]);
         for cpu in 0..self.cpus {
-            own_l3[usize::from(instance.of[3][cpu])] += self.counts[row + cpu];
+            for (own, level) in own.iter_mut().zip(SPREAD) {
+                own[usize::from(instance.of[level][cpu])] += self.counts[row + cpu];
+            }
         }
         for _ in placed as usize..tenant.slots() {
             let open = tenant.cpus.iter().map(|&cpu| usize::from(cpu));
             let best = open
                 .filter(|&cpu| self.counts[row + cpu] < tenant.cpu_cap())
                 .min_by_key(|&cpu| {
-                    let [_, core, l2, l3] = [0, 1, 2, 3].map(|level| instance.of[level][cpu]);
-                    let own = if tenant.sign > 0 {
-                        own_l3[usize::from(l3)]
-                    } else {
-                        0
-                    };
-                    let load = (self.loads[cpu], cores[usize::from(core)]);
-                    (load, self.mains[cpu], own, l3, l2, cpu)
+                    let [_, core, l2, l3, numa, package] =
+                        std::array::from_fn(|level| usize::from(instance.of[level][cpu]));
+                    let spread = [own[0][package], own[1][numa], own[2][l3]];
+                    let spread = if tenant.sign > 0 { spread } else { [0; 3] };
+                    let load = (self.loads[cpu], cores[core]);
+                    let order = [package, numa, l3, l2, cpu];
+                    (load, self.mains[cpu], spread, order)
                 });
             if let Some(cpu) = best {
                 self.counts[row + cpu] += 1;
                 self.loads[cpu] += 1;
                 cores[instance.core(cpu)] += 1;
-                own_l3[usize::from(instance.of[3][cpu])] += 1;
+                for (own, level) in own.iter_mut().zip(SPREAD) {
+                    own[usize::from(instance.of[level][cpu])] += 1;
+                }
             }
         }
     }

@@ -1,7 +1,7 @@
 //! A problem as indices: cpus as positions in tree order, domains by level, and the right-hand
 //! sides of all rules.
 //!
-//! **Distances form a tree** (cpu < core < L2 < L3 < machine). With `gain(level)` = distance of the
+//! **Distances form a tree** (cpu < core < L2 < L3 < NUMA node < package < machine). With `gain(level)` = distance of the
 //! next level out minus the distance of this one, the sum of distances over all pairs of k items
 //! is `beyond * k(k-1)/2 - closeness`, `closeness = sum over domains of gain * x(x-1)/2`, where x
 //! is how many of the items lie in the domain. So everything below counts closeness in domains and
@@ -66,7 +66,7 @@ impl Domains {
             threads: problem.threads.into(),
             cpus: cpus.len(),
             mode: problem.mode,
-            beyond: problem.distances.beyond.into(),
+            beyond: problem.distances.machine.into(),
             gain: gains(&problem.distances),
             rules: RuleLimits::of(problem, starts[CORE].len() - 1),
             of,
@@ -133,6 +133,8 @@ fn tree_order(cpus: &[Cpu]) -> Vec<u16> {
         |cpu: &Cpu| cpu.core,
         |cpu: &Cpu| cpu.l2,
         |cpu: &Cpu| cpu.l3,
+        |cpu: &Cpu| cpu.numa,
+        |cpu: &Cpu| cpu.package,
         |_: &Cpu| 0,
     ] {
         let parent = |node: &Node| domain(&cpus[node.lowest]);

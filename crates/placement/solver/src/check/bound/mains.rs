@@ -218,7 +218,7 @@ impl Flow {
     }
 
     fn distances(&self, problem: &JointProblem) -> i64 {
-        let beyond = i64::from(problem.distances.beyond);
+        let beyond = i64::from(problem.distances.machine);
         let mains: i64 = problem
             .deployments
             .iter()

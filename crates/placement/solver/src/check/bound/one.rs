@@ -23,7 +23,7 @@ pub fn counted_bound(problem: &Problem, relaxed: &[Relaxation]) -> i64 {
     let rules = Rules::of(problem, relaxed);
     let mains = rules.spread(rules.workers, (rules.mains_on_cpu, rules.mains_on_core));
     let pairs = rules.workers * pairs(rules.threads);
-    let farthest = i64::from(problem.distances.beyond) * pairs;
+    let farthest = i64::from(problem.distances.machine) * pairs;
     let levels = rules.levels();
     mains
         + match problem.mode {

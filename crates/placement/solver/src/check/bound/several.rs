@@ -43,7 +43,7 @@ pub(in crate::check) fn counted(
             }
             Mode::Compact => {
                 let all = pairs(deployment.threads.into());
-                -workers * i64::from(problem.distances.beyond) * all
+                -workers * i64::from(problem.distances.machine) * all
             }
         };
     }
