@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 mod cpuset;
+mod distances;
+mod distances_file;
 mod domains;
 mod limits;
 mod machine;
@@ -10,6 +12,8 @@ mod synthetic;
 mod sysfs;
 
 pub use cpuset::{CpuId, CpuSet, CpuSetError};
-pub use machine::{CoreKind, Cpu, Distances, Topology, TopologyError};
+pub use distances::{DistanceOverrides, Distances, DistancesError};
+pub use distances_file::{DistanceMatrix, DistancesFile, DistancesFileError};
+pub use machine::{CoreKind, Cpu, Topology, TopologyError};
 pub use synthetic::{SyntheticError, parse_synthetic};
 pub use sysfs::{SysfsError, SysfsText, parse_sysfs, sysfs_paths};

@@ -8,3 +8,7 @@ pub(crate) const SYNTHETIC_BYTES_MAX: usize = 64 * 1024;
 
 /// Cache directories `index0`..`index15` are looked at; today's kernels write at most five per cpu.
 pub(crate) const CACHE_INDEXES_MAX: u32 = 16;
+
+/// Largest distance in clock cycles, some 300 us: no memory is that far, and sums over the pairs
+/// of 16,384 threads stay far from overflow.
+pub(crate) const DISTANCE_MAX: u32 = 1_000_000;

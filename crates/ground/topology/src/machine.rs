@@ -1,6 +1,6 @@
 //! The machine as a value: which cpus share which caches, cores, numa domains and packages.
 
-use crate::{CpuId, CpuSet};
+use crate::{CpuId, CpuSet, Distances};
 
 /// What kind of core a cpu belongs to, on machines that mix them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -34,41 +34,6 @@ pub struct Cpu {
     /// Package (socket).
     pub package: u32,
     pub kind: CoreKind,
-}
-
-/// Distance between two cpus in clock cycles: the latency of the nearest cache or memory that they
-/// share. Source: seed article "Tuna", section Formulation (after Bryant and O'Hallaron), for cpu
-/// to L3; a remote NUMA node is twice as far as the own one, as in the kernel's defaults
-/// (`LOCAL_DISTANCE` 10, `REMOTE_DISTANCE` 20).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Distances {
-    pub cpu: u32,
-    /// Two cpus of one core (they share L1).
-    pub l1: u32,
-    /// Two cores that share L2.
-    pub l2: u32,
-    /// Two cores that share L3.
-    pub l3: u32,
-    /// Two L3 of one NUMA node.
-    pub numa: u32,
-    /// Two NUMA nodes of one package.
-    pub package: u32,
-    /// Two packages.
-    pub machine: u32,
-}
-
-impl Default for Distances {
-    fn default() -> Self {
-        Self {
-            cpu: 1,
-            l1: 4,
-            l2: 10,
-            l3: 50,
-            numa: 100,
-            package: 200,
-            machine: 200,
-        }
-    }
 }
 
 /// Mean distances between NUMA nodes as firmware states them (SLIT), where a node's distance to
@@ -236,7 +201,12 @@ impl Topology {
         }
     }
 
-    /// A hash of everything here (FNV-1a): equal for equal machines, on every build and every run.
+    /// [`hash64`](Self::hash64) as 16 hexadecimal digits.
+    pub fn hash_text(&self) -> String {
+        format!("{:016x}", self.hash64())
+    }
+
+    /// A hash of all cpus (FNV-1a): equal for equal machines, on every build and every run.
     pub fn hash64(&self) -> u64 {
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
         let mut eat = |value: u32| {

@@ -1,7 +1,7 @@
 //! Why a problem cannot be solved as it was asked. A request that can be run never ends here.
 
-use crate::limits::{CPUS_MAX, DISTANCE_MAX, SLOTS_MAX, THREADS_MAX, WORKERS_MAX};
-use albacore_topology::Distances;
+use crate::limits::{CPUS_MAX, SLOTS_MAX, THREADS_MAX, WORKERS_MAX};
+use albacore_topology::DistancesError;
 
 use crate::Problem;
 
@@ -37,27 +37,9 @@ pub enum ProblemError {
         /// How many it has.
         cpus: usize,
     },
-    /// A distance is smaller than that of a nearer level, so distances would not form a tree.
-    #[error(
-        "distance {outer} is {outer_cycles} but the nearer {inner} is {inner_cycles}: distances \
-         must not fall from cpu over l1, l2, l3, numa and package to machine"
-    )]
-    DistancesFall {
-        /// Name of the nearer level.
-        inner: &'static str,
-        /// Its cycles.
-        inner_cycles: u32,
-        /// Name of the farther level.
-        outer: &'static str,
-        /// Its cycles.
-        outer_cycles: u32,
-    },
-    /// A distance is beyond its limit.
-    #[error("distance machine is {cycles} cycles, more than {DISTANCE_MAX}: scale the table down")]
-    DistanceTooLarge {
-        /// The cycles as given.
-        cycles: u32,
-    },
+    /// The distances are no tree, or beyond their limit.
+    #[error(transparent)]
+    Distances(#[from] DistancesError),
 }
 
 /// Refuses what no solver of this crate takes.
@@ -70,7 +52,7 @@ pub fn validate(problem: &Problem) -> Result<(), ProblemError> {
     if cpus > CPUS_MAX {
         return Err(ProblemError::TooManyCpus { cpus });
     }
-    validate_distances(&problem.distances)
+    Ok(problem.distances.validate()?)
 }
 
 /// Refuses counts that are nothing or beyond the limits.
@@ -97,46 +79,6 @@ pub fn validate_size(workers: u16, threads: u16) -> Result<(), ProblemError> {
             threads,
             slots,
         });
-    }
-    Ok(())
-}
-
-/// Refuses distances that fall with the level, or are beyond the limit.
-///
-/// # Errors
-/// Says which level, and its cycles.
-pub fn validate_distances(distances: &Distances) -> Result<(), ProblemError> {
-    let &Distances {
-        cpu,
-        l1,
-        l2,
-        l3,
-        numa,
-        package,
-        machine,
-    } = distances;
-    let levels = [
-        ("cpu", cpu),
-        ("l1", l1),
-        ("l2", l2),
-        ("l3", l3),
-        ("numa", numa),
-        ("package", package),
-        ("machine", machine),
-    ];
-    for pair in levels.windows(2) {
-        let ((inner, inner_cycles), (outer, outer_cycles)) = (pair[0], pair[1]);
-        if outer_cycles < inner_cycles {
-            return Err(ProblemError::DistancesFall {
-                inner,
-                inner_cycles,
-                outer,
-                outer_cycles,
-            });
-        }
-    }
-    if machine > DISTANCE_MAX {
-        return Err(ProblemError::DistanceTooLarge { cycles: machine });
     }
     Ok(())
 }

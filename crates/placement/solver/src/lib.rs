@@ -37,7 +37,7 @@ pub use check::{
     CheckReport, JointReport, JointViolation, Violation, check, check_joint, check_solution,
     counted_bound, counted_joint_bound, misstated, objective, report_joint, unproven,
 };
-pub use error::{ProblemError, validate, validate_distances, validate_size};
+pub use error::{ProblemError, validate, validate_size};
 pub use explain::{
     Alternative, Binding, ExplainError, Explanation, Group, Move, Nearness, PairCounts, Place,
     Rule, Share, ThreadExplanation, difference, explain, explain_thread,

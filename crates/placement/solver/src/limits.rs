@@ -14,9 +14,6 @@ pub const SLOTS_MAX: u32 = 16_384;
 /// Most cpus. The largest machines sold have 1,024 cpus or fewer.
 pub const CPUS_MAX: usize = 1_024;
 
-/// Largest distance, in clock cycles: with it and [`SLOTS_MAX`] no objective overflows an `i64`.
-pub const DISTANCE_MAX: u32 = 1_000_000;
-
 /// Most rounds of perturbation and local search: further rounds hardly ever found more (measured on
 /// the table of cases).
 pub(crate) const PERTURBATIONS_MAX: usize = 400;

@@ -8,7 +8,7 @@ use crate::limits::CPUS_MAX;
 use crate::{Deployment, JointProblem};
 
 use crate::limits::{CELLS_MAX, DEPLOYMENTS_MAX, JOINT_SLOTS_MAX, WEIGHT_MAX};
-use crate::{ProblemError, validate_distances, validate_size};
+use crate::{ProblemError, validate_size};
 
 /// What is wrong with a [`JointProblem`]: names the deployment (by its index, from 0), the field,
 /// its value and the way out.
@@ -87,7 +87,8 @@ pub(super) fn validate(problem: &JointProblem) -> Result<(), JointError> {
     if cpus > CPUS_MAX {
         return Err(JointError::Machine(ProblemError::TooManyCpus { cpus }));
     }
-    validate_distances(&problem.distances).map_err(JointError::Machine)?;
+    let distances = problem.distances.validate();
+    distances.map_err(|error| JointError::Machine(error.into()))?;
     let deployments = problem.deployments.len();
     if deployments > DEPLOYMENTS_MAX {
         return Err(JointError::TooManyDeployments { deployments });
