@@ -17,7 +17,7 @@ pub(crate) const PACKAGE: usize = 5;
 
 /// Closeness of a pair that shares a domain of each level, on top of that of the levels above it;
 /// never negative for valid distances.
-pub(crate) fn gains(distances: &Distances) -> [i64; LEVELS] {
+fn gains(distances: &Distances) -> [i64; LEVELS] {
     let &Distances {
         cpu,
         l1,
@@ -36,6 +36,39 @@ pub(crate) fn gains(distances: &Distances) -> [i64; LEVELS] {
         step(package, numa),
         step(machine, package),
     ]
+}
+
+/// The levels that differ. Beyond L3, a level with as many domains as the one inside it has the
+/// same domains: its gain is added to that one, and it is left out. On the machine of the article
+/// four levels are left.
+pub(crate) struct DistinctLevels {
+    /// How many are left; the others come after them, hold the whole machine and gain nothing.
+    pub(crate) count: usize,
+    /// Which of all levels each one is.
+    pub(crate) source: [usize; LEVELS],
+    pub(crate) gain: [i64; LEVELS],
+}
+
+impl DistinctLevels {
+    /// Of levels with so many domains.
+    pub(crate) fn of(domains: &[usize; LEVELS], distances: &Distances) -> Self {
+        let gains = gains(distances);
+        let mut distinct = Self {
+            count: 0,
+            source: [0; LEVELS],
+            gain: [0; LEVELS],
+        };
+        for level in 0..LEVELS {
+            if level > L3 && domains[level] == domains[level - 1] {
+                distinct.gain[distinct.count - 1] += gains[level];
+            } else {
+                distinct.source[distinct.count] = level;
+                distinct.gain[distinct.count] = gains[level];
+                distinct.count += 1;
+            }
+        }
+        distinct
+    }
 }
 
 /// The number that a topology gives to the domain of a cpu, by level.

@@ -46,7 +46,7 @@ pub(super) fn upper_bound(
     compact[0] = compact[0].min(most_together(instance, &volume.loads, 0));
     compact[CORE] = compact[CORE].min(most_together(instance, &core_loads, CORE));
     let at = |level: usize| instance.gain[level] * compact[level];
-    sum + (0..LEVELS).map(at).sum::<i64>()
+    sum + (0..instance.levels).map(at).sum::<i64>()
 }
 
 /// Of each level: most pairs of a worker alone, and with its main on a core that is not full.

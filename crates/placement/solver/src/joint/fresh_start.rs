@@ -133,7 +133,7 @@ impl FreshStart<'_> {
             let before = missing;
             let mut cpus: Vec<usize> = tenant.cpus.iter().map(|&cpu| usize::from(cpu)).collect();
             // the package, in it the NUMA node, in it the L3
-            for level in (L3..LEVELS).rev() {
+            for level in (L3..instance.levels).rev() {
                 let domain = |cpu: &usize| usize::from(instance.of[level][*cpu]);
                 let open = cpus.iter().map(domain).filter(|&at| rooms[level][at] > 0);
                 let best = open.min_by_key(|&at| (fit(rooms[level][at]), at))?;

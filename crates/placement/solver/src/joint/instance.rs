@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use albacore_topology::{Cpu, CpuId, Distances};
 
-use crate::levels::{gains, number_domains};
+use crate::levels::{DistinctLevels, number_domains};
 use crate::{Deployment, JointProblem};
 use crate::{Mode, Slot};
 
@@ -63,6 +63,8 @@ impl Tenant {
 pub(super) struct Instance {
     /// How many cpus the machine has.
     pub(super) cpus: usize,
+    /// How many levels differ; those after them hold the whole machine and gain nothing.
+    pub(super) levels: usize,
     /// Domain of each position at each level.
     pub(super) of: [Vec<u16>; LEVELS],
     /// How many domains each level has.
@@ -91,8 +93,15 @@ impl Instance {
     pub(super) fn of(problem: &JointProblem) -> Self {
         let cpus = problem.topology.cpus();
         let numbered: [_; LEVELS] = std::array::from_fn(|level| number_domains(cpus, level));
-        let counts = numbered.each_ref().map(|&(_, count)| count);
-        let of = numbered.map(|(of, _)| of);
+        let all_counts = numbered.each_ref().map(|&(_, count)| count);
+        let all = numbered.map(|(of, _)| of);
+        let distance = distances(&all, &all_counts, &problem.distances);
+        let levels = DistinctLevels::of(&all_counts, &problem.distances);
+        let kept = |level: usize| (level < levels.count).then(|| levels.source[level]);
+        let counts = std::array::from_fn(|level| kept(level).map_or(1, |level| all_counts[level]));
+        let of: [Vec<u16>; LEVELS] = std::array::from_fn(|level| {
+            kept(level).map_or_else(|| vec![0; cpus.len()], |level| all[level].clone())
+        });
         let inner = std::array::from_fn(|level| match level {
             0 => (Vec::new(), vec![0; counts[0] + 1]),
             _ => {
@@ -103,13 +112,13 @@ impl Instance {
                 inner(of_level(level - 1), of_level(level))
             }
         });
-        let distance = distances(&of, &counts, &problem.distances);
         let mut instance = Self {
             cpus: cpus.len(),
             of,
             counts,
             inner,
-            gain: gains(&problem.distances),
+            gain: levels.gain,
+            levels: levels.count,
             beyond: problem.distances.machine.into(),
             distance,
             is_used: vec![false; cpus.len()],

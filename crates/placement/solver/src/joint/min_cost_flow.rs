@@ -54,9 +54,10 @@ pub(super) fn least_closeness(instance: &Instance, core_cap: u32) -> i64 {
 fn independent_groups(instance: &Instance, supplies: Vec<Supply>) -> Vec<Vec<Supply>> {
     let mut groups: Vec<(Vec<bool>, Vec<Supply>)> = Vec::new();
     for supply in supplies {
-        let mut packages = vec![false; instance.counts[LEVELS - 1]];
+        let top = instance.levels - 1;
+        let mut packages = vec![false; instance.counts[top]];
         for &cpu in &supply.0 {
-            packages[usize::from(instance.of[LEVELS - 1][usize::from(cpu)])] = true;
+            packages[usize::from(instance.of[top][usize::from(cpu)])] = true;
         }
         let mut own = vec![supply];
         groups.retain_mut(|(others, members)| {

@@ -16,7 +16,7 @@ use super::assignment::assign;
 use super::bound::upper_bound;
 use super::enumerate::{Key, RuleExcess, enumerate};
 use super::error::validate;
-use super::instance::{CORE, Instance, LEVELS, NO_CPU, Tenant, pairs};
+use super::instance::{CORE, Instance, NO_CPU, Tenant, pairs};
 use super::labeling::{keeps_rank_cap, label};
 use super::local_search::LocalSearch;
 use super::move_bound::least_moves;
@@ -315,7 +315,7 @@ fn worker_distances(instance: &Instance, tenant: &Tenant, places: &[u16]) -> i64
 /// of the tree bring them closer.
 fn mains_distance(instance: &Instance, held: &[u32]) -> i64 {
     let mut sum = instance.beyond * pairs(held.iter().sum());
-    for level in 0..LEVELS {
+    for level in 0..instance.levels {
         let mut counts = vec![0u32; instance.counts[level]];
         for (cpu, &count) in held.iter().enumerate().filter(|&(_, &count)| count > 0) {
             counts[usize::from(instance.of[level][cpu])] += count;

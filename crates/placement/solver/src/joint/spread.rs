@@ -55,7 +55,7 @@ impl<'a> Spread<'a> {
         let cheapest = |prices: &[i64], among: &mut dyn Iterator<Item = usize>| {
             among.min_by_key(|&at| prices[at])
         };
-        let top = LEVELS - 1;
+        let top = instance.levels - 1;
         let mut at = cheapest(&self.prices[top], &mut (0..instance.counts[top]))?;
         let cost = self.prices[top][at];
         if cost == CLOSED {
@@ -67,7 +67,7 @@ impl<'a> Spread<'a> {
             at = cheapest(&self.prices[level], &mut inner)?;
             path[level] = at;
         }
-        for (level, &at) in path.iter().enumerate() {
+        for (level, &at) in path[..=top].iter().enumerate() {
             self.counts[level][at] += 1;
             let cap = [self.cpu_cap, self.core_cap][level.min(CORE)];
             let inner = match level {

@@ -13,7 +13,7 @@
 
 use std::cmp::Reverse;
 
-use crate::single::domains::{CORE, CPU, Domains, LEVELS};
+use crate::single::domains::{CPU, Domains, L3, LEVELS};
 use crate::single::spread::{add, zero_counts};
 use crate::single::volumes::Volumes;
 use crate::{Mode, WorkBudget};
@@ -131,11 +131,7 @@ impl Remaining {
         let mut order: Vec<usize> = (0..domains.cpus).collect();
         if domains.mode == Mode::Scatter {
             // the first cpu of every L3, then the second...
-            let first = |cpu: usize| {
-                domains
-                    .members(LEVELS - 1, domains.domain(LEVELS - 1, cpu))
-                    .start
-            };
+            let first = |cpu: usize| domains.members(L3, domains.domain(L3, cpu)).start;
             order.sort_by_key(|&cpu| (cpu - first(cpu), cpu));
         }
         order.sort_by_key(|&cpu| Reverse(self.threads[cpu].saturating_sub(self.mains[cpu])));
@@ -185,13 +181,13 @@ fn preference(
     free: &[Vec<u32>; LEVELS],
     cpu: usize,
     missing: u32,
-) -> (i64, [i64; 3]) {
+) -> (i64, [i64; LEVELS - 1]) {
     let held = |level: usize| i64::from(counts[level][domains.domain(level, cpu)]);
-    let closer: i64 = (0..LEVELS)
+    let closer: i64 = (0..domains.levels)
         .map(|level| domains.gain[level] * held(level))
         .sum();
     if domains.mode == Mode::Scatter {
-        return (-closer, [0; 3]);
+        return (-closer, [0; LEVELS - 1]);
     }
     let fit = |level: usize| {
         let free = free[level][domains.domain(level, cpu)];
@@ -201,5 +197,6 @@ fn preference(
             -i64::from(free)
         }
     };
-    (closer, [fit(3), fit(2), fit(CORE)])
+    // the largest domains first, down to cores
+    (closer, std::array::from_fn(|at| fit(LEVELS - 1 - at)))
 }

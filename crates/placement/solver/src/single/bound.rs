@@ -41,7 +41,7 @@ pub(crate) fn lagrangian_bound(search: &Search<'_>, bound: i64, budget: &mut Wor
     let domains = search.domains;
     // a level alone, the outermost first: it is most of the objective
     let mut alone = [0i64; LEVELS];
-    for level in (0..LEVELS).rev() {
+    for level in (0..domains.levels).rev() {
         let group = LevelGroup {
             inner: level,
             outer: level,
@@ -91,7 +91,9 @@ pub(crate) fn upper_bound(domains: &Domains, allowed: &Allowed) -> i64 {
 
 fn closeness(domains: &Domains, counts: &[Vec<u32>; LEVELS]) -> i64 {
     let level = |level: usize| counts[level].iter().map(|&x| pairs(x)).sum::<i64>();
-    (0..LEVELS).map(|l| domains.gain[l] * level(l)).sum()
+    (0..domains.levels)
+        .map(|l| domains.gain[l] * level(l))
+        .sum()
 }
 
 fn least_closeness_of_mains(domains: &Domains, allowed: &Allowed) -> i64 {
@@ -110,7 +112,7 @@ fn least_closeness(domains: &Domains, allowed: &Allowed) -> i64 {
         on_cpu < domains.rules.worker_cap && on_core < most_on_core
     });
     let alone = domains.workers as i64 * closeness(domains, &counts);
-    let together: i64 = (0..LEVELS)
+    let together: i64 = (0..domains.levels)
         .map(|level| {
             domains.gain[level] * least_of_level(domains, &capacities(domains, allowed, level))
         })
@@ -142,7 +144,7 @@ fn least_of_level(domains: &Domains, capacities: &[Capacity]) -> i64 {
 /// Level by level, the smaller of what each worker could reach alone and what the volumes leave for
 /// all.
 fn most_closeness(domains: &Domains, allowed: &Allowed) -> i64 {
-    (0..LEVELS)
+    (0..domains.levels)
         .filter(|&level| domains.gain[level] > 0)
         .map(|level| {
             let capacities = capacities(domains, allowed, level);

@@ -11,11 +11,11 @@ use std::ops::Range;
 
 use albacore_topology::{Cpu, CpuId};
 
-use crate::levels::{domain_keys, gains};
+use crate::levels::{DistinctLevels, domain_keys};
 use crate::rule_limits::RuleLimits;
 use crate::{Mode, Problem, Rank, Slot, WorkerIndex};
 
-pub(crate) use crate::levels::{CORE, CPU, LEVELS, pairs};
+pub(crate) use crate::levels::{CORE, CPU, L3, LEVELS, pairs};
 
 /// The position of an id that no cpu has.
 const NOWHERE: u16 = u16::MAX;
@@ -25,6 +25,8 @@ pub(crate) struct Domains {
     pub(crate) workers: usize,
     pub(crate) threads: usize,
     pub(crate) cpus: usize,
+    /// How many levels differ; those after them hold the whole machine and gain nothing.
+    pub(crate) levels: usize,
     pub(crate) mode: Mode,
     /// Distance where no domain is shared.
     pub(crate) beyond: i64,
@@ -49,7 +51,10 @@ impl Domains {
     pub(crate) fn of(problem: &Problem) -> Self {
         let cpus = problem.topology.cpus();
         let original = tree_order(cpus);
-        let (of, starts) = number(cpus, &original);
+        let (mut of, mut starts) = number(cpus, &original);
+        let counts = starts.each_ref().map(|starts| starts.len() - 1);
+        let levels = DistinctLevels::of(&counts, &problem.distances);
+        keep_distinct(&levels, &mut of, &mut starts);
         let ids: Vec<CpuId> = original
             .iter()
             .map(|&at| cpus[usize::from(at)].id)
@@ -67,7 +72,8 @@ impl Domains {
             cpus: cpus.len(),
             mode: problem.mode,
             beyond: problem.distances.machine.into(),
-            gain: gains(&problem.distances),
+            gain: levels.gain,
+            levels: levels.count,
             rules: RuleLimits::of(problem, starts[CORE].len() - 1),
             of,
             starts,
@@ -202,6 +208,29 @@ fn number_shapes(nodes: &mut [Node], inner: &[Node]) {
         let (before, now) = (sorted[at - 1], sorted[at]);
         shape += usize::from(compare(&nodes[before], &nodes[now]).is_ne());
         nodes[now].shape = shape;
+    }
+}
+
+/// Leaves levels out; those at the end become one domain.
+fn keep_distinct(
+    levels: &DistinctLevels,
+    of: &mut [[u16; LEVELS]],
+    starts: &mut [Vec<u16>; LEVELS],
+) {
+    for level in 0..LEVELS {
+        if level < levels.count {
+            starts.swap(level, levels.source[level]);
+        } else {
+            starts[level] = vec![0, of.len() as u16];
+        }
+    }
+    for of in of {
+        let all = *of;
+        let kept = |level: usize| match level < levels.count {
+            true => all[levels.source[level]],
+            false => 0,
+        };
+        *of = std::array::from_fn(kept);
     }
 }
 

@@ -270,7 +270,7 @@ impl<'a> Search<'a> {
     /// Closeness that a worker gains if one of its threads goes from `from` to `to`.
     pub(crate) fn closer(&self, worker: u16, from: usize, to: usize) -> i64 {
         let mut sum = 0;
-        for level in 0..LEVELS {
+        for level in 0..self.domains.levels {
             let (a, b) = (
                 self.domains.domain(level, from),
                 self.domains.domain(level, to),
@@ -288,7 +288,7 @@ impl<'a> Search<'a> {
     /// Closeness that the mains gain if one of them goes from `from` to `to`.
     pub(crate) fn mains_closer(&self, from: usize, to: usize) -> i64 {
         let mut sum = 0;
-        for level in 0..LEVELS {
+        for level in 0..self.domains.levels {
             let (a, b) = (
                 self.domains.domain(level, from),
                 self.domains.domain(level, to),
@@ -426,7 +426,7 @@ impl<'a> Search<'a> {
     /// The worker's side of a move.
     fn relocate(&mut self, thread: usize, to: usize) {
         let Thread { worker, cpu, .. } = self.threads[thread];
-        for level in 0..LEVELS {
+        for level in 0..self.domains.levels {
             let (here, there) = (
                 self.index(level, worker, cpu.into()),
                 self.index(level, worker, to),
@@ -449,7 +449,7 @@ impl<'a> Search<'a> {
             let add = |sum: &mut u32, more: i32| *sum = sum.saturating_add_signed(more);
             add(&mut self.volume[cpu], threads);
             add(&mut self.core_volume[self.domains.core(cpu)], threads);
-            for level in 0..LEVELS {
+            for level in 0..self.domains.levels {
                 add(
                     &mut self.mains[level][self.domains.domain(level, cpu)],
                     mains,

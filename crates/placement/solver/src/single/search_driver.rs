@@ -12,7 +12,7 @@ use crate::limits::{
 use crate::single::allowed::Allowed;
 use crate::single::assignment::assign_in_budget;
 use crate::single::bound::lagrangian_bound;
-use crate::single::domains::{Domains, LEVELS};
+use crate::single::domains::{Domains, L3};
 use crate::single::enumeration::enumerate;
 use crate::single::hierarchical_construction::construct;
 use crate::single::local_search::Search;
@@ -26,7 +26,7 @@ use crate::{Mode, Proof, ProvenBound, WorkBudget};
 /// Whether the choice of L3 caches dominates the problem.
 fn is_large(domains: &Domains) -> bool {
     let size = domains.workers * domains.threads * domains.cpus;
-    domains.mode == Mode::Compact && domains.count(LEVELS - 1) > 1 && size > LARGE_PROBLEM
+    domains.mode == Mode::Compact && domains.count(L3) > 1 && size > LARGE_PROBLEM
 }
 
 /// The first assignment: workers laid end to end where that reaches the bound, else the better of

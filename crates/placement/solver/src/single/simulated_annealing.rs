@@ -10,7 +10,6 @@
 
 use albacore_values::XorShift64;
 
-use crate::single::domains::LEVELS;
 use crate::single::local_search::Search;
 use crate::single::penalized_moves::Acceptance;
 use crate::{Mode, WorkBudget};
@@ -48,7 +47,7 @@ pub(crate) fn anneal_threads(
         let to = if near < 6 && domains.mode == Mode::Compact && domains.threads > 1 {
             let own = usize::from(here.worker) * domains.threads;
             let other = search.thread(own + random.below(domains.threads));
-            let level = 1 + random.below(LEVELS - 1);
+            let level = 1 + random.below(search.domains.levels - 1);
             let members = domains.members(level, domains.domain(level, other.cpu.into()));
             members.start + random.below(members.len())
         } else {

@@ -40,13 +40,17 @@ pub(crate) fn spread(
 ) -> usize {
     let mut best: [Vec<Rank>; LEVELS] =
         std::array::from_fn(|level| vec![NOWHERE; domains.count(level)]);
-    for level in 0..LEVELS {
+    for level in 0..domains.levels {
         for domain in 0..domains.count(level) {
             best[level][domain] = best_of(domains, counts, &best, (level, domain), open);
         }
     }
     for placed in 0..items {
-        let (.., cpu) = best[LEVELS - 1].iter().copied().min().unwrap_or(NOWHERE);
+        let (.., cpu) = best[domains.levels - 1]
+            .iter()
+            .copied()
+            .min()
+            .unwrap_or(NOWHERE);
         if cpu == NOWHERE.3 {
             return placed;
         }
@@ -56,7 +60,7 @@ pub(crate) fn spread(
         for cpu in domains.members(CORE, domains.core(cpu)) {
             best[CPU][cpu] = best_of(domains, counts, &best, (CPU, cpu), open);
         }
-        for level in CORE..LEVELS {
+        for level in CORE..domains.levels {
             let domain = domains.domain(level, cpu);
             best[level][domain] = best_of(domains, counts, &best, (level, domain), open);
         }
@@ -98,7 +102,7 @@ mod tests {
     use super::{spread, zero_counts};
     use crate::check::objective;
     use crate::sample::problems;
-    use crate::single::domains::{CPU, Domains, LEVELS, pairs};
+    use crate::single::domains::{CPU, Domains, pairs};
     use crate::{Mapping, Mode, Problem};
 
     fn closeness(domains: &Domains, held: &[u32]) -> i64 {
@@ -106,7 +110,9 @@ mod tests {
             pairs(domains.members(level, domain).map(|cpu| held[cpu]).sum())
         };
         let level = |l: usize| (0..domains.count(l)).map(|d| domain(l, d)).sum::<i64>();
-        (0..LEVELS).map(|l| domains.gain[l] * level(l)).sum()
+        (0..domains.levels)
+            .map(|l| domains.gain[l] * level(l))
+            .sum()
     }
 
     /// All ways to put `items` on cpus with at most `cap` on each.
