@@ -64,7 +64,7 @@ pub use mask::{MaskError, read_mask, write_mask};
 pub use permission::{Pinning, is_read_only, probe_pinning, read_hidepid};
 pub use pidfd::PidFd;
 pub use poll::{Poll, PollKey, Wake};
-pub use priority::{PriorityChange, raise_thread_priority, shorten_slice};
+pub use priority::{PriorityChange, lower_thread_priority, raise_thread_priority, shorten_slice};
 pub use probe::{UserMasks, probe_user_masks};
 pub use process::{
     LastPid, TaskDirectory, ThreadOwner, read_children, read_cmdline, read_comm, read_stat,

@@ -8,6 +8,9 @@ use nix::libc;
 /// most 2 % of a core takes little away.
 const RAISED_NICE: i32 = -10;
 
+/// The lowest nice level.
+const LOWEST_NICE: i32 = 19;
+
 /// Slice with raised priority, in nanoseconds: the kernel's minimum. Since Linux 6.12 a waking
 /// thread with a shorter slice goes before the one that runs, and asking for it needs no privilege;
 /// older kernels ignore it.
@@ -37,6 +40,12 @@ pub fn raise_thread_priority() -> PriorityChange {
     } else {
         PriorityChange::Refused
     }
+}
+
+/// Lowers the priority of the calling thread to the least: it runs where nobody else wants the cpu,
+/// and a little besides. False where the kernel refuses.
+pub fn lower_thread_priority() -> bool {
+    set_attributes(LOWEST_NICE).is_ok()
 }
 
 /// Asks for the shortest slice for the calling thread, at its own priority: it has no larger share

@@ -7,6 +7,7 @@ mod control;
 mod cpuset;
 mod error;
 mod execute;
+mod improvement;
 mod joint_solve;
 pub mod limits;
 mod measured_distances;

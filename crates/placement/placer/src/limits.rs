@@ -100,6 +100,11 @@ pub const RESTORE_PASSES_MAX: usize = 8;
 /// the constructed answer is there at once.
 pub const SOLVE_BUDGET: Duration = Duration::from_millis(50);
 
+/// Work for the search in the background that follows a solve without proof. Of 564 random plans
+/// that 50 ms left unproven, a longer search improved 172, and none of its searches went on for
+/// more than 0.4 s.
+pub const IMPROVEMENT_BUDGET: Duration = Duration::from_secs(1);
+
 /// Time that was used for solving comes back this many times slower: a twentieth of a core in the
 /// long run.
 pub const SOLVE_PAUSE_RATIO: u32 = 20;

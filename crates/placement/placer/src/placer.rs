@@ -17,6 +17,7 @@ use albacore_os::{
 use albacore_plan::SubjectPolicy;
 use albacore_topology::{Topology, parse_sysfs};
 
+use crate::improvement::Improver;
 use crate::joint_solve::JointSolver;
 use crate::limits::{
     COALESCING_TIME, CONTAINER_CHECK_PERIOD, CONTROLS_MAX, CPUSET_PERIOD, CPUSET_READS_PER_SEARCH,
@@ -122,6 +123,7 @@ pub struct Placer {
     reader: ProcessReader,
     machine: Topology,
     distances: MeasuredDistances,
+    improver: Improver,
     scheduler: SchedExt,
     subjects: BTreeMap<SubjectId, Subject>,
     next_id: u32,
@@ -150,6 +152,7 @@ impl Placer {
         Ok(Self {
             machine: distances.apply(read_machine(&reader)?),
             distances,
+            improver: Improver::default(),
             reader,
             scheduler: SchedExt::Disabled,
             subjects: BTreeMap::new(),
@@ -323,6 +326,7 @@ impl Placer {
             result = result.and(self.converge(id, report));
         }
         self.remove_ended(report);
+        self.improve(report)?;
         result?;
         Ok(Progress::Running)
     }
@@ -537,6 +541,7 @@ fn read_machine(reader: &ProcessReader) -> Result<Topology, PlacerError> {
 }
 
 mod control_messages;
+mod improve;
 mod spawn_detection;
 mod spawn_events;
 mod sweep;

@@ -21,6 +21,8 @@ pub(crate) struct SubjectSolver {
     joined: Option<Distances>,
     /// The answer was found with others that are gone: it is only the start for the next one.
     is_stale: bool,
+    /// The answer is not proven, and no longer search was made for its problem.
+    is_improvable: bool,
 }
 
 /// Outcome of a request for a mapping.
@@ -76,8 +78,43 @@ impl SubjectSolver {
                     && known.mapping == solution.mapping
             });
         self.is_stale = false;
+        self.is_improvable = false;
         self.answer = Some((PlacementMethod::Tuna, problem, solution));
         !is_known
+    }
+
+    /// The problem whose answer a longer search may improve, with that answer in force; once for
+    /// each answer.
+    pub(crate) fn take_improvable(&mut self) -> Option<Problem> {
+        if !std::mem::take(&mut self.is_improvable) {
+            return None;
+        }
+        let (_, problem, solution) = self.answer.as_ref()?;
+        Some(Problem {
+            current: Some(solution.mapping.clone()),
+            ..problem.clone()
+        })
+    }
+
+    /// Takes over what a longer search found for a problem of [`Self::take_improvable`]. True if
+    /// that is another mapping and worth its moves.
+    pub(crate) fn take_improvement(
+        &mut self,
+        problem: &Problem,
+        found: Solution,
+        is_warm: bool,
+    ) -> bool {
+        let Some((PlacementMethod::Tuna, known, solution)) = &mut self.answer else {
+            return false;
+        };
+        let is_in_force = problem.current.as_ref() == Some(&solution.mapping);
+        if !is_in_force || !is_same(known, problem) {
+            return false;
+        }
+        let kept = keep_unless_worth_moving(problem, found, is_warm);
+        let is_other = kept.mapping != solution.mapping;
+        *solution = kept;
+        is_other
     }
 
     /// From now on the answers come from [`SubjectSolver::adopt`], for these distances.
@@ -134,6 +171,8 @@ impl SubjectSolver {
         let took = start.elapsed();
         self.rate.spend(took);
         self.is_stale = false;
+        self.is_improvable =
+            policy.placement == PlacementMethod::Tuna && !solution.certificate.optimal;
         self.answer = Some((policy.placement, wanted, solution));
         Ok(SolveOutcome::Solved(took))
     }

@@ -50,5 +50,5 @@ pub use problem::{
     relaxed_by,
 };
 pub use rule_limits::{RuleLimits, full_mains};
-pub use single::{Stage, round_robin, solve, solve_with_stage};
+pub use single::{Stage, improve, round_robin, solve, solve_with_stage};
 pub use work_budget::{NANOS_PER_STEP, WorkBudget};

@@ -41,4 +41,4 @@ mod volume_knapsack;
 pub(crate) mod volumes;
 
 pub use round_robin::round_robin;
-pub use solve::{Stage, solve, solve_with_stage};
+pub use solve::{Stage, improve, solve, solve_with_stage};

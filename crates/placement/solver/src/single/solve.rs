@@ -41,6 +41,15 @@ pub fn solve(problem: &Problem, budget: &mut WorkBudget) -> Result<Solution, Pro
     solve_with_stage(problem, budget).map(|(solution, _)| solution)
 }
 
+/// As [`solve()`], for a mapping in force that an earlier search left unproven: the long searches
+/// are repeated, as this budget is larger than that of the search before.
+///
+/// # Errors
+/// As [`solve()`].
+pub fn improve(problem: &Problem, budget: &mut WorkBudget) -> Result<Solution, ProblemError> {
+    search(problem, Effort::Whole, budget).map(|(solution, _)| solution)
+}
+
 /// The step of [`solve()`] that an answer came from, in their order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Stage {
@@ -66,6 +75,22 @@ pub fn solve_with_stage(
     problem: &Problem,
     budget: &mut WorkBudget,
 ) -> Result<(Solution, Stage), ProblemError> {
+    search(problem, Effort::Needed, budget)
+}
+
+/// Whether what an earlier search did is done again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effort {
+    /// Not where the mapping in force is as good as a local search finds.
+    Needed,
+    Whole,
+}
+
+fn search(
+    problem: &Problem,
+    effort: Effort,
+    budget: &mut WorkBudget,
+) -> Result<(Solution, Stage), ProblemError> {
     validate(problem)?;
     let domains = Domains::of(problem);
     let incumbent = Incumbent::of(problem, &domains);
@@ -86,7 +111,8 @@ pub fn solve_with_stage(
         return Ok((incumbent.solution(counted(bound)), Stage::KeptCurrent));
     }
     let (start, stage) = start(&domains, &allowed, &volumes, bound, budget);
-    let in_force = incumbent.as_ref().map(|incumbent| incumbent.objective);
+    let searched = incumbent.as_ref().filter(|_| effort == Effort::Needed);
+    let in_force = searched.map(|incumbent| incumbent.objective);
     let mut driver = SearchDriver {
         best: start,
         upper: counted(bound),
