@@ -171,13 +171,13 @@ impl FromIterator<CpuId> for CpuSet {
 }
 
 /// Parses the kernel's list format; surrounding white space and an empty list are allowed, as in
-/// sysfs and cgroupfs.
+/// sysfs and cgroupfs, and zero bytes at the end, as in some copies of these.
 impl FromStr for CpuSet {
     type Err = CpuSetError;
 
     fn from_str(text: &str) -> Result<Self, CpuSetError> {
         let mut set = Self::new();
-        let text = text.trim();
+        let text = text.trim_end_matches('\0').trim();
         if text.is_empty() {
             return Ok(set);
         }
@@ -251,6 +251,7 @@ mod tests {
         for (text, shortest) in [
             ("", ""),
             (" \n", ""),
+            ("0-3\n\0", "0-3"),
             ("0", "0"),
             ("0-3,8\n", "0-3,8"),
             ("8,0,1,2,3", "0-3,8"),

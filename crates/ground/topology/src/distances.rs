@@ -62,8 +62,8 @@ pub enum DistancesError {
         outer_cycles: u32,
     },
     /// A distance is beyond its limit.
-    #[error("distance machine is {cycles} cycles, more than {DISTANCE_MAX}: scale the table down")]
-    TooLarge { cycles: u32 },
+    #[error("distance {level} is {cycles} cycles, more than {DISTANCE_MAX}: scale the table down")]
+    TooLarge { level: &'static str, cycles: u32 },
     /// A part of a list that is not `LEVEL=CYCLES`.
     #[error(
         "{part:?} is not LEVEL=CYCLES: write a list such as l3=60,machine=300 of the levels l1, l2, \
@@ -94,15 +94,17 @@ impl Distances {
             }
         }
         if self.machine > DISTANCE_MAX {
-            let cycles = self.machine;
-            return Err(DistancesError::TooLarge { cycles });
+            return Err(DistancesError::TooLarge {
+                level: "machine",
+                cycles: self.machine,
+            });
         }
         Ok(())
     }
 }
 
-/// Distances that a user gives for some levels, clock cycles; the machine's own hold for the
-/// others.
+/// Distances that a user gives for some levels, clock cycles. The machine's own hold for the
+/// others, moved as far as the order of the levels demands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct DistanceOverrides {
     pub l1: Option<u32>,
@@ -114,22 +116,77 @@ pub struct DistanceOverrides {
 }
 
 impl DistanceOverrides {
-    /// These where given, else those of `base`.
+    /// Refuses given distances that fall with the level, or are beyond the limit.
     ///
     /// # Errors
-    /// Together they fall with the level, or are beyond the limit.
-    pub fn over(&self, base: Distances) -> Result<Distances, DistancesError> {
-        let distances = Distances {
-            cpu: base.cpu,
-            l1: self.l1.unwrap_or(base.l1),
-            l2: self.l2.unwrap_or(base.l2),
-            l3: self.l3.unwrap_or(base.l3),
-            numa: self.numa.unwrap_or(base.numa),
-            package: self.package.unwrap_or(base.package),
-            machine: self.machine.unwrap_or(base.machine),
-        };
-        distances.validate()?;
-        Ok(distances)
+    /// Names the levels and their cycles.
+    pub fn validate(&self) -> Result<(), DistancesError> {
+        let mut inner = None;
+        for (outer, cycles) in self.levels() {
+            let Some(outer_cycles) = cycles else { continue };
+            if outer_cycles > DISTANCE_MAX {
+                return Err(DistancesError::TooLarge {
+                    level: outer,
+                    cycles: outer_cycles,
+                });
+            }
+            if let Some((inner, inner_cycles)) = inner
+                && outer_cycles < inner_cycles
+            {
+                return Err(DistancesError::Fall {
+                    inner,
+                    inner_cycles,
+                    outer,
+                    outer_cycles,
+                });
+            }
+            inner = Some((outer, outer_cycles));
+        }
+        Ok(())
+    }
+
+    /// These where given; else those of `base`, not below a given level inside and not above a
+    /// given level outside. Valid if both are.
+    pub fn over(&self, base: Distances) -> Distances {
+        let own = [
+            base.l1,
+            base.l2,
+            base.l3,
+            base.numa,
+            base.package,
+            base.machine,
+        ];
+        let given = self.levels().map(|(_, cycles)| cycles);
+        let mut cycles = own;
+        for (level, cycles) in cycles.iter_mut().enumerate() {
+            let inside = given[..level].iter().flatten().max();
+            let outside = given[level..].iter().flatten().min();
+            *cycles = given[level].unwrap_or_else(|| {
+                let raised = inside.map_or(*cycles, |&inside| inside.max(*cycles));
+                outside.map_or(raised, |&outside| outside.min(raised))
+            });
+        }
+        let [l1, l2, l3, numa, package, machine] = cycles;
+        Distances {
+            cpu: base.cpu.min(l1),
+            l1,
+            l2,
+            l3,
+            numa,
+            package,
+            machine,
+        }
+    }
+
+    fn levels(&self) -> [(&'static str, Option<u32>); 6] {
+        [
+            ("l1", self.l1),
+            ("l2", self.l2),
+            ("l3", self.l3),
+            ("numa", self.numa),
+            ("package", self.package),
+            ("machine", self.machine),
+        ]
     }
 }
 
@@ -158,6 +215,7 @@ impl FromStr for DistanceOverrides {
                 return Err(refused());
             }
         }
+        overrides.validate()?;
         Ok(overrides)
     }
 }
@@ -166,24 +224,49 @@ impl FromStr for DistanceOverrides {
 mod tests {
     use super::*;
 
+    fn over(text: &str) -> Distances {
+        let overrides: DistanceOverrides = text.parse().unwrap();
+        overrides.over(Distances::default())
+    }
+
     #[test]
-    fn overrides_replace_levels_and_keep_the_order() {
-        let parsed: DistanceOverrides = "l3=60, machine=300".parse().unwrap();
-        let distances = parsed.over(Distances::default()).unwrap();
-        assert_eq!(
-            (distances.l3, distances.numa, distances.machine),
-            (60, 100, 300)
-        );
-        let falls: DistanceOverrides = "l3=500".parse().unwrap();
-        let error = falls.over(Distances::default()).unwrap_err().to_string();
+    fn levels_that_are_not_given_keep_their_own_as_far_as_the_order_allows() {
+        let given = Distances {
+            l3: 60,
+            machine: 300,
+            ..Distances::default()
+        };
+        assert_eq!(over("l3=60, machine=300"), given);
+        let raised = Distances {
+            l3: 150,
+            numa: 150,
+            ..Distances::default()
+        };
+        assert_eq!(over("l3=150"), raised);
+        let lowered = Distances {
+            l3: 30,
+            numa: 30,
+            ..Distances::default()
+        };
+        assert_eq!(over("numa=30"), lowered);
+        assert_eq!(over("l1=0").cpu, 0);
+        for text in ["machine=2", "l1=1000", "l2=7,package=9"] {
+            over(text).validate().unwrap();
+        }
+    }
+
+    #[test]
+    fn given_levels_that_fall_or_are_too_far_are_refused() {
+        let refused = |text: &str| text.parse::<DistanceOverrides>().unwrap_err().to_string();
+        let error = refused("l3=500,numa=400");
         assert!(
-            error.contains("numa is 100 but the nearer l3 is 500"),
+            error.contains("numa is 400 but the nearer l3 is 500"),
             "{error}"
         );
-        let large: DistanceOverrides = "machine=1000001".parse().unwrap();
-        assert_eq!(
-            large.over(Distances::default()),
-            Err(DistancesError::TooLarge { cycles: 1_000_001 })
+        let error = refused("l2=9,l3=2000000");
+        assert!(
+            error.contains("l3 is 2000000 cycles, more than 1000000"),
+            "{error}"
         );
     }
 

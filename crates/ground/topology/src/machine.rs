@@ -94,8 +94,9 @@ pub enum TopologyError {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Topology {
     cpus: Vec<Cpu>,
-    /// The default distances, scaled by those of its NUMA nodes where these are known.
-    scaled: Option<Distances>,
+    /// Distances that were measured, or the defaults scaled by those of its NUMA nodes; `None` if
+    /// neither is known.
+    distances: Option<Distances>,
 }
 
 impl Topology {
@@ -117,24 +118,33 @@ impl Topology {
         check_nested(&cpus, ("L2", |c| c.l2), ("L3", |c| c.l3))?;
         check_nested(&cpus, ("L3", |c| c.l3), ("NUMA node", |c| c.numa))?;
         check_nested(&cpus, ("NUMA node", |c| c.numa), ("package", |c| c.package))?;
-        Ok(Self { cpus, scaled: None })
+        Ok(Self {
+            cpus,
+            distances: None,
+        })
     }
 
     /// The same machine with what firmware states of its nodes.
     pub(crate) fn with_node_distances(self, nodes: &NodeDistances) -> Self {
-        let scaled = Some(nodes.scale());
-        Self { scaled, ..self }
+        self.with_distances(nodes.scale())
     }
 
-    /// Distances of this machine where nobody gives others: the defaults, scaled by the distances
-    /// of its NUMA nodes where [`has_node_distances`](Self::has_node_distances).
+    /// Distances of this machine where a deployment gives no others: measured ones, else the
+    /// defaults, scaled by the distances of its NUMA nodes where
+    /// [`has_node_distances`](Self::has_node_distances).
     pub fn distances(&self) -> Distances {
-        self.scaled.unwrap_or_default()
+        self.distances.unwrap_or_default()
     }
 
     /// Whether the distances of its NUMA nodes are known.
     pub fn has_node_distances(&self) -> bool {
-        self.scaled.is_some()
+        self.distances.is_some()
+    }
+
+    /// The same machine with distances that were measured on it.
+    pub fn with_distances(self, distances: Distances) -> Self {
+        let distances = Some(distances);
+        Self { distances, ..self }
     }
 
     /// How many NUMA nodes have cpus.
@@ -177,7 +187,7 @@ impl Topology {
         let cpus = self.cpus.iter().filter(|cpu| cpuset.contains(cpu.id));
         let restricted = Self::new(cpus.copied().collect())?;
         Ok(Self {
-            scaled: self.scaled,
+            distances: self.distances,
             ..restricted
         })
     }

@@ -67,16 +67,9 @@ pub enum SysfsError {
     /// A file that should hold a number holds something else.
     #[error("{path}: {text:?} is not a number: was the copy complete?")]
     Number { path: String, text: String },
-    /// A row of distances that is not one positive number for each node.
-    #[error(
-        "{path}: {text:?} is not one positive distance for each of the {nodes} NUMA nodes: \
-         was the copy complete?"
-    )]
-    NodeDistance {
-        path: String,
-        text: String,
-        nodes: usize,
-    },
+    /// A row of distances between NUMA nodes holds something else than positive numbers.
+    #[error("{path}: {text:?} is not a list of positive distances: was the copy complete?")]
+    NodeDistances { path: String, text: String },
     /// The cpus do not make a machine.
     #[error("the cpus of cpu/online do not make a machine")]
     Machine(#[from] TopologyError),
@@ -182,7 +175,8 @@ struct SysfsReader<'a> {
 
 impl SysfsReader<'_> {
     fn text(&self, path: &str) -> Option<&str> {
-        self.files.get(path).map(|text| text.trim())
+        let text = self.files.get(path)?;
+        Some(text.trim_end_matches('\0').trim())
     }
 
     fn number(&self, path: &str) -> Result<Option<i64>, SysfsError> {
@@ -269,7 +263,8 @@ impl SysfsReader<'_> {
         Ok(clusters)
     }
 
-    /// Mean distances of the nodes that have cpus; `None` if a node has no row of distances.
+    /// Mean distances of the nodes that have cpus; `None` if a node has no row of distances, or one
+    /// that is not of the nodes that are online.
     fn node_distances(
         &self,
         nodes: &[Option<u16>],
@@ -295,7 +290,10 @@ impl SysfsReader<'_> {
             let Some(text) = self.text(&path) else {
                 return Ok(None);
             };
-            let row = node_row(&path, text, columns.len())?;
+            let row = node_row(&path, text)?;
+            if row.len() != columns.len() {
+                return Ok(None);
+            }
             for (to, distance) in columns.iter().zip(row) {
                 match packages_of.get(to) {
                     Some(_) if *to == from => local.add(distance),
@@ -385,17 +383,13 @@ impl Mean {
 }
 
 /// The distances from one node to all that are online, in the order of their numbers.
-fn node_row(path: &str, text: &str, nodes: usize) -> Result<Vec<u32>, SysfsError> {
-    let row: Option<Vec<u32>> = text
-        .split_ascii_whitespace()
-        .map(|word| word.parse().ok().filter(|&distance| distance > 0))
-        .collect();
-    row.filter(|row| row.len() == nodes)
-        .ok_or_else(|| SysfsError::NodeDistance {
-            path: path.to_owned(),
-            text: text.to_owned(),
-            nodes,
-        })
+fn node_row(path: &str, text: &str) -> Result<Vec<u32>, SysfsError> {
+    let positive = |word: &str| word.parse().ok().filter(|&distance: &u32| distance > 0);
+    let row: Option<Vec<u32>> = text.split_ascii_whitespace().map(positive).collect();
+    row.ok_or_else(|| SysfsError::NodeDistances {
+        path: path.to_owned(),
+        text: text.to_owned(),
+    })
 }
 
 fn parse_list(path: &str, text: &str) -> Result<CpuSet, SysfsError> {

@@ -14,10 +14,16 @@ mod machines;
 
 use albacore_oracles::{LiteralError, solve_literal};
 use albacore_solver::{Mode, Problem, Solution, WorkBudget, check_solution, solve};
-use enumerated::{RULES, best_of_all, every_problem, every_topology};
+use enumerated::{
+    RULES, best_of_all, every_problem, every_problem_of_two_nodes, every_topology,
+    every_topology_of_two_nodes,
+};
 use machines::{ARTICLE, Shape, problem};
 
 const CPUS: usize = 6;
+
+/// Most cpus of a machine with two nodes.
+const CPUS_OF_TWO_NODES: usize = 5;
 const THREADS: u16 = 6;
 
 /// Up to so many cpus, the literal program is asked for every problem.
@@ -63,15 +69,21 @@ fn is_for_the_program(problem: &Problem, place: usize) -> bool {
         || place.is_multiple_of(LITERAL_STRIDE)
 }
 
-/// Compares the solvers on every problem of a mode; how many there are.
-fn compare(mode: Mode) -> usize {
-    let problems = every_problem(CPUS, THREADS, mode);
+/// Compares the solvers on every problem; how many there are.
+fn compare(problems: &[Problem]) -> usize {
     for (place, problem) in problems.iter().enumerate() {
         let of = |solver: &str| {
             let cpus = problem.topology.cpus().iter();
-            let tree: Vec<_> = cpus.map(|cpu| (cpu.core, cpu.l2, cpu.l3)).collect();
-            let (workers, threads) = (problem.workers, problem.threads);
-            format!("{solver}: {workers} x {threads} {mode:?} on (core, L2, L3) {tree:?}")
+            let tree: Vec<_> = cpus
+                .map(|cpu| (cpu.core, cpu.l2, cpu.l3, cpu.numa))
+                .collect();
+            let Problem {
+                workers,
+                threads,
+                mode,
+                ..
+            } = problem;
+            format!("{solver}: {workers} x {threads} {mode:?} on (core, L2, L3, node) {tree:?}")
         };
         let (least, value) = best_of_all(problem);
         let literal = is_for_the_program(problem, place).then(|| ("literal", literal(problem)));
@@ -88,12 +100,23 @@ fn compare(mode: Mode) -> usize {
 
 #[test]
 fn every_small_problem_has_its_literal_value_in_scatter() {
-    assert_eq!(compare(Mode::Scatter), 326 * 14);
+    let problems = every_problem(CPUS, THREADS, Mode::Scatter);
+    assert_eq!(compare(&problems), 326 * 14);
+}
+
+#[test]
+fn every_small_problem_on_two_nodes_has_its_literal_value() {
+    for mode in [Mode::Scatter, Mode::Compact] {
+        let problems = every_problem_of_two_nodes(CPUS_OF_TWO_NODES, THREADS, mode);
+        let machines = every_topology_of_two_nodes(CPUS_OF_TWO_NODES).len();
+        assert_eq!(compare(&problems), machines * 14);
+    }
 }
 
 #[test]
 fn every_small_problem_has_its_literal_value_in_compact() {
-    assert_eq!(compare(Mode::Compact), 326 * 14);
+    let problems = every_problem(CPUS, THREADS, Mode::Compact);
+    assert_eq!(compare(&problems), 326 * 14);
 }
 
 #[test]

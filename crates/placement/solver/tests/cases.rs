@@ -206,6 +206,6 @@ fn distances_that_fall_with_the_level_are_refused() {
     assert_eq!(
         error.to_string(),
         "distance l3 is 9 but the nearer l2 is 10: distances must not fall from cpu over l1, l2, \
-         l3 to beyond"
+         l3, numa and package to machine"
     );
 }

@@ -170,7 +170,7 @@ fn places_differ_by_what_they_share() {
     };
     assert_eq!(count(Nearness::Core), 1);
     assert_eq!(count(Nearness::L2), 2);
-    assert_eq!(count(Nearness::Package), 4);
+    assert_eq!(count(Nearness::Numa), 4);
     assert_eq!(count(Nearness::Machine), 8);
     assert_eq!((explained.to_mains, explained.to_worker), (0, 200));
 }

@@ -390,7 +390,7 @@ fn a_bound_of_a_lone_deployment_that_counting_does_not_confirm_is_refused() {
         move_cost: 0,
     };
     let mut solution = solved(&problem);
-    assert_eq!(solution.certificate.objective, 200, "an L3 for each main");
+    assert_eq!(solution.certificate.objective, 100, "an L3 for each main");
     // both mains in one L3, and a bound that would make that the best
     solution.mappings[0].cpus = vec![CpuId(0), CpuId(1)];
     (solution.certificate.objective, solution.certificate.bound) = (50, 50);
@@ -417,7 +417,7 @@ fn a_bound_of_several_that_counting_does_not_confirm_is_refused_and_so_is_one_th
     crowded.mappings[0].cpus = vec![CpuId(0), CpuId(1)];
     crowded.mappings[1].cpus = vec![CpuId(2), CpuId(4)];
     // each worker within an L3 or across both, and the two mains
-    let [compact, scatter, mains] = [-50, 200, 50];
+    let [compact, scatter, mains] = [-50, 100, 50];
     let objective = compact + scatter + mains;
     crowded.certificate = Certificate {
         objective,

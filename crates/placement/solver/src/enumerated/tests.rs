@@ -1,5 +1,5 @@
-//! Every tree of cpus, cores, L2 and L3 up to a size, each once up to renaming; and every problem
-//! on it, with the best answer found by going through all mappings.
+//! Every tree of cpus, cores, L2 and L3 up to a size, in one or two NUMA nodes, each once up to
+//! renaming; and every problem on it, with the best answer found by going through all mappings.
 #![allow(dead_code, unreachable_pub, clippy::expect_used)] // each test binary uses a part of it
 
 use albacore_solver::{Mapping, Mode, Problem, check};
@@ -49,27 +49,44 @@ pub fn every_topology(most: usize) -> Vec<Topology> {
         .collect()
 }
 
+/// Every topology with 2 to `most` cpus in two NUMA nodes of one package.
+pub fn every_topology_of_two_nodes(most: usize) -> Vec<Topology> {
+    let cores: Vec<(usize, usize)> = (1..=most).rev().map(|size| (size, size)).collect();
+    let nodes = made_of(&made_of(&made_of(&cores, most), most), most);
+    let machines = made_of(&nodes, most);
+    let two = machines.iter().filter(|(_, nodes)| nodes.len() == 2);
+    two.map(|(_, nodes)| of_nodes(nodes)).collect()
+}
+
 /// L3 by L2 by core: cpus of each.
 fn topology(machine: &[Vec<Vec<usize>>]) -> Topology {
+    of_nodes(&[machine.to_vec()])
+}
+
+/// NUMA node by L3 by L2 by core: cpus of each.
+fn of_nodes(nodes: &[Vec<Vec<Vec<usize>>>]) -> Topology {
     let mut cpus = Vec::new();
-    let (mut cores, mut l2s) = (0, 0);
-    for (l3, members) in machine.iter().enumerate() {
-        for l2 in members {
-            for &width in l2 {
-                for _ in 0..width {
-                    cpus.push(Cpu {
-                        id: CpuId(cpus.len() as u16),
-                        core: cores,
-                        l2: l2s,
-                        l3: l3 as u32,
-                        numa: 0,
-                        package: 0,
-                        kind: CoreKind::Performance,
-                    });
+    let (mut core, mut l2, mut l3) = (0, 0, 0);
+    for (node, l3s) in (0..).zip(nodes) {
+        for l2s in l3s {
+            for cores in l2s {
+                for &width in cores {
+                    for _ in 0..width {
+                        cpus.push(Cpu {
+                            id: CpuId(cpus.len() as u16),
+                            core,
+                            l2,
+                            l3,
+                            numa: node,
+                            package: 0,
+                            kind: CoreKind::Performance,
+                        });
+                    }
+                    core += 1;
                 }
-                cores += 1;
+                l2 += 1;
             }
-            l2s += 1;
+            l3 += 1;
         }
     }
     Topology::new(cpus).expect("nested by construction")
@@ -95,6 +112,15 @@ pub fn problem(topology: &Topology, (workers, threads): (u16, u16), mode: Mode) 
 
 /// Every topology up to `most` cpus with every size up to `slots` threads.
 pub fn every_problem(most: usize, slots: u16, mode: Mode) -> Vec<Problem> {
+    on_each(&every_topology(most), slots, mode)
+}
+
+/// Every topology of two nodes up to `most` cpus with every size up to `slots` threads.
+pub fn every_problem_of_two_nodes(most: usize, slots: u16, mode: Mode) -> Vec<Problem> {
+    on_each(&every_topology_of_two_nodes(most), slots, mode)
+}
+
+fn on_each(topologies: &[Topology], slots: u16, mode: Mode) -> Vec<Problem> {
     let sizes = every_size(slots);
     let on = |topology: &Topology| -> Vec<Problem> {
         sizes
@@ -102,7 +128,7 @@ pub fn every_problem(most: usize, slots: u16, mode: Mode) -> Vec<Problem> {
             .map(|&size| problem(topology, size, mode))
             .collect()
     };
-    every_topology(most).iter().flat_map(on).collect()
+    topologies.iter().flat_map(on).collect()
 }
 
 /// The least breaches of any mapping that keeps (1), (2), (3) and (8), in the order of [`RULES`],

@@ -56,7 +56,21 @@ pub fn modes() -> impl Strategy<Value = Mode> {
     prop_oneof![Just(Mode::Scatter), Just(Mode::Compact)]
 }
 
-/// Machines of one to three levels with at most `cpus` cpus, each cpu left in the cpuset with a
+/// The machine with so many L3 in each NUMA node; a package has at least one node.
+pub fn with_nodes(cpus: Vec<Cpu>, l3s: u32) -> Vec<Cpu> {
+    let first = |package: u32| {
+        let own = cpus.iter().filter(|cpu| cpu.package == package);
+        own.map(|cpu| cpu.l3).min().unwrap_or(0)
+    };
+    let node = |cpu: &Cpu| (cpu.package << 8) + (cpu.l3 - first(cpu.package)) / l3s;
+    let with_node = |cpu: &Cpu| Cpu {
+        numa: node(cpu),
+        ..*cpu
+    };
+    cpus.iter().map(with_node).collect()
+}
+
+/// Machines of one to six levels with at most `cpus` cpus, each cpu left in the cpuset with a
 /// chance that is drawn too (so: whole machines, holes, half cores).
 pub fn topologies(cpus: u16) -> impl Strategy<Value = Topology> {
     let shape = (
@@ -66,12 +80,20 @@ pub fn topologies(cpus: u16) -> impl Strategy<Value = Topology> {
         1..=4u16,
         prop_oneof![Just(1u16), Just(2), Just(4)],
     );
-    (shape, prop_oneof![Just(100u32), 40..=95u32], any::<u64>())
-        .prop_map(|((a, b, c, d, e), percent, seed)| (Shape([a, b, c, d, e]), percent, seed))
+    let of_machine = (
+        1..=3u32,
+        prop_oneof![Just(100u32), 40..=95u32],
+        any::<u64>(),
+    );
+    (shape, of_machine)
+        .prop_map(|((a, b, c, d, e), of_machine)| (Shape([a, b, c, d, e]), of_machine))
         .prop_filter("small enough", move |(shape, ..)| {
             shape.0.iter().product::<u16>() <= cpus
         })
-        .prop_map(|(shape, percent, seed)| punched(&shape.topology(), percent, seed))
+        .prop_map(|(shape, (l3s, percent, seed))| {
+            let whole = Topology::new(with_nodes(shape.cpus(), l3s));
+            punched(&whole.expect("nodes are nested"), percent, seed)
+        })
 }
 
 /// The topology with each cpu kept with `percent` chance, but never empty.
@@ -119,6 +141,8 @@ pub fn renamed(topology: &Topology, seed: u64) -> Topology {
         core: 1_000 - cpu.core,
         l2: 1_000 - cpu.l2,
         l3: 1_000 - cpu.l3,
+        numa: 1_000 - cpu.numa,
+        package: 1_000 - cpu.package,
         ..*cpu
     });
     Topology::new(renamed.collect()).expect("still nested")

@@ -1,7 +1,7 @@
 //! The enumeration against one that goes through all mappings by the checker's rules.
 
 use super::enumerate;
-use crate::enumerated::{best_of_all, every_problem};
+use crate::enumerated::{best_of_all, every_problem, every_problem_of_two_nodes};
 use crate::single::allowed::Allowed;
 use crate::single::assignment::assign;
 use crate::single::domains::Domains;
@@ -12,7 +12,8 @@ use crate::{Mode, WorkBudget};
 #[test]
 fn every_small_problem_is_solved_as_by_going_through_all_mappings() {
     for mode in [Mode::Scatter, Mode::Compact] {
-        for problem in every_problem(5, 6, mode) {
+        let of_two_nodes = every_problem_of_two_nodes(4, 6, mode);
+        for problem in every_problem(5, 6, mode).into_iter().chain(of_two_nodes) {
             let domains = Domains::of(&problem);
             let volumes = volumes(&domains);
             let allowed = Allowed::by(&domains, &volumes);
