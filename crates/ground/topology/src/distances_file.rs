@@ -73,7 +73,8 @@ impl DistancesFile {
     /// All but [`DistancesFileError::OtherMachine`].
     pub fn parse(text: &str) -> Result<Self, DistancesFileError> {
         let mut json = serde_json::Deserializer::from_str(text);
-        let refused = |problem: &dyn std::fmt::Display| DistancesFileError::Json(problem.to_string());
+        let refused =
+            |problem: &dyn std::fmt::Display| DistancesFileError::Json(problem.to_string());
         let file: Self =
             serde_path_to_error::deserialize(&mut json).map_err(|error| refused(&error))?;
         json.end().map_err(|error| refused(&error))?;

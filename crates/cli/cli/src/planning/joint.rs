@@ -10,8 +10,9 @@ use albacore_solver::{
     Deployment, JointError, JointProblem, JointSolution, Mapping, Move, Obstacle, Problem,
     Solution, WorkBudget, check_joint, difference, solve_joint,
 };
-use albacore_topology::{CpuSet, Distances, Topology};
+use albacore_topology::{CpuSet, Topology};
 
+use super::distances::{PlanDistances, plan_distances};
 use super::single::{SinglePlan, explained_plan};
 use super::{current_plan, failed_check};
 use crate::args::{FileArg, PlanArgs};
@@ -26,6 +27,7 @@ pub(crate) struct JointPlan {
     pub(crate) problem: JointProblem,
     /// The cpus that any deployment may use.
     pub(crate) usable: Topology,
+    pub(crate) distances: PlanDistances,
     /// Name of each deployment.
     pub(crate) names: Vec<String>,
     /// It has passed the checker.
@@ -56,6 +58,7 @@ impl JointPlan {
 /// Usage: the problem has no solution or is refused. Broken: the solution does not pass its check.
 pub(crate) fn plan_joint(args: &PlanArgs) -> Result<JointPlan, Failure> {
     let Machine { whole, usable } = Machine::open(&args.machine)?;
+    let distances = plan_distances(args.distances.as_ref(), &whole)?;
     let mut in_force = match &args.current {
         Some(path) => current_plan::read_joint(path)?,
         None => BTreeMap::new(),
@@ -76,7 +79,7 @@ pub(crate) fn plan_joint(args: &PlanArgs) -> Result<JointPlan, Failure> {
     let obstacle = |&crate::args::ObstacleArg { cpu, weight }| Obstacle { cpu, weight };
     let problem = JointProblem {
         topology: whole,
-        distances: Distances::default(),
+        distances: distances.cycles,
         deployments,
         obstacles: args.obstacle.iter().map(obstacle).collect(),
         move_cost: args.move_cost.unwrap_or(0),
@@ -89,12 +92,13 @@ pub(crate) fn plan_joint(args: &PlanArgs) -> Result<JointPlan, Failure> {
     check_joint(&problem, &solution).map_err(|violations| failed_check(&violations))?;
     Ok(JointPlan {
         alone: match args.explain {
-            Some(_) => Some(alone(&problem, &solution, args)?),
+            Some(_) => Some(alone(&problem, &solution, &distances, args)?),
             None => None,
         },
         ended: in_force.into_keys().collect(),
         moves: moves(&problem, &solution),
         usable: used(&problem)?,
+        distances,
         problem,
         names,
         solution,
@@ -171,6 +175,7 @@ fn refused(args: &PlanArgs, error: &JointError) -> Failure {
 fn alone(
     problem: &JointProblem,
     solution: &JointSolution,
+    distances: &PlanDistances,
     args: &PlanArgs,
 ) -> Result<SinglePlan, Failure> {
     let only = problem.deployments.first().zip(solution.mappings.first());
@@ -189,7 +194,7 @@ fn alone(
         mapping: mapping.clone(),
         certificate: solution.certificate.clone(),
     };
-    explained_plan(problem, solution, args)
+    explained_plan(problem, solution, distances.clone(), args)
 }
 
 /// By deployment, the threads that move.
