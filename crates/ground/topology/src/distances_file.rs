@@ -32,11 +32,16 @@ pub struct DistanceMatrix {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DistancesFileError {
-    /// The text is not such a file; the problem names the field.
+    /// A field is missing, or has a value that it cannot have.
     #[error(
         "not a file of distances ({0}): write one with albacore topology --measure --write FILE"
     )]
-    Json(String),
+    Field(#[from] serde_path_to_error::Error<serde_json::Error>),
+    /// Behind the file's object there is more.
+    #[error(
+        "not a file of distances ({0}): write one with albacore topology --measure --write FILE"
+    )]
+    Json(#[from] serde_json::Error),
     /// The levels do not form a tree.
     #[error(transparent)]
     Distances(#[from] DistancesError),
@@ -73,11 +78,8 @@ impl DistancesFile {
     /// All but [`DistancesFileError::OtherMachine`].
     pub fn parse(text: &str) -> Result<Self, DistancesFileError> {
         let mut json = serde_json::Deserializer::from_str(text);
-        let refused =
-            |problem: &dyn std::fmt::Display| DistancesFileError::Json(problem.to_string());
-        let file: Self =
-            serde_path_to_error::deserialize(&mut json).map_err(|error| refused(&error))?;
-        json.end().map_err(|error| refused(&error))?;
+        let file: Self = serde_path_to_error::deserialize(&mut json)?;
+        json.end()?;
         file.distances.validate()?;
         if let Some(matrix) = &file.matrix {
             matrix.validate()?;
