@@ -16,39 +16,32 @@ pub(crate) enum Coverage {
     SampleOfEachLevel,
 }
 
+/// A cpu, and whether it is the first, second... of those that take part in its core.
+type Ranked<'a> = (u32, &'a Cpu);
+
 /// The pairs to measure, with the largest coverage that is within [`MEASURED_PAIRS_MAX`].
 pub(super) fn choose_pairs(machine: &Topology) -> (Coverage, Vec<(&Cpu, &Cpu)>) {
-    let all = machine.cpus().len();
-    if all * (all - 1) / 2 <= MEASURED_PAIRS_MAX {
-        return (Coverage::All, pairs(machine, |_| true).collect());
+    let cpus = machine.cpus();
+    if cpus.len() * (cpus.len() - 1) / 2 <= MEASURED_PAIRS_MAX {
+        let all: Vec<Ranked<'_>> = cpus.iter().map(|cpu| (1, cpu)).collect();
+        return (Coverage::All, pairs(&all).collect());
     }
-    let mut seen = BTreeMap::new();
-    let places: BTreeMap<_, u32> = machine
-        .cpus()
-        .iter()
-        .map(|cpu| {
-            let place = seen.entry(cpu.core).or_insert(0);
-            *place += 1;
-            (cpu.id, *place)
-        })
-        .collect();
-    let is_kept = |(a, b): (&Cpu, &Cpu)| match (places.get(&a.id), places.get(&b.id)) {
-        (Some(1), Some(1)) => true,
-        (Some(1), Some(2)) => a.core == b.core,
-        _ => false,
-    };
+    let mut in_core = BTreeMap::new();
+    let ranked = cpus.iter().map(|cpu| {
+        let rank = in_core.entry(cpu.core).or_insert(0);
+        *rank += 1;
+        (*rank, cpu)
+    });
+    let ranked: Vec<Ranked<'_>> = ranked.filter(|&(rank, _)| rank <= 2).collect();
     let mut counts = [0usize; Level::ALL.len()];
-    for (a, b) in pairs(machine, is_kept) {
+    for (a, b) in pairs(&ranked) {
         counts[Level::of(a, b) as usize] += 1;
     }
     if counts.iter().sum::<usize>() <= MEASURED_PAIRS_MAX {
-        return (
-            Coverage::OneCpuOfEachCore,
-            pairs(machine, is_kept).collect(),
-        );
+        return (Coverage::OneCpuOfEachCore, pairs(&ranked).collect());
     }
     let mut passed = [0usize; Level::ALL.len()];
-    let sample = pairs(machine, is_kept).filter(|&(a, b)| {
+    let sample = pairs(&ranked).filter(|&(a, b)| {
         let level = Level::of(a, b) as usize;
         let step = counts[level].div_ceil(SAMPLED_PAIRS);
         passed[level] += 1;
@@ -57,14 +50,14 @@ pub(super) fn choose_pairs(machine: &Topology) -> (Coverage, Vec<(&Cpu, &Cpu)>) 
     (Coverage::SampleOfEachLevel, sample.collect())
 }
 
-fn pairs<'a>(
-    machine: &'a Topology,
-    is_kept: impl Fn((&Cpu, &Cpu)) -> bool,
-) -> impl Iterator<Item = (&'a Cpu, &'a Cpu)> {
-    let cpus = machine.cpus();
-    let pairs = cpus.iter().enumerate();
-    let pairs = pairs.flat_map(|(i, a)| cpus[i + 1..].iter().map(move |b| (a, b)));
-    pairs.filter(move |&pair| is_kept(pair))
+/// Those of first cpus, and of the first and second of a core.
+fn pairs<'a>(cpus: &[Ranked<'a>]) -> impl Iterator<Item = (&'a Cpu, &'a Cpu)> {
+    let firsts = cpus.iter().enumerate().filter(|(_, (rank, _))| *rank == 1);
+    firsts.flat_map(|(i, &(_, a))| {
+        let others = cpus[i + 1..].iter();
+        let others = others.filter(move |(rank, b)| *rank == 1 || a.core == b.core);
+        others.map(move |&(_, b)| (a, b))
+    })
 }
 
 #[cfg(test)]
@@ -93,6 +86,9 @@ mod tests {
             counts("l3:1 core:64 pu:4"),
             (Coverage::OneCpuOfEachCore, cores)
         );
+        let (coverage, sample) = counts("pack:8 l3:16 core:32 pu:2");
+        assert_eq!(coverage, Coverage::SampleOfEachLevel);
+        assert_eq!(sample.len(), 4);
         let (coverage, sample) = counts("pack:2 numa:2 l3:4 l2:8 core:4 pu:2");
         assert_eq!(coverage, Coverage::SampleOfEachLevel);
         let levels: Vec<&str> = sample.keys().copied().collect();
