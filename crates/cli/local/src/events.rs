@@ -48,6 +48,10 @@ pub(crate) fn of_report(report: &Report) -> Value {
         Report::ForeignScheduler => {
             note("a sched_ext scheduler runs on this machine: masks are observed, not written")
         }
+        Report::Distances { problem: None } => event("distances_read", json!({})),
+        Report::Distances {
+            problem: Some(problem),
+        } => note(&format!("measured distances are not used: {problem}")),
         Report::UsualPriority => note(
             "placing runs at the usual priority (root or CAP_SYS_NICE would raise it): while every \
              cpu is busy, new threads are placed later",
@@ -338,6 +342,11 @@ fn warning_text(warning: &PlacementWarning) -> String {
             "the mask of thread {} is not written for a while, because another program keeps changing it",
             thread.tid.0
         ),
+        PlacementWarning::DistancesIgnored => {
+            "spec.placement.distances is not used: other deployments on this machine ask for other \
+             distances"
+                .into()
+        }
         PlacementWarning::EmptyCpuset => "the cpuset has no cpu: nothing can be placed".into(),
         PlacementWarning::InheritedAffinity { pid, mask } => format!(
             "process {} was started with the mask {mask}, narrower than its cpuset: the process that started it is pinned",

@@ -87,6 +87,14 @@ impl DistancesFile {
         Ok(file)
     }
 
+    /// The text of the file.
+    ///
+    /// # Errors
+    /// Never for files that were parsed or measured.
+    pub fn to_json(&self) -> Result<String, DistancesFileError> {
+        Ok(serde_json::to_string(self)? + "\n")
+    }
+
     /// The distances, if the file is of this (whole) machine.
     ///
     /// # Errors

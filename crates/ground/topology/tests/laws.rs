@@ -6,7 +6,9 @@
     reason = "a test may fail loudly; its helpers too"
 )]
 
-use albacore_topology::{Cpu, CpuSet, SysfsText, Topology, parse_synthetic, parse_sysfs};
+use albacore_topology::{
+    Cpu, CpuSet, DistanceOverrides, Distances, SysfsText, Topology, parse_synthetic, parse_sysfs,
+};
 use proptest::prelude::*;
 
 /// What holds of every machine.
@@ -108,6 +110,34 @@ proptest! {
         assert_lawful(&machine);
         prop_assert_eq!(machine.core_count() as u32, package * numa * l3 * l2 * core);
         prop_assert_eq!(machine.cpus().len() as u32, package * numa * l3 * l2 * core * pu);
+    }
+
+    #[test]
+    fn overrides_of_valid_distances_are_valid_and_hold_what_is_given(
+        own in prop::array::uniform7(0..400u32),
+        given in prop::array::uniform6(prop::option::of(0..400u32)),
+    ) {
+        let mut own = own;
+        own.sort_unstable();
+        let [cpu, l1, l2, l3, numa, package, machine] = own;
+        let own = Distances { cpu, l1, l2, l3, numa, package, machine };
+        let [l1, l2, l3, numa, package, machine] = given;
+        let overrides = DistanceOverrides { l1, l2, l3, numa, package, machine };
+        let result = overrides.over(own);
+        if overrides.validate().is_ok() {
+            prop_assert_eq!(result.validate(), Ok(()));
+        }
+        let levels = [
+            (l1, result.l1),
+            (l2, result.l2),
+            (l3, result.l3),
+            (numa, result.numa),
+            (package, result.package),
+            (machine, result.machine),
+        ];
+        for (given, result) in levels {
+            prop_assert_eq!(given.unwrap_or(result), result);
+        }
     }
 
     #[test]

@@ -50,6 +50,7 @@ fn entries(common: &Common, desired: &[DesiredPod]) -> anyhow::Result<Vec<Value>
     let config = PlacerConfig {
         host: host.clone(),
         limit: None,
+        distances: common.distances.clone(),
     };
     let mut placer = Placer::new(config).context("the machine cannot be read")?;
     let topology = placer.machine().hash64();

@@ -251,6 +251,11 @@ fn warning_text(warning: &PlacementWarning) -> Option<String> {
             "process {} claims to be worker {} as well and is not placed",
             pid.0, worker.0
         )),
+        PlacementWarning::DistancesIgnored => Some(
+            "DistancesIgnored: spec.placement.distances is not used, because another deployment on \
+             this node asks for other distances and all are planned together"
+                .to_owned(),
+        ),
         PlacementWarning::PoolSizeUnsafe { worker } => Some(format!(
             "PoolSizeUnsafe: the main thread of worker {} keeps its worker's cpus until its pool is \
              there",

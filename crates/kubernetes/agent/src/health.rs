@@ -114,6 +114,8 @@ fn placer_problems(stats: &PlacerStats) -> impl Iterator<Item = Reason> {
     let polling = polling.map(|text| Reason::new("BirthsPolled", text));
     let refusal = stats.write_refusal.as_ref();
     let refusal = refusal.map(|text| Reason::new("WriteRefused", text));
+    let distances = stats.distances_problem.as_ref();
+    let distances = distances.map(|text| Reason::new("DistancesIgnored", text));
     let failure = stats.failure.as_ref();
     let failure = failure.map(|failure| {
         let code = match failure.category {
@@ -125,7 +127,8 @@ fn placer_problems(stats: &PlacerStats) -> impl Iterator<Item = Reason> {
         };
         Reason::new(code, &failure.message)
     });
-    polling.into_iter().chain(refusal).chain(failure)
+    let of_placer = polling.into_iter().chain(refusal).chain(failure);
+    of_placer.chain(distances)
 }
 
 /// Why processes of other users cannot be seen. Tried by reading process 1, not concluded from the

@@ -126,6 +126,8 @@ pub(crate) struct PlacerStats {
     pub(crate) failure: Option<PlacerFailure>,
     /// Why new threads are polled for although the process connector was asked for.
     pub(crate) polling_reason: Option<String>,
+    /// Why the file of measured distances is not used.
+    pub(crate) distances_problem: Option<String>,
     /// Why the kernel forbids writing masks, until one is written.
     pub(crate) write_refusal: Option<String>,
     /// Number of reports.
@@ -172,6 +174,7 @@ impl PlacerStats {
                 stats.release_errors += restored.errors_total as u64;
             }
             Report::SubjectGone { subject } => self.ended.push(*subject),
+            Report::Distances { problem } => self.distances_problem.clone_from(problem),
             // The table and the placer's own counters hold the rest.
             _ => {}
         }

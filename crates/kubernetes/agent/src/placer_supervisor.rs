@@ -1,5 +1,6 @@
 //! Keeps a placer running: starts it, notices when its thread ends by itself, tries again later.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,6 +16,8 @@ pub(crate) struct PlacerSupervisor {
     host: HostRoot,
     /// Whether new threads are learned from the kernel's process connector instead of by polling.
     use_connector: bool,
+    /// Where measured distances are.
+    distances: Option<PathBuf>,
     wake: WakeFn,
     stats: SharedStats,
     thread: Option<PlacerThread>,
@@ -24,10 +27,16 @@ pub(crate) struct PlacerSupervisor {
 
 impl PlacerSupervisor {
     /// Starts nothing yet. `waker` is called after each report of the placer.
-    pub(crate) fn new(host: HostRoot, use_connector: bool, waker: Waker) -> Self {
+    pub(crate) fn new(
+        host: HostRoot,
+        use_connector: bool,
+        distances: Option<PathBuf>,
+        waker: Waker,
+    ) -> Self {
         Self {
             host,
             use_connector,
+            distances,
             wake: Arc::new(move || waker.wake()),
             stats: SharedStats::default(),
             thread: None,
@@ -67,6 +76,7 @@ impl PlacerSupervisor {
         let config = PlacerConfig {
             host: self.host.clone(),
             limit: None,
+            distances: self.distances.clone(),
         };
         let (stats, wake) = (self.stats.clone(), self.wake.clone());
         match PlacerThread::start(config, self.use_connector, stats, wake) {

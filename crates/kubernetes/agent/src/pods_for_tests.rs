@@ -19,6 +19,7 @@ pub(crate) fn policy(workers: u16, threads: u16) -> SubjectPolicy {
         placement: PlacementMethod::Tuna,
         enforcement: Enforcement::Enforce,
         main_thread: MainThread::Pinned,
+        distances: Default::default(),
         is_pool_size_known: true,
     }
 }

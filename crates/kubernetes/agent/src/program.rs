@@ -99,7 +99,12 @@ async fn serve(common: &Common, daemon: &Daemon, node: &str) -> anyhow::Result<(
         stop: stop.clone(),
     };
     let use_connector = daemon.events == EventSource::Connector;
-    let placer = PlacerSupervisor::new(common.host(), use_connector, waker.clone());
+    let placer = PlacerSupervisor::new(
+        common.host(),
+        use_connector,
+        common.distances.clone(),
+        waker.clone(),
+    );
     let publisher = Publisher {
         params: open_params_pipe(daemon, node)?,
         agent_metrics: AgentMetrics::registered(&metrics),

@@ -212,11 +212,48 @@ pub struct Placement {
     /// Where the main thread of a worker may run.
     #[serde(default)]
     pub main_thread: MainThread,
+    /// Distances between cpus that the plan goes by. Default: those measured on the node, or derived
+    /// from its topology. Deployments on one node are planned together: if theirs differ, those of
+    /// the node hold for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distances: Option<LevelDistances>,
     /// Compare the plan with no placement on the live pod, in alternating windows, and withdraw the
     /// plan if it brings no gain. Needs the built-in server (`models`) under load; each pod runs
     /// its own trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<Trial>,
+}
+
+/// Distances by the nearest thing that two cpus share, in clock cycles. A level that is not given
+/// keeps the node's own distance, moved as far as the order of the levels demands.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LevelDistances {
+    /// Two threads of one core. Default: 4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = limits::DISTANCE_MAX))]
+    pub l1: Option<u32>,
+    /// Two cores that share an L2. Default: 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = limits::DISTANCE_MAX))]
+    pub l2: Option<u32>,
+    /// Two cores that share an L3. Default: 50.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = limits::DISTANCE_MAX))]
+    pub l3: Option<u32>,
+    /// Two L3 of one NUMA node. Default: 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = limits::DISTANCE_MAX))]
+    pub numa: Option<u32>,
+    /// Two NUMA nodes of one package. Default: 100 times their distance in the firmware's table
+    /// relative to the local one, 200 without a table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = limits::DISTANCE_MAX))]
+    pub package: Option<u32>,
+    /// Two packages. Default: as of `package`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = limits::DISTANCE_MAX))]
+    pub machine: Option<u32>,
 }
 
 /// A trial of a plan: as many windows with it as without, alternating.

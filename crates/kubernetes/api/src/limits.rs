@@ -12,6 +12,9 @@ pub const THREADS_MAX: u16 = 256;
 /// bound.
 pub const SLOTS_MAX: u32 = 2048;
 
+/// Largest distance between two cpus in clock cycles, the bound of the solver.
+pub const DISTANCE_MAX: u32 = 1_000_000;
+
 /// Most threads of the front end, the bound of the server.
 pub const FRONT_THREADS_MAX: u16 = 256;
 

@@ -2,8 +2,31 @@
 //! nothing of YAML, this crate nothing of planning.
 
 use albacore_plan::{Enforcement, MainThread, PlacementMethod, SubjectPolicy};
+use albacore_topology::DistanceOverrides;
 
-use crate::deployment::{self, InferenceDeploymentSpec, PlacementPolicy};
+use crate::deployment::{self, InferenceDeploymentSpec, LevelDistances, PlacementPolicy};
+
+impl LevelDistances {
+    /// The same as the planner takes it.
+    pub(crate) fn overrides(self) -> DistanceOverrides {
+        let Self {
+            l1,
+            l2,
+            l3,
+            numa,
+            package,
+            machine,
+        } = self;
+        DistanceOverrides {
+            l1,
+            l2,
+            l3,
+            numa,
+            package,
+            machine,
+        }
+    }
+}
 
 /// The placement policy of a spec.
 pub fn policy_of(spec: &InferenceDeploymentSpec) -> SubjectPolicy {
@@ -11,6 +34,7 @@ pub fn policy_of(spec: &InferenceDeploymentSpec) -> SubjectPolicy {
         policy,
         enforcement,
         main_thread,
+        distances,
         // Decides when the policy applies, not what it is.
         trial: _,
     } = spec.placement;
@@ -34,6 +58,7 @@ pub fn policy_of(spec: &InferenceDeploymentSpec) -> SubjectPolicy {
             deployment::MainThread::Pinned => MainThread::Pinned,
             deployment::MainThread::WorkerSet => MainThread::WorkerSet,
         },
+        distances: distances.unwrap_or_default().overrides(),
         // The built-in server starts T threads whatever its mask says. A server of the user's own
         // may count the cpus of its main thread's mask, even where OMP_NUM_THREADS is set: XGBoost
         // takes the smaller of the two.

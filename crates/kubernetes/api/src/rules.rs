@@ -35,7 +35,7 @@ pub(crate) struct Rule {
     check: Option<fn(&InferenceDeployment) -> Option<Violation>>,
 }
 
-pub(crate) const RULES: [Rule; 26] = [
+pub(crate) const RULES: [Rule; 27] = [
     Rule {
         at: "",
         cel: Some(
@@ -266,6 +266,29 @@ pub(crate) const RULES: [Rule; 26] = [
         check: Some(trial_has_a_server),
     },
     Rule {
+        at: "spec.placement.distances",
+        cel: Some(
+            "(!has(self.l1) || !has(self.l2) || self.l1 <= self.l2) && \
+             (!has(self.l1) || !has(self.l3) || self.l1 <= self.l3) && \
+             (!has(self.l2) || !has(self.l3) || self.l2 <= self.l3) && \
+             (!has(self.l1) || !has(self.numa) || self.l1 <= self.numa) && \
+             (!has(self.l2) || !has(self.numa) || self.l2 <= self.numa) && \
+             (!has(self.l3) || !has(self.numa) || self.l3 <= self.numa) && \
+             (!has(self.l1) || !has(self.package) || self.l1 <= self.package) && \
+             (!has(self.l2) || !has(self.package) || self.l2 <= self.package) && \
+             (!has(self.l3) || !has(self.package) || self.l3 <= self.package) && \
+             (!has(self.numa) || !has(self.package) || self.numa <= self.package) && \
+             (!has(self.l1) || !has(self.machine) || self.l1 <= self.machine) && \
+             (!has(self.l2) || !has(self.machine) || self.l2 <= self.machine) && \
+             (!has(self.l3) || !has(self.machine) || self.l3 <= self.machine) && \
+             (!has(self.numa) || !has(self.machine) || self.numa <= self.machine) && \
+             (!has(self.package) || !has(self.machine) || self.package <= self.machine)",
+        ),
+        message: "distances must not fall from l1 over l2, l3, numa and package to machine",
+        field: None,
+        check: Some(distances_are_ordered),
+    },
+    Rule {
         at: "spec.placement.trial",
         cel: Some("duration(self.window) >= duration('1s')"),
         message: "window is at least 1s",
@@ -490,6 +513,15 @@ fn trial_has_a_server(deployment: &InferenceDeployment) -> Option<Violation> {
                        server of its own; remove it";
         Violation::new("spec.placement.trial", problem)
     })
+}
+
+fn distances_are_ordered(deployment: &InferenceDeployment) -> Option<Violation> {
+    let distances = deployment.spec.placement.distances?;
+    let error = distances.overrides().validate().err()?;
+    Some(Violation::new(
+        "spec.placement.distances",
+        format!("is refused: {error}"),
+    ))
 }
 
 fn trial_is_long_enough(deployment: &InferenceDeployment) -> Option<Violation> {

@@ -24,6 +24,8 @@ fn sample() -> Value {
             "mode": "Compact",
             "placement":
                 {"policy": "RoundRobin", "enforcement": "Observe", "mainThread": "WorkerSet",
+                "distances": {"l1": 5, "l2": 11, "l3": 60, "numa": 110, "package": 130,
+                    "machine": 300},
                 "trial": {"window": "20s", "windows": 9}},
             "models": [{"name": "fraud", "uri": "file:///models/fraud.ubj",
                 "iterations": {"begin": 1, "end": 20}, "outputs": ["margin"], "threads": 1,

@@ -107,6 +107,24 @@ fn server_examples() -> Vec<Example> {
             "spec.placement.trial",
         ),
         (
+            "distances must not fall from l1 over l2, l3, numa and package to machine",
+            models(json!({"placement": {"distances": {"l1": 9, "numa": 9, "machine": 10}}})),
+            models(json!({"placement": {"distances": {"l1": 9, "numa": 30, "machine": 29}}})),
+            "spec.placement.distances",
+        ),
+        (
+            "should be less than or equal to 1000000",
+            models(json!({"placement": {"distances": {"machine": 1_000_000}}})),
+            models(json!({"placement": {"distances": {"machine": 1_000_001}}})),
+            "spec.placement.distances.machine",
+        ),
+        (
+            "should be greater than or equal to 1",
+            models(json!({"placement": {"distances": {"l1": 1}}})),
+            models(json!({"placement": {"distances": {"l1": -4}}})),
+            "spec.placement.distances.l1",
+        ),
+        (
             "window is at least 1s",
             models(json!({"placement": {"trial": {"window": "1s"}}})),
             models(json!({"placement": {"trial": {"window": "999ms"}}})),

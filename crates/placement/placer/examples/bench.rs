@@ -62,6 +62,7 @@ fn policy(workers: u16, threads: u16) -> SubjectPolicy {
         placement: PlacementMethod::Tuna,
         enforcement: Enforcement::Enforce,
         main_thread: MainThread::Pinned,
+        distances: Default::default(),
         is_pool_size_known: true,
     }
 }

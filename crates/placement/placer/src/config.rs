@@ -1,5 +1,7 @@
 //! What a placer and its subjects are started with.
 
+use std::path::PathBuf;
+
 use albacore_os::{Cgroup, HostRoot, Pid};
 use albacore_plan::{ServerKind, SubjectPolicy};
 use albacore_topology::CpuSet;
@@ -16,6 +18,9 @@ pub struct PlacerConfig {
     /// Cpus outside this set are never used even if a cpuset holds them (`taskset ... albacore
     /// run`); `None`: all of the cpuset.
     pub limit: Option<CpuSet>,
+    /// A file of measured distances, or a folder with one for each kind of machine, named by the
+    /// hash of its topology (`0123456789abcdef.json`).
+    pub distances: Option<PathBuf>,
 }
 
 impl PlacerConfig {
@@ -24,6 +29,7 @@ impl PlacerConfig {
         Self {
             host: HostRoot::live(),
             limit: None,
+            distances: None,
         }
     }
 }

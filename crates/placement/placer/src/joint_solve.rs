@@ -69,8 +69,13 @@ impl JointSolver {
         let is_joint = input.members.len() > 1
             || (input.members.len() == 1 && !input.problem.obstacles.is_empty());
         for subject in subjects.values_mut() {
-            if is_joint && input.members.contains(&subject.id()) {
-                subject.solver.join();
+            let is_member = is_joint && input.members.contains(&subject.id());
+            let distances = subject.policy().distances.over(context.machine.distances());
+            let are_ignored = is_member && distances != input.problem.distances;
+            let before = std::mem::replace(&mut subject.are_distances_ignored, are_ignored);
+            subject.schedule.request_if(before != are_ignored);
+            if is_member {
+                subject.solver.join(input.problem.distances);
             } else {
                 subject.schedule.request_if(subject.solver.leave());
             }
@@ -160,10 +165,9 @@ impl JointInput {
         let leaves_memory = has_numa(machine) && members.iter().any(is_warm);
         let obstacle = |(cpu, weight)| Obstacle { cpu, weight };
         Self {
-            members,
             problem: JointProblem {
                 topology: machine.clone(),
-                distances: Distances::default(),
+                distances: common_distances(&members, subjects, machine),
                 deployments,
                 obstacles: weights.into_iter().map(obstacle).collect(),
                 move_cost: match leaves_memory {
@@ -171,6 +175,7 @@ impl JointInput {
                     false => JOINT_MOVE_COST,
                 },
             },
+            members,
         }
     }
 
@@ -197,11 +202,26 @@ impl JointInput {
     }
 }
 
+/// The distances that all members ask for; the machine's own if they ask for different ones.
+fn common_distances(
+    members: &[SubjectId],
+    subjects: &BTreeMap<SubjectId, Subject>,
+    machine: &Topology,
+) -> Distances {
+    let own = machine.distances();
+    let members = members.iter().filter_map(|id| subjects.get(id));
+    let mut asked = members.map(|subject| subject.policy().distances.over(own));
+    let first = asked.next().unwrap_or(own);
+    if asked.all(|other| other == first) {
+        first
+    } else {
+        own
+    }
+}
+
 /// Whether memory is nearer to some cpus than to others.
 fn has_numa(machine: &Topology) -> bool {
-    let mut domains = machine.cpus().iter().map(|cpu| cpu.numa);
-    let first = domains.next();
-    domains.any(|domain| Some(domain) != first)
+    machine.node_count() > 1
 }
 
 /// Cpus of no subject that share a core with a cpu of a container: the kubelet gave them to other

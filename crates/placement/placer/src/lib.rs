@@ -9,6 +9,7 @@ mod error;
 mod execute;
 mod joint_solve;
 pub mod limits;
+mod measured_distances;
 mod move_hysteresis;
 mod placer;
 mod priority;

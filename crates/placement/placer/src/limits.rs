@@ -175,3 +175,7 @@ pub const SPAWN_EVENTS_PAUSE: Duration = Duration::from_secs(1);
 /// File descriptors that are left for reading files and for the rest of the program; half of them
 /// where they are few.
 pub const DESCRIPTORS_SPARED: u64 = 64;
+
+/// Largest file of measured distances: the matrix of 256 cpus needs some 600 KiB, and a ConfigMap
+/// holds at most 1 MiB.
+pub const DISTANCES_FILE_BYTES_MAX: u64 = 1 << 20;

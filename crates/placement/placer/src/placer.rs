@@ -22,6 +22,7 @@ use crate::limits::{
     COALESCING_TIME, CONTAINER_CHECK_PERIOD, CONTROLS_MAX, CPUSET_PERIOD, CPUSET_READS_PER_SEARCH,
     ERROR_PAUSE_MAX, ERROR_PAUSE_MIN, TREE_PAUSE_RATIO, TREE_PERIOD, TREE_PERIOD_MAX, WAIT_MAX,
 };
+use crate::measured_distances::MeasuredDistances;
 use crate::process::ProcessReader;
 use crate::report::{PlacerCounters, Report, Restored};
 use crate::subject::{PassContext, Subject};
@@ -120,6 +121,7 @@ pub struct Placer {
     config: PlacerConfig,
     reader: ProcessReader,
     machine: Topology,
+    distances: MeasuredDistances,
     scheduler: SchedExt,
     subjects: BTreeMap<SubjectId, Subject>,
     next_id: u32,
@@ -144,8 +146,10 @@ impl Placer {
     pub fn new(config: PlacerConfig) -> Result<Self, PlacerError> {
         let reader = ProcessReader::new(config.host.clone())?;
         let events = EventSources::new()?;
+        let mut distances = MeasuredDistances::new(config.distances.clone());
         Ok(Self {
-            machine: read_machine(&reader)?,
+            machine: distances.apply(read_machine(&reader)?),
+            distances,
             reader,
             scheduler: SchedExt::Disabled,
             subjects: BTreeMap::new(),
@@ -433,14 +437,20 @@ impl Placer {
                 .for_each(|subject| subject.schedule.request());
         }
         let online = read_online(host)?;
-        if online != self.machine.cpuset() {
-            self.machine = read_machine(&self.reader)?;
+        let has_new_cpus = online != self.machine.cpuset();
+        if has_new_cpus || self.distances.has_changed(&self.machine) {
+            self.machine = self.distances.apply(read_machine(&self.reader)?);
             let online = self.machine.cpuset();
-            report(&Report::MachineChanged { online });
+            if has_new_cpus {
+                report(&Report::MachineChanged { online });
+            }
             self.subjects
                 .values_mut()
                 .for_each(|subject| subject.schedule.request());
             self.sweep_soon();
+        }
+        if let Some(of_file) = self.distances.take_report() {
+            report(&of_file);
         }
         let mut is_other = false;
         for subject in self.subjects.values_mut().filter(|s| s.tree.has_root()) {

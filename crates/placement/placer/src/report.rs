@@ -122,6 +122,11 @@ pub enum Report {
         warning: PlacementWarning,
     },
     /// A sched_ext scheduler runs: masks are observed and not written, because it may starve
+    /// The file of measured distances was read, changed or is gone.
+    Distances {
+        /// Why it is not used; `None`: it is, or there is none any more.
+        problem: Option<String>,
+    },
     /// threads that have one.
     ForeignScheduler,
     /// The thread that places has no raised priority: while every cpu is busy, it places later.

@@ -62,6 +62,8 @@ pub(crate) struct Subject {
     workers: WorkerHistory,
     /// Notes of the last plan.
     warnings: Vec<PlacementWarning>,
+    /// The policy's distances do not hold, as members of a joint problem ask for different ones.
+    pub(crate) are_distances_ignored: bool,
 }
 
 impl Subject {
@@ -113,6 +115,7 @@ impl Subject {
             verification: Verification::default(),
             workers: WorkerHistory::default(),
             warnings: Vec::new(),
+            are_distances_ignored: false,
         })
     }
 

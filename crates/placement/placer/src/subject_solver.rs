@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use albacore_plan::{Observation, PlacementMethod, SubjectPolicy, problem};
 use albacore_solver::{Mapping, Problem, ProblemError, Solution, WorkBudget, round_robin, solve};
+use albacore_topology::Distances;
 
 use crate::limits::{JOINT_PERIOD, SOLVE_BUDGET};
 use crate::move_hysteresis::{is_warm, keep_unless_worth_moving};
@@ -16,8 +17,8 @@ pub(crate) struct SubjectSolver {
     /// Where threads were found before the first answer.
     found: Option<Mapping>,
     rate: SolveRate,
-    /// Others share the cpus: the answer comes from `joint_solve`.
-    is_joined: bool,
+    /// Others share the cpus: the answer comes from `joint_solve`, for these distances.
+    joined: Option<Distances>,
     /// The answer was found with others that are gone: it is only the start for the next one.
     is_stale: bool,
 }
@@ -79,14 +80,14 @@ impl SubjectSolver {
         !is_known
     }
 
-    /// From now on the answers come from [`SubjectSolver::adopt`].
-    pub(crate) fn join(&mut self) {
-        self.is_joined = true;
+    /// From now on the answers come from [`SubjectSolver::adopt`], for these distances.
+    pub(crate) fn join(&mut self, distances: Distances) {
+        self.joined = Some(distances);
     }
 
     /// From now on it is solved alone. True if it was not before.
     pub(crate) fn leave(&mut self) -> bool {
-        let was_joined = std::mem::take(&mut self.is_joined);
+        let was_joined = self.joined.take().is_some();
         self.is_stale |= was_joined;
         was_joined
     }
@@ -98,13 +99,16 @@ impl SubjectSolver {
         observation: &Observation,
     ) -> Result<SolveOutcome, ProblemError> {
         let current = self.current(policy);
-        let Some(wanted) = problem(policy, observation, current.as_ref()) else {
+        let Some(mut wanted) = problem(policy, observation, current.as_ref()) else {
             // An empty cpuset is a moment: the mapping is the start for the next one.
             if policy.placement == PlacementMethod::None {
                 self.answer = None;
             }
             return Ok(SolveOutcome::NotNeeded);
         };
+        if let Some(distances) = self.joined {
+            wanted.distances = distances;
+        }
         if let Some((placement, problem, _)) = &self.answer
             && *placement == policy.placement
             && is_same(problem, &wanted)
@@ -112,7 +116,7 @@ impl SubjectSolver {
         {
             return Ok(SolveOutcome::Unchanged);
         }
-        if self.is_joined {
+        if self.joined.is_some() {
             return Ok(SolveOutcome::Deferred(JOINT_PERIOD));
         }
         let start = Instant::now();

@@ -83,6 +83,7 @@ fn a_limit_is_kept_inside_a_wider_cpuset() {
     let server = PreforkServer::start(1, 2, &["named"]);
     let config = PlacerConfig {
         limit: Some(high.clone()),
+        distances: None,
         ..PlacerConfig::live()
     };
     let mut run = Run::with(config, server.pid(), ServerKind::Named, policy(1, 2));
@@ -99,6 +100,7 @@ fn a_server_without_a_usable_cpu_is_refused_with_the_file_that_says_so() {
     let server = PreforkServer::start(1, 1, &["named"]);
     let config = PlacerConfig {
         limit: Some(cpus("8000")),
+        distances: None,
         ..PlacerConfig::live()
     };
     let mut placer = Placer::new(config).unwrap();
@@ -140,6 +142,7 @@ fn a_container_without_a_cpu_waits_until_it_has_one_and_the_loop_sleeps() {
     let server = PreforkServer::start_in(&group, 1, 2);
     let mut placer = Placer::new(PlacerConfig {
         limit: Some(cpus("8000")),
+        distances: None,
         ..PlacerConfig::live()
     })
     .unwrap();

@@ -7,8 +7,8 @@ mod prefork;
 use std::collections::{BTreeMap, BTreeSet};
 
 use albacore_placer::{Report, SubjectConfig, SubjectId};
-use albacore_plan::{Enforcement, PlacementMethod, ServerKind, SubjectPolicy};
-use albacore_topology::{CpuId, CpuSet};
+use albacore_plan::{Enforcement, PlacementMethod, PlacementWarning, ServerKind, SubjectPolicy};
+use albacore_topology::{CpuId, CpuSet, DistanceOverrides};
 use prefork::{PreforkServer, Run, own_cpus, policy, threads_of};
 
 fn add(run: &mut Run, server: &PreforkServer, policy: SubjectPolicy) -> SubjectId {
@@ -178,4 +178,35 @@ fn one_that_is_only_observed_does_not_disturb() {
     run.for_a_while(std::time::Duration::from_millis(200));
     assert_eq!(planned(&run, run.subject), before);
     assert_eq!(plans(&run, run.subject), 1);
+}
+
+#[test]
+fn distances_that_differ_are_ignored_where_all_are_planned_together() {
+    let (one, two) = (
+        PreforkServer::start(1, 1, &["named"]),
+        PreforkServer::start(1, 1, &["named"]),
+    );
+    let with = |l3| SubjectPolicy {
+        distances: DistanceOverrides {
+            l3,
+            ..DistanceOverrides::default()
+        },
+        ..policy(1, 1)
+    };
+    let ignored = |run: &Run| -> Vec<bool> {
+        let is_it = |warning: &PlacementWarning| *warning == PlacementWarning::DistancesIgnored;
+        let states = run.placer.states();
+        let of = states.iter().map(|state| state.warnings.iter().any(is_it));
+        of.collect()
+    };
+    let mut run = Run::on(one.pid(), ServerKind::Named, with(Some(60)));
+    run.until_placed();
+    assert_eq!(ignored(&run), [false], "one alone has what it asks for");
+    let second = add(&mut run, &two, policy(1, 1));
+
+    run.until("the first is told", |run| ignored(run) == [true, false]);
+    run.placer.set_policy(second, with(Some(60))).unwrap();
+    run.until("both ask for the same", |run| {
+        ignored(run) == [false, false]
+    });
 }

@@ -10,6 +10,7 @@ use std::path::Path;
 use albacore_os::{HostRoot, Pid};
 use albacore_placer::{PlacerConfig, Report};
 use albacore_plan::{MaskDriftCause, ServerKind};
+use albacore_topology::{Distances, DistancesFile};
 use prefork::{Run, cpus, policy};
 
 /// Writes a host of four cores with a server of two workers of two threads below `root`.
@@ -89,6 +90,7 @@ fn a_cpu_that_goes_offline_is_planned_around_and_used_again_when_it_is_back() {
     let config = PlacerConfig {
         host: host.clone(),
         limit: None,
+        distances: None,
     };
     let mut run = Run::with(config, Pid(100), ServerKind::Named, policy(2, 2));
     run.until("planned", |run| {
@@ -147,6 +149,7 @@ fn a_foreign_scheduler_is_reported() {
     let config = PlacerConfig {
         host: host.clone(),
         limit: None,
+        distances: None,
     };
     let mut run = Run::with(config, Pid(100), ServerKind::Named, policy(2, 2));
     run.step();
@@ -167,7 +170,11 @@ fn a_name_that_imitates_the_rest_of_a_stat_file_changes_no_mask() {
         &[(103, ") R 1 (albw1.0"), (104, "albw1.1\nalbw0.0")],
         &[],
     );
-    let config = PlacerConfig { host, limit: None };
+    let config = PlacerConfig {
+        host,
+        limit: None,
+        distances: None,
+    };
     let mut run = Run::with(config, Pid(100), ServerKind::Named, policy(2, 2));
     run.step();
     let tids: Vec<_> = run
@@ -181,4 +188,69 @@ fn a_name_that_imitates_the_rest_of_a_stat_file_changes_no_mask() {
         "{:#?}",
         run.rows()
     );
+}
+
+#[test]
+fn measured_distances_hold_while_their_file_is_good_and_of_this_machine() {
+    let root = tempfile::tempdir().unwrap();
+    let host = record(root.path());
+    let folder = root.path().join("distances");
+    fs::create_dir(&folder).unwrap();
+    let config = PlacerConfig {
+        host,
+        limit: None,
+        distances: Some(folder.clone()),
+    };
+    let mut run = Run::with(config, Pid(100), ServerKind::Named, policy(2, 2));
+    run.step();
+    let is_report = |report: &&Report| matches!(report, Report::Distances { .. });
+    let problems = |run: &Run| -> Vec<Option<String>> {
+        let of = |report: &Report| match report {
+            Report::Distances { problem } => problem.clone(),
+            _ => None,
+        };
+        run.reports.iter().filter(is_report).map(of).collect()
+    };
+    assert!(problems(&run).is_empty(), "there is no file");
+
+    let machine = run.placer.machine().clone();
+    let measured = Distances {
+        l3: 77,
+        ..Distances::default()
+    };
+    let write = |topology: String, distances| {
+        let file = DistancesFile {
+            topology,
+            distances,
+            matrix: None,
+        };
+        let name = format!("{}.json", machine.hash_text());
+        fs::write(folder.join(name), file.to_json().unwrap()).unwrap();
+    };
+    write(machine.hash_text(), measured);
+    run.until("the file is used", |run| {
+        run.placer.machine().distances() == measured
+    });
+    assert_eq!(problems(&run), [None]);
+
+    write("0123456789abcdef".to_owned(), measured);
+    run.until("the file of another machine is refused", |run| {
+        run.placer.machine().distances() == Distances::default()
+    });
+    let problem = problems(&run)[1].clone().unwrap();
+    assert!(problem.contains("0123456789abcdef"), "{problem}");
+
+    let falling = Distances { l3: 7, ..measured };
+    write(machine.hash_text(), falling);
+    run.until("distances that fall are refused", |run| {
+        problems(run).len() == 3
+    });
+    let problem = problems(&run)[2].clone().unwrap();
+    assert!(
+        problem.contains("l3 is 7 but the nearer l2 is 10"),
+        "{problem}"
+    );
+    fs::remove_dir_all(&folder).unwrap();
+    run.until("the file is gone", |run| problems(run).len() == 4);
+    assert_eq!(problems(&run)[3], None);
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 
 use albacore_solver::{Mapping, Problem, Slot, WorkerIndex};
-use albacore_topology::{CpuSet, Distances};
+use albacore_topology::CpuSet;
 
 use crate::drift::cause_of;
 use crate::front::{find_front, front_cpus, is_heir};
@@ -101,6 +101,9 @@ pub enum PlacementWarning {
         threads: u16,
         asked: u16,
     },
+    /// The policy's distances are not used: those of another subject of this machine differ, and
+    /// all are planned together.
+    DistancesIgnored,
     /// The quota of cpu time has stopped the container lately.
     Throttled,
     /// Processes that were not started by the container's first one are in it (`kubectl exec`);
@@ -223,7 +226,7 @@ pub fn problem(
         threads: policy.threads,
         mode: policy.mode,
         topology: observation.machine.restrict(&observation.cpuset).ok()?,
-        distances: Distances::default(),
+        distances: policy.distances.over(observation.machine.distances()),
         current: current.cloned(),
     })
 }

@@ -1,6 +1,7 @@
 //! What the user asked, validated.
 
 use albacore_solver::Mode;
+use albacore_topology::DistanceOverrides;
 
 /// How the cpus of threads are decided.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -45,6 +46,8 @@ pub struct SubjectPolicy {
     pub enforcement: Enforcement,
     /// What main threads get.
     pub main_thread: MainThread,
+    /// Distances in place of the machine's own.
+    pub distances: DistanceOverrides,
     /// True if the size of a worker's thread pool does not depend on the main thread's mask (the
     /// built-in server; an OpenMP server started with OMP_NUM_THREADS). Otherwise the main thread
     /// of a pre-fork worker keeps its worker's set until T threads exist: libgomp would count one

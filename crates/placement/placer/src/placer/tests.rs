@@ -50,6 +50,7 @@ fn config(arbiter: &Arbiter) -> SubjectConfig {
             placement: PlacementMethod::Tuna,
             enforcement: Enforcement::Observe,
             main_thread: MainThread::Pinned,
+            distances: Default::default(),
             is_pool_size_known: true,
         },
     }

@@ -70,6 +70,9 @@ impl Subject {
         if self.container.is_throttled {
             warnings.push(PlacementWarning::Throttled);
         }
+        if self.are_distances_ignored {
+            warnings.push(PlacementWarning::DistancesIgnored);
+        }
         if self.container.entered > 0 {
             let count = self.container.entered;
             warnings.push(PlacementWarning::Entered { count });

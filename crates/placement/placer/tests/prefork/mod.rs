@@ -13,7 +13,7 @@ use albacore_os::{Pid, Tid, write_mask};
 use albacore_placer::{Placer, PlacerConfig, Report, SlotRow, SubjectConfig, SubjectId};
 use albacore_plan::{Enforcement, MainThread, PlacementMethod, ServerKind, SubjectPolicy};
 use albacore_solver::Mode;
-use albacore_topology::CpuSet;
+use albacore_topology::{CpuSet, DistanceOverrides};
 
 /// Only for liveness: how long anything may take on a machine that is busy with other tests.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
@@ -26,6 +26,7 @@ pub(crate) fn policy(workers: u16, threads: u16) -> SubjectPolicy {
         placement: PlacementMethod::Tuna,
         enforcement: Enforcement::Enforce,
         main_thread: MainThread::Pinned,
+        distances: DistanceOverrides::default(),
         is_pool_size_known: true,
     }
 }

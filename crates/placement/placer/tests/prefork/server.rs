@@ -156,6 +156,7 @@ fn place(arguments: &[String]) -> io::Result<()> {
         placement: PlacementMethod::Tuna,
         enforcement: Enforcement::Enforce,
         main_thread: MainThread::Pinned,
+        distances: Default::default(),
         is_pool_size_known: true,
     };
     let signals = Signals::install().map_err(io::Error::other)?;

@@ -2,7 +2,7 @@
 //! assigns a wrong role is refused.
 
 use albacore_solver::{Mode, Rank, WorkBudget, solve};
-use albacore_topology::parse_synthetic;
+use albacore_topology::{DistanceOverrides, parse_synthetic};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -123,6 +123,7 @@ fn policy(workers: u16) -> SubjectPolicy {
         placement: PlacementMethod::Tuna,
         enforcement: Enforcement::Enforce,
         main_thread: MainThread::Pinned,
+        distances: DistanceOverrides::default(),
         is_pool_size_known: true,
     }
 }

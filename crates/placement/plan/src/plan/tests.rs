@@ -1,7 +1,7 @@
 //! Laws of plans, on a simulated server: stability, repair, scope, and what each cause means.
 
 use albacore_solver::{Mode, Rank, WorkBudget, solve};
-use albacore_topology::{Topology, parse_synthetic};
+use albacore_topology::{DistanceOverrides, Distances, Topology, parse_synthetic};
 use proptest::prelude::*;
 
 use super::*;
@@ -33,6 +33,7 @@ impl World {
             placement: PlacementMethod::Tuna,
             enforcement: Enforcement::Enforce,
             main_thread: MainThread::Pinned,
+            distances: DistanceOverrides::default(),
             is_pool_size_known: true,
         };
         let cpuset = machine.cpuset();
@@ -720,4 +721,19 @@ proptest! {
             prop_assert_eq!(world.worker(victim), born);
         }
     }
+}
+
+#[test]
+fn the_problem_has_the_distances_of_the_machine_under_those_of_the_policy() {
+    let mut world = World::new(1, 2, ServerKind::Named, "pack:1 l3:2 core:2 pu:1");
+    let measured = Distances {
+        l3: 61,
+        numa: 130,
+        ..Distances::default()
+    };
+    world.observation.machine = world.observation.machine.with_distances(measured);
+    world.policy.distances = "l3=70".parse().unwrap();
+    let problem = problem(&world.policy, &world.observation, None).unwrap();
+    let expected = Distances { l3: 70, ..measured };
+    assert_eq!(problem.distances, expected);
 }
