@@ -190,6 +190,23 @@ fn given_levels_replace_those_of_the_machine_and_are_shown() {
     let joint: Value = serde_json::from_str(&joint).unwrap();
     assert_eq!(joint["distances"], given["distances"]);
     assert_eq!(joint["objective"], given["objective"]);
+
+    let asks = spec.replace("models:", "placement: {distances: {l3: 70}}, models:");
+    std::fs::write(&file, &asks).unwrap();
+    let a = ["plan", "-f", file.to_str().unwrap(), "--topology", MACHINE];
+    let text = albacore(&a).out;
+    let line = "distances  l3 70 (default 50): from spec.placement.distances\n";
+    assert!(text.contains(line), "{text}");
+    let text = albacore(&[&a[..], &["--distances", "l3=60"]].concat()).out;
+    assert!(
+        text.contains("l3 60 (default 50): from --distances"),
+        "{text}"
+    );
+    let other = folder.path().join("b.yaml");
+    std::fs::write(&other, spec.replace("name: a", "name: b")).unwrap();
+    let text = albacore(&[&a[..], &["-f", other.to_str().unwrap()]].concat()).out;
+    let line = "distances  the defaults: spec.placement.distances is not used";
+    assert!(text.contains(line), "{text}");
 }
 
 #[test]

@@ -85,6 +85,10 @@ pub(super) fn distances_text(distances: &PlanDistances) -> String {
         DistancesSource::Nodes => "from the distances of the machine's NUMA nodes".to_owned(),
         DistancesSource::Option => "from --distances".to_owned(),
         DistancesSource::File(path) => format!("from {}", path.display()),
+        DistancesSource::Deployments => "from spec.placement.distances".to_owned(),
+        DistancesSource::DeploymentsDiffer => {
+            "spec.placement.distances is not used, as the files ask for different ones".to_owned()
+        }
     };
     let default = Distances::default();
     let levels = Level::ALL.into_iter().filter_map(|level| {

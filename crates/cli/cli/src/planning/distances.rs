@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use albacore_command::{Failure, sentence};
-use albacore_topology::{Distances, DistancesFile, Topology};
+use albacore_topology::{DistanceOverrides, Distances, DistancesFile, Topology};
 
 use super::read_option_file;
 use crate::args::DistancesArg;
@@ -25,6 +25,10 @@ pub(crate) enum DistancesSource {
     Nodes,
     Option,
     File(PathBuf),
+    /// `spec.placement.distances` of all deployments.
+    Deployments,
+    /// Those of the machine or of the file of `--distances`: deployments ask for different ones.
+    DeploymentsDiffer,
 }
 
 /// Those of the option, else of the (whole) machine.
@@ -47,6 +51,26 @@ pub(super) fn plan_distances(
         None => (own, DistancesSource::Defaults),
     };
     Ok(PlanDistances { cycles, source })
+}
+
+impl PlanDistances {
+    /// With what deployments ask for, which holds if all ask for the same, as on a node. Levels of
+    /// the command line replace it.
+    pub(super) fn of_deployments(self, asked: &[DistanceOverrides]) -> Self {
+        let mut asked = asked.iter().map(|overrides| overrides.over(self.cycles));
+        let Some(first) = asked
+            .next()
+            .filter(|_| self.source != DistancesSource::Option)
+        else {
+            return self;
+        };
+        let (cycles, source) = match asked.all(|other| other == first) {
+            true if first == self.cycles => return self,
+            true => (first, DistancesSource::Deployments),
+            false => (self.cycles, DistancesSource::DeploymentsDiffer),
+        };
+        Self { cycles, source }
+    }
 }
 
 fn read_distances(path: &Path, machine: &Topology) -> Result<Distances, Failure> {

@@ -10,7 +10,7 @@ use albacore_solver::{
     Deployment, JointError, JointProblem, JointSolution, Mapping, Move, Obstacle, Problem,
     Solution, WorkBudget, check_joint, difference, solve_joint,
 };
-use albacore_topology::{CpuSet, Topology};
+use albacore_topology::{CpuSet, DistanceOverrides, Topology};
 
 use super::distances::{PlanDistances, plan_distances};
 use super::single::{SinglePlan, explained_plan};
@@ -65,8 +65,9 @@ pub(crate) fn plan_joint(args: &PlanArgs) -> Result<JointPlan, Failure> {
     };
     let mut names: Vec<String> = Vec::new();
     let mut deployments = Vec::new();
+    let mut asked = Vec::new();
     for file in &args.file {
-        let (name, deployment) = deployment(file, &usable, &mut in_force)?;
+        let (name, deployment, distances) = deployment(file, &usable, &mut in_force)?;
         if let Some(other) = names.iter().position(|other| *other == name) {
             let (first, second) = (args.file[other].path.display(), file.path.display());
             return Err(Failure::Usage(format!(
@@ -75,7 +76,9 @@ pub(crate) fn plan_joint(args: &PlanArgs) -> Result<JointPlan, Failure> {
         }
         names.push(name);
         deployments.push(deployment);
+        asked.push(distances);
     }
+    let distances = distances.of_deployments(&asked);
     let obstacle = |&crate::args::ObstacleArg { cpu, weight }| Obstacle { cpu, weight };
     let problem = JointProblem {
         topology: whole,
@@ -107,12 +110,13 @@ pub(crate) fn plan_joint(args: &PlanArgs) -> Result<JointPlan, Failure> {
     })
 }
 
-/// The deployment of a file, on the cpus that it may use, with its part of the plan in force.
+/// The deployment of a file, on the cpus that it may use, with its part of the plan in force, and
+/// the distances that it asks for.
 fn deployment(
     file: &FileArg,
     usable: &Topology,
     in_force: &mut BTreeMap<String, Mapping>,
-) -> Result<(String, Deployment), Failure> {
+) -> Result<(String, Deployment, DistanceOverrides), Failure> {
     let path = file.path.display().to_string();
     let text = std::fs::read_to_string(&file.path).map_err(|e| {
         let advice = "give -f the path of an InferenceDeployment";
@@ -144,7 +148,7 @@ fn deployment(
         cpuset,
         current: in_force.remove(&name),
     };
-    Ok((name, deployment))
+    Ok((name, deployment, policy.distances))
 }
 
 fn stem(path: &Path) -> String {
