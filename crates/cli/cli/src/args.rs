@@ -12,7 +12,9 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::predict_command::PredictOptions;
 
-pub(crate) use plan::{FileArg, Mode, ObstacleArg, PlanArgs, Policy, ThreadArg, mode_name};
+pub(crate) use plan::{
+    DistancesArg, FileArg, Mode, ObstacleArg, PlanArgs, Policy, ThreadArg, mode_name,
+};
 
 /// Fast, predictable CPU inference: plans, runs and keeps the placement of every serving thread.
 #[derive(Debug, Parser)]
@@ -179,6 +181,13 @@ pub(crate) struct MachineArgs {
 pub(crate) struct TopologyArgs {
     #[command(flatten)]
     pub(crate) machine: MachineArgs,
+    /// Measure the latency between the cpus of this machine that this process may use: some
+    /// seconds, best on an idle machine
+    #[arg(long)]
+    pub(crate) measure: bool,
+    /// With --measure: the file to write, for `albacore plan --distances`
+    #[arg(long, value_name = "FILE", requires = "measure")]
+    pub(crate) write: Option<PathBuf>,
     /// How to print it
     #[arg(long, value_enum, default_value_t = Output::Text)]
     pub(crate) output: Output,

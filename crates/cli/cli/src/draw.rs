@@ -8,6 +8,7 @@ mod explanation;
 mod joint_svg;
 mod joint_text;
 mod layout;
+mod measured_text;
 mod picture;
 mod plan_svg;
 mod plan_text;
@@ -22,6 +23,7 @@ mod tree;
 
 pub(crate) use joint_svg::joint_svg;
 pub(crate) use joint_text::joint_text;
+pub(crate) use measured_text::measured_text;
 pub(crate) use plan_svg::plan_svg;
 pub(crate) use plan_text::plan_text;
 pub(crate) use status_svg::{PodStrip, status_svg};

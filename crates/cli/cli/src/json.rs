@@ -29,6 +29,7 @@ pub(crate) fn plan(plan: &SinglePlan) -> Value {
         "cpus": list(plan.problem.topology.cpus(), cpu),
         "assignments": assignments(&plan.solution.mapping),
         "proof": certificate.proof.name(),
+        "distances": plan.distances.cycles,
     });
     if let Some(change) = &plan.change {
         // Null if the plan in force has cpus that are gone.

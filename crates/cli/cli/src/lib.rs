@@ -8,6 +8,7 @@ mod json;
 mod laboratory;
 mod limits;
 mod machine;
+mod measure;
 mod model_command;
 mod plan_command;
 mod planning;

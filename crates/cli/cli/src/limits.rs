@@ -40,6 +40,26 @@ pub(crate) const EXPLAIN_BUDGET: Duration = Duration::from_secs(5);
 /// 1 MiB.
 pub(crate) const PLAN_BYTES_MAX: u64 = 64 << 20;
 
+/// Largest file of `--distances` in bytes: the matrix of 1,000 cpus takes some 7 MB.
+pub(crate) const DISTANCES_BYTES_MAX: u64 = 64 << 20;
+
+/// Most pairs of cpus that are measured: all of 64 cpus, or of 64 cores with a second cpu each.
+/// With [`PAIR_TIME_MIN`] each they take 6 s, and starting their threads some more.
+pub(crate) const MEASURED_PAIRS_MAX: usize = 64 * 63 / 2 + 64;
+
+/// Pairs of a level that are measured where there are more in all: the file of 512 cpus stays
+/// below the 1 MiB of a ConfigMap.
+pub(crate) const SAMPLED_PAIRS: usize = 32;
+
+/// How long measuring takes, unless the times for a pair say otherwise.
+pub(crate) const MEASURE_TIME: Duration = Duration::from_secs(5);
+
+/// Shortest time for a pair of cpus: some 30 batches, so that some are not preempted.
+pub(crate) const PAIR_TIME_MIN: Duration = Duration::from_millis(3);
+
+/// Longest time for a pair: its figure gets no better.
+pub(crate) const PAIR_TIME_MAX: Duration = Duration::from_secs(1);
+
 /// Most passes of `albacore restore`: each finds only threads that were created with an old mask
 /// during the one before.
 pub(crate) const RESTORE_PASSES_MAX: usize = 5;

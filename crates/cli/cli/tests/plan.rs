@@ -31,7 +31,7 @@ fn json_has_the_fields_of_the_contract_in_its_order() {
     let plan = json("--workers 2 --threads 2 --mode compact", "core:2 pu:2");
     let fields: Vec<&String> = plan.as_object().unwrap().keys().collect();
     let wanted = "workers threads mode policy objective bound optimal solve_micros relaxed cpus \
-                  assignments proof";
+                  assignments proof distances";
     assert_eq!(fields, wanted.split_whitespace().collect::<Vec<_>>());
     assert_eq!(
         plan["cpus"][3].to_string(),

@@ -76,7 +76,7 @@ fn two_files_are_placed_together() {
     let plan = json(&["-f", &a, "-f", &b]);
     let fields: Vec<&String> = plan.as_object().unwrap().keys().collect();
     let wanted = "deployments objective bound optimal gained moved relaxed solve_micros obstacles cpus \
-         proof";
+         proof distances";
     assert_eq!(fields, wanted.split_whitespace().collect::<Vec<_>>());
     let [fraud, ranking] = &plan["deployments"].as_array().unwrap()[..] else {
         panic!("two deployments")

@@ -55,3 +55,21 @@ pub(crate) const SPAWNS_AT_ONCE_MAX: usize = 4096;
 
 /// Buffer of process events that is asked for; the kernel gives a fifth of it without a privilege.
 pub(crate) const CONNECTOR_BUFFER_BYTES: usize = 1 << 20;
+
+/// Round trips of one batch between two cpus: some 50 us, so that reading the clock twice does not
+/// count and most batches are not preempted.
+pub(crate) const LATENCY_BATCH: u64 = 256;
+
+/// Lines between two cpus that take turns: some caches are divided among the cores by address, and
+/// the parts are not equally far.
+pub(crate) const LATENCY_LINES: usize = 8;
+
+/// Steps of the chain that gives the length of a clock cycle: some 10 us.
+pub(crate) const CHAIN_STEPS: u32 = 1 << 14;
+
+/// How long a cpu may take to answer another beyond the time of the measurement: more than the
+/// scheduler lets a thread wait on a busy machine, and many periods of a cpu quota (100 ms each).
+pub(crate) const ANSWER_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// Loads of a line between looks at the clock: some 10 us, beyond any latency.
+pub(crate) const SPINS: u32 = 10_000;

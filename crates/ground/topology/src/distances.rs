@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Level;
 use crate::limits::DISTANCE_MAX;
 
 /// Distance between two cpus in clock cycles: the latency of the nearest cache or memory that they
@@ -80,22 +81,14 @@ impl Distances {
     /// # Errors
     /// Names the levels and their cycles.
     pub fn validate(&self) -> Result<(), DistancesError> {
-        let levels = [
-            ("cpu", self.cpu),
-            ("l1", self.l1),
-            ("l2", self.l2),
-            ("l3", self.l3),
-            ("numa", self.numa),
-            ("package", self.package),
-            ("machine", self.machine),
-        ];
-        for pair in levels.windows(2) {
-            let ((inner, inner_cycles), (outer, outer_cycles)) = (pair[0], pair[1]);
+        for pair in Level::ALL.windows(2) {
+            let (inner, outer) = (pair[0], pair[1]);
+            let (inner_cycles, outer_cycles) = (self.at(inner), self.at(outer));
             if outer_cycles < inner_cycles {
                 return Err(DistancesError::Fall {
-                    inner,
+                    inner: inner.name(),
                     inner_cycles,
-                    outer,
+                    outer: outer.name(),
                     outer_cycles,
                 });
             }

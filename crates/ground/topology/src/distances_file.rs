@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CpuId, Distances, DistancesError, Topology};
+use crate::{CpuId, Distances, DistancesError, Level, Topology};
 
 /// What `albacore topology --measure` writes, and what planning takes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -32,7 +32,12 @@ pub struct DistanceMatrix {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DistancesFileError {
-    /// The text is not such a file.
+    /// A field is missing, or has a value that it cannot have.
+    #[error(
+        "not a file of distances ({0}): write one with albacore topology --measure --write FILE"
+    )]
+    Field(#[from] serde_path_to_error::Error<serde_json::Error>),
+    /// Behind the file's object there is more.
     #[error(
         "not a file of distances ({0}): write one with albacore topology --measure --write FILE"
     )]
@@ -72,7 +77,9 @@ impl DistancesFile {
     /// # Errors
     /// All but [`DistancesFileError::OtherMachine`].
     pub fn parse(text: &str) -> Result<Self, DistancesFileError> {
-        let file: Self = serde_json::from_str(text)?;
+        let mut json = serde_json::Deserializer::from_str(text);
+        let file: Self = serde_path_to_error::deserialize(&mut json)?;
+        json.end()?;
         file.distances.validate()?;
         if let Some(matrix) = &file.matrix {
             matrix.validate()?;
@@ -108,32 +115,21 @@ impl DistancesFile {
     /// inside it.
     pub fn measured(machine: &Topology, matrix: DistanceMatrix) -> Self {
         let own = machine.distances();
-        // equal distances would hide which level a pair is of
-        let marks = Distances {
-            cpu: 0,
-            l1: 1,
-            l2: 2,
-            l3: 3,
-            numa: 4,
-            package: 5,
-            machine: 6,
-        };
-        let mut sums = [(0.0, 0.0); 7];
+        let mut sums = [(0.0, 0.0); Level::ALL.len()];
         for (a, b, cycles) in matrix.pairs() {
             if let (Some(a), Some(b)) = (machine.cpu(CpuId(a)), machine.cpu(CpuId(b))) {
-                let level: u32 = Topology::distance(a, b, &marks);
-                let (sum, count) = &mut sums[level as usize];
+                let (sum, count) = &mut sums[Level::of(a, b) as usize];
                 *sum += cycles;
                 *count += 1.0;
             }
         }
         let mut inner = own.cpu;
-        let mut mean = |level: usize, own: u32| {
-            let (sum, count) = sums[level];
+        let mut mean = |level: Level| {
+            let (sum, count) = sums[level as usize];
             let cycles = if count > 0.0 {
                 (sum / count).round() as u32
             } else {
-                own
+                own.at(level)
             };
             inner = cycles.max(inner);
             inner
@@ -142,12 +138,12 @@ impl DistancesFile {
             topology: machine.hash_text(),
             distances: Distances {
                 cpu: own.cpu,
-                l1: mean(1, own.l1),
-                l2: mean(2, own.l2),
-                l3: mean(3, own.l3),
-                numa: mean(4, own.numa),
-                package: mean(5, own.package),
-                machine: mean(6, own.machine),
+                l1: mean(Level::L1),
+                l2: mean(Level::L2),
+                l3: mean(Level::L3),
+                numa: mean(Level::Numa),
+                package: mean(Level::Package),
+                machine: mean(Level::Machine),
             },
             matrix: Some(matrix),
         }
@@ -186,5 +182,77 @@ impl DistanceMatrix {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse_synthetic;
+
+    const MATRIX: &str = r#"{"cpus": [0, 1], "cycles": [[null, 70.5], [70.5, null]]}"#;
+
+    fn file(topology: &str, l3: &str, matrix: &str) -> String {
+        format!(
+            r#"{{"topology": "{topology}", "distances": {{"cpu": 1, "l1": 4, "l2": 10, "l3": {l3},
+            "numa": 100, "package": 200, "machine": 200}}, "matrix": {matrix}}}"#
+        )
+    }
+
+    #[test]
+    fn a_file_is_read_back_and_is_of_one_machine() {
+        let machine = parse_synthetic("l3:1 core:2 pu:2").unwrap();
+        let file = DistancesFile::parse(&file(&machine.hash_text(), "70", MATRIX)).unwrap();
+        let text = serde_json::to_string(&file).unwrap();
+        assert_eq!(DistancesFile::parse(&text).unwrap(), file);
+        assert_eq!(file.distances_of(&machine).unwrap().l3, 70);
+        let other = parse_synthetic("l3:1 core:4 pu:1").unwrap();
+        let error = file.distances_of(&other).unwrap_err().to_string();
+        assert!(error.contains(&other.hash_text()), "{error}");
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_file_is_named() {
+        let asymmetric = MATRIX.replace("[70.5, null]", "[71, null]");
+        let missing = MATRIX.replace("[70.5, null]", "[null, null]");
+        let negative = MATRIX.replace("70.5", "-1");
+        let short = MATRIX.replace(", [70.5, null]", "");
+        for (text, words) in [
+            (file("0", "-5", MATRIX), &["distances.l3", "-5"][..]),
+            (file("0", "1.5", MATRIX), &["distances.l3", "1.5"]),
+            (file("0", "70, \"l4\": 1", MATRIX), &["distances", "l4"]),
+            (file("0", "300", MATRIX), &["numa is 100", "l3 is 300"]),
+            (file("0", "70", &asymmetric), &["0 and 1", "70.5", "71"]),
+            (file("0", "70", &missing), &["asymmetric", "none"]),
+            (file("0", "70", &negative), &["0 and 1", "-1 cycles"]),
+            (file("0", "70", &short), &["2 rows of 2"]),
+            (file("0", "70", MATRIX) + "}", &["trailing"]),
+            ("l3: 70".to_owned(), &["--measure --write"]),
+        ] {
+            let error = DistancesFile::parse(&text).unwrap_err().to_string();
+            for word in words {
+                assert!(error.contains(word), "{word}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn levels_are_means_and_none_is_below_the_level_inside() {
+        let machine = parse_synthetic("pack:2 l3:1 core:1 pu:2").unwrap();
+        let cycles = |row: [f64; 4]| row.map(Some).to_vec();
+        let matrix = DistanceMatrix {
+            cpus: vec![0, 1, 2, 3],
+            cycles: vec![
+                cycles([0.0, 20.0, 300.0, 310.0]),
+                cycles([20.0, 0.0, 290.0, 301.0]),
+                cycles([300.0, 290.0, 0.0, 22.2]),
+                cycles([310.0, 301.0, 22.2, 0.0]),
+            ],
+        };
+        let measured = DistancesFile::measured(&machine, matrix).distances;
+        assert_eq!((measured.cpu, measured.l1, measured.l2), (1, 21, 21));
+        assert_eq!((measured.l3, measured.package), (50, 200));
+        assert_eq!(measured.machine, 300);
+        measured.validate().unwrap();
     }
 }

@@ -1,6 +1,6 @@
 //! The machine as a value: which cpus share which caches, cores, numa domains and packages.
 
-use crate::{CpuId, CpuSet, Distances};
+use crate::{CpuId, CpuSet, Distances, Level};
 
 /// What kind of core a cpu belongs to, on machines that mix them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -194,21 +194,7 @@ impl Topology {
 
     /// Distance between two cpus, in clock cycles.
     pub fn distance(a: &Cpu, b: &Cpu, distances: &Distances) -> u32 {
-        if a.id == b.id {
-            distances.cpu
-        } else if a.core == b.core {
-            distances.l1
-        } else if a.l2 == b.l2 {
-            distances.l2
-        } else if a.l3 == b.l3 {
-            distances.l3
-        } else if a.numa == b.numa {
-            distances.numa
-        } else if a.package == b.package {
-            distances.package
-        } else {
-            distances.machine
-        }
+        distances.at(Level::of(a, b))
     }
 
     /// [`hash64`](Self::hash64) as 16 hexadecimal digits.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use albacore_solver::{Rank, Slot, WorkerIndex};
-use albacore_topology::{CpuId, CpuSet};
+use albacore_topology::{CpuId, CpuSet, DistanceOverrides};
 use clap::ValueEnum;
 
 use super::{MachineArgs, Output};
@@ -58,6 +58,10 @@ pub(crate) struct PlanArgs {
     /// moves
     #[arg(long, value_name = "CYCLES")]
     pub(crate) move_cost: Option<u32>,
+    /// How far apart cpus are, in clock cycles: some levels, such as l3=60,machine=300, or the file
+    /// that `albacore topology --measure --write FILE` wrote [default: those of the machine]
+    #[arg(long, value_name = "LEVELS|FILE")]
+    pub(crate) distances: Option<DistancesArg>,
     #[command(flatten)]
     pub(crate) machine: MachineArgs,
     /// How to print it
@@ -176,6 +180,28 @@ impl FromStr for ObstacleArg {
         });
         let help = "write CPU=THREADS, such as 3=2 for two threads on cpu 3";
         parsed.ok_or_else(|| help.to_owned())
+    }
+}
+
+/// Distances by level, or the file with them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum DistancesArg {
+    Overrides(DistanceOverrides),
+    File(PathBuf),
+}
+
+impl FromStr for DistancesArg {
+    type Err = String;
+
+    /// Levels if there is a `=`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if !text.contains('=') {
+            return Ok(Self::File(PathBuf::from(text)));
+        }
+        let overrides = text.parse();
+        overrides
+            .map(Self::Overrides)
+            .map_err(|e: albacore_topology::DistancesError| e.to_string())
     }
 }
 

@@ -8,7 +8,9 @@ use albacore_topology::CpuId;
 
 use super::columns::paragraph;
 use super::cores_text::cores_text;
-use super::plan_text::{INDENT, gained_cycles, moves_text, names, quality, threads_of, why_text};
+use super::plan_text::{
+    INDENT, distances_text, gained_cycles, moves_text, names, quality, threads_of, why_text,
+};
 use super::threads::{letters, of_joint};
 use super::tree::summary;
 use crate::args::mode_name;
@@ -18,6 +20,7 @@ use crate::planning::JointPlan;
 pub(crate) fn joint_text(plan: &JointPlan) -> String {
     let mut text = counted(plan.names.len() as i64, "deployment") + "\n";
     text += &paragraph("machine", INDENT, &summary(&plan.problem.topology));
+    text += &distances_text(&plan.distances);
     text += &deployments_text(plan);
     text += &quality(&plan.solution.certificate, plan.solve_micros);
     if plan.has_current {

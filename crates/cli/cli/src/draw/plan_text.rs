@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use albacore_solver::{Move, Proof, Relaxation};
-use albacore_topology::CpuId;
+use albacore_topology::{CpuId, Distances, Level};
 
 use super::columns::{listed, paragraph};
 use super::cores_text::cores_text;
@@ -16,7 +16,7 @@ use super::thread_explanation::thread_text;
 use super::threads::{OnCpus, of_plan};
 use super::tree::summary;
 use crate::args::mode_name;
-use crate::planning::{PlanChange, SinglePlan};
+use crate::planning::{DistancesSource, PlanChange, PlanDistances, SinglePlan};
 
 pub(super) const INDENT: usize = 11;
 
@@ -70,7 +70,37 @@ fn head(plan: &SinglePlan) -> String {
         plan.policy.name()
     );
     text += &paragraph("machine", INDENT, &summary(&problem.topology));
+    text += &distances_text(&plan.distances);
     text + &quality(certificate, plan.solve_micros)
+}
+
+/// What distances are not the defaults, and where they are from; nothing if all are and nobody gave
+/// any.
+pub(super) fn distances_text(distances: &PlanDistances) -> String {
+    let source = match &distances.source {
+        DistancesSource::Defaults => return String::new(),
+        DistancesSource::DefaultsOfUnknownNodes => {
+            "the machine does not say how far its NUMA nodes are from each other".to_owned()
+        }
+        DistancesSource::Nodes => "from the distances of the machine's NUMA nodes".to_owned(),
+        DistancesSource::Option => "from --distances".to_owned(),
+        DistancesSource::File(path) => format!("from {}", path.display()),
+        DistancesSource::Deployments => "from spec.placement.distances".to_owned(),
+        DistancesSource::DeploymentsDiffer => {
+            "spec.placement.distances is not used, as the files ask for different ones".to_owned()
+        }
+    };
+    let default = Distances::default();
+    let levels = Level::ALL.into_iter().filter_map(|level| {
+        let (cycles, usual) = (distances.cycles.at(level), default.at(level));
+        (cycles != usual).then(|| format!("{} {cycles} (default {usual})", level.name()))
+    });
+    let levels: Vec<String> = levels.collect();
+    let list = match levels.is_empty() {
+        true => "the defaults".to_owned(),
+        false => levels.join(", "),
+    };
+    paragraph("distances", INDENT, &format!("{list}: {source}"))
 }
 
 /// The lines on the quality of a solution.

@@ -150,7 +150,7 @@ mod tests {
             ("pack:1 l3:1 core:2 pu:2", "package 0 · numa 0 · L3 0(0 1)"),
             (
                 "pack:2 l3:2 core:1 pu:1",
-                "package 0(L3 0(0) L3 1(1)) package 1(L3 2(2) L3 3(3))",
+                "package 0 · numa 0(L3 0(0) L3 1(1)) package 1 · numa 1(L3 2(2) L3 3(3))",
             ),
             (
                 "l3:1 l2:2 core:2 pu:1",
@@ -174,7 +174,7 @@ mod tests {
         let machine = parse_synthetic("pack:2 l3:2 core:4 pu:2").unwrap();
         assert_eq!(
             summary(&machine),
-            "32 cpus · 16 cores · 4 L3 · 1 numa domain · 2 packages"
+            "32 cpus · 16 cores · 4 L3 · 2 numa domains · 2 packages"
         );
     }
 }

@@ -34,6 +34,7 @@ pub(crate) fn joint(plan: &JointPlan) -> Value {
         "obstacles": list(&plan.problem.obstacles, |o| json!({"cpu": o.cpu.0, "weight": o.weight})),
         "cpus": list(plan.problem.topology.cpus(), cpu),
         "proof": solution.certificate.proof.name(),
+        "distances": plan.distances.cycles,
     });
     if plan.has_current {
         json["ended"] = json!(plan.ended);

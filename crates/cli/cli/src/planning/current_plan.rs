@@ -4,13 +4,13 @@
 //! that no longer exists is no error: its thread has to move.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::Path;
 
 use albacore_solver::{Mapping, Rank, Slot, WorkerIndex};
 use albacore_topology::{CpuId, CpuSet};
 use serde_json::Value;
 
+use super::read_option_file;
 use crate::limits::PLAN_BYTES_MAX;
 use albacore_command::Failure;
 
@@ -87,18 +87,7 @@ fn refused(path: &Path, what: &str) -> Failure {
 }
 
 fn read(path: &Path) -> Result<Value, Failure> {
-    let mut text = String::new();
-    let read = std::fs::File::open(path)
-        .and_then(|file| file.take(PLAN_BYTES_MAX + 1).read_to_string(&mut text));
-    if let Err(e) = read {
-        return Err(refused(path, &format!("cannot be read: {e}; {WAY_OUT}")));
-    }
-    if text.len() as u64 > PLAN_BYTES_MAX {
-        return Err(refused(
-            path,
-            &format!("has more than {PLAN_BYTES_MAX} bytes: {WAY_OUT}"),
-        ));
-    }
+    let text = read_option_file("--current", path, PLAN_BYTES_MAX, WAY_OUT)?;
     serde_json::from_str(&text)
         .map_err(|e| refused(path, &format!("is not valid JSON: {e}; {WAY_OUT}")))
 }

@@ -10,8 +10,9 @@ use albacore_solver::{
     Deployment, JointError, JointProblem, JointSolution, Mapping, Move, Obstacle, Problem,
     Solution, WorkBudget, check_joint, difference, solve_joint,
 };
-use albacore_topology::{CpuSet, Distances, Topology};
+use albacore_topology::{CpuSet, DistanceOverrides, Topology};
 
+use super::distances::{PlanDistances, plan_distances};
 use super::single::{SinglePlan, explained_plan};
 use super::{current_plan, failed_check};
 use crate::args::{FileArg, PlanArgs};
@@ -26,6 +27,7 @@ pub(crate) struct JointPlan {
     pub(crate) problem: JointProblem,
     /// The cpus that any deployment may use.
     pub(crate) usable: Topology,
+    pub(crate) distances: PlanDistances,
     /// Name of each deployment.
     pub(crate) names: Vec<String>,
     /// It has passed the checker.
@@ -56,14 +58,16 @@ impl JointPlan {
 /// Usage: the problem has no solution or is refused. Broken: the solution does not pass its check.
 pub(crate) fn plan_joint(args: &PlanArgs) -> Result<JointPlan, Failure> {
     let Machine { whole, usable } = Machine::open(&args.machine)?;
+    let distances = plan_distances(args.distances.as_ref(), &whole)?;
     let mut in_force = match &args.current {
         Some(path) => current_plan::read_joint(path)?,
         None => BTreeMap::new(),
     };
     let mut names: Vec<String> = Vec::new();
     let mut deployments = Vec::new();
+    let mut asked = Vec::new();
     for file in &args.file {
-        let (name, deployment) = deployment(file, &usable, &mut in_force)?;
+        let (name, deployment, distances) = deployment(file, &usable, &mut in_force)?;
         if let Some(other) = names.iter().position(|other| *other == name) {
             let (first, second) = (args.file[other].path.display(), file.path.display());
             return Err(Failure::Usage(format!(
@@ -72,11 +76,13 @@ pub(crate) fn plan_joint(args: &PlanArgs) -> Result<JointPlan, Failure> {
         }
         names.push(name);
         deployments.push(deployment);
+        asked.push(distances);
     }
+    let distances = distances.of_deployments(&asked);
     let obstacle = |&crate::args::ObstacleArg { cpu, weight }| Obstacle { cpu, weight };
     let problem = JointProblem {
         topology: whole,
-        distances: Distances::default(),
+        distances: distances.cycles,
         deployments,
         obstacles: args.obstacle.iter().map(obstacle).collect(),
         move_cost: args.move_cost.unwrap_or(0),
@@ -89,12 +95,13 @@ pub(crate) fn plan_joint(args: &PlanArgs) -> Result<JointPlan, Failure> {
     check_joint(&problem, &solution).map_err(|violations| failed_check(&violations))?;
     Ok(JointPlan {
         alone: match args.explain {
-            Some(_) => Some(alone(&problem, &solution, args)?),
+            Some(_) => Some(alone(&problem, &solution, &distances, args)?),
             None => None,
         },
         ended: in_force.into_keys().collect(),
         moves: moves(&problem, &solution),
         usable: used(&problem)?,
+        distances,
         problem,
         names,
         solution,
@@ -103,12 +110,13 @@ pub(crate) fn plan_joint(args: &PlanArgs) -> Result<JointPlan, Failure> {
     })
 }
 
-/// The deployment of a file, on the cpus that it may use, with its part of the plan in force.
+/// The deployment of a file, on the cpus that it may use, with its part of the plan in force, and
+/// the distances that it asks for.
 fn deployment(
     file: &FileArg,
     usable: &Topology,
     in_force: &mut BTreeMap<String, Mapping>,
-) -> Result<(String, Deployment), Failure> {
+) -> Result<(String, Deployment, DistanceOverrides), Failure> {
     let path = file.path.display().to_string();
     let text = std::fs::read_to_string(&file.path).map_err(|e| {
         let advice = "give -f the path of an InferenceDeployment";
@@ -140,7 +148,7 @@ fn deployment(
         cpuset,
         current: in_force.remove(&name),
     };
-    Ok((name, deployment))
+    Ok((name, deployment, policy.distances))
 }
 
 fn stem(path: &Path) -> String {
@@ -171,6 +179,7 @@ fn refused(args: &PlanArgs, error: &JointError) -> Failure {
 fn alone(
     problem: &JointProblem,
     solution: &JointSolution,
+    distances: &PlanDistances,
     args: &PlanArgs,
 ) -> Result<SinglePlan, Failure> {
     let only = problem.deployments.first().zip(solution.mappings.first());
@@ -189,7 +198,7 @@ fn alone(
         mapping: mapping.clone(),
         certificate: solution.certificate.clone(),
     };
-    explained_plan(problem, solution, args)
+    explained_plan(problem, solution, distances.clone(), args)
 }
 
 /// By deployment, the threads that move.

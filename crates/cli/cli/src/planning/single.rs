@@ -6,8 +6,9 @@ use albacore_solver::{
     ExplainError, Explanation, Mapping, Move, Problem, Solution, ThreadExplanation, WorkBudget,
     check, check_solution, difference, explain, explain_thread, relaxed_by, round_robin, solve,
 };
-use albacore_topology::{Distances, Topology};
+use albacore_topology::Topology;
 
+use super::distances::{PlanDistances, plan_distances};
 use super::{current_plan, failed_check};
 use crate::args::{Mode, PlanArgs, Policy, ThreadArg};
 use crate::limits::{EXPLAIN_BUDGET, PLAN_BUDGET};
@@ -25,6 +26,7 @@ pub(crate) struct SinglePlan {
     pub(crate) solve_micros: u64,
     /// The machine, including cpus outside the cpuset.
     pub(crate) machine: Topology,
+    pub(crate) distances: PlanDistances,
     pub(crate) change: Option<PlanChange>,
     pub(crate) explanation: Option<Explanation>,
     /// Of the one thread that `--explain` names.
@@ -55,12 +57,13 @@ pub(crate) fn plan_single(args: &PlanArgs) -> Result<SinglePlan, Failure> {
         Some(path) => Some(current_plan::read_single(path, (workers, threads))?),
         None => None,
     };
+    let distances = plan_distances(args.distances.as_ref(), &machine)?;
     let problem = Problem {
         workers,
         threads,
         mode: mode.into(),
         topology: usable,
-        distances: Distances::default(),
+        distances: distances.cycles,
         current,
     };
     let start = Instant::now();
@@ -77,6 +80,7 @@ pub(crate) fn plan_single(args: &PlanArgs) -> Result<SinglePlan, Failure> {
         solution,
         solve_micros,
         machine,
+        distances,
         change,
         explanation,
         thread,
@@ -88,6 +92,7 @@ pub(crate) fn plan_single(args: &PlanArgs) -> Result<SinglePlan, Failure> {
 pub(super) fn explained_plan(
     problem: Problem,
     solution: Solution,
+    distances: PlanDistances,
     args: &PlanArgs,
 ) -> Result<SinglePlan, Failure> {
     let (explanation, thread) = explained(&problem, &solution.mapping, args)?;
@@ -96,6 +101,7 @@ pub(super) fn explained_plan(
         solution,
         solve_micros: 0,
         machine: problem.topology.clone(),
+        distances,
         change: None,
         explanation,
         thread,
