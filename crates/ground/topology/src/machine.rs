@@ -89,8 +89,8 @@ pub enum TopologyError {
     },
 }
 
-/// The online cpus of a machine, sorted by id. Immutable; cpu < core < L2 < L3 < NUMA node < package
-/// < machine form a tree.
+/// The online cpus of a machine, sorted by id. Immutable; cpu < core < L2 < L3 < NUMA node <
+/// package < machine form a tree.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Topology {
     cpus: Vec<Cpu>,

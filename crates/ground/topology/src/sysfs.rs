@@ -12,9 +12,9 @@
 //!   alone
 //! - L2: `shared_cpu_list` of the level-2 cache; if *no* cpu has one: `cluster_cpus_list`; else the
 //!   core
-//! - L3: `shared_cpu_list` of the level-3 cache, cut at NUMA nodes; if *no* cpu has one: the part of
-//!   the NUMA node in the die; if others have one: the L2 (hybrid laptops have a few cores outside
-//!   the L3)
+//! - L3: `shared_cpu_list` of the level-3 cache, cut at NUMA nodes; if *no* cpu has one: the part
+//!   of the NUMA node in the die; if others have one: the L2 (hybrid laptops have a few cores
+//!   outside the L3)
 //! - NUMA node: `node/nodeN/cpulist`, cut at packages; else the package
 //! - package: `physical_package_id`; else one package
 //! - kind: `cpu_atom/cpus` and `cpu_lowpower/cpus`, which the kernel keeps one directory higher;

@@ -59,8 +59,8 @@ pub(crate) struct Common {
     pub(crate) kubeconfig: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) logs: LogArgs,
-    /// A folder with files of measured distances, one for each kind of node, named by the hash of its
-    /// topology (`albacore topology --measure`). Default: none.
+    /// A folder with files of measured distances, one for each kind of node, named by the hash of
+    /// its topology (`albacore topology --measure`). Default: none.
     #[arg(long, value_name = "DIR", env = "ALBACORE_DISTANCES", global = true)]
     pub(crate) distances: Option<PathBuf>,
     /// The file that is written while the agent works.

@@ -212,9 +212,9 @@ pub struct Placement {
     /// Where the main thread of a worker may run.
     #[serde(default)]
     pub main_thread: MainThread,
-    /// Distances between cpus that the plan goes by. Default: those measured on the node, or derived
-    /// from its topology. Deployments on one node are planned together: if theirs differ, those of
-    /// the node hold for all.
+    /// Distances between cpus that the plan goes by. Default: those measured on the node, or
+    /// derived from its topology. Deployments on one node are planned together: if theirs differ,
+    /// those of the node hold for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distances: Option<LevelDistances>,
     /// Compare the plan with no placement on the live pod, in alternating windows, and withdraw the

@@ -1,8 +1,7 @@
 //! Converts a spec to the planner's policy. Total: every valid spec has a policy. The planner knows
 //! nothing of YAML, this crate nothing of planning.
 
-use albacore_plan::{Enforcement, MainThread, PlacementMethod, SubjectPolicy};
-use albacore_topology::DistanceOverrides;
+use albacore_plan::{DistanceOverrides, Enforcement, MainThread, PlacementMethod, SubjectPolicy};
 
 use crate::deployment::{self, InferenceDeploymentSpec, LevelDistances, PlacementPolicy};
 

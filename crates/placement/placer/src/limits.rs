@@ -100,9 +100,9 @@ pub const RESTORE_PASSES_MAX: usize = 8;
 /// the constructed answer is there at once.
 pub const SOLVE_BUDGET: Duration = Duration::from_millis(50);
 
-/// Work for the search in the background that follows a solve without proof. Of 564 random plans
-/// that 50 ms left unproven, a longer search improved 172, and none of its searches went on for
-/// more than 0.4 s.
+/// Work for the search in the background that follows a solve without proof. Of 173 compact plans
+/// that 50 ms left unproven, a longer search from them improved 25; all searches ended by
+/// themselves before this.
 pub const IMPROVEMENT_BUDGET: Duration = Duration::from_secs(1);
 
 /// Time that was used for solving comes back this many times slower: a twentieth of a core in the

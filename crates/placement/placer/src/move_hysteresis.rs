@@ -5,9 +5,9 @@
 //! memory behind for good (P26: no component migrates pages). **Approach.** As with deployments
 //! that share cpus: a change that gains less than it moves is not made. Once the server is warm,
 //! a thread costs [`MOVE_COST`], one that leaves its NUMA domain [`NUMA_MOVE_COST`]; before, its
-//! memory is not populated, and moves are free. Rules come first: where the mapping in force violates one
-//! by more than the new answer, it is replaced. **Limits.** All or nothing: moves that gain and
-//! moves that do not are weighed together.
+//! memory is not populated, and moves are free. Rules come first: where the mapping in force
+//! violates one by more than the new answer, it is replaced. **Limits.** All or nothing: moves that
+//! gain and moves that do not are weighed together.
 
 use albacore_os::Micros;
 use albacore_solver::{

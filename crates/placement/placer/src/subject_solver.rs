@@ -198,3 +198,66 @@ fn is_same(a: &Problem, b: &Problem) -> bool {
         && *topology == b.topology
         && *distances == b.distances
 }
+
+#[cfg(test)]
+mod tests {
+    use albacore_os::Micros;
+    use albacore_plan::{Enforcement, MainThread, ServerKind};
+    use albacore_solver::{Mode, improve};
+    use albacore_topology::parse_synthetic;
+
+    use super::*;
+    use crate::limits::IMPROVEMENT_BUDGET;
+
+    #[test]
+    fn an_unproven_answer_is_improved_once_and_adopted_where_that_is_worth_its_moves() {
+        let machine = parse_synthetic("pack:1 l3:3 l2:4 core:2 pu:1").unwrap();
+        let policy = SubjectPolicy {
+            workers: 8,
+            threads: 11,
+            mode: Mode::Compact,
+            placement: PlacementMethod::Tuna,
+            enforcement: Enforcement::Enforce,
+            main_thread: MainThread::Pinned,
+            distances: Default::default(),
+            is_pool_size_known: true,
+        };
+        let observation = Observation {
+            at: Micros(0),
+            cpuset: machine.cpuset(),
+            machine,
+            cpuset_changes: 0,
+            server_kind: ServerKind::Named,
+            processes: Vec::new(),
+        };
+        let solved = || {
+            let mut solver = SubjectSolver::default();
+            solver.update(&policy, &observation).unwrap();
+            let problem = solver.take_improvable().unwrap();
+            (solver, problem)
+        };
+        let (mut young, problem) = solved();
+        let value = |solver: &SubjectSolver| solver.solution().unwrap().certificate.objective;
+        let before = value(&young);
+        assert!(young.take_improvable().is_none(), "one search a problem");
+        let mut budget = WorkBudget::of_time(IMPROVEMENT_BUDGET);
+        let found = improve(&problem, &mut budget).unwrap();
+        assert!(found.certificate.objective > before);
+        assert!(young.take_improvement(&problem, found.clone(), false));
+        assert_eq!(value(&young), found.certificate.objective);
+        let again = young.take_improvement(&problem, found.clone(), false);
+        assert!(!again, "another mapping is in force");
+
+        let (mut warm, problem) = solved();
+        assert!(!warm.take_improvement(&problem, found.clone(), true));
+        assert_eq!(value(&warm), before, "the gain is less than the moves");
+
+        let (mut joined, problem) = solved();
+        joined.join(problem.distances);
+        let wider = Problem {
+            threads: 12,
+            ..problem.clone()
+        };
+        assert!(!joined.take_improvement(&wider, found, false));
+    }
+}

@@ -204,7 +204,9 @@ fn distances_that_differ_are_ignored_where_all_are_planned_together() {
     assert_eq!(ignored(&run), [false], "one alone has what it asks for");
     let second = add(&mut run, &two, policy(1, 1));
 
-    run.until("the first is told", |run| ignored(run) == [true, false]);
+    run.until("the first has the warning", |run| {
+        ignored(run) == [true, false]
+    });
     run.placer.set_policy(second, with(Some(60))).unwrap();
     run.until("both ask for the same", |run| {
         ignored(run) == [false, false]

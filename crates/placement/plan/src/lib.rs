@@ -21,6 +21,7 @@ mod targets;
 
 pub use albacore_values::{Micros, Pid, Tid};
 
+pub use albacore_topology::DistanceOverrides;
 pub use drift::{MaskDrift, MaskDriftCause};
 pub use fingerprint::plan_hash;
 pub use front::front_cpus;

@@ -1,11 +1,11 @@
 //! A problem as indices: cpus as positions in tree order, domains by level, and the right-hand
 //! sides of all rules.
 //!
-//! **Distances form a tree** (cpu < core < L2 < L3 < NUMA node < package < machine). With `gain(level)` = distance of the
-//! next level out minus the distance of this one, the sum of distances over all pairs of k items
-//! is `beyond * k(k-1)/2 - closeness`, `closeness = sum over domains of gain * x(x-1)/2`, where x
-//! is how many of the items lie in the domain. So everything below counts closeness in domains and
-//! never looks at a pair.
+//! **Distances form a tree** (cpu < core < L2 < L3 < NUMA node < package < machine). With
+//! `gain(level)` = distance of the next level out minus the distance of this one, the sum of
+//! distances over all pairs of k items is `beyond * k(k-1)/2 - closeness`, `closeness = sum over
+//! domains of gain * x(x-1)/2`, where x is how many of the items lie in the domain. So everything
+//! below counts closeness in domains and never looks at a pair.
 
 use std::ops::Range;
 
