@@ -97,8 +97,7 @@ impl Server {
                 );
                 of_cpu("cache/index2/level", "2".to_owned());
                 of_cpu("cache/index2/shared_cpu_list", list(core, 1));
-                if self.l3s > 0 {
-                    let of_l3 = self.cores / self.l3s;
+                if let Some(of_l3) = self.cores.checked_div(self.l3s) {
                     of_cpu("cache/index3/level", "3".to_owned());
                     of_cpu(
                         "cache/index3/shared_cpu_list",
