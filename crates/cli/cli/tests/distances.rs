@@ -268,6 +268,7 @@ fn wrong_distances_are_refused_with_what_to_do() {
             json!([4]),
             &["matrix.cycles", "2 rows of 2"],
         ),
+        ("/matrix/cpus/1", json!(0), &["matrix.cpus", "cpu 0 twice"]),
         ("/distances", json!(7), &["distances", "--measure --write"]),
     ] {
         let mut wrong = right.clone();

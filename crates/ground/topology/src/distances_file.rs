@@ -48,6 +48,9 @@ pub enum DistancesFileError {
     /// The matrix has not one row and one column for each of its cpus.
     #[error("matrix.cycles is not {cpus} rows of {cpus} numbers, one for each of matrix.cpus")]
     NotSquare { cpus: usize },
+    /// A cpu has two rows.
+    #[error("matrix.cpus holds cpu {cpu} twice: measure again")]
+    Twice { cpu: u16 },
     /// Two cells that are the same pair differ.
     #[error(
         "matrix.cycles is asymmetric: cpus {a} and {b} are {forth} cycles apart, {b} and {a} \
@@ -165,6 +168,10 @@ impl DistanceMatrix {
         let cpus = self.cpus.len();
         if self.cycles.len() != cpus || self.cycles.iter().any(|row| row.len() != cpus) {
             return Err(DistancesFileError::NotSquare { cpus });
+        }
+        let mut known = std::collections::BTreeSet::new();
+        if let Some(&cpu) = self.cpus.iter().find(|&cpu| !known.insert(cpu)) {
+            return Err(DistancesFileError::Twice { cpu });
         }
         for (i, &a) in self.cpus.iter().enumerate() {
             for (j, &b) in self.cpus.iter().enumerate().skip(i + 1) {

@@ -163,13 +163,11 @@ fn folder(path: &Path) -> &Path {
 
 /// Writes the file in one step: readers see the old one or the new one.
 fn write(path: &Path, file: &DistancesFile) -> Result<(), Failure> {
-    let text = serde_json::to_string(file);
-    let text = text.map_err(|e| Failure::Broken(format!("the file is not JSON: {e}")))?;
+    let text = file.to_json().map_err(|e| Failure::Broken(sentence(&e)))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let new = folder(path).join(format!(".{name}.{}", std::process::id()));
     let written = File::create_new(&new).and_then(|mut file| {
         file.write_all(text.as_bytes())?;
-        file.write_all(b"\n")?;
         file.sync_all()?;
         fs::rename(&new, path)
     });
