@@ -23,6 +23,8 @@ fn sample() -> Value {
     json!({
         "replicas": 2, "workers": 2, "threads": 2, "mode": "Scatter",
         "placement": {"policy": "Tuna", "enforcement": "Enforce", "mainThread": "Pinned",
+            "distances": {"l1": 5, "l2": 11, "l3": 60, "numa": 110, "package": 130,
+                "machine": 300},
             "trial": {"window": "10s", "windows": 8}},
         "models": [{"name": "m", "uri": "pvc://models/m.ubj",
             "iterations": {"begin": 1, "end": 20}, "outputs": ["margin"], "threads": 1,
