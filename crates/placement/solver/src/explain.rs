@@ -29,5 +29,5 @@ pub use difference::{Move, difference};
 pub use error::ExplainError;
 pub use explanation::{Alternative, Binding, Explanation, Group, PairCounts, Share};
 pub use rules::Rule;
-pub use thread::{Nearness, Place, ThreadExplanation, explain_thread};
+pub use thread::{Place, ThreadExplanation, explain_thread};
 pub use whole::explain;

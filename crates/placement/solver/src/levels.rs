@@ -1,9 +1,9 @@
 //! The tree of distances, level by level: cpu, core, L2, L3, NUMA node, package.
 
-use albacore_topology::{Cpu, Distances};
+use albacore_topology::{Cpu, Distances, Level};
 
 /// Levels that can bring two threads closer than `machine`: cpu, core, L2, L3, NUMA node, package.
-pub(crate) const LEVELS: usize = 6;
+pub(crate) const LEVELS: usize = Level::ALL.len() - 1;
 /// Index of the cpu level.
 pub(crate) const CPU: usize = 0;
 /// Index of the core level.
@@ -18,24 +18,8 @@ pub(crate) const PACKAGE: usize = 5;
 /// Closeness of a pair that shares a domain of each level, on top of that of the levels above it;
 /// never negative for valid distances.
 fn gains(distances: &Distances) -> [i64; LEVELS] {
-    let &Distances {
-        cpu,
-        l1,
-        l2,
-        l3,
-        numa,
-        package,
-        machine,
-    } = distances;
-    let step = |outer: u32, inner: u32| i64::from(outer) - i64::from(inner);
-    [
-        step(l1, cpu),
-        step(l2, l1),
-        step(l3, l2),
-        step(numa, l3),
-        step(package, numa),
-        step(machine, package),
-    ]
+    let cycles = Level::ALL.map(|level| i64::from(distances.at(level)));
+    std::array::from_fn(|level| cycles[level + 1] - cycles[level])
 }
 
 /// The levels that differ. Beyond L3, a level with as many domains as the one inside it has the

@@ -39,8 +39,8 @@ pub use check::{
 };
 pub use error::{ProblemError, validate, validate_size};
 pub use explain::{
-    Alternative, Binding, ExplainError, Explanation, Group, Move, Nearness, PairCounts, Place,
-    Rule, Share, ThreadExplanation, difference, explain, explain_thread,
+    Alternative, Binding, ExplainError, Explanation, Group, Move, PairCounts, Place, Rule, Share,
+    ThreadExplanation, difference, explain, explain_thread,
 };
 pub use joint::{
     CachedSolution, Deployment, JointError, JointProblem, JointSolution, Obstacle, solve_joint,

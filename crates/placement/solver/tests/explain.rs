@@ -4,10 +4,10 @@
 mod machines;
 
 use albacore_solver::{
-    Binding, ExplainError, Mapping, Mode, Nearness, Place, Problem, Rank, Rule, Slot, WorkBudget,
+    Binding, ExplainError, Mapping, Mode, Place, Problem, Rank, Rule, Slot, WorkBudget,
     WorkerIndex, check, difference, explain, explain_thread, round_robin, solve,
 };
-use albacore_topology::{CpuId, CpuSet};
+use albacore_topology::{CpuId, CpuSet, Level};
 use machines::{ARTICLE, Shape, modes, problem, topologies};
 use proptest::prelude::*;
 
@@ -135,7 +135,10 @@ fn the_rule_that_keeps_compact_workers_off_one_core_is_named_with_its_price() {
     assert_eq!((explained.objective, explained.parts), (-50, -50));
     assert_eq!((explained.cores.units, explained.cores.most), (16, 1));
     assert_eq!((explained.cores.at_most, explained.cores.held), (4, (0, 1)));
-    assert_eq!((explained.mains.cycles, explained.mains.pairs.l3), (50, 1));
+    assert_eq!(
+        (explained.mains.cycles, explained.mains.pairs.at(Level::L3)),
+        (50, 1)
+    );
 }
 
 #[test]
@@ -168,10 +171,10 @@ fn places_differ_by_what_they_share() {
         let near = explained.places.iter().filter(|p| p.nearness == nearness);
         near.count()
     };
-    assert_eq!(count(Nearness::Core), 1);
-    assert_eq!(count(Nearness::L2), 2);
-    assert_eq!(count(Nearness::Numa), 4);
-    assert_eq!(count(Nearness::Machine), 8);
+    assert_eq!(count(Level::L1), 1);
+    assert_eq!(count(Level::L2), 2);
+    assert_eq!(count(Level::Numa), 4);
+    assert_eq!(count(Level::Machine), 8);
     assert_eq!((explained.to_mains, explained.to_worker), (0, 200));
 }
 

@@ -4,7 +4,7 @@
 
 use albacore_api::counted;
 use albacore_solver::{Alternative, Explanation, Group, Mode, PairCounts, Proof, Share};
-use albacore_topology::Cpu;
+use albacore_topology::{Cpu, Level};
 
 use super::columns::{listed, paragraph, ranges};
 use super::rules_in_words::{named, numbered};
@@ -70,28 +70,20 @@ fn shared(share: &Share, noun: &str) -> String {
 
 /// `1 pair shares a core and 5 share an L3`.
 fn pairs(counts: &PairCounts) -> String {
-    let &PairCounts {
-        cpu,
-        core,
-        l2,
-        l3,
-        numa,
-        package,
-        machine,
-    } = counts;
     let levels = [
-        (cpu, "a cpu"),
-        (core, "a core"),
-        (l2, "an L2"),
-        (l3, "an L3"),
-        (numa, "a NUMA node"),
-        (package, "a package"),
-        (machine, "only the machine"),
+        (Level::Cpu, "a cpu"),
+        (Level::L1, "a core"),
+        (Level::L2, "an L2"),
+        (Level::L3, "an L3"),
+        (Level::Numa, "a NUMA node"),
+        (Level::Package, "a package"),
+        (Level::Machine, "only the machine"),
     ];
     let parts: Vec<String> = levels
         .iter()
+        .map(|&(level, what)| (counts.at(level), what))
         .filter(|(count, _)| *count > 0)
-        .map(|&(count, what)| {
+        .map(|(count, what)| {
             let verb = if count == 1 { "shares" } else { "share" };
             format!("{count} {verb} {what}")
         })

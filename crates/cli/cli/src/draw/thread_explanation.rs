@@ -2,7 +2,8 @@
 //! equal cost on one line.
 
 use albacore_api::counted;
-use albacore_solver::{Mode, Nearness, Place, Slot, ThreadExplanation};
+use albacore_solver::{Mode, Place, Slot, ThreadExplanation};
+use albacore_topology::Level;
 
 use super::columns::{listed, paragraph, ranges};
 use super::rules_in_words::{named, numbered};
@@ -19,12 +20,12 @@ pub(super) fn thread_text(plan: &SinglePlan, why: &ThreadExplanation) -> String 
     text += &paragraph("", 0, &role(plan, why));
     let mut named_rules = Vec::new();
     for (nearness, label) in [
-        (Nearness::Core, "same core"),
-        (Nearness::L2, "same L2"),
-        (Nearness::L3, "same L3"),
-        (Nearness::Numa, "other L3"),
-        (Nearness::Package, "other NUMA node"),
-        (Nearness::Machine, "other package"),
+        (Level::L1, "same core"),
+        (Level::L2, "same L2"),
+        (Level::L3, "same L3"),
+        (Level::Numa, "other L3"),
+        (Level::Package, "other NUMA node"),
+        (Level::Machine, "other package"),
     ] {
         let mut label = label;
         for places in kinds(why, nearness) {
@@ -74,7 +75,7 @@ fn role(plan: &SinglePlan, why: &ThreadExplanation) -> String {
 
 /// The places of one nearness, those together that cost the same or that the same rules forbid; the
 /// best first.
-fn kinds(why: &ThreadExplanation, nearness: Nearness) -> Vec<Vec<&Place>> {
+fn kinds(why: &ThreadExplanation, nearness: Level) -> Vec<Vec<&Place>> {
     let of = |place: &Place| match place.forbidden.is_empty() {
         true => (0, -place.gain, Vec::new()),
         false => (1, 0, place.forbidden.clone()),

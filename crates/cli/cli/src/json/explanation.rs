@@ -1,8 +1,7 @@
 //! An explanation as JSON: the numbers that the sentences are made of.
 
-use albacore_solver::{
-    Alternative, Explanation, Group, Nearness, PairCounts, Place, Share, Slot, ThreadExplanation,
-};
+use albacore_solver::{Alternative, Explanation, Group, Place, Share, Slot, ThreadExplanation};
+use albacore_topology::Level;
 use serde_json::{Value, json};
 
 use super::list;
@@ -42,17 +41,20 @@ fn share(share: &Share) -> Value {
 }
 
 fn group(group: &Group) -> Value {
-    let PairCounts {
-        cpu,
-        core,
-        l2,
-        l3,
-        numa,
-        package,
-        machine,
-    } = group.pairs;
+    let at = |level| group.pairs.at(level);
+    let [numa, package, machine] = [Level::Numa, Level::Package, Level::Machine].map(at);
     json!({
-        "pairs": {"cpu": cpu, "core": core, "l2": l2, "l3": l3, "numa": numa, "package": package, "machine": machine},
+        "pairs": {
+            "cpu": at(Level::Cpu),
+            "core": at(Level::L1),
+            "l2": at(Level::L2),
+            "l3": at(Level::L3),
+            "numa": numa,
+            "package": package,
+            "machine": machine,
+            // the sum of the three, which was the only one in 0.1.0
+            "beyond": numa + package + machine,
+        },
         "cycles": group.cycles,
         "alone": group.alone,
     })
@@ -87,12 +89,8 @@ fn of_thread(why: &ThreadExplanation) -> Value {
 
 fn place(place: &Place) -> Value {
     let nearness = match place.nearness {
-        Nearness::Core => "core",
-        Nearness::L2 => "l2",
-        Nearness::L3 => "l3",
-        Nearness::Numa => "numa",
-        Nearness::Package => "package",
-        Nearness::Machine => "machine",
+        Level::L1 => "core",
+        level => level.name(),
     };
     json!({
         "cpu": place.cpu.0,

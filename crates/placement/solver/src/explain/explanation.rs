@@ -1,77 +1,33 @@
 //! What explanations are made of: counts, sums and alternatives. Distances are clock cycles.
 
 use crate::Slot;
-use albacore_topology::{Cpu, CpuId, Distances};
+use albacore_topology::{Cpu, CpuId, Distances, Level};
 
 use crate::Rule;
 
 /// Pairs of threads by the nearest thing that both have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct PairCounts {
-    pub cpu: u32,
-    pub core: u32,
-    /// L2.
-    pub l2: u32,
-    /// L3.
-    pub l3: u32,
-    /// NUMA node.
-    pub numa: u32,
-    pub package: u32,
-    pub machine: u32,
-}
+pub struct PairCounts([u32; Level::ALL.len()]);
 
 impl PairCounts {
     pub(crate) fn of(cpus: &[&Cpu]) -> Self {
         let mut counts = Self::default();
         for (i, a) in cpus.iter().enumerate() {
             for b in &cpus[i + 1..] {
-                *counts.of_pair(a, b) += 1;
+                counts.0[Level::of(a, b) as usize] += 1;
             }
         }
         counts
     }
 
-    fn of_pair(&mut self, a: &Cpu, b: &Cpu) -> &mut u32 {
-        if a.id == b.id {
-            &mut self.cpu
-        } else if a.core == b.core {
-            &mut self.core
-        } else if a.l2 == b.l2 {
-            &mut self.l2
-        } else if a.l3 == b.l3 {
-            &mut self.l3
-        } else if a.numa == b.numa {
-            &mut self.numa
-        } else if a.package == b.package {
-            &mut self.package
-        } else {
-            &mut self.machine
-        }
+    pub const fn at(&self, level: Level) -> u32 {
+        self.0[level as usize]
     }
 
     /// Sum of the distances, clock cycles.
     pub fn cycles(&self, distances: &Distances) -> i64 {
-        let &Self {
-            cpu,
-            core,
-            l2,
-            l3,
-            numa,
-            package,
-            machine,
-        } = self;
-        [
-            (cpu, distances.cpu),
-            (core, distances.l1),
-            (l2, distances.l2),
-            (l3, distances.l3),
-            (numa, distances.numa),
-            (package, distances.package),
-            (machine, distances.machine),
-        ]
-        .iter()
-        .map(|&(pairs, cycles)| i64::from(pairs) * i64::from(cycles))
-        .sum()
+        let of = |level| i64::from(self.at(level)) * i64::from(distances.at(level));
+        Level::ALL.into_iter().map(of).sum()
     }
 }
 

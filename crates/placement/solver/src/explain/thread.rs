@@ -1,7 +1,7 @@
 //! One thread: why it is where it is, cpu by cpu.
 
 use crate::{Mapping, Problem, Slot};
-use albacore_topology::{Cpu, CpuId, Topology};
+use albacore_topology::{Cpu, CpuId, Level, Topology};
 
 use crate::ExplainError;
 use crate::explain::checked_mapping::CheckedMapping;
@@ -9,46 +9,13 @@ use crate::explain::counted_mapping::Change;
 use crate::explain::rules::{Rule, Rules};
 use crate::explain::single_changes::changes_of;
 
-/// What two cpus have in common, the nearest first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Nearness {
-    Core,
-    /// L2.
-    L2,
-    /// L3.
-    L3,
-    /// The NUMA node, but no cache.
-    Numa,
-    /// The package, but no NUMA node.
-    Package,
-    Machine,
-}
-
-impl Nearness {
-    fn of(a: &Cpu, b: &Cpu) -> Self {
-        if a.core == b.core {
-            Self::Core
-        } else if a.l2 == b.l2 {
-            Self::L2
-        } else if a.l3 == b.l3 {
-            Self::L3
-        } else if a.numa == b.numa {
-            Self::Numa
-        } else if a.package == b.package {
-            Self::Package
-        } else {
-            Self::Machine
-        }
-    }
-}
-
 /// Another cpu for the thread, and the best way to bring it there: one that keeps every rule, or
 /// if there is none, one that breaks the fewest rules.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
     pub cpu: CpuId,
     /// What it has in common with the thread's own.
-    pub nearness: Nearness,
+    pub nearness: Level,
     /// The thread that would come in return; `None`: no other thread moves.
     pub partner: Option<Slot>,
     /// What the objective would gain; negative: it costs.
@@ -107,7 +74,7 @@ pub fn explain_thread(
         let cpu = checked.domains.ids[change.to];
         Some(Place {
             cpu,
-            nearness: Nearness::of(here, problem.topology.cpu(cpu)?),
+            nearness: Level::of(here, problem.topology.cpu(cpu)?),
             partner: change.partner.map(|p| checked.domains.slot(p)),
             gain,
             forbidden: broken.iter().collect(),
