@@ -83,12 +83,14 @@ impl Metrics {
         protocol: &'static str,
         code: &str,
     ) {
+        let ended_at = Instant::now();
         let finished = FinishedCall {
             model: &call.model,
             kind: call.kinds.costliest().map_or("none", kind_name),
             protocol,
             code,
-            took: call.arrival.elapsed(),
+            took: ended_at.duration_since(call.arrival),
+            ended_at,
             answered: call.answered,
         };
         self.calls.count(event_loop, &finished);

@@ -94,13 +94,14 @@ impl GrpcService {
         let turn = model.front_turn(input.kinds).await;
         let mut reservation = model.reserve(rows, element, input.kinds)?;
         input.write_rows(reservation.input_mut())?;
+        // Before the queue's time begins: the phases of a call must not overlap.
+        let parsing = parse_start.elapsed();
         let reply = reservation.submit();
         drop(turn);
 
         // Await the reply, without the request: its rows are in shared memory now.
         let (outputs, id) = (input.outputs, request.id);
         drop((request.inputs, request.raw_input_contents));
-        let parsing = parse_start.elapsed();
         let mut reply = meta.await_reply(reply).await?;
         let _turn = reply.front_turn().await;
         let timing = reply.timing();

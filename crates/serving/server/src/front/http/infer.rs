@@ -82,13 +82,14 @@ impl HttpService {
         let element = request.datatype.element();
         let mut reservation = model.reserve(request.rows, element, request.kinds)?;
         request.write_rows(reservation.input_mut())?;
+        // Before the queue's time begins: the phases of a call must not overlap.
+        let parsing = parse_start.elapsed();
         let reply = reservation.submit();
         drop(turn);
 
         // Await the reply, without the body: its rows are in shared memory now.
         let (rows, id, outputs) = (request.rows, request.id, request.outputs);
         drop(bytes);
-        let parsing = parse_start.elapsed();
         let mut reply = meta.await_reply(reply).await?;
         let _turn = reply.front_turn().await;
         call.answered(rows, parsing, reply.timing());
