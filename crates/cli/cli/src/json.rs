@@ -5,7 +5,7 @@ mod explanation;
 mod joint;
 
 use albacore_solver::{Mapping, Move, Relaxation};
-use albacore_topology::{CoreKind, Cpu, Topology};
+use albacore_topology::{CAPACITY_MAX, Cpu, Topology};
 use serde_json::{Value, json};
 
 use crate::args::mode_name;
@@ -76,14 +76,15 @@ fn cpu(cpu: &Cpu) -> Value {
         "l3": cpu.l3,
         "numa": cpu.numa,
         "package": cpu.package,
+        "capacity": cpu.capacity,
     })
 }
 
 fn cpu_with_kind(of: &Cpu) -> Value {
     let mut json = cpu(of);
-    json["kind"] = match of.kind {
-        CoreKind::Performance => "performance",
-        CoreKind::Efficiency => "efficiency",
+    json["kind"] = match of.capacity {
+        CAPACITY_MAX => "performance",
+        _ => "efficiency",
     }
     .into();
     json

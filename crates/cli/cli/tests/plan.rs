@@ -35,7 +35,7 @@ fn json_has_the_fields_of_the_contract_in_its_order() {
     assert_eq!(fields, wanted.split_whitespace().collect::<Vec<_>>());
     assert_eq!(
         plan["cpus"][3].to_string(),
-        r#"{"cpu":3,"core":1,"l2":1,"l3":0,"numa":0,"package":0}"#
+        r#"{"cpu":3,"core":1,"l2":1,"l3":0,"numa":0,"package":0,"capacity":1024}"#
     );
     let fields: Vec<&String> = plan["assignments"][0].as_object().unwrap().keys().collect();
     assert_eq!(fields, ["worker", "rank", "cpu"]);

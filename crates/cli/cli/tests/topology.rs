@@ -31,17 +31,17 @@ fn a_saved_hybrid_laptop_is_shown_with_its_clusters_and_kinds() {
     let laptop = data("sysfs/laptop_hybrid");
     let laptop = laptop.to_str().unwrap();
     let text = albacore(&["topology", "--topology", laptop]).out;
-    let head = "14 cpus · 10 cores (4 fast, 6 efficient) · 6 L2 · 2 L3 · 1 numa domain · 1 package";
+    let head = "14 cpus · 10 cores (4 fast, 6 slow) · 6 L2 · 2 L3 · 1 numa domain · 1 package";
     assert!(text.starts_with(head), "{text}");
     assert!(
-        text.contains("L3 1 · L2 5\n    core 8   cpu  12  efficient"),
+        text.contains("L3 1 · L2 5\n    core 8   cpu  12  capacity 630 of 1024"),
         "{text}"
     );
     let json = albacore(&["topology", "--output", "json", "--topology", laptop]).out;
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(
         json["cpus"][12].to_string(),
-        r#"{"cpu":12,"core":8,"l2":5,"l3":1,"numa":0,"package":0,"kind":"efficiency"}"#
+        r#"{"cpu":12,"core":8,"l2":5,"l3":1,"numa":0,"package":0,"capacity":630,"kind":"efficiency"}"#
     );
 }
 

@@ -347,6 +347,10 @@ fn warning_text(warning: &PlacementWarning) -> String {
              distances"
                 .into()
         }
+        PlacementWarning::SlowMains { count } => format!(
+            "{count} main threads are on slow cores: the cpuset has fewer fast ones than workers, or \
+             their places are taken"
+        ),
         PlacementWarning::EmptyCpuset => "the cpuset has no cpu: nothing can be placed".into(),
         PlacementWarning::InheritedAffinity { pid, mask } => format!(
             "process {} was started with the mask {mask}, narrower than its cpuset: the process that started it is pinned",

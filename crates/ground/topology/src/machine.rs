@@ -1,16 +1,6 @@
 //! The machine as a value: which cpus share which caches, cores, numa domains and packages.
 
-use crate::{CpuId, CpuSet, Distances, Level};
-
-/// What kind of core a cpu belongs to, on machines that mix them.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub enum CoreKind {
-    /// The machine has one kind of core, or this is its fast kind.
-    #[default]
-    Performance,
-    /// The slower kind of a hybrid machine.
-    Efficiency,
-}
+use crate::{CAPACITY_MAX, CpuId, CpuSet, Distances, Level};
 
 /// One online cpu and the domains it lies in.
 ///
@@ -33,7 +23,9 @@ pub struct Cpu {
     pub numa: u32,
     /// Package (socket).
     pub package: u32,
-    pub kind: CoreKind,
+    /// Speed of its core relative to the machine's fastest, which have [`CAPACITY_MAX`]; equal for
+    /// all cores that differ by no more than turbo bins do.
+    pub capacity: u16,
 }
 
 /// Mean distances between NUMA nodes as firmware states them (SLIT), where a node's distance to
@@ -171,6 +163,12 @@ impl Topology {
             .map(|i| &self.cpus[i])
     }
 
+    /// Whether all cores are equally fast.
+    pub fn is_uniform(&self) -> bool {
+        let mut pairs = self.cpus.windows(2);
+        pairs.all(|pair| pair[0].capacity == pair[1].capacity)
+    }
+
     /// How many physical cores there are.
     pub fn core_count(&self) -> usize {
         let mut cores: Vec<u32> = self.cpus.iter().map(|cpu| cpu.core).collect();
@@ -221,7 +219,8 @@ impl Topology {
             ] {
                 eat(value);
             }
-            eat(cpu.kind as u32);
+            // 0 for the fastest
+            eat(CAPACITY_MAX.abs_diff(cpu.capacity).into());
         }
         hash
     }

@@ -11,7 +11,7 @@
 
 use crate::domains::DisjointSets;
 use crate::limits::{SYNTHETIC_BYTES_MAX, SYNTHETIC_CPUS_MAX};
-use crate::{CoreKind, Cpu, CpuId, CpuSet, Topology, TopologyError};
+use crate::{CAPACITY_MAX, Cpu, CpuId, CpuSet, Topology, TopologyError};
 
 /// Why a text is not a synthetic machine. Positions count characters from 1.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -338,7 +338,7 @@ fn build(levels: &[Level], cpus: u64) -> Result<Topology, TopologyError> {
         l3: (i / l3) as u32,
         numa: (i / numa) as u32,
         package: (i / package) as u32,
-        kind: CoreKind::Performance,
+        capacity: CAPACITY_MAX,
     };
     let mut machine: Vec<Cpu> = (0..cpus).map(cpu).collect();
     if !indexes.is_empty() {

@@ -17,8 +17,8 @@
 //!   outside the L3)
 //! - NUMA node: `node/nodeN/cpulist`, cut at packages; else the package
 //! - package: `physical_package_id`; else one package
-//! - kind: `cpu_atom/cpus` and `cpu_lowpower/cpus`, which the kernel keeps one directory higher;
-//!   else `cpu_capacity`
+//! - capacity: `cpu_capacity`; else `cpu_atom/cpus` and `cpu_lowpower/cpus`, which the kernel keeps
+//!   one directory higher; else `cpufreq/cpuinfo_max_freq`; else all are equal (`capacities`)
 //!
 //! Where files contradict each other, the smaller cache is trusted: sharing a core or an L2
 //! implies sharing what encloses it, so the larger domains are joined until cpu < core < L2 < L3 <
@@ -29,14 +29,15 @@
 
 use std::collections::BTreeMap;
 
+use crate::capacities::{SpeedFacts, members};
 use crate::domains::DisjointSets;
 use crate::limits::CACHE_INDEXES_MAX;
 use crate::machine::NodeDistances;
-use crate::{CoreKind, Cpu, CpuId, CpuSet, CpuSetError, Topology, TopologyError};
+use crate::{Cpu, CpuId, CpuSet, CpuSetError, Topology, TopologyError};
 
 /// File texts by path below `/sys/devices/system` (`cpu/online`, `node/node0/cpulist`); files that
-/// do not exist are absent. `cpu_core/cpus`, `cpu_atom/cpus` and `cpu_lowpower/cpus` of
-/// `/sys/devices` go in under just these names.
+/// do not exist are absent. `cpu_atom/cpus` and `cpu_lowpower/cpus` of `/sys/devices` go in under
+/// just these names.
 pub type SysfsText = BTreeMap<String, String>;
 
 /// Why a sysfs text is not a machine.
@@ -79,12 +80,12 @@ pub enum SysfsError {
 /// texts of `cpu/online` and `node/online`): all that a reader or a copy needs.
 pub fn sysfs_paths(online: &CpuSet, nodes: &CpuSet) -> Vec<String> {
     let mut paths: Vec<String> = ["cpu/online", "node/online"].map(str::to_owned).into();
-    paths.extend(KIND_LISTS.iter().map(|&(path, _)| path.to_owned()));
+    paths.extend(EFFICIENT_LISTS.map(str::to_owned));
     for node in nodes.iter() {
         paths.extend(["cpulist", "distance"].map(|file| format!("node/node{node}/{file}")));
     }
     for cpu in online.iter() {
-        paths.push(format!("cpu/cpu{cpu}/cpu_capacity"));
+        paths.extend(SPEED_FILES.map(|file| format!("cpu/cpu{cpu}/{file}")));
         paths.extend(
             TOPOLOGY_FILES
                 .iter()
@@ -107,11 +108,9 @@ const TOPOLOGY_FILES: [&str; 6] = [
     "physical_package_id",
 ];
 const CACHE_FILES: [&str; 3] = ["level", "type", "shared_cpu_list"];
-const KIND_LISTS: [(&str, CoreKind); 3] = [
-    ("cpu_core/cpus", CoreKind::Performance),
-    ("cpu_atom/cpus", CoreKind::Efficiency),
-    ("cpu_lowpower/cpus", CoreKind::Efficiency),
-];
+const SPEED_FILES: [&str; 2] = ["cpu_capacity", "cpufreq/cpuinfo_max_freq"];
+/// The slower cores of a hybrid machine.
+const EFFICIENT_LISTS: [&str; 2] = ["cpu_atom/cpus", "cpu_lowpower/cpus"];
 
 /// The online cpus of the machine that `files` describe.
 ///
@@ -146,7 +145,7 @@ pub fn parse_sysfs(files: &SysfsText) -> Result<Topology, SysfsError> {
     numa.cover(&mut l3);
     let mut package = DisjointSets::by_key(&packages);
     package.cover(&mut numa);
-    let kinds = machine.kinds()?;
+    let capacities = machine.speed_facts()?.capacities();
     let (core, l2, l3) = (core.numbers(), l2.numbers(), l3.numbers());
     let (numa, package) = (numa.numbers(), package.numbers());
     let distances = machine.node_distances(&nodes, &package)?;
@@ -157,7 +156,7 @@ pub fn parse_sysfs(files: &SysfsText) -> Result<Topology, SysfsError> {
         l3: l3[i],
         numa: numa[i],
         package: package[i],
-        kind: kinds[i],
+        capacity: capacities[i],
     });
     let topology = Topology::new(cpus.collect())?;
     Ok(match distances {
@@ -192,7 +191,12 @@ impl SysfsReader<'_> {
 
     /// One topology file of every cpu; cpus without it have `None` in common.
     fn ids(&self, file: &str) -> Result<Vec<Option<i64>>, SysfsError> {
-        let path = |cpu| format!("cpu/cpu{cpu}/topology/{file}");
+        self.numbers(&format!("topology/{file}"))
+    }
+
+    /// One file of every cpu, below its directory.
+    fn numbers(&self, file: &str) -> Result<Vec<Option<i64>>, SysfsError> {
+        let path = |cpu| format!("cpu/cpu{cpu}/{file}");
         self.ids.iter().map(|cpu| self.number(&path(cpu))).collect()
     }
 
@@ -329,39 +333,19 @@ impl SysfsReader<'_> {
         Ok(numa)
     }
 
-    /// By the kernel's lists of a hybrid machine. Without them by capacity: below three quarters of
-    /// the largest is an efficiency core, because among cores of one kind capacities differ by up
-    /// to a tenth (turbo bins).
-    fn kinds(&self) -> Result<Vec<CoreKind>, SysfsError> {
-        let mut kinds = vec![CoreKind::Performance; self.ids.len()];
-        let mut listed = false;
-        for (path, kind) in KIND_LISTS {
-            let Some(text) = self.text(path) else {
-                continue;
-            };
-            listed = true;
-            for cpu in parse_list(path, text)?.iter() {
-                if let Ok(i) = self.ids.binary_search(&cpu) {
-                    kinds[i] = kind;
-                }
-            }
-        }
-        if listed {
-            return Ok(kinds);
-        }
-        let path = |cpu| format!("cpu/cpu{cpu}/cpu_capacity");
-        let capacities: Vec<Option<i64>> = self
-            .ids
-            .iter()
-            .map(|cpu| self.number(&path(cpu)))
-            .collect::<Result<_, _>>()?;
-        let largest = capacities.iter().flatten().max().copied().unwrap_or(0);
-        for (kind, capacity) in kinds.iter_mut().zip(capacities) {
-            if capacity.is_some_and(|c| c.saturating_mul(4) < largest.saturating_mul(3)) {
-                *kind = CoreKind::Efficiency;
-            }
-        }
-        Ok(kinds)
+    fn speed_facts(&self) -> Result<SpeedFacts, SysfsError> {
+        let [capacities, frequencies] = SPEED_FILES.map(|file| self.numbers(file));
+        let lists = EFFICIENT_LISTS.iter().filter_map(|&path| {
+            let text = self.text(path)?;
+            Some(parse_list(path, text))
+        });
+        let lists: Vec<CpuSet> = lists.collect::<Result<_, _>>()?;
+        let has_lists = !lists.is_empty();
+        Ok(SpeedFacts {
+            capacities: capacities?,
+            frequencies: frequencies?,
+            efficient: has_lists.then(|| members(&self.ids, &lists)),
+        })
     }
 }
 

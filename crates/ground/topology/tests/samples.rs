@@ -10,8 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use albacore_topology::{
-    CoreKind, Cpu, CpuSet, Distances, SysfsError, SysfsText, Topology, TopologyError, parse_sysfs,
-    sysfs_paths,
+    CAPACITY_MAX, Cpu, CpuSet, Distances, SysfsError, SysfsText, Topology, TopologyError,
+    parse_sysfs, sysfs_paths,
 };
 
 fn sample_dir(name: &str) -> PathBuf {
@@ -70,7 +70,7 @@ fn slow(machine: &Topology) -> String {
     let slow = machine
         .cpus()
         .iter()
-        .filter(|cpu| cpu.kind == CoreKind::Efficiency);
+        .filter(|cpu| cpu.capacity < CAPACITY_MAX);
     slow.map(|cpu| cpu.id).collect::<CpuSet>().to_string()
 }
 
@@ -148,7 +148,7 @@ fn an_amd_server_has_more_l3_than_numa_domains() {
 }
 
 #[test]
-fn an_arm_machine_tells_its_kinds_by_capacity_and_its_cores_by_the_old_file() {
+fn an_arm_machine_has_classes_of_capacity_and_its_cores_by_the_old_file() {
     let m = machine("arm_three_capacities");
     assert_eq!(slow(&m), "0-3", "871 of 1024 is not slow, 286 is");
     assert_eq!(m.core_count(), 8);

@@ -256,6 +256,10 @@ fn warning_text(warning: &PlacementWarning) -> Option<String> {
              this node asks for other distances and all are planned together"
                 .to_owned(),
         ),
+        PlacementWarning::SlowMains { count } => Some(format!(
+            "SlowMains: {count} main threads are on slow cores: the cpuset has fewer fast ones than \
+             workers, or their places are taken"
+        )),
         PlacementWarning::PoolSizeUnsafe { worker } => Some(format!(
             "PoolSizeUnsafe: the main thread of worker {} keeps its worker's cpus until its pool is \
              there",

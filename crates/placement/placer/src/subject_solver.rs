@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use albacore_plan::{Observation, PlacementMethod, SubjectPolicy, problem};
 use albacore_solver::{Mapping, Problem, ProblemError, Solution, WorkBudget, round_robin, solve};
-use albacore_topology::Distances;
+use albacore_topology::{Cpu, Distances};
 
 use crate::limits::{JOINT_PERIOD, SOLVE_BUDGET};
 use crate::move_hysteresis::{is_warm, keep_unless_worth_moving};
@@ -43,6 +43,20 @@ impl SubjectSolver {
         self.answer
             .as_ref()
             .map(|(_, problem, solution)| (problem, &solution.mapping))
+    }
+
+    /// Main threads on cores that are slower than the fastest of the cpuset.
+    pub(crate) fn slow_mains(&self) -> usize {
+        let Some((problem, mapping)) = self.pair() else {
+            return 0;
+        };
+        let cpus = problem.topology.cpus();
+        let fastest = cpus.iter().map(|cpu| cpu.capacity).max();
+        let is_slow = |cpu: &Cpu| Some(cpu.capacity) < fastest;
+        let mains = mapping.iter().filter(|(slot, _)| slot.rank.0 == 0);
+        mains
+            .filter(|&(_, id)| problem.topology.cpu(id).is_some_and(is_slow))
+            .count()
     }
 
     /// The answer in force.
@@ -204,10 +218,47 @@ mod tests {
     use albacore_os::Micros;
     use albacore_plan::{Enforcement, MainThread, ServerKind};
     use albacore_solver::{Mode, improve};
-    use albacore_topology::parse_synthetic;
+    use albacore_topology::{Topology, parse_synthetic};
 
     use super::*;
     use crate::limits::IMPROVEMENT_BUDGET;
+
+    #[test]
+    fn main_threads_on_slow_cores_are_counted() {
+        let machine = parse_synthetic("pack:1 l3:1 core:4 pu:1").unwrap();
+        let slow_from = |first: usize| {
+            let mut cpus = machine.cpus().to_vec();
+            cpus[first..].iter_mut().for_each(|cpu| cpu.capacity = 500);
+            Topology::new(cpus).unwrap()
+        };
+        let count = |machine: Topology| {
+            let policy = SubjectPolicy {
+                workers: 3,
+                threads: 1,
+                mode: Mode::Scatter,
+                placement: PlacementMethod::Tuna,
+                enforcement: Enforcement::Enforce,
+                main_thread: MainThread::Pinned,
+                distances: Default::default(),
+                is_pool_size_known: true,
+            };
+            let observation = Observation {
+                at: Micros(0),
+                cpuset: machine.cpuset(),
+                machine,
+                cpuset_changes: 0,
+                server_kind: ServerKind::Named,
+                processes: Vec::new(),
+            };
+            let mut solver = SubjectSolver::default();
+            assert_eq!(solver.slow_mains(), 0, "nothing is planned");
+            solver.update(&policy, &observation).unwrap();
+            solver.slow_mains()
+        };
+        assert_eq!(count(slow_from(3)), 0);
+        assert_eq!(count(slow_from(2)), 1);
+        assert_eq!(count(slow_from(0)), 0, "all are equally fast");
+    }
 
     #[test]
     fn an_unproven_answer_is_improved_once_and_adopted_where_that_is_worth_its_moves() {

@@ -104,6 +104,8 @@ pub enum PlacementWarning {
     /// The policy's distances are not used: those of another subject of this machine differ, and
     /// all are planned together.
     DistancesIgnored,
+    /// Main threads that are planned on cores slower than the fastest of the cpuset.
+    SlowMains { count: usize },
     /// The quota of cpu time has stopped the container lately.
     Throttled,
     /// Processes that were not started by the container's first one are in it (`kubectl exec`);

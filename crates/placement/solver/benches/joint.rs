@@ -14,7 +14,7 @@ use albacore_solver::{
     CachedSolution, Deployment, JointProblem, JointSolution, Mode, WorkBudget, check_joint,
     counted_joint_bound, solve_joint,
 };
-use albacore_topology::{CoreKind, Cpu, CpuId, CpuSet, Distances, Topology};
+use albacore_topology::{CAPACITY_MAX, Cpu, CpuId, CpuSet, Distances, Topology};
 
 const RUNS: usize = 5;
 const RESPAWNS: usize = 101;
@@ -124,7 +124,7 @@ fn machine([packages, l3s, cores, width]: [u32; 4]) -> Topology {
             l3,
             numa: package,
             package,
-            kind: CoreKind::Performance,
+            capacity: CAPACITY_MAX,
         }
     });
     Topology::new(cpus.collect()).expect("a regular machine is nested")

@@ -6,12 +6,14 @@
 
 mod balance;
 mod bound;
+mod fill_levels;
 mod main_rules;
 mod one;
 mod placed;
 mod several;
 
 pub use bound::counted_bound;
+pub(crate) use fill_levels::cpu_volumes;
 pub(crate) use one::report;
 pub use one::{CheckReport, Violation, check, check_solution, misstated, objective, unproven};
 pub use several::{JointReport, JointViolation, check_joint, counted_joint_bound, report_joint};

@@ -40,7 +40,7 @@ pub use check::{
 pub use error::{ProblemError, validate, validate_size};
 pub use explain::{
     Alternative, Binding, ExplainError, Explanation, Group, Move, PairCounts, Place, Rule, Share,
-    ThreadExplanation, difference, explain, explain_thread,
+    SpeedShare, ThreadExplanation, difference, explain, explain_thread,
 };
 pub use joint::{
     CachedSolution, Deployment, JointError, JointProblem, JointSolution, Obstacle, solve_joint,

@@ -7,7 +7,7 @@ use albacore_solver::{
     Certificate, Mode, Problem, ProblemError, Relaxation, Solution, WorkBudget, check_solution,
     counted_bound, round_robin, solve,
 };
-use albacore_topology::{CoreKind, CpuId, CpuSet, Distances};
+use albacore_topology::{CpuId, CpuSet, Distances};
 use machines::{ARTICLE, Shape, problem};
 
 const SIZES: [u16; 6] = [2, 4, 6, 8, 12, 16];
@@ -128,7 +128,7 @@ fn hybrid_machines_are_placed_like_any_tree() {
     for i in 0..8u32 {
         let mut slow = cpus[0];
         (slow.id, slow.core, slow.l2) = (CpuId(8 + i as u16), 4 + i, 4 + i / 4);
-        slow.kind = CoreKind::Efficiency;
+        slow.capacity = 640;
         cpus.push(slow);
     }
     let topology = albacore_topology::Topology::new(cpus).unwrap();

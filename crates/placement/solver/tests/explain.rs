@@ -4,11 +4,11 @@
 mod machines;
 
 use albacore_solver::{
-    Binding, ExplainError, Mapping, Mode, Place, Problem, Rank, Rule, Slot, WorkBudget,
+    Binding, ExplainError, Mapping, Mode, Place, Problem, Rank, Rule, Slot, SpeedShare, WorkBudget,
     WorkerIndex, check, difference, explain, explain_thread, round_robin, solve,
 };
 use albacore_topology::{CpuId, CpuSet, Level};
-use machines::{ARTICLE, Shape, modes, problem, topologies};
+use machines::{ARTICLE, Shape, at_two_speeds, capacities, modes, problem, topologies};
 use proptest::prelude::*;
 
 fn solved(problem: &Problem) -> Mapping {
@@ -52,7 +52,12 @@ fn amount(problem: &Problem, mapping: &Mapping, rule: Rule) -> u32 {
 }
 
 fn problems() -> impl Strategy<Value = Problem> {
-    (topologies(24), (1..=7u16, 1..=7u16), modes())
+    let machines = prop_oneof![
+        topologies(24),
+        (topologies(24), any::<u64>(), capacities())
+            .prop_map(|(topology, slow, capacity)| at_two_speeds(&topology, slow, capacity)),
+    ];
+    (machines, (1..=7u16, 1..=7u16), modes())
         .prop_map(|(topology, (w, t), m)| problem(topology, (w, t, m)))
 }
 
@@ -219,4 +224,28 @@ fn what_is_optimal_uses_all_that_a_loosened_rule_admits() {
     let solution = solve(&problem, &mut WorkBudget::unlimited()).unwrap();
     let explained = explain(&problem, &solution.mapping, &mut WorkBudget::unlimited()).unwrap();
     assert_eq!(explained.better, None, "{:?}", solution.certificate);
+}
+
+#[test]
+fn what_cores_of_each_speed_hold_is_explained() {
+    // 8 cores of 2 cpus, the last 4 slow
+    let topology = at_two_speeds(&Shape([1, 1, 8, 1, 2]).topology(), 0xf0, 512);
+    let problem = problem(topology, (4, 2, Mode::Scatter));
+    let mapping = solved(&problem);
+    let explained = explain(&problem, &mapping, &mut WorkBudget::unlimited()).unwrap();
+    let share = |capacity, threads, mains| SpeedShare {
+        capacity,
+        cores: 4,
+        cpus: 8,
+        threads,
+        mains,
+    };
+    // a thread alone on a slow core has the level of the second on a fast one, which comes first
+    assert_eq!(explained.speeds, [share(1024, 8, 4), share(512, 0, 0)]);
+    let thread = explain_thread(&problem, &mapping, slot(0, 0)).unwrap();
+    let places = thread.places.iter();
+    let slow = places.filter(|place| problem.topology.cpu(place.cpu).unwrap().capacity < 1024);
+    for place in slow {
+        assert!(place.forbidden.contains(&Rule::FastMains), "{place:?}");
+    }
 }

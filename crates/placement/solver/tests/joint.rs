@@ -11,7 +11,9 @@ use albacore_solver::{
     solve_joint,
 };
 use albacore_topology::{CpuId, CpuSet, Distances, Topology};
-use joint_problems::{Random, Sizes, is_alone, joint_problems, same_cpuset};
+use joint_problems::{
+    Random, Sizes, is_alone, joint_problems, joint_problems_at_any_speed, same_cpuset,
+};
 use machines::Shape;
 use proptest::prelude::*;
 
@@ -42,7 +44,7 @@ proptest! {
 
     #[test]
     fn every_answer_is_valid_whatever_the_budget(
-        problem in joint_problems(Sizes::SMALL), questions in 0..3_000u32
+        problem in joint_problems_at_any_speed(Sizes::SMALL), questions in 0..3_000u32
     ) {
         let solution = solve_joint(&problem, &mut budget(questions)).unwrap();
         let report = check_joint(&problem, &solution).unwrap();
@@ -51,7 +53,7 @@ proptest! {
 
     #[test]
     fn what_the_solver_counted_the_checker_counts_again(
-        problem in joint_problems(Sizes::SMALL), questions in 0..300u32
+        problem in joint_problems_at_any_speed(Sizes::SMALL), questions in 0..300u32
     ) {
         prop_assume!(!is_alone(&problem));
         let solution = solve_joint(&problem, &mut budget(questions)).unwrap();
@@ -65,14 +67,14 @@ proptest! {
     }
 
     #[test]
-    fn the_same_problem_has_the_same_answer(problem in joint_problems(Sizes::SMALL)) {
+    fn the_same_problem_has_the_same_answer(problem in joint_problems_at_any_speed(Sizes::SMALL)) {
         prop_assume!(!is_alone(&problem));
         prop_assert_eq!(solved(&problem), solved(&problem));
     }
 
     #[test]
     fn the_order_of_deployments_does_not_matter(
-        problem in joint_problems(Sizes::SMALL), seed in any::<u64>()
+        problem in joint_problems_at_any_speed(Sizes::SMALL), seed in any::<u64>()
     ) {
         prop_assume!(!is_alone(&problem));
         let mut turned = problem.clone();
@@ -86,7 +88,7 @@ proptest! {
     }
 
     #[test]
-    fn no_thread_moves_without_gain(problem in joint_problems(Sizes::SMALL)) {
+    fn no_thread_moves_without_gain(problem in joint_problems_at_any_speed(Sizes::SMALL)) {
         let first = solved(&problem);
         let again = settled(&problem, &first);
         let second = solved(&again);

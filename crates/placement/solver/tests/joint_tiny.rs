@@ -11,8 +11,10 @@ use albacore_solver::{
     Deployment, JointProblem, JointReport, JointViolation, Mapping, Mode, WorkBudget, check_joint,
     counted_joint_bound, report_joint, solve_joint,
 };
-use albacore_topology::{CoreKind, Cpu, CpuId, Distances, Topology};
-use joint_problems::{Sizes, is_alone, joint_problems, loads_from_the_largest};
+use albacore_topology::{CAPACITY_MAX, Cpu, CpuId, Distances, Topology};
+use joint_problems::{
+    Sizes, is_alone, joint_problems, joint_problems_at_two_speeds, loads_from_the_largest,
+};
 use proptest::prelude::*;
 
 /// Every way to put every thread on a cpu of its cpuset.
@@ -47,9 +49,9 @@ fn every_placement(problem: &JointProblem, look: &mut dyn FnMut(&[Mapping])) {
     }
 }
 
-/// mains-per-core, (12), (12+).
-fn breaches(report: &JointReport) -> [u32; 3] {
-    ["mains-per-core", "12", "12+"].map(|rule| {
+/// mains-per-core, fast-mains, (12), (12+).
+fn breaches(report: &JointReport) -> [u32; 4] {
+    ["mains-per-core", "fast-mains", "12", "12+"].map(|rule| {
         report
             .relaxed
             .iter()
@@ -67,9 +69,9 @@ fn breaks_2_or_3(violations: &[JointViolation]) -> bool {
 
 struct Best {
     /// Fewest moves of all placements that break the rules on mains by so much.
-    fewest: BTreeMap<[u32; 3], u32>,
-    key: ([u32; 3], Reverse<i64>, u32),
-    most: ([u32; 3], Reverse<i64>),
+    fewest: BTreeMap<[u32; 4], u32>,
+    key: ([u32; 4], Reverse<i64>, u32),
+    most: ([u32; 4], Reverse<i64>),
 }
 
 /// The best placement; on the way, that the checker calls exactly the balanced ones balanced.
@@ -125,7 +127,7 @@ fn a_rule_is_kept_where_moving_threads_keeps_it() {
         l3,
         numa: 0,
         package: 0,
-        kind: CoreKind::Performance,
+        capacity: CAPACITY_MAX,
     };
     let deployment = |threads: u16, current: Option<Mapping>| Deployment {
         workers: 1,
@@ -147,7 +149,7 @@ fn a_rule_is_kept_where_moving_threads_keeps_it() {
     };
     let solution = solve_joint(&problem, &mut WorkBudget::unlimited()).unwrap();
     let report = check_joint(&problem, &solution).unwrap();
-    assert_eq!(breaches(&report), [0; 3]);
+    assert_eq!(breaches(&report), [0; 4]);
     assert_eq!((report.moved, report.objective), (2, 404));
 }
 
@@ -164,31 +166,56 @@ proptest! {
         problem in joint_problems(Sizes::TINY)
     ) {
         prop_assume!(!is_alone(&problem));
-        let solution = solve_joint(&problem, &mut WorkBudget::unlimited()).unwrap();
-        let report = check_joint(&problem, &solution).unwrap();
-        let best = brute_force(&problem);
-        let worth = report.objective - i64::from(problem.move_cost) * i64::from(report.moved);
-        prop_assert_eq!((breaches(&report), Reverse(worth), report.moved), best.key);
-        prop_assert!(solution.certificate.bound >= best.most.1.0, "the bound is a bound");
-        if problem.move_cost == 0 {
-            prop_assert!(solution.certificate.optimal, "proven");
-        }
-        let counted = counted_joint_bound(&problem, &solution).unwrap();
-        prop_assert!(counted >= best.most.1.0, "no mapping exceeds what the checker counts");
-        // without enumeration the bound is counted
-        let hasty = solve_joint(&problem, &mut WorkBudget::of_steps(0)).unwrap();
-        let report = check_joint(&problem, &hasty).unwrap();
-        let bound = hasty.certificate.bound;
-        let mut as_good = best.fewest.range(..=breaches(&report));
-        let is_least = as_good.all(|(_, &fewest)| hasty.moved_least <= fewest);
-        // the smallest are enumerated all the same: then fewer moves would gain less
-        let worth = report.objective - i64::from(problem.move_cost) * i64::from(report.moved);
-        let is_best = (breaches(&report), Reverse(worth), report.moved) == best.key;
-        prop_assert!(is_least || is_best, "what must move is counted");
-        prop_assert!(breaches(&report) > best.most.0 || bound >= best.most.1.0, "a bound");
-        let counted = counted_joint_bound(&problem, &hasty).unwrap();
-        prop_assert!(counted >= best.most.1.0 || breaches(&report) > best.most.0, "a count");
+        is_solved_as_by_brute_force(&problem)?;
     }
+
+    #[test]
+    fn tiny_joint_problems_at_two_speeds_are_solved_as_by_brute_force(
+        problem in joint_problems_at_two_speeds(Sizes::TINY)
+    ) {
+        prop_assume!(!is_alone(&problem));
+        is_solved_as_by_brute_force(&problem)?;
+    }
+}
+
+fn is_solved_as_by_brute_force(problem: &JointProblem) -> Result<(), TestCaseError> {
+    let solution = solve_joint(problem, &mut WorkBudget::unlimited()).unwrap();
+    let report = check_joint(problem, &solution).unwrap();
+    let best = brute_force(problem);
+    let worth = report.objective - i64::from(problem.move_cost) * i64::from(report.moved);
+    prop_assert_eq!((breaches(&report), Reverse(worth), report.moved), best.key);
+    prop_assert!(
+        solution.certificate.bound >= best.most.1.0,
+        "the bound is a bound"
+    );
+    if problem.move_cost == 0 {
+        prop_assert!(solution.certificate.optimal, "proven");
+    }
+    let counted = counted_joint_bound(problem, &solution).unwrap();
+    prop_assert!(
+        counted >= best.most.1.0,
+        "no mapping exceeds what the checker counts"
+    );
+    // without enumeration the bound is counted
+    let hasty = solve_joint(problem, &mut WorkBudget::of_steps(0)).unwrap();
+    let report = check_joint(problem, &hasty).unwrap();
+    let bound = hasty.certificate.bound;
+    let mut as_good = best.fewest.range(..=breaches(&report));
+    let is_least = as_good.all(|(_, &fewest)| hasty.moved_least <= fewest);
+    // the smallest are enumerated all the same: then fewer moves would gain less
+    let worth = report.objective - i64::from(problem.move_cost) * i64::from(report.moved);
+    let is_best = (breaches(&report), Reverse(worth), report.moved) == best.key;
+    prop_assert!(is_least || is_best, "what must move is counted");
+    prop_assert!(
+        breaches(&report) > best.most.0 || bound >= best.most.1.0,
+        "a bound"
+    );
+    let counted = counted_joint_bound(problem, &hasty).unwrap();
+    prop_assert!(
+        counted >= best.most.1.0 || breaches(&report) > best.most.0,
+        "a count"
+    );
+    Ok(())
 }
 
 proptest! {

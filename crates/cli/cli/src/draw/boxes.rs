@@ -1,7 +1,7 @@
 //! A machine as nested boxes: sizes are computed from the inside out, positions from the outside
 //! in.
 
-use albacore_topology::{CoreKind, Cpu};
+use albacore_topology::{CAPACITY_MAX, Cpu};
 
 use super::layout::{Flow, Size, flow_runs};
 use super::tree::{Core, Domain, Part};
@@ -107,9 +107,9 @@ impl<'a> Boxes<'a> {
         size: Size,
         draw_cpu: &mut DrawCpu<'_>,
     ) {
-        let (class, cpu_class, mark) = match core.kind {
-            CoreKind::Performance => ("core", "cpu", ""),
-            CoreKind::Efficiency => ("core slow", "cpu slowcpu", " E"),
+        let (class, cpu_class, mark) = match core.capacity {
+            CAPACITY_MAX => ("core", "cpu", ""),
+            _ => ("core slow", "cpu slowcpu", " slow"),
         };
         svg.rect(class, (x, y), (size.w, size.h), 7.0);
         svg.text(

@@ -3,7 +3,9 @@
 //! proof.
 
 use albacore_api::counted;
-use albacore_solver::{Alternative, Explanation, Group, Mode, PairCounts, Proof, Share};
+use albacore_solver::{
+    Alternative, Explanation, Group, Mode, PairCounts, Proof, Share, SpeedShare,
+};
 use albacore_topology::{Cpu, Level};
 
 use super::columns::{listed, paragraph, ranges};
@@ -32,6 +34,26 @@ pub(super) fn explanation_text(plan: &SinglePlan, why: &Explanation) -> String {
 
 fn volume(plan: &SinglePlan, why: &Explanation) -> String {
     let slots = u32::from(plan.problem.workers) * u32::from(plan.problem.threads);
+    if !why.speeds.is_empty() {
+        let of_speed = |speed: &SpeedShare| {
+            let noun = if speed.cores == 1 { "has" } else { "have" };
+            format!(
+                "{} of capacity {} {noun} {}, {} of them main",
+                counted(speed.cores, "core"),
+                speed.capacity,
+                counted(speed.threads, "thread"),
+                speed.mains
+            )
+        };
+        let speeds: Vec<String> = why.speeds.iter().map(of_speed).collect();
+        return format!(
+            "{} on {}: {}. Each takes the core where its number in the core, divided by the \
+             capacity, is lowest (rule 8).",
+            counted(slots, "thread"),
+            counted(why.cpus.units, "cpu"),
+            listed(&speeds)
+        );
+    }
     let mut sentences = format!(
         "{} on {}: {} (rule 8).",
         counted(slots, "thread"),

@@ -126,7 +126,10 @@ pub(super) fn quality(certificate: &albacore_solver::Certificate, micros: u64) -
 
 /// `rule 12 by 1, ...`, if any rule was relaxed.
 pub(super) fn relaxed_line(relaxed: &[Relaxation]) -> Option<String> {
-    let rule = |r: &Relaxation| format!("rule {} by {}", r.rule, r.amount);
+    let rule = |r: &Relaxation| match r.rule {
+        "fast-mains" => format!("{} on slow cores", counted(r.amount, "main thread")),
+        rule => format!("rule {rule} by {}", r.amount),
+    };
     (!relaxed.is_empty()).then(|| relaxed.iter().map(rule).collect::<Vec<_>>().join(", "))
 }
 

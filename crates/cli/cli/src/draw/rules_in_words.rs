@@ -10,11 +10,12 @@ pub(super) fn named(rule: Rule) -> String {
         Rule::CpuVolume => "every cpu holds the same number of threads, or one more",
         Rule::CoreVolume => "every core holds the same number of threads, or one more",
         Rule::MainsPerCore => "mains spread evenly over cores",
+        Rule::FastMains => "mains on the fastest cores",
         Rule::FullCpus => "cpus with one thread more hold no main where that is possible",
         Rule::FullCores => "cores with one thread more hold no main where that is possible",
     };
     match rule {
-        Rule::MainsPerCore => format!("mains-per-core ({words})"),
+        Rule::MainsPerCore | Rule::FastMains => format!("{} ({words})", rule.name()),
         rule => format!("rule {} ({words})", rule.name()),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use albacore_topology::{CoreKind, CpuSet, Topology};
+use albacore_topology::{CAPACITY_MAX, CpuSet, Topology};
 
 use super::tree::{Core, Part, nest, summary};
 
@@ -30,9 +30,9 @@ fn list(parts: &[Part<'_>], depth: usize, text: &mut String) {
 fn line(core: &Core<'_>) -> String {
     let cpus: CpuSet = core.cpus.iter().map(|cpu| cpu.id).collect();
     let noun = if cpus.len() == 1 { "cpu " } else { "cpus" };
-    let kind = match core.kind {
-        CoreKind::Performance => "",
-        CoreKind::Efficiency => "  efficient",
+    let speed = match core.capacity {
+        CAPACITY_MAX => String::new(),
+        slow => format!("  capacity {slow} of {CAPACITY_MAX}"),
     };
-    format!("core {:<3} {noun} {cpus}{kind}", core.number)
+    format!("core {:<3} {noun} {cpus}{speed}", core.number)
 }

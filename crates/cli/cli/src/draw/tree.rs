@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use albacore_topology::{CoreKind, Cpu, Topology};
+use albacore_topology::{CAPACITY_MAX, Cpu, Topology};
 
 /// A box or a core.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(super) struct Domain<'a> {
 pub(super) struct Core<'a> {
     /// Its number in the machine.
     pub(super) number: u32,
-    pub(super) kind: CoreKind,
+    pub(super) capacity: u16,
     pub(super) cpus: Vec<&'a Cpu>,
 }
 
@@ -80,8 +80,12 @@ fn divide<'a>(cpus: &[&'a Cpu], levels: &[Level]) -> Vec<Part<'a>> {
 }
 
 fn core(number: u32, cpus: Vec<&Cpu>) -> Part<'_> {
-    let kind = cpus.first().map_or_else(CoreKind::default, |cpu| cpu.kind);
-    Part::Core(Core { number, kind, cpus })
+    let capacity = cpus.first().map_or(CAPACITY_MAX, |cpu| cpu.capacity);
+    Part::Core(Core {
+        number,
+        capacity,
+        cpus,
+    })
 }
 
 fn groups<'a>(cpus: &[&'a Cpu], field: fn(&Cpu) -> u32) -> BTreeMap<u32, Vec<&'a Cpu>> {
@@ -105,7 +109,7 @@ pub(super) fn summary(machine: &Topology) -> String {
     let slow: Vec<&Cpu> = cpus
         .iter()
         .copied()
-        .filter(|c| c.kind == CoreKind::Efficiency)
+        .filter(|c| c.capacity < CAPACITY_MAX)
         .collect();
     let slow = count(&slow, |c| c.core);
     let mut parts = vec![
@@ -113,7 +117,7 @@ pub(super) fn summary(machine: &Topology) -> String {
         plural(cores, "core", "cores"),
     ];
     if slow > 0 && slow < cores {
-        parts[1] = format!("{cores} cores ({} fast, {slow} efficient)", cores - slow);
+        parts[1] = format!("{cores} cores ({} fast, {slow} slow)", cores - slow);
     }
     let levels: [Level; 2] = [("L2", |c| c.l2), ("L3", |c| c.l3)];
     for (name, field) in levels {

@@ -1,6 +1,8 @@
 //! An explanation as JSON: the numbers that the sentences are made of.
 
-use albacore_solver::{Alternative, Explanation, Group, Place, Share, Slot, ThreadExplanation};
+use albacore_solver::{
+    Alternative, Explanation, Group, Place, Share, Slot, SpeedShare, ThreadExplanation,
+};
 use albacore_topology::Level;
 use serde_json::{Value, json};
 
@@ -13,6 +15,7 @@ pub(super) fn of(plan: &SinglePlan) -> Option<Value> {
     let mut json = json!({
         "cpus": share(&why.cpus),
         "cores": share(&why.cores),
+        "speeds": list(&why.speeds, speed),
         "mains_per_core": why.mains_per_core,
         "mains": group(&why.mains),
         "workers": list(&why.workers, group),
@@ -37,6 +40,16 @@ fn share(share: &Share) -> Value {
         "at_most": share.at_most,
         "held_least": share.held.0,
         "held_most": share.held.1,
+    })
+}
+
+fn speed(speed: &SpeedShare) -> Value {
+    json!({
+        "capacity": speed.capacity,
+        "cores": speed.cores,
+        "cpus": speed.cpus,
+        "threads": speed.threads,
+        "mains": speed.mains,
     })
 }
 

@@ -73,6 +73,10 @@ impl Subject {
         if self.are_distances_ignored {
             warnings.push(PlacementWarning::DistancesIgnored);
         }
+        let count = self.solver.slow_mains();
+        if count > 0 {
+            warnings.push(PlacementWarning::SlowMains { count });
+        }
         if self.container.entered > 0 {
             let count = self.container.entered;
             warnings.push(PlacementWarning::Entered { count });

@@ -1,6 +1,6 @@
 //! The machines of the table: every kind that a cpuset can leave, regular ones and random ones.
 
-use albacore_topology::{CoreKind, Cpu, CpuId, CpuSet, Topology};
+use albacore_topology::{CAPACITY_MAX, Cpu, CpuId, CpuSet, Topology};
 
 /// Packages x L3 each x L2 each x cores each x cpus each.
 pub(crate) type Shape = [u32; 5];
@@ -22,7 +22,7 @@ fn cpus([packages, l3s, l2s, cores, width]: Shape) -> Vec<Cpu> {
         let core = id % all;
         let (l2, l3) = (core / cores, core / cores / l2s);
         let package = l3 / l3s;
-        let kind = CoreKind::Performance;
+        let capacity = CAPACITY_MAX;
         Cpu {
             id: CpuId(id as u16),
             core,
@@ -30,7 +30,7 @@ fn cpus([packages, l3s, l2s, cores, width]: Shape) -> Vec<Cpu> {
             l3,
             numa: package,
             package,
-            kind,
+            capacity,
         }
     };
     (0..all * width).map(cpu).collect()
@@ -48,7 +48,7 @@ pub(crate) fn hybrid() -> Topology {
     for i in 0..8u32 {
         let mut slow = all[0];
         (slow.id, slow.core, slow.l2) = (CpuId(16 + i as u16), 8 + i, 8 + i / 4);
-        slow.kind = CoreKind::Efficiency;
+        slow.capacity = 640;
         all.push(slow);
     }
     Topology::new(all).expect("nested")

@@ -4,14 +4,16 @@
 //! A thread of deployment d may go from cpu a to cpu b if both are in d's cpuset and b holds fewer
 //! than min(W ceil(T/C), T ceil(W/C)) threads of d: then workers and ranks can be dealt anew so
 //! that (2) and (3) hold. Links of that kind form chains. A chain from a to b whose loads differ by
-//! 2 or more is a better balance of cpus. A chain whose loads differ by 1 leaves it as good, and
+//! 2 or more (on cores of different speed: where a thread has a lower level at the end, see
+//! `fill_levels`) is a better balance of cpus. A chain whose loads differ by 1 leaves it as good, and
 //! links their cores; a chain of such links between cores whose loads differ by 2 or more is a
-//! better balance of cores.
+//! better balance of cores; where cores differ in speed, their levels keep them even.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use albacore_topology::CpuId;
 
+use super::fill_levels::{FillLevels, is_uniform};
 use super::placed::Placed;
 use super::several::loads;
 use crate::JointProblem;
@@ -19,14 +21,16 @@ use crate::JointViolation;
 
 /// The first violation of (8) or else of (8+) that is found.
 pub(super) fn unbalanced(problem: &JointProblem, placed: &[Placed<'_>]) -> Option<JointViolation> {
-    if is_even(problem, placed) {
+    let levels = FillLevels::of(problem);
+    if is_even(problem, placed, &levels) {
         return None;
     }
     let links = Links::of(problem, placed);
     let reached: Vec<Vec<usize>> = (0..links.load.len()).map(|cpu| links.from(cpu)).collect();
     let ids: Vec<CpuId> = problem.topology.cpus().iter().map(|cpu| cpu.id).collect();
     for (from, ends) in reached.iter().enumerate() {
-        let better = |&&to: &&usize| links.load[from] >= links.load[to] + 2;
+        let held = levels.level(from, links.load[from]);
+        let better = |&&to: &&usize| levels.level(to, links.load[to] + 1) < held;
         if let Some(&to) = ends.iter().find(better) {
             let (from, to) = (ids[from], ids[to]);
             return Some(JointViolation::Unbalanced {
@@ -36,6 +40,9 @@ pub(super) fn unbalanced(problem: &JointProblem, placed: &[Placed<'_>]) -> Optio
             });
         }
     }
+    if !is_uniform(problem) {
+        return None;
+    }
     unbalanced_cores(problem, &links.load, &reached).map(|(from, to)| JointViolation::Unbalanced {
         rule: "8+",
         from: ids[from],
@@ -43,27 +50,28 @@ pub(super) fn unbalanced(problem: &JointProblem, placed: &[Placed<'_>]) -> Optio
     })
 }
 
-/// Whether no two cpus that any deployment may use, and no two of their cores, have loads that
-/// differ by 2: then there is nothing to even out.
-fn is_even(problem: &JointProblem, placed: &[Placed<'_>]) -> bool {
+/// Whether no thread has a lower level on another cpu that any deployment may use, and no two cores
+/// have loads that differ by 2: then there is nothing to even out.
+fn is_even(problem: &JointProblem, placed: &[Placed<'_>], levels: &FillLevels) -> bool {
     let load = loads(problem, placed);
     let mut of_cores: BTreeMap<u32, u32> = BTreeMap::new();
-    let (mut cpus, mut cores) = (Vec::new(), Vec::new());
+    let (mut held, mut with_one_more, mut cores) = (Vec::new(), Vec::new(), Vec::new());
     for cpu in problem.topology.cpus() {
         *of_cores.entry(cpu.core).or_insert(0) += load[&cpu.id];
     }
-    for cpu in problem.topology.cpus() {
+    for (position, cpu) in problem.topology.cpus().iter().enumerate() {
         if problem
             .deployments
             .iter()
             .any(|d| d.cpuset.contains(cpu.id))
         {
-            cpus.push(load[&cpu.id]);
+            held.push(levels.level(position, load[&cpu.id]));
+            with_one_more.push(levels.level(position, load[&cpu.id] + 1));
             cores.push(of_cores[&cpu.core]);
         }
     }
-    let spread = |loads: &[u32]| loads.iter().max() <= loads.iter().min().map(|l| l + 1).as_ref();
-    spread(&cpus) && spread(&cores)
+    let even_cores = cores.iter().max() <= cores.iter().min().map(|l| l + 1).as_ref();
+    held.iter().max() <= with_one_more.iter().min() && (even_cores || !is_uniform(problem))
 }
 
 /// Which thread may go where, by positions in the topology's list of cpus.

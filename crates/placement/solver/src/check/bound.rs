@@ -6,6 +6,7 @@
 mod mains;
 mod one;
 mod several;
+mod speeds;
 
 use albacore_topology::{Cpu, Distances, Topology};
 

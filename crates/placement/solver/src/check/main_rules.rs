@@ -1,19 +1,20 @@
-//! The rules on mains in their joint form: mains-per-core, (12) and (12+).
+//! The rules on mains in their joint form: mains-per-core, fast-mains, (12) and (12+).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use albacore_topology::CpuSet;
 
+use super::fill_levels::{is_uniform, slow_cpus};
 use super::placed::Placed;
 use super::several::loads;
-use crate::JointProblem;
-use crate::Relaxation;
+use crate::{Deployment, JointProblem, Obstacle, Relaxation};
 
 /// By how much each rule is broken, where it is.
 pub(super) fn relaxed(problem: &JointProblem, placed: &[Placed<'_>]) -> Vec<Relaxation> {
     let (full_cpus, full_cores) = full_with_mains(problem, placed);
     [
         ("mains-per-core", excess_on_core(problem, placed)),
+        ("fast-mains", slow_mains(problem, placed)),
         ("12", full_cpus),
         ("12+", full_cores),
     ]
@@ -21,6 +22,13 @@ pub(super) fn relaxed(problem: &JointProblem, placed: &[Placed<'_>]) -> Vec<Rela
     .filter(|&(_, amount)| amount > 0)
     .map(|(rule, amount)| Relaxation { rule, amount })
     .collect()
+}
+
+/// Mains on cores that are slower than the fastest.
+pub(super) fn slow_mains(problem: &JointProblem, placed: &[Placed<'_>]) -> u32 {
+    let slow = slow_cpus(problem);
+    let mains = placed.iter().flat_map(Placed::main_positions);
+    mains.filter(|&position| slow[position]).count() as u32
 }
 
 /// Mains on the most crowded core beyond the least number with which all mains can be placed.
@@ -183,22 +191,16 @@ type Flow<'a> = (&'a mut Vec<Vec<u32>>, &'a mut Vec<u32>);
 /// full, and `.1` of them may hold a main.
 type Full = Option<(u32, u32)>;
 
-/// Both rules, where they bind: all deployments have the same cpus and nothing else runs there.
+/// Both rules, where they bind: all deployments have the same cpus, all equally fast, and nothing
+/// else runs there.
 fn full_rules(problem: &JointProblem) -> (Full, Full) {
     let Some(first) = problem.deployments.first() else {
         return (None, None);
     };
-    let cpus = problem.topology.cpus();
-    let own = |id| first.cpuset.contains(id);
-    let cores: BTreeSet<u32> = cpus.iter().filter(|c| own(c.id)).map(|c| c.core).collect();
-    let apart = problem.deployments.iter().any(|d| d.cpuset != first.cpuset);
-    let beside = problem.obstacles.iter().any(|obstacle| {
-        let core = problem.topology.cpu(obstacle.cpu).map(|cpu| cpu.core);
-        obstacle.weight > 0 && core.is_some_and(|core| cores.contains(&core))
-    });
-    if apart || beside {
+    if !is_undivided(problem) || !is_uniform(problem) {
         return (None, None);
     }
+    let cores = cores_of(problem, &first.cpuset);
     let (mut workers, mut threads) = (0, 0);
     for deployment in &problem.deployments {
         workers += u32::from(deployment.workers);
@@ -211,6 +213,26 @@ fn full_rules(problem: &JointProblem) -> (Full, Full) {
         binds.then(|| (threads.div_ceil(units), through))
     };
     (rule(first.cpuset.len() as u32), rule(cores.len() as u32))
+}
+
+fn cores_of(problem: &JointProblem, cpuset: &CpuSet) -> BTreeSet<u32> {
+    let cpus = problem.topology.cpus().iter();
+    let own = cpus.filter(|cpu| cpuset.contains(cpu.id));
+    own.map(|cpu| cpu.core).collect()
+}
+
+/// Whether all deployments have the same cpus and nothing else runs there or beside them.
+pub(super) fn is_undivided(problem: &JointProblem) -> bool {
+    let Some(first) = problem.deployments.first() else {
+        return true;
+    };
+    let cores = cores_of(problem, &first.cpuset);
+    let beside = |obstacle: &Obstacle| {
+        let core = problem.topology.cpu(obstacle.cpu).map(|cpu| cpu.core);
+        obstacle.weight > 0 && core.is_some_and(|core| cores.contains(&core))
+    };
+    let apart = |other: &Deployment| other.cpuset != first.cpuset;
+    !problem.deployments.iter().any(apart) && !problem.obstacles.iter().any(beside)
 }
 
 /// (12+), where it binds: threads of a full core, and how many full cores may hold a main.

@@ -13,9 +13,12 @@
 
 use albacore_topology::{Cpu, CpuId};
 
+use super::fill_levels::cpu_volumes;
 use super::placed::{Placed, value};
+use super::{main_rules, several};
 use crate::{
-    Certificate, Mapping, Problem, Proof, Relaxation, Slot, Solution, counted_bound, relaxed_by,
+    Certificate, JointProblem, Mapping, Problem, Proof, Relaxation, Slot, Solution, counted_bound,
+    relaxed_by,
 };
 
 /// What [`check`] found of a mapping that places every thread.
@@ -123,24 +126,38 @@ fn value_of_one(problem: &Problem, placed: &Placed<'_>) -> i64 {
 fn count(problem: &Problem, placed: &Placed<'_>) -> CheckReport {
     let threads = Threads::of(problem, placed);
     let (cpus, cores) = (threads.cpus(), threads.cores());
-    let excesses = [
+    let ranks_and_workers = [
         ("2", threads.equal_ranks_apart()),
         ("3", threads.worker_apart()),
+    ];
+    if !problem.topology.is_uniform() {
+        let joint = JointProblem::of_one(problem);
+        let uneven = ("8", cpus.beyond(&cpu_volumes(problem)));
+        let mut relaxed = relaxations(ranks_and_workers.into_iter().chain([uneven]));
+        relaxed.extend(main_rules::relaxed(&joint, std::slice::from_ref(placed)));
+        return CheckReport {
+            objective: value_of_one(problem, placed),
+            relaxed,
+        };
+    }
+    let excesses = [
         ("8", cpus.uneven()),
         ("12", cpus.overloaded_mains()),
         ("8+", cores.uneven()),
         ("mains-per-core", cores.crowded_mains()),
         ("12+", cores.overloaded_mains()),
     ];
-    let relaxed = excesses
-        .into_iter()
-        .filter(|&(_, amount)| amount > 0)
-        .map(|(rule, amount)| Relaxation { rule, amount })
-        .collect();
     CheckReport {
         objective: value_of_one(problem, placed),
-        relaxed,
+        relaxed: relaxations(ranks_and_workers.into_iter().chain(excesses)),
     }
+}
+
+fn relaxations(excesses: impl Iterator<Item = (&'static str, u32)>) -> Vec<Relaxation> {
+    excesses
+        .filter(|&(_, amount)| amount > 0)
+        .map(|(rule, amount)| Relaxation { rule, amount })
+        .collect()
 }
 
 /// [`check`], and the mapping keeps what its certificate says: no rule is broken by more than it
@@ -156,12 +173,24 @@ pub fn check_solution(
     let report = check(problem, &solution.mapping)?;
     let stated = &solution.certificate;
     let mut violations = misstated(report.objective, &report.relaxed, stated);
-    violations.extend(unproven(problem, stated));
+    violations.extend(match problem.topology.is_uniform() {
+        true => unproven(problem, stated),
+        false => {
+            contradiction(stated).or_else(|| unconfirmed_where_speeds_differ(problem, solution))
+        }
+    });
     if violations.is_empty() {
         Ok(report)
     } else {
         Err(violations)
     }
+}
+
+/// A counted bound that proves something, and is below what counting it again gives.
+fn unconfirmed_where_speeds_differ(problem: &Problem, solution: &Solution) -> Option<Violation> {
+    let joint = JointProblem::of_one(problem);
+    let mappings = std::slice::from_ref(&solution.mapping);
+    several::unconfirmed(&joint, mappings, &solution.certificate)
 }
 
 /// Where a certificate differs from what was counted: it admits too little, or its objective or
@@ -189,8 +218,9 @@ pub fn misstated(actual: i64, relaxed: &[Relaxation], stated: &Certificate) -> V
     violations
 }
 
-/// What is wrong with what a certificate says of its proof, for any mapping: [`check_solution`]
-/// asks it too. A counted bound that is to prove something is counted again.
+/// What is wrong with what a certificate says of its proof, for any mapping on cores that are
+/// equally fast: [`check_solution`] asks it too. A counted bound that is to prove something is
+/// counted again.
 pub fn unproven(problem: &Problem, stated: &Certificate) -> Option<Violation> {
     let contradiction = contradiction(stated);
     if contradiction.is_some() || stated.proof != Proof::Bound {
@@ -320,6 +350,15 @@ impl Units {
         let upper = self.threads.div_ceil(self.count());
         let off = |&held: &u32| lower.saturating_sub(held).max(held.saturating_sub(upper));
         self.volume.iter().map(off).max().unwrap_or(0)
+    }
+
+    /// How far a unit is from its own fewest and most threads.
+    fn beyond(&self, ranges: &[(u32, u32)]) -> u32 {
+        let held = self.volume.iter().zip(ranges);
+        let off = held.map(|(&held, &(least, most))| {
+            least.saturating_sub(held).max(held.saturating_sub(most))
+        });
+        off.max().unwrap_or(0)
     }
 
     /// At most ceil(W/units) mains on one unit; a rule of cores.

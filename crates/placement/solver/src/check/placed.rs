@@ -80,6 +80,11 @@ impl<'a> Placed<'a> {
         self.cpus().step_by(self.threads)
     }
 
+    /// The index of the cpu of every main.
+    pub(super) fn main_positions(&self) -> impl Iterator<Item = usize> + '_ {
+        self.at.iter().copied().step_by(self.threads)
+    }
+
     /// Worker, rank and cpu of every thread.
     pub(super) fn slots(&self) -> impl Iterator<Item = (usize, usize, &'a Cpu)> + '_ {
         let of = |(slot, cpu)| (slot / self.threads, slot % self.threads, cpu);

@@ -18,11 +18,14 @@ use std::collections::BTreeMap;
 
 use albacore_topology::CpuId;
 
+use super::fill_levels::is_uniform;
 use super::one::contradiction;
 use super::placed::{Placed, value};
 use super::{balance, bound, main_rules};
+use crate::{
+    Certificate, Mapping, Proof, Relaxation, Violation, counted_bound, misstated, unproven,
+};
 use crate::{Deployment, JointProblem, JointSolution};
-use crate::{Mapping, Proof, Relaxation, Violation, counted_bound, misstated, unproven};
 
 /// What [`report_joint`] found of mappings that keep the rules which are never relaxed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -94,7 +97,7 @@ pub fn check_joint(
     let alone = only(problem).and_then(|one| problem.alone(one));
     let unproven = match alone {
         Some(alone) => unproven(&alone, stated),
-        None => contradiction(stated).or_else(|| unconfirmed(problem, solution)),
+        None => contradiction(stated).or_else(|| unconfirmed(problem, &solution.mappings, stated)),
     };
     violations.extend(unproven.map(JointViolation::Stated));
     if solution.gained != report.gained {
@@ -117,12 +120,19 @@ pub fn check_joint(
 }
 
 /// A counted bound that proves something, and is below what counting it again gives.
-fn unconfirmed(problem: &JointProblem, solution: &JointSolution) -> Option<Violation> {
-    let stated = &solution.certificate;
+pub(super) fn unconfirmed(
+    problem: &JointProblem,
+    mappings: &[Mapping],
+    stated: &Certificate,
+) -> Option<Violation> {
     if stated.proof != Proof::Bound {
         return None;
     }
-    let (bound, counted) = (stated.bound, counted_joint_bound(problem, solution)?);
+    let placed = placed(problem, mappings).ok()?;
+    let (bound, counted) = (
+        stated.bound,
+        bound::counted(problem, &placed, &stated.relaxed),
+    );
     (counted > bound).then_some(Violation::Unconfirmed { bound, counted })
 }
 
@@ -233,11 +243,11 @@ fn rules_for_one(
     }
 }
 
-/// The deployment that has the machine to itself, if one has.
+/// The deployment that has the machine to itself, if one has, and all its cores are equally fast.
 fn only(problem: &JointProblem) -> Option<&Deployment> {
     let is_free = problem.obstacles.iter().all(|o| o.weight == 0);
     match &problem.deployments[..] {
-        [one] if is_free => Some(one),
+        [one] if is_free && is_uniform(problem) => Some(one),
         _ => None,
     }
 }

@@ -3,10 +3,10 @@
 #![allow(dead_code, unreachable_pub, clippy::expect_used)] // each test binary uses a part of it
 
 use albacore_solver::{Mapping, Mode, Problem, check};
-use albacore_topology::{CoreKind, Cpu, CpuId, Distances, Topology};
+use albacore_topology::{CAPACITY_MAX, Cpu, CpuId, Distances, Topology};
 
 /// What the smallest relaxation is compared in: the solver's order.
-pub const RULES: [&str; 4] = ["8+", "mains-per-core", "12", "12+"];
+pub const RULES: [&str; 5] = ["8+", "mains-per-core", "fast-mains", "12", "12+"];
 
 /// All multisets of `parts` (size, part) whose sizes sum to `left`, parts in falling order.
 fn multisets<T: Clone>(parts: &[(usize, T)], left: usize) -> Vec<Vec<T>> {
@@ -79,7 +79,7 @@ fn of_nodes(nodes: &[Vec<Vec<Vec<usize>>>]) -> Topology {
                             l3,
                             numa: node,
                             package: 0,
-                            kind: CoreKind::Performance,
+                            capacity: CAPACITY_MAX,
                         });
                     }
                     core += 1;
@@ -120,7 +120,8 @@ pub fn every_problem_of_two_nodes(most: usize, slots: u16, mode: Mode) -> Vec<Pr
     on_each(&every_topology_of_two_nodes(most), slots, mode)
 }
 
-fn on_each(topologies: &[Topology], slots: u16, mode: Mode) -> Vec<Problem> {
+/// Each topology with every size up to `slots` threads.
+pub fn on_each(topologies: &[Topology], slots: u16, mode: Mode) -> Vec<Problem> {
     let sizes = every_size(slots);
     let on = |topology: &Topology| -> Vec<Problem> {
         sizes
@@ -134,7 +135,7 @@ fn on_each(topologies: &[Topology], slots: u16, mode: Mode) -> Vec<Problem> {
 /// The least breaches of any mapping that keeps (1), (2), (3) and (8), in the order of [`RULES`],
 /// and the best value with them, by going through the mappings. Workers are alike and so are peers:
 /// of mappings that differ in their names only one is counted.
-pub fn best_of_all(problem: &Problem) -> ([u32; 4], i64) {
+pub fn best_of_all(problem: &Problem) -> ([u32; 5], i64) {
     let mut all = All {
         problem,
         cpus: Vec::new(),
@@ -150,7 +151,7 @@ struct All<'a> {
     /// Places of the first threads, worker by worker, as indices of cpus.
     cpus: Vec<usize>,
     /// Breaches, and the value with its sign changed: less is better.
-    best: Option<([u32; 4], i64)>,
+    best: Option<([u32; 5], i64)>,
 }
 
 impl All<'_> {
@@ -186,13 +187,18 @@ impl All<'_> {
         let equal_ranks = (rank..=at).step_by(threads).filter(on_cpu).count();
         let own = (worker * threads..=at).filter(on_cpu).count();
         let volume = (0..=at).filter(on_cpu).count();
+        // where cores differ in speed, a cpu may hold what (2) and (3) let it
+        let most = match self.problem.topology.is_uniform() {
+            true => (workers * threads).div_ceil(all),
+            false => workers * threads,
+        };
         // the peers of the first worker rise, and so do the mains
         let named = (worker > 0 || rank < 2 || self.cpus[at - 1] <= last)
             && (worker == 0 || rank > 0 || self.cpus[at - threads] <= last);
         named
             && equal_ranks <= workers.div_ceil(all)
             && own <= threads.div_ceil(all)
-            && volume <= (workers * threads).div_ceil(all)
+            && volume <= most
     }
 
     fn judge(&mut self) {

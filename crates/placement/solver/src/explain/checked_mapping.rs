@@ -1,5 +1,6 @@
 //! A problem and a mapping that was checked against it, ready to be counted.
 
+use crate::check::cpu_volumes;
 use crate::{Mapping, Problem, check, relaxed_by, validate};
 
 use crate::explain::counted_mapping::{Change, CountedMapping};
@@ -12,6 +13,10 @@ pub(crate) struct CheckedMapping {
     pub(crate) domains: Domains,
     /// By rule, how far the mapping breaks it.
     admitted: [u32; Rule::ALL.len()],
+    /// Fewest and most threads of each cpu by rule (8), by position.
+    cpu_volumes: Vec<(u32, u32)>,
+    /// Whether each cpu is slower than the fastest, by position.
+    is_slow: Vec<bool>,
 }
 
 impl CheckedMapping {
@@ -23,9 +28,27 @@ impl CheckedMapping {
         validate(problem)?;
         let report = check(problem, mapping).map_err(ExplainError::Mapping)?;
         let amount = |rule: Rule| relaxed_by(&report.relaxed, rule.name());
+        let domains = Domains::of(problem);
+        let cpus = problem.topology.cpus();
+        let fastest = cpus
+            .iter()
+            .map(|cpu| cpu.capacity)
+            .max()
+            .unwrap_or_default();
+        let volumes = cpu_volumes(problem);
+        let by_position = |position: usize| {
+            let id = domains.ids[position];
+            cpus.partition_point(|cpu| cpu.id < id)
+        };
+        let order: Vec<usize> = (0..cpus.len()).map(by_position).collect();
         Ok(Self {
-            domains: Domains::of(problem),
             admitted: Rule::ALL.map(amount),
+            cpu_volumes: order.iter().map(|&at| volumes[at]).collect(),
+            is_slow: order
+                .iter()
+                .map(|&at| cpus[at].capacity < fastest)
+                .collect(),
+            domains,
         })
     }
 
@@ -36,7 +59,33 @@ impl CheckedMapping {
 
     /// The mapping that was checked, as counts on which changes can be tried.
     pub(crate) fn counted(&self, mapping: &Mapping) -> CountedMapping<'_> {
-        CountedMapping::of(&self.domains, self.admitted, mapping)
+        CountedMapping::of(self, mapping)
+    }
+
+    /// Whether all cores are equally fast.
+    pub(crate) fn is_uniform(&self) -> bool {
+        !self.is_slow.contains(&true)
+    }
+
+    pub(crate) fn is_slow(&self, cpu: usize) -> bool {
+        self.is_slow[cpu]
+    }
+
+    /// Fewest and most threads of each cpu, loosened as far as the mapping loosens them.
+    pub(crate) fn cpu_limits(&self) -> Vec<(u32, u32)> {
+        let more = self.admitted(Rule::CpuVolume);
+        let loosened = |&(least, most): &(u32, u32)| (least.saturating_sub(more), most + more);
+        self.cpu_volumes.iter().map(loosened).collect()
+    }
+
+    /// Fewest and most threads of a core, loosened likewise.
+    pub(crate) fn core_limits(&self) -> (u32, u32) {
+        if !self.is_uniform() {
+            return (0, u32::MAX);
+        }
+        let (least, most) = self.domains.rules.core_volume;
+        let more = self.admitted(Rule::CoreVolume);
+        (least.saturating_sub(more), most + more)
     }
 
     /// A change by the names of its threads and cpus.

@@ -7,10 +7,11 @@
 //! gets worse. **Limits.** (2) is judged as if the peers' ranks were given anew (`label`): at most
 //! ceil(W/C) mains and ceil(W/C) (T-1) peers on a cpu.
 
+use crate::explain::checked_mapping::CheckedMapping;
 use crate::explain::rules::{Rule, Rules};
 use crate::single::allowed::Allowed;
 use crate::single::assignment::Assignment;
-use crate::single::domains::{CORE, CPU, Domains};
+use crate::single::domains::{CORE, CPU};
 use crate::single::local_search::Search;
 use crate::{Mapping, Share};
 
@@ -23,12 +24,13 @@ pub(crate) struct Change {
 }
 
 /// How far each figure may go: the rules, loosened as far as the mapping loosens them.
-#[derive(Clone, Copy)]
-struct Limits {
+#[derive(Clone)]
+struct Limits<'a> {
+    checked: &'a CheckedMapping,
     mains: u32,
     peers: u32,
     own: u32,
-    cpu: (u32, u32),
+    cpu: Vec<(u32, u32)>,
     core: (u32, u32),
     core_mains: u32,
     full_cpus: u32,
@@ -40,16 +42,13 @@ struct Limits {
 #[derive(Clone)]
 pub(crate) struct CountedMapping<'a> {
     search: Search<'a>,
-    limits: Limits,
+    limits: Limits<'a>,
 }
 
 impl<'a> CountedMapping<'a> {
     /// Counts a mapping of the problem's threads on the problem's cpus.
-    pub(crate) fn of(
-        domains: &'a Domains,
-        admitted: [u32; Rule::ALL.len()],
-        mapping: &Mapping,
-    ) -> Self {
+    pub(crate) fn of(checked: &'a CheckedMapping, mapping: &Mapping) -> Self {
+        let domains = &checked.domains;
         let known = mapping.cpus.iter().filter_map(|&id| domains.position(id));
         let places: Vec<u16> = known.collect();
         let workers = places.chunks(domains.threads);
@@ -59,7 +58,7 @@ impl<'a> CountedMapping<'a> {
         };
         Self {
             search: Search::of(domains, &Allowed::strict(domains), &assignment),
-            limits: Limits::of(domains, admitted),
+            limits: Limits::of(checked),
         }
     }
 
@@ -116,8 +115,10 @@ impl<'a> CountedMapping<'a> {
                 |count: u32, by: i32, most: u32| by > 0 && count.saturating_add_signed(by) > most;
             let ranks = more(held, m, limits.mains) || more(volume - held, n - m, limits.peers);
             rules.note(Rule::EqualRanks, ranks);
-            rules.note(Rule::CpuVolume, leaves(volume, n, limits.cpu));
+            rules.note(Rule::CpuVolume, leaves(volume, n, limits.cpu[cpu]));
         }
+        let slow = |cpu: usize| i32::from(limits.checked.is_slow(cpu));
+        rules.note(Rule::FastMains, mains * (slow(to) - slow(from)) > 0);
         let (a, b) = (search.domains.core(from), search.domains.core(to));
         if a != b {
             for (core, n, m) in [(a, -threads, -mains), (b, threads, mains)] {
@@ -149,7 +150,8 @@ impl<'a> CountedMapping<'a> {
 
     /// How the threads are shared out over cpus.
     pub(crate) fn share_of_cpus(&self) -> Share {
-        self.share(self.search.domains.rules.cpu_volume, &self.search.volume)
+        let rule = self.search.domains.rules.cpu_volume;
+        self.share(rule, &self.search.volume)
     }
 
     /// How the threads are shared out over cores.
@@ -160,18 +162,27 @@ impl<'a> CountedMapping<'a> {
         )
     }
 
-    fn share(&self, (least, most): (u32, u32), volume: &[u32]) -> Share {
+    /// Where cores differ in speed, no number is right for all of them: then what is held counts.
+    fn share(&self, rule: (u32, u32), volume: &[u32]) -> Share {
         let units = volume.len() as u32;
         let rest = self.threads() as u32 % units;
+        let held = (
+            volume.iter().copied().min().unwrap_or(0),
+            volume.iter().copied().max().unwrap_or(0),
+        );
+        let is_uniform = self.limits.checked.is_uniform();
+        let (least, most) = if is_uniform { rule } else { held };
+        let fullest = volume.iter().filter(|&&held| held == most).count() as u32;
         Share {
             units,
             least,
             most,
-            at_most: if rest == 0 { units } else { rest },
-            held: (
-                volume.iter().copied().min().unwrap_or(0),
-                volume.iter().copied().max().unwrap_or(0),
-            ),
+            at_most: match (is_uniform, rest) {
+                (true, 0) => units,
+                (true, rest) => rest,
+                (false, _) => fullest,
+            },
+            held,
         }
     }
 
@@ -187,19 +198,22 @@ impl<'a> CountedMapping<'a> {
     }
 }
 
-impl Limits {
-    fn of(domains: &Domains, admitted: [u32; Rule::ALL.len()]) -> Self {
-        let more = |rule: Rule| admitted[rule as usize];
-        let around =
-            |(least, most): (u32, u32), rule| (least.saturating_sub(more(rule)), most + more(rule));
-        let full = |most: Option<u32>, rule| most.map_or(u32::MAX, |most| most + more(rule));
+impl<'a> Limits<'a> {
+    fn of(checked: &'a CheckedMapping) -> Self {
+        let domains = &checked.domains;
+        let more = |rule: Rule| checked.admitted(rule);
+        let full = |most: Option<u32>, rule| {
+            let most = most.filter(|_| checked.is_uniform());
+            most.map_or(u32::MAX, |most| most + more(rule))
+        };
         let ranks = domains.rules.rank_cap + more(Rule::EqualRanks);
         Self {
             mains: ranks,
             peers: ranks * (domains.threads as u32 - 1),
             own: domains.rules.worker_cap + more(Rule::OwnThreads),
-            cpu: around(domains.rules.cpu_volume, Rule::CpuVolume),
-            core: around(domains.rules.core_volume, Rule::CoreVolume),
+            checked,
+            cpu: checked.cpu_limits(),
+            core: checked.core_limits(),
             core_mains: domains.rules.core_mains + more(Rule::MainsPerCore),
             full_cpus: full(domains.rules.full_mains, Rule::FullCpus),
             full_cores: full(domains.rules.full_core_mains, Rule::FullCores),

@@ -1,9 +1,10 @@
 //! What explanations are made of: counts, sums and alternatives. Distances are clock cycles.
 
-use crate::Slot;
+use std::collections::BTreeSet;
+
 use albacore_topology::{Cpu, CpuId, Distances, Level};
 
-use crate::Rule;
+use crate::{Mapping, Problem, Rule, Slot};
 
 /// Pairs of threads by the nearest thing that both have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -46,6 +47,47 @@ pub struct Share {
     pub held: (u32, u32),
 }
 
+/// What the cores of one speed hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SpeedShare {
+    /// Of [`CAPACITY_MAX`](albacore_topology::CAPACITY_MAX).
+    pub capacity: u16,
+    pub cores: u32,
+    pub cpus: u32,
+    pub threads: u32,
+    pub mains: u32,
+}
+
+impl SpeedShare {
+    /// The fastest first; empty where all cores are equally fast.
+    pub(crate) fn of(problem: &Problem, mapping: &Mapping) -> Vec<Self> {
+        let cpus = problem.topology.cpus();
+        let mut capacities: Vec<u16> = cpus.iter().map(|cpu| cpu.capacity).collect();
+        capacities.sort_unstable_by(|a, b| b.cmp(a));
+        capacities.dedup();
+        if capacities.len() < 2 {
+            return Vec::new();
+        }
+        let on = |slots: &mut dyn Iterator<Item = (Slot, CpuId)>, capacity: u16| {
+            let cpus = slots.filter_map(|(_, id)| problem.topology.cpu(id));
+            cpus.filter(|cpu| cpu.capacity == capacity).count() as u32
+        };
+        let of = |capacity: u16| {
+            let own = || cpus.iter().filter(|cpu| cpu.capacity == capacity);
+            let cores: BTreeSet<u32> = own().map(|cpu| cpu.core).collect();
+            let mut mains = mapping.iter().filter(|(slot, _)| slot.rank.0 == 0);
+            Self {
+                capacity,
+                cores: cores.len() as u32,
+                cpus: own().count() as u32,
+                threads: on(&mut mapping.iter(), capacity),
+                mains: on(&mut mains, capacity),
+            }
+        };
+        capacities.into_iter().map(of).collect()
+    }
+}
+
 /// Threads of which the objective sums the distances: the mains, or the threads of one worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Group {
@@ -83,12 +125,15 @@ pub struct Binding {
 pub struct Explanation {
     /// Its value: clock cycles summed over pairs, higher is better.
     pub objective: i64,
-    /// Threads over cpus, rule (8).
+    /// Threads over cpus, rule (8). Where cores differ in speed, `least` and `most` are what is held,
+    /// here and in `cores`.
     pub cpus: Share,
     /// Threads over cores, rule (8+).
     pub cores: Share,
     /// Most mains on one core: ceil(W/P).
     pub mains_per_core: u32,
+    /// By the speed of cores, the fastest first; empty where all are equally fast.
+    pub speeds: Vec<SpeedShare>,
     pub mains: Group,
     pub workers: Vec<Group>,
     /// The mains and every worker at the best that each could have alone: nothing that keeps the

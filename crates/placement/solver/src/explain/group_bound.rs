@@ -23,6 +23,7 @@ pub(crate) fn best_alone(
     things: usize,
     caps: Caps,
     is_far: bool,
+    takes: &dyn Fn(usize) -> bool,
 ) -> Option<i64> {
     // tables hold what closeness costs, so that less is better in either case
     let sign = if is_far { 1 } else { -1 };
@@ -39,7 +40,10 @@ pub(crate) fn best_alone(
         table
     };
     let mut tables: Vec<Vec<i64>> = (0..domains.cpus)
-        .map(|_| grown(CPU, vec![0; things + 1]))
+        .map(|cpu| match takes(cpu) {
+            true => grown(CPU, vec![0; things + 1]),
+            false => vec![0],
+        })
         .collect();
     let mut starts: Vec<usize> = (0..domains.cpus).collect();
     for level in CORE..LEVELS {
@@ -123,8 +127,8 @@ mod tests {
                 }
             }
             let caps = Caps { cpu, core };
-            prop_assert_eq!(best_alone(&domains, things, caps, true), far);
-            prop_assert_eq!(best_alone(&domains, things, caps, false), near);
+            prop_assert_eq!(best_alone(&domains, things, caps, true, &|_| true), far);
+            prop_assert_eq!(best_alone(&domains, things, caps, false, &|_| true), near);
         }
     }
 }

@@ -17,10 +17,12 @@ impl Groups {
     /// CountedMapping a mapping that was checked.
     pub(crate) fn of(problem: &Problem, mapping: &Mapping, checked: &CheckedMapping) -> Self {
         let domains = &checked.domains;
-        let (cpu_most, core_most) = (
-            domains.rules.cpu_volume.1 + checked.admitted(Rule::CpuVolume),
-            domains.rules.core_volume.1 + checked.admitted(Rule::CoreVolume),
-        );
+        let volumes = checked.cpu_limits();
+        let cpu_most = volumes.iter().map(|&(_, most)| most).max().unwrap_or(0);
+        let core_most = checked.core_limits().1;
+        // by rule, mains are on fast cores; where some are not, on any
+        let fast_mains = checked.admitted(Rule::FastMains) == 0;
+        let takes_mains = |cpu: usize| !(fast_mains && checked.is_slow(cpu));
         let mains_caps = Caps {
             cpu: (domains.rules.rank_cap + checked.admitted(Rule::EqualRanks)).min(cpu_most),
             core: (domains.rules.core_mains + checked.admitted(Rule::MainsPerCore)).min(core_most),
@@ -41,8 +43,20 @@ impl Groups {
         };
         let threads = usize::from(problem.threads);
         let is_far = problem.mode == Mode::Scatter;
-        let mains_alone = best_alone(domains, problem.workers.into(), mains_caps, true);
-        let worker_alone = best_alone(domains, problem.threads.into(), worker_caps, is_far);
+        let mains_alone = best_alone(
+            domains,
+            problem.workers.into(),
+            mains_caps,
+            true,
+            &takes_mains,
+        );
+        let worker_alone = best_alone(
+            domains,
+            problem.threads.into(),
+            worker_caps,
+            is_far,
+            &|_| true,
+        );
         Self {
             mains: group(
                 &mut mapping.cpus.iter().step_by(threads).copied(),

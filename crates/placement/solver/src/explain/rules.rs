@@ -7,12 +7,15 @@ pub enum Rule {
     EqualRanks,
     /// (3) Threads of one worker on distinct cpus; for T > C at most ceil(T/C) on one.
     OwnThreads,
-    /// (8) Every cpu holds floor(WT/C) to ceil(WT/C) threads.
+    /// (8) Every cpu holds floor(WT/C) to ceil(WT/C) threads; where cores differ in speed, as many as
+    /// keep the levels of threads low.
     CpuVolume,
-    /// (8+) Every core holds floor(WT/P) to ceil(WT/P) threads.
+    /// (8+) Every core holds floor(WT/P) to ceil(WT/P) threads, if all are equally fast.
     CoreVolume,
     /// At most ceil(W/P) mains on one core.
     MainsPerCore,
+    /// No main on a core that is slower than the fastest.
+    FastMains,
     /// (12) At most so many cpus hold both ceil(WT/C) threads and a main.
     FullCpus,
     /// (12+) At most so many cores hold both ceil(WT/P) threads and a main.
@@ -21,12 +24,13 @@ pub enum Rule {
 
 impl Rule {
     /// All of them, in the order of their discriminants.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::EqualRanks,
         Self::OwnThreads,
         Self::CpuVolume,
         Self::CoreVolume,
         Self::MainsPerCore,
+        Self::FastMains,
         Self::FullCpus,
         Self::FullCores,
     ];
@@ -39,6 +43,7 @@ impl Rule {
             Self::CpuVolume => "8",
             Self::CoreVolume => "8+",
             Self::MainsPerCore => "mains-per-core",
+            Self::FastMains => "fast-mains",
             Self::FullCpus => "12",
             Self::FullCores => "12+",
         }

@@ -139,7 +139,14 @@ impl TenantAssignment<'_> {
         };
         let is_light = !search.rules.is_full_cpu(search.loads[cpu], 1);
         let is_light_core = !search.rules.is_full_core(search.core_loads[core], 1);
-        let bits = [self.needed(cpu) > 0, has_room, is_light, is_light_core];
+        let is_fast = !search.instance.is_slow[cpu];
+        let bits = [
+            self.needed(cpu) > 0,
+            has_room,
+            is_fast,
+            is_light,
+            is_light_core,
+        ];
         let fits = bits
             .into_iter()
             .fold(0, |all, bit| 2 * all + i64::from(bit));

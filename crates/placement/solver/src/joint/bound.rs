@@ -16,6 +16,7 @@ use super::enumerate::RuleExcess;
 use super::instance::{CORE, Instance, LEVELS, Tenant, pairs};
 use super::min_cost_flow::least_closeness;
 use super::rules::Rules;
+use super::speed_bound::SpeedBound;
 use super::spread::Spread;
 use super::volumes::Volumes;
 
@@ -26,9 +27,11 @@ pub(super) fn upper_bound(
     volume: &Volumes,
     excess: RuleExcess,
 ) -> i64 {
-    let mains = least_closeness(instance, rules.core_mains + excess[0]);
-    let core_loads = instance.core_loads(&volume.loads);
+    let mains = least_closeness(instance, rules.core_mains + excess[0], excess[1]);
+    let core_loads = common_core_loads(instance, volume);
+    let speeds = SpeedBound::of(instance, &volume.loads);
     let mut sum = pairs(instance.workers as u32) * instance.beyond - mains;
+    let mut scattered = 0;
     let mut known: BTreeMap<(&[u16], usize), i64> = BTreeMap::new();
     for tenant in &instance.tenants {
         let workers = tenant.workers as i64;
@@ -36,17 +39,33 @@ pub(super) fn upper_bound(
         sum += tenant.sign * all;
         if tenant.sign > 0 {
             let alike = (&tenant.cpus[..], tenant.threads);
-            sum -= workers
+            scattered += workers
                 * *known
                     .entry(alike)
                     .or_insert_with(|| least_alone(instance, tenant));
         }
     }
-    let mut compact = packed(instance, rules, &core_loads, excess);
+    let mut compact = packed(instance, rules, core_loads.as_deref(), excess);
     compact[0] = compact[0].min(most_together(instance, &volume.loads, 0));
-    compact[CORE] = compact[CORE].min(most_together(instance, &core_loads, CORE));
+    if let Some(core_loads) = &core_loads {
+        compact[CORE] = compact[CORE].min(most_together(instance, core_loads, CORE));
+    }
+    if let Some(speeds) = speeds {
+        let fewest = |level: usize| instance.gain[level] * speeds.fewest(level);
+        scattered = scattered.max((0..instance.levels).map(fewest).sum());
+        for (level, most) in compact.iter_mut().enumerate().take(instance.levels) {
+            *most = speeds.most(level, excess[1]).min(*most);
+        }
+    }
     let at = |level: usize| instance.gain[level] * compact[level];
-    sum + (0..instance.levels).map(at).sum::<i64>()
+    sum - scattered + (0..instance.levels).map(at).sum::<i64>()
+}
+
+/// The loads of cores that all balanced placements have, in some order; `None` where cores differ in
+/// speed and some of them are open to a part of the deployments only.
+fn common_core_loads(instance: &Instance, volume: &Volumes) -> Option<Vec<u32>> {
+    let is_common = instance.fill_order.is_uniform() || instance.is_undivided();
+    is_common.then(|| instance.core_loads(&volume.loads))
 }
 
 /// Of each level: most pairs of a worker alone, and with its main on a core that is not full.
@@ -57,10 +76,11 @@ type Alone = [(i64, i64); LEVELS];
 fn packed(
     instance: &Instance,
     rules: &Rules,
-    core_loads: &[u32],
+    core_loads: Option<&[u32]>,
     excess: RuleExcess,
 ) -> [i64; LEVELS] {
-    let most = core_loads.iter().copied().max().unwrap_or(0);
+    let most = core_loads.and_then(|loads| loads.iter().copied().max());
+    let most = most.unwrap_or(u32::MAX);
     let mut known: BTreeMap<(&[u16], usize), Alone> = BTreeMap::new();
     let (mut sums, mut most_more) = ([0; LEVELS], [0; LEVELS]);
     let mut workers = 0;
@@ -79,7 +99,7 @@ fn packed(
     // cores that may be full beside mains, times mains on each
     let (_, through) = rules.full_cores.unwrap_or((0, 0));
     let mains = i64::from(rules.core_mains + excess[0]);
-    let free = workers.min(i64::from(through + excess[2]) * mains);
+    let free = workers.min(i64::from(through + excess[3]) * mains);
     for (sum, more) in sums.iter_mut().zip(most_more) {
         *sum += free * more;
     }

@@ -12,8 +12,8 @@ use super::rules::Rules;
 use crate::WorkBudget;
 use crate::limits::{PLACEMENT_STEPS, PLACEMENTS_MAX};
 
-/// mains-per-core, (12), (12+): by how much each is broken.
-pub(super) type RuleExcess = [u32; 3];
+/// mains-per-core, fast-mains, (12), (12+): by how much each is broken.
+pub(super) type RuleExcess = [u32; 4];
 
 /// What is small in the best placement, in order: violations, minus value less cost of moves,
 /// moves.
@@ -63,8 +63,8 @@ struct Enumeration<'a> {
     slots: Vec<Slot>,
     places: Vec<u16>,
     loads: Vec<u32>,
-    /// Loads from the largest, of cpus and of cores.
-    balanced: [Vec<u32>; 2],
+    /// Levels of cpus from the highest; loads of cores from the largest, on cores of equal speed.
+    balanced: (Vec<u128>, Vec<u32>),
     value: i64,
     moved: u32,
     steps: usize,
@@ -89,7 +89,7 @@ impl<'a> Enumeration<'a> {
             slots,
             places: Vec::with_capacity(instance.slots),
             loads: instance.obstacles.clone(),
-            balanced: [sorted(loads), sorted(&instance.core_loads(loads))],
+            balanced: balance(instance, loads),
             value: 0,
             moved: 0,
             steps: 0,
@@ -137,8 +137,9 @@ impl<'a> Enumeration<'a> {
     fn added(&self, slot: usize, cpu: u16) -> Option<i64> {
         let own = &self.slots[slot];
         let tenant = &self.instance.tenants[own.tenant];
-        let most = self.balanced[0].first().copied().unwrap_or(0);
-        if self.loads[usize::from(cpu)] >= most {
+        let most = self.balanced.0.first().copied().unwrap_or(0);
+        let load = self.loads[usize::from(cpu)] + 1;
+        if self.instance.fill_order.level(cpu.into(), load) > most {
             return None;
         }
         let (mut of_worker, mut of_rank, mut value) = (0, 0, 0);
@@ -160,10 +161,10 @@ impl<'a> Enumeration<'a> {
 
     fn look(&mut self) {
         let instance = self.instance;
-        let cores = instance.core_loads(&self.loads);
-        if sorted(&self.loads) != self.balanced[0] || sorted(&cores) != self.balanced[1] {
+        if balance(instance, &self.loads) != self.balanced {
             return;
         }
+        let cores = instance.core_loads(&self.loads);
         let mut mains = vec![0; instance.cpus];
         let mut core_mains = vec![0u32; instance.counts[CORE]];
         for (slot, &place) in self.slots.iter().zip(&self.places) {
@@ -174,7 +175,7 @@ impl<'a> Enumeration<'a> {
         }
         let excess = self
             .rules
-            .excess((&self.loads, &mains), (&cores, &core_mains));
+            .excess(instance, (&self.loads, &mains), (&cores, &core_mains));
         let worth = self.value - instance.move_cost * i64::from(self.moved);
         let key = (excess, -worth, self.moved);
         let better = |(before, places): &(Key, Vec<u16>)| (&key, &self.places) < (before, places);
@@ -188,8 +189,21 @@ impl<'a> Enumeration<'a> {
     }
 }
 
-fn sorted(loads: &[u32]) -> Vec<u32> {
-    let mut sorted = loads.to_vec();
+/// What all balanced placements have in common.
+fn balance(instance: &Instance, loads: &[u32]) -> (Vec<u128>, Vec<u32>) {
+    let order = &instance.fill_order;
+    let levels = loads
+        .iter()
+        .enumerate()
+        .map(|(cpu, &load)| order.level(cpu, load));
+    let cores = match order.is_uniform() {
+        true => instance.core_loads(loads),
+        false => Vec::new(),
+    };
+    (sorted(levels.collect()), sorted(cores))
+}
+
+fn sorted<T: Ord>(mut sorted: Vec<T>) -> Vec<T> {
     sorted.sort_unstable_by(|a, b| b.cmp(a));
     sorted
 }

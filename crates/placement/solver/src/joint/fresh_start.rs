@@ -10,6 +10,9 @@
 //! construction: exchanges follow. Where the caps of (2) and (3) leave a thread without a place,
 //! there is no answer, and the tenants are placed one after the other (`volumes`).
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use super::instance::{CORE, Instance, L3, LEVELS, NUMA, PACKAGE, Tenant};
 
 /// Threads of each tenant on each cpu, row by row; `None` if this is not the case at hand.
@@ -43,6 +46,9 @@ pub(super) fn fresh_loads(instance: &Instance) -> Option<Vec<u32>> {
 
 /// How many threads each cpu shall get.
 fn places(instance: &Instance, cpus: &[u16]) -> Vec<u32> {
+    if !instance.fill_order.is_uniform() {
+        return places_by_level(instance, cpus);
+    }
     let mut loads = instance.obstacles.clone();
     let mut left = instance.slots;
     let missing = |loads: &[u32], level: u32| -> usize {
@@ -83,6 +89,27 @@ fn places(instance: &Instance, cpus: &[u16]) -> Vec<u32> {
         *load -= weight;
     }
     loads
+}
+
+/// The same on cores of different speed, as far as (2) and (3) let the cpus be filled.
+fn places_by_level(instance: &Instance, cpus: &[u16]) -> Vec<u32> {
+    let mut places = vec![0; instance.cpus];
+    let most: u32 = instance.tenants.iter().map(Tenant::cpu_cap).sum();
+    let level = |cpu: u16, places: &[u32]| {
+        let held = instance.obstacles[usize::from(cpu)] + places[usize::from(cpu)];
+        Reverse((instance.fill_order.level(cpu.into(), held + 1), cpu))
+    };
+    let mut next: BinaryHeap<_> = cpus.iter().map(|&cpu| level(cpu, &places)).collect();
+    for _ in 0..instance.slots {
+        let Some(Reverse((_, cpu))) = next.pop() else {
+            break;
+        };
+        places[usize::from(cpu)] += 1;
+        if places[usize::from(cpu)] < most {
+            next.push(level(cpu, &places));
+        }
+    }
+    places
 }
 
 struct FreshStart<'a> {

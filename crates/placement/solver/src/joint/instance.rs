@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 
 use albacore_topology::{Cpu, CpuId, Distances};
 
+use super::fill_order::FillOrder;
 use crate::levels::{DistinctLevels, number_domains};
 use crate::{Deployment, JointProblem};
 use crate::{Mode, Slot};
@@ -79,6 +80,9 @@ pub(super) struct Instance {
     inner: [(Vec<u16>, Vec<u16>); LEVELS],
     /// Which positions any tenant may use.
     pub(super) is_used: Vec<bool>,
+    /// Whether each position is slower than the fastest that is used.
+    pub(super) is_slow: Vec<bool>,
+    pub(super) fill_order: FillOrder,
     /// Weight of the obstacles of each position.
     pub(super) obstacles: Vec<u32>,
     pub(super) tenants: Vec<Tenant>,
@@ -122,6 +126,8 @@ impl Instance {
             beyond: problem.distances.machine.into(),
             distance,
             is_used: vec![false; cpus.len()],
+            is_slow: vec![false; cpus.len()],
+            fill_order: FillOrder::default(),
             obstacles: vec![0; cpus.len()],
             tenants: Vec::with_capacity(problem.deployments.len()),
             workers: 0,
@@ -155,7 +161,27 @@ impl Instance {
             instance.slots += tenant.slots();
             instance.tenants.push(tenant);
         }
+        instance.compare_speeds(cpus);
         instance
+    }
+
+    /// Finds which of the used cpus are slow, and the order in which threads fill them.
+    fn compare_speeds(&mut self, cpus: &[Cpu]) {
+        let used = cpus.iter().zip(&self.is_used).filter(|&(_, &used)| used);
+        let fastest = used.map(|(cpu, _)| cpu.capacity).max().unwrap_or_default();
+        self.is_slow = cpus.iter().map(|cpu| cpu.capacity < fastest).collect();
+        self.fill_order = FillOrder::of(cpus, &self.of[CORE], &self.is_used, &self.obstacles);
+    }
+
+    /// Whether all deployments have the same cpus and nothing else runs there or beside them.
+    pub(super) fn is_undivided(&self) -> bool {
+        let mut cores = vec![false; self.counts[CORE]];
+        for &cpu in self.tenants.iter().flat_map(|tenant| &tenant.cpus) {
+            cores[self.core(cpu.into())] = true;
+        }
+        let beside = |cpu: usize| self.obstacles[cpu] > 0 && cores[self.core(cpu)];
+        let mut pairs = self.tenants.windows(2);
+        pairs.all(|pair| pair[0].cpus == pair[1].cpus) && !(0..self.cpus).any(beside)
     }
 
     /// Distance of two positions.

@@ -30,8 +30,13 @@ pub(super) fn make(search: &mut SearchState<'_>, step: Move) {
 /// Whether one thread may go from a cpu to another without unbalancing loads.
 pub(super) fn may_trade(search: &SearchState<'_>, from: usize, to: usize) -> bool {
     let (a, b) = (search.instance.core(from), search.instance.core(to));
+    let order = &search.instance.fill_order;
+    // equal levels on cores of different speed mean equal loads, too
     search.loads[from] == search.loads[to] + 1
-        && (a == b || search.core_loads[a] == search.core_loads[b] + 1)
+        && match order.is_uniform() {
+            true => a == b || search.core_loads[a] == search.core_loads[b] + 1,
+            false => order.level(from, search.loads[from]) == order.level(to, search.loads[from]),
+        }
 }
 
 /// How violations and worth change with a move; `None` if it is not legal.

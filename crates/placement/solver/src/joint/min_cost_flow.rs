@@ -18,8 +18,9 @@ use crate::limits::FLOW_WORK_MAX;
 /// Cpus of a supply, most of its mains on each, how many mains it has.
 type Supply = (Vec<u16>, u32, usize);
 
-/// The least closeness of all mains, at most `core_cap` of them on a core.
-pub(super) fn least_closeness(instance: &Instance, core_cap: u32) -> i64 {
+/// The least closeness of all mains, at most `core_cap` of them on a core and `slow_mains` on slow
+/// cores.
+pub(super) fn least_closeness(instance: &Instance, core_cap: u32, slow_mains: u32) -> i64 {
     let mut groups: BTreeMap<&[u16], (u32, usize)> = BTreeMap::new();
     for tenant in &instance.tenants {
         let group = groups.entry(&tenant.cpus).or_insert((0, 0));
@@ -30,6 +31,7 @@ pub(super) fn least_closeness(instance: &Instance, core_cap: u32) -> i64 {
         .into_iter()
         .map(|(cpus, (most, workers))| (cpus.to_vec(), most, workers))
         .collect();
+    let supplies = on_fast_cores(instance, supplies, slow_mains as usize);
     let alone = |mut supplies: Vec<Supply>| {
         let edges: usize = supplies.iter().map(|(cpus, ..)| cpus.len()).sum();
         let mains: usize = supplies.iter().map(|&(.., mains)| mains).sum();
@@ -48,6 +50,33 @@ pub(super) fn least_closeness(instance: &Instance, core_cap: u32) -> i64 {
         .into_iter()
         .map(alone)
         .sum()
+}
+
+/// Supplies whose mains are on fast cores but for so many. Whose mains these are is known of a single
+/// supply; of several only if there are none.
+fn on_fast_cores(instance: &Instance, supplies: Vec<Supply>, slow_mains: usize) -> Vec<Supply> {
+    let fast = |cpus: &[u16]| -> Vec<u16> {
+        let cpus = cpus.iter().copied();
+        cpus.filter(|&cpu| !instance.is_slow[usize::from(cpu)])
+            .collect()
+    };
+    match (&supplies[..], slow_mains) {
+        (supplies, 0) => {
+            let of = |(cpus, most, mains): &Supply| match fast(cpus) {
+                // nothing to choose from
+                none if none.is_empty() => (cpus.clone(), *most, *mains),
+                fast => (fast, *most, *mains),
+            };
+            supplies.iter().map(of).collect()
+        }
+        ([(cpus, most, mains)], slow) if slow < *mains => {
+            vec![
+                (fast(cpus), *most, mains - slow),
+                (cpus.clone(), *most, slow),
+            ]
+        }
+        _ => supplies,
+    }
 }
 
 /// Supplies in groups that share no package.

@@ -46,7 +46,7 @@ pub(super) fn least_moves(
     let cores = instance.core_loads(&held);
     let mains = instance.tenants.iter().flat_map(Tenant::mains);
     let coming = mains.filter(|&current_cpu| current_cpu == NO_CPU).count() as u32;
-    let [crowding, of_12, of_12_plus] = excess;
+    let [crowding, _, of_12, of_12_plus] = excess;
     // a rule that is kept better may be paid for by those after it
     let full_cpus = rules.full_cpus.filter(|_| crowding == 0);
     let full_cores = rules.full_cores.filter(|_| crowding == 0 && of_12 == 0);
@@ -56,10 +56,15 @@ pub(super) fn least_moves(
     used_cores.dedup();
     let on_cpus: Vec<u32> = used.map(|cpu| held[cpu]).collect();
     let on_cores: Vec<u32> = used_cores.into_iter().map(|core| cores[core]).collect();
+    // loads of cores are the same in all balanced placements where cores are equally fast
+    let on_cores_beyond = match instance.fill_order.is_uniform() {
+        true => beyond(cores, instance.core_loads(&volume.loads)),
+        false => 0,
+    };
     let forced = [
         displaced_by_mains(coming, &on_cpus, full_cpus, of_12),
         displaced_by_mains(coming, &on_cores, full_cores, of_12_plus),
-        beyond(cores, instance.core_loads(&volume.loads)),
+        on_cores_beyond,
         beyond(held, volume.loads.clone()),
         instance.tenants.iter().map(over_caps).sum(),
     ];

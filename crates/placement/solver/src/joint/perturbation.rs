@@ -1,4 +1,5 @@
-//! Leaves a local optimum: a few random exchanges, then repair and local search again.
+//! Leaves a local optimum: a few random exchanges, where cores differ in speed also shifts (there
+//! loads leave more choice), then repair and local search again.
 //!
 //! As `perturbation` for one deployment: every state on the way is valid, what is not better is
 //! undone, the random numbers are fixed. Where every thread runs already and may stay, nothing is
@@ -40,7 +41,7 @@ pub(super) fn perturb(
         }
         search.undo_log.clear();
         for _ in 0..2 + round % 4 {
-            random_exchange(search, &mut random);
+            random_move(search, &mut random);
         }
         repair(search, budget);
         local_search.mark_touched(search, &search.undo_log);
@@ -57,11 +58,16 @@ pub(super) fn perturb(
     }
 }
 
-/// An exchange that breaks no rule on mains further.
-fn random_exchange(search: &mut SearchState<'_>, random: &mut XorShift64) {
+/// A move that breaks no rule on mains further.
+fn random_move(search: &mut SearchState<'_>, random: &mut XorShift64) {
     let threads = search.threads.len();
+    let shifts = !search.instance.fill_order.is_uniform();
     for _ in 0..PERTURBATION_TRIES_MAX {
-        let step = Move::Exchange(random.below(threads), random.below(threads));
+        let first = random.below(threads);
+        let step = match shifts && random.below(2) == 0 {
+            true => Move::Shift(first, random.below(search.instance.cpus)),
+            false => Move::Exchange(first, random.below(threads)),
+        };
         if evaluate(search, step).is_some_and(|(violation, _)| violation <= 0) {
             return make(search, step);
         }

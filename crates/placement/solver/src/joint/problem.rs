@@ -45,6 +45,23 @@ pub struct JointProblem {
 }
 
 impl JointProblem {
+    /// A deployment that has the machine to itself; moves cost nothing.
+    pub(crate) fn of_one(problem: &Problem) -> Self {
+        Self {
+            topology: problem.topology.clone(),
+            distances: problem.distances,
+            deployments: vec![Deployment {
+                workers: problem.workers,
+                threads: problem.threads,
+                mode: problem.mode,
+                cpuset: problem.topology.cpuset(),
+                current: problem.current.clone(),
+            }],
+            obstacles: Vec::new(),
+            move_cost: 0,
+        }
+    }
+
     /// The problem of one of its deployments without the others; `None` if its cpuset has no cpu of
     /// the machine.
     pub fn alone(&self, deployment: &Deployment) -> Option<Problem> {

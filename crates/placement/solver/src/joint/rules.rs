@@ -1,5 +1,5 @@
-//! The rules on mains in their joint form: mains-per-core, (12), (12+), and how far a state
-//! violates them.
+//! The rules on mains in their joint form: mains-per-core, fast-mains, (12), (12+), and how far a
+//! state violates them.
 //!
 //! The limit of mains per core is the smallest maximum of a balanced placement: mains go one by one
 //! to the core with fewest, and augmenting chains of mains lower the maximum until none is left
@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use crate::full_mains;
 
-use super::JointProblem;
+use super::enumerate::RuleExcess;
 use super::instance::{CORE, Instance};
 
 /// Right-hand sides of the rules on mains.
@@ -27,8 +27,8 @@ pub(super) struct Rules {
 
 impl Rules {
     /// The rules of a problem.
-    pub(super) fn of(problem: &JointProblem, instance: &Instance) -> Self {
-        let (full_cpus, full_cores) = full(problem, instance);
+    pub(super) fn of(instance: &Instance) -> Self {
+        let (full_cpus, full_cores) = full(instance);
         let (core_mains, crowding) = least_core_mains(instance);
         Self {
             crowding,
@@ -38,12 +38,17 @@ impl Rules {
         }
     }
 
-    /// RuleExcess as one number, mains-per-core before (12) before (12+).
-    pub(super) fn violation(&self, crowding: u32, full_cpus: u32, full_cores: u32) -> i64 {
+    /// RuleExcess as one number, mains-per-core before the others. Where mains may be slow, (12) and
+    /// (12+) do not bind.
+    pub(super) fn violation(
+        &self,
+        [crowding, slow_mains, full_cpus, full_cores]: RuleExcess,
+    ) -> i64 {
         let beyond = |count: u32, rule: Option<(u32, u32)>| {
             i64::from(rule.map_or(0, |(_, most)| count.saturating_sub(most)))
         };
         (i64::from(crowding) << 40)
+            + (i64::from(slow_mains) << 20)
             + (beyond(full_cpus, self.full_cpus) << 20)
             + beyond(full_cores, self.full_cores)
     }
@@ -51,9 +56,15 @@ impl Rules {
     /// By how much a placement with these loads and mains of cpus and of cores breaks each rule.
     pub(super) fn excess(
         &self,
+        instance: &Instance,
         (loads, mains): (&[u32], &[u32]),
         (core_loads, core_mains): (&[u32], &[u32]),
-    ) -> [u32; 3] {
+    ) -> RuleExcess {
+        let slow = mains.iter().zip(&instance.is_slow);
+        let slow_mains = slow
+            .filter(|&(_, &slow)| slow)
+            .map(|(mains, _)| mains)
+            .sum();
         let most = core_mains.iter().copied().max().unwrap_or(0);
         let cpus = loads
             .iter()
@@ -67,6 +78,7 @@ impl Rules {
         };
         [
             most.saturating_sub(self.core_mains),
+            slow_mains,
             beyond(cpus, self.full_cpus),
             beyond(cores, self.full_cores),
         ]
@@ -85,29 +97,28 @@ impl Rules {
 
 type Full = Option<(u32, u32)>;
 
-/// (12) and (12+), where all deployments have the same cpus and nothing else runs there.
-fn full(problem: &JointProblem, instance: &Instance) -> (Full, Full) {
-    let Some(first) = problem.deployments.first() else {
-        return (None, None);
-    };
-    let apart = problem.deployments.iter().any(|d| d.cpuset != first.cpuset);
-    let own = &instance.tenants[0];
-    let mut cores = vec![false; instance.counts[CORE]];
-    own.cpus
-        .iter()
-        .for_each(|&cpu| cores[instance.core(cpu.into())] = true);
-    let beside =
-        (0..instance.cpus).any(|cpu| instance.obstacles[cpu] > 0 && cores[instance.core(cpu)]);
-    if apart || beside {
+/// (12) and (12+), where all deployments have the same cpus, all equally fast, and nothing else runs
+/// there.
+fn full(instance: &Instance) -> (Full, Full) {
+    if !instance.fill_order.is_uniform() || !instance.is_undivided() {
         return (None, None);
     }
+    let Some(own) = instance.tenants.first() else {
+        return (None, None);
+    };
+    let mut cores: Vec<usize> = own
+        .cpus
+        .iter()
+        .map(|&cpu| instance.core(cpu.into()))
+        .collect();
+    cores.sort_unstable();
+    cores.dedup();
     let (slots, workers) = (instance.slots as u32, instance.workers as u32);
     let rule = |units: u32| {
         let most = full_mains(workers, slots, units)?;
         Some((slots.div_ceil(units), most))
     };
-    let used = cores.iter().filter(|&&used| used).count() as u32;
-    (rule(own.cpus.len() as u32), rule(used))
+    (rule(own.cpus.len() as u32), rule(cores.len() as u32))
 }
 
 /// The least number such that every tenant can place its mains with at most so many on a core, and
@@ -117,6 +128,10 @@ fn least_core_mains(instance: &Instance) -> (u32, Vec<u32>) {
     let mut room = vec![0u32; instance.tenants.len() * cores];
     let mut held = vec![0u32; instance.tenants.len() * cores];
     let mut mains = vec![0u32; cores];
+    let mut slow = vec![false; cores];
+    for cpu in 0..instance.cpus {
+        slow[instance.core(cpu)] = instance.is_slow[cpu];
+    }
     for (index, tenant) in instance.tenants.iter().enumerate() {
         let row = index * cores;
         for &cpu in &tenant.cpus {
@@ -126,7 +141,8 @@ fn least_core_mains(instance: &Instance) -> (u32, Vec<u32>) {
             let counts = held[row..][..cores].iter().zip(&room[row..][..cores]);
             let counts = counts.zip(&mains).zip(0u64..);
             let open = counts.map(|(((held, room), &mains), core)| match held < room {
-                true => (u64::from(mains) << 32) + core,
+                // among equals a fast core
+                true => (u64::from(mains) << 33) + (u64::from(slow[core as usize]) << 32) + core,
                 false => u64::MAX,
             });
             if let Some(best) = open.min().filter(|&best| best < u64::MAX) {

@@ -7,6 +7,7 @@
 //! current ones; ranks are assigned later. *Worth* is what the search maximizes: value minus the
 //! cost of moves, then the number of unmoved threads, as one number.
 
+use super::enumerate::RuleExcess;
 use super::instance::{CORE, Instance, NO_CPU};
 use super::rules::Rules;
 use super::volumes::Volumes;
@@ -62,6 +63,7 @@ pub(super) struct SearchState<'a> {
     /// Threads on each cpu.
     pub(super) on: Vec<Vec<u32>>,
     crowding: u32,
+    slow_mains: u32,
     full_cpus: u32,
     full_cores: u32,
     pub(super) value: i64,
@@ -96,6 +98,7 @@ impl<'a> SearchState<'a> {
             mains_distance: vec![0; instance.cpus],
             on: vec![Vec::new(); instance.cpus],
             crowding: 0,
+            slow_mains: 0,
             full_cpus: 0,
             full_cores: 0,
             value: 0,
@@ -147,8 +150,12 @@ impl<'a> SearchState<'a> {
 
     /// How far the rules on mains are broken.
     pub(super) fn violation(&self) -> i64 {
-        self.rules
-            .violation(self.crowding, self.full_cpus, self.full_cores)
+        self.rules.violation([
+            self.crowding,
+            self.slow_mains,
+            self.full_cpus,
+            self.full_cores,
+        ])
     }
 
     /// Whether mains on a cpu, or on its core, may be why a rule on mains is broken.
@@ -156,6 +163,7 @@ impl<'a> SearchState<'a> {
         let core = self.instance.core(cpu);
         let (load, mains) = (self.core_loads[core], self.core_mains[core]);
         mains > self.rules.core_mains
+            || (self.instance.is_slow[cpu] && self.mains[cpu] > 0)
             || self.rules.is_full_cpu(self.loads[cpu], self.mains[cpu])
             || self.rules.is_full_core(load, mains)
     }
@@ -167,10 +175,10 @@ impl<'a> SearchState<'a> {
     }
 
     /// By how much each rule on mains is broken.
-    pub(super) fn excess(&self) -> [u32; 3] {
+    pub(super) fn excess(&self) -> RuleExcess {
         let (loads, mains) = (&self.loads, &self.mains);
-        self.rules
-            .excess((loads, mains), (&self.core_loads, &self.core_mains))
+        let cores = (&self.core_loads[..], &self.core_mains[..]);
+        self.rules.excess(self.instance, (loads, mains), cores)
     }
 
     /// Distances from a cpu to all mains.
@@ -271,6 +279,9 @@ impl<'a> SearchState<'a> {
         let core = self.instance.core(cpu);
         self.tally(cpu, core, -1);
         self.mains[cpu] = self.mains[cpu].saturating_add_signed(more);
+        if self.instance.is_slow[cpu] {
+            self.slow_mains = self.slow_mains.saturating_add_signed(more);
+        }
         self.core_mains[core] = self.core_mains[core].saturating_add_signed(more);
         self.tally(cpu, core, 1);
     }
@@ -368,6 +379,8 @@ impl<'a> SearchState<'a> {
             self.full_cpus as i32,
             self.full_cores as i32,
         );
+        let slow = |cpu: usize| i32::from(self.instance.is_slow[cpu]);
+        let slow_mains = self.slow_mains as i32 + mains * (slow(to) - slow(from));
         for (cpu, sign) in [(from, -1), (to, 1)] {
             let after = |sum: u32, more: i32| sum.saturating_add_signed(sign * more);
             let (n, m) = (self.loads[cpu], self.mains[cpu]);
@@ -384,8 +397,9 @@ impl<'a> SearchState<'a> {
             full_cores += i32::from(self.rules.is_full_core(n2, m2))
                 - i32::from(self.rules.is_full_core(n, m));
         }
-        let after = [crowding, full_cpus, full_cores].map(|count| count.max(0) as u32);
-        self.rules.violation(after[0], after[1], after[2]) - self.violation()
+        let after = [crowding, slow_mains, full_cpus, full_cores];
+        let after = after.map(|count| count.max(0) as u32);
+        self.rules.violation(after) - self.violation()
     }
 
     /// What counts, of all: value less cost of moves, then threads that stay.

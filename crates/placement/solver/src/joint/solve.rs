@@ -43,18 +43,33 @@ pub fn solve_joint(
     validate(problem)?;
     let instance = Instance::of(problem);
     if let [one] = &problem.deployments[..]
+        && instance.fill_order.is_uniform()
         && instance.obstacles.iter().all(|&weight| weight == 0)
         && let Some(alone) = problem.alone(one)
     {
         return solve_alone(problem, &instance, &alone, budget);
     }
+    Ok(solve_instance(problem, &instance, budget))
+}
+
+/// The mapping of the only deployment of a problem that was validated as a problem of one.
+pub(crate) fn solve_one(problem: &JointProblem, budget: &mut WorkBudget) -> (Mapping, Certificate) {
+    let mut solution = solve_instance(problem, &Instance::of(problem), budget);
+    (solution.mappings.swap_remove(0), solution.certificate)
+}
+
+fn solve_instance(
+    problem: &JointProblem,
+    instance: &Instance,
+    budget: &mut WorkBudget,
+) -> JointSolution {
     // what is done whatever the budget says
     budget.spend(FIRST_PLACEMENT_STEPS * instance.slots * instance.cpus);
-    let rules = Rules::of(problem, &instance);
-    let volume = balance(&instance);
-    let (best, limits) = keep_current(&instance, &rules, &volume)
-        .unwrap_or_else(|| search_best(&instance, &rules, &volume, budget));
-    Ok(answer(problem, &instance, best, limits))
+    let rules = Rules::of(instance);
+    let volume = balance(instance);
+    let (best, limits) = keep_current(instance, &rules, &volume)
+        .unwrap_or_else(|| search_best(instance, &rules, &volume, budget));
+    answer(problem, instance, best, limits)
 }
 
 /// What limits an answer.
@@ -87,10 +102,10 @@ fn keep_current(
         core_mains[instance.core(main)] += 1;
     }
     let cores = instance.core_loads(&volume.loads);
-    let excess = rules.excess((&volume.loads, &mains), (&cores, &core_mains));
+    let excess = rules.excess(instance, (&volume.loads, &mains), (&cores, &core_mains));
     let within = |tenant: &Tenant| worker_distances(instance, tenant, &tenant.current_cpus);
     let value = mains_distance(instance, &mains) + instance.tenants.iter().map(within).sum::<i64>();
-    if excess != [0; 3] || value < upper_bound(instance, rules, volume, excess) {
+    if excess != RuleExcess::default() || value < upper_bound(instance, rules, volume, excess) {
         return None;
     }
     let key = (excess, -value, 0);
@@ -135,7 +150,8 @@ fn search_best(
     }
     let mut moved_least = least_moves(instance, rules, volume, best.key.0);
     // the bound is of placements that break the rules as much; others may break them less
-    let is_proven = best.key.0 == [0; 3] && best.value >= bound && best.key.2 == moved_least;
+    let is_proven =
+        best.key.0 == RuleExcess::default() && best.value >= bound && best.key.2 == moved_least;
     let tiny = if is_proven {
         None
     } else {
@@ -143,6 +159,10 @@ fn search_best(
     };
     if let Some(tiny) = tiny {
         if let Some((key, places)) = tiny.best.filter(|(key, _)| *key < best.key) {
+            if key.0 != best.key.0 {
+                bound = upper_bound(instance, rules, volume, key.0);
+                moved_least = least_moves(instance, rules, volume, key.0);
+            }
             best = Placement::from(instance, key, places);
         }
         if tiny.complete {
@@ -347,7 +367,9 @@ fn answer(
             cpus: places.iter().map(id).collect(),
         };
     }
-    let relaxed = ["mains-per-core", "12", "12+"].into_iter().zip(best.key.0);
+    let relaxed = ["mains-per-core", "fast-mains", "12", "12+"]
+        .into_iter()
+        .zip(best.key.0);
     let relaxed: Vec<Relaxation> = relaxed
         .filter(|&(_, amount)| amount > 0)
         .map(|(rule, amount)| Relaxation { rule, amount })

@@ -3,8 +3,9 @@
 //! **Problem.** Loads must be balanced, (8) and (8+), with few threads moved. **Approach.** Threads
 //! stay on their current cpus as far as (2) and (3) allow, the others go one by one where least
 //! runs. Then augmenting chains of links (a thread of a deployment goes from one cpu to another)
-//! are searched along which one of the largest loads falls and one lower by 2 or more rises; first
-//! with threads that do not run yet, then with all. Cores in the same way, with chains whose links
+//! are searched along which one of the largest loads falls and one lower by 2 or more rises (or, on
+//! cores of different speed, to a lower level: see `fill_order`); first with threads that do not run
+//! yet, then with all. Cores in the same way, with chains whose links
 //! change no load of cpus but by exchanging two. **Proof sketch.** Each chain lowers the sum of
 //! squares, so the search ends; where there is none, loads are decreasingly minimal (Frank and
 //! Murota). Whatever a search from the largest loads reaches without finding a chain is closed: no
@@ -143,7 +144,8 @@ impl Volumes {
                         std::array::from_fn(|level| usize::from(instance.of[level][cpu]));
                     let spread = [own[0][package], own[1][numa], own[2][l3]];
                     let spread = if tenant.sign > 0 { spread } else { [0; 3] };
-                    let load = (self.loads[cpu], cores[core]);
+                    let level = instance.fill_order.level(cpu, self.loads[cpu] + 1);
+                    let load = (level, cores[core]);
                     let order = [package, numa, l3, l2, cpu];
                     (load, self.mains[cpu], spread, order)
                 });
@@ -201,22 +203,23 @@ impl Volumes {
         self.loads[to] += 1;
     }
 
-    /// A chain from a cpu to one that carries at least 2 less.
+    /// A chain from a cpu to one on which a thread has a lower level.
     fn chain_of_cpus(&self, instance: &Instance, may_move: bool) -> Option<Vec<ChainLink>> {
         let usable = (0..self.cpus).filter(|&cpu| instance.is_used[cpu]);
-        if is_even(usable.map(|cpu| self.loads[cpu])) {
+        let held = |cpu: usize| instance.fill_order.level(cpu, self.loads[cpu]);
+        let with_one_more = |cpu: usize| instance.fill_order.level(cpu, self.loads[cpu] + 1);
+        if usable.clone().map(held).max() <= usable.map(with_one_more).min() {
             return None;
         }
         let mut order: Vec<usize> = (0..self.cpus).collect();
-        order.sort_by_key(|&cpu| std::cmp::Reverse(self.loads[cpu]));
+        order.sort_by_key(|&cpu| std::cmp::Reverse(held(cpu)));
         let mut search = BreadthFirst::new(1, self.cpus, instance.tenants.len());
         for &start in &order {
             search.enter(0, start, None);
+            let level = held(start);
             // bound: each cpu is entered once in all
             while let Some(at) = search.queue.pop_front() {
-                let ends = &mut |_: &mut BreadthFirst, next: usize| {
-                    self.loads[next] + 2 <= self.loads[start]
-                };
+                let ends = &mut |_: &mut BreadthFirst, next: usize| with_one_more(next) < level;
                 if let Some(chain) = self.spread(instance, &mut search, at, may_move, ends) {
                     return Some(chain);
                 }
@@ -226,8 +229,11 @@ impl Volumes {
     }
 
     /// A chain from a core to one that carries at least 2 less, which changes the loads of cpus
-    /// only by exchanging some.
+    /// only by exchanging some. Where cores differ in speed, the order of filling keeps them even.
     fn chain_of_cores(&self, instance: &Instance, may_move: bool) -> Option<Vec<ChainLink>> {
+        if !instance.fill_order.is_uniform() {
+            return None;
+        }
         let cores = instance.core_loads(&self.loads);
         let usable = (0..self.cpus).filter(|&cpu| instance.is_used[cpu]);
         if is_even(usable.map(|cpu| cores[instance.core(cpu)])) {

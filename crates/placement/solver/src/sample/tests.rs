@@ -1,6 +1,6 @@
 //! Small random problems for the unit tests of this crate.
 
-use albacore_topology::{CoreKind, Cpu, CpuId, Distances, Topology};
+use albacore_topology::{CAPACITY_MAX, Cpu, CpuId, Distances, Topology};
 use proptest::prelude::*;
 
 use crate::{Mode, Problem};
@@ -15,7 +15,7 @@ pub(crate) fn problems() -> impl Strategy<Value = Problem> {
             let l3 = draws[l2 as usize % draws.len()].2;
             let numa = draws[l3 as usize % draws.len()].3;
             let package = draws[numa as usize % draws.len()].4;
-            let kind = CoreKind::Performance;
+            let capacity = CAPACITY_MAX;
             Cpu {
                 id: CpuId(id as u16),
                 core,
@@ -23,7 +23,7 @@ pub(crate) fn problems() -> impl Strategy<Value = Problem> {
                 l3,
                 numa,
                 package,
-                kind,
+                capacity,
             }
         });
         let topology = Topology::new(cpus.collect()).expect("nested by construction");

@@ -19,6 +19,7 @@
 
 use crate::check::report;
 use crate::error::validate;
+use crate::joint::solve_one;
 use crate::single::allowed::Allowed;
 use crate::single::bound::upper_bound;
 use crate::single::domains::Domains;
@@ -28,8 +29,8 @@ use crate::single::move_minimization::minimize_moves;
 use crate::single::search_driver::{SearchDriver, start};
 use crate::single::volumes::volumes_in_budget;
 use crate::{
-    Certificate, CheckReport, Mapping, Problem, ProblemError, Proof, ProvenBound, Solution,
-    WorkBudget,
+    Certificate, CheckReport, JointProblem, Mapping, Problem, ProblemError, Proof, ProvenBound,
+    Solution, WorkBudget,
 };
 
 /// The best mapping that can be found within the budget; whatever it is, the
@@ -92,6 +93,9 @@ fn search(
     budget: &mut WorkBudget,
 ) -> Result<(Solution, Stage), ProblemError> {
     validate(problem)?;
+    if !problem.topology.is_uniform() {
+        return Ok(solve_at_different_speeds(problem, effort, budget));
+    }
     let domains = Domains::of(problem);
     let incumbent = Incumbent::of(problem, &domains);
     if let Some(incumbent) = incumbent.as_ref().filter(|incumbent| incumbent.is_strict()) {
@@ -136,6 +140,29 @@ fn search(
     };
     let mapping = label(problem, &domains, &assignment);
     Ok((certified(problem, mapping, upper), stage))
+}
+
+/// Cores of different speed: what the solver of several deployments finds for one. Its search from a
+/// mapping in force is local, so more effort begins anew.
+fn solve_at_different_speeds(
+    problem: &Problem,
+    effort: Effort,
+    budget: &mut WorkBudget,
+) -> (Solution, Stage) {
+    let mut joint = JointProblem::of_one(problem);
+    if effort == Effort::Whole {
+        joint.deployments[0].current = None;
+    }
+    let (mapping, certificate) = solve_one(&joint, budget);
+    let stage = match problem.current.as_ref() == Some(&mapping) {
+        true => Stage::KeptCurrent,
+        false => Stage::LocalSearch,
+    };
+    let solution = Solution {
+        mapping,
+        certificate,
+    };
+    (solution, stage)
 }
 
 fn counted(bound: i64) -> ProvenBound {

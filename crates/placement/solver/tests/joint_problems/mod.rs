@@ -7,7 +7,7 @@ use albacore_solver::{Deployment, JointProblem, Mapping, Obstacle};
 use albacore_topology::{CpuId, CpuSet, Distances, Topology};
 use proptest::prelude::*;
 
-use crate::machines::{modes, topologies};
+use crate::machines::{at_two_speeds, capacities, modes, topologies};
 
 /// How large random problems get.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +84,20 @@ pub fn joint_problems(sizes: Sizes) -> impl Strategy<Value = JointProblem> {
         })
 }
 
+/// Those on machines with cores of one speed and of two.
+pub fn joint_problems_at_any_speed(sizes: Sizes) -> impl Strategy<Value = JointProblem> {
+    prop_oneof![joint_problems(sizes), joint_problems_at_two_speeds(sizes)]
+}
+
+/// The same on machines whose cores have two speeds.
+pub fn joint_problems_at_two_speeds(sizes: Sizes) -> impl Strategy<Value = JointProblem> {
+    let speeds = (any::<u64>(), capacities());
+    (joint_problems(sizes), speeds).prop_map(|(problem, (slow, capacity))| JointProblem {
+        topology: at_two_speeds(&problem.topology, slow, capacity),
+        ..problem
+    })
+}
+
 fn deployment(ids: &[CpuId], draft: &Draft) -> Deployment {
     let &(workers, threads, mode, seed, percent, current) = draft;
     let mut random = Random(seed | 1);
@@ -113,9 +127,13 @@ fn deployment(ids: &[CpuId], draft: &Draft) -> Deployment {
     }
 }
 
-/// Whether one deployment has the machine to itself: then the rules for one hold.
+/// Whether one deployment has the machine to itself, and its cores are equally fast: then the rules
+/// for one hold.
 pub fn is_alone(problem: &JointProblem) -> bool {
-    problem.deployments.len() == 1 && problem.obstacles.iter().all(|o| o.weight == 0)
+    let own = problem.topology.restrict(&problem.deployments[0].cpuset);
+    problem.deployments.len() == 1
+        && problem.obstacles.iter().all(|o| o.weight == 0)
+        && own.expect("cpus of the machine").is_uniform()
 }
 
 /// xorshift64.
@@ -130,8 +148,16 @@ impl Random {
     }
 }
 
-/// Loads of cpus from the largest, then those of cores.
-pub fn loads_from_the_largest(problem: &JointProblem, mappings: &[Mapping]) -> [Vec<u32>; 2] {
+/// A thread's number in its core by capacity, then how slow it is, then its number on the cpu; each
+/// times what makes it whole.
+type TestLevel = (u64, u64, u64);
+
+/// Loads of cpus from the largest, then those of cores; where cores differ in speed, the levels of
+/// threads from the highest.
+pub fn loads_from_the_largest(
+    problem: &JointProblem,
+    mappings: &[Mapping],
+) -> (Vec<TestLevel>, Vec<u32>) {
     let core = |id: CpuId| problem.topology.cpu(id).expect("a cpu of the machine").core;
     let mut cpus: BTreeMap<CpuId, u32> = problem
         .topology
@@ -150,9 +176,43 @@ pub fn loads_from_the_largest(problem: &JointProblem, mappings: &[Mapping]) -> [
         *cores.entry(core(id)).or_insert(0) += load;
     }
     let from_the_largest = |loads: &mut Vec<u32>| loads.sort_unstable_by(|a, b| b.cmp(a));
-    let mut both = [cpus.into_values().collect(), cores.into_values().collect()];
-    both.iter_mut().for_each(from_the_largest);
-    both
+    let is_used = |id: CpuId| problem.deployments.iter().any(|d| d.cpuset.contains(id));
+    let used = || problem.topology.cpus().iter().filter(|cpu| is_used(cpu.id));
+    let speeds: std::collections::BTreeSet<u16> = used().map(|cpu| cpu.capacity).collect();
+    if speeds.len() < 2 {
+        let levels = cpus.values().map(|&load| (load.into(), 0, 0));
+        let mut levels: Vec<TestLevel> = levels.collect();
+        levels.sort_unstable_by(|a, b| b.cmp(a));
+        let mut cores: Vec<u32> = cores.into_values().collect();
+        from_the_largest(&mut cores);
+        return (levels, cores);
+    }
+    // a multiple of all capacities that tests use
+    let whole = 1024 * 341 * 315;
+    let level = |cpu: &albacore_topology::Cpu| {
+        let load = u64::from(cpus[&cpu.id]);
+        if load == 0 {
+            return (0, 0, 0);
+        }
+        let mates = || used().filter(|mate| mate.core == cpu.core);
+        let idle = problem
+            .topology
+            .cpus()
+            .iter()
+            .filter(|mate| mate.core == cpu.core);
+        let beside: u32 = idle
+            .filter(|mate| !is_used(mate.id))
+            .map(|mate| cpus[&mate.id])
+            .sum();
+        let place = mates().filter(|mate| mate.id < cpu.id).count() as u64;
+        let number = (load - 1) * (mates().count().max(1) as u64) + place + 1 + u64::from(beside);
+        let capacity = u64::from(cpu.capacity);
+        assert_eq!(whole % capacity, 0, "a capacity that tests use");
+        (number * whole / capacity, 1024 - capacity, load)
+    };
+    let mut levels: Vec<TestLevel> = problem.topology.cpus().iter().map(level).collect();
+    levels.sort_unstable_by(|a, b| b.cmp(a));
+    (levels, Vec::new())
 }
 
 /// The whole machine for everybody.

@@ -2,7 +2,7 @@
 #![allow(dead_code, unreachable_pub, clippy::expect_used)] // each test binary uses a part of it
 
 use albacore_solver::{Mode, Problem};
-use albacore_topology::{CoreKind, Cpu, CpuId, CpuSet, Distances, Topology};
+use albacore_topology::{CAPACITY_MAX, Cpu, CpuId, CpuSet, Distances, Topology};
 use proptest::prelude::*;
 
 /// Packages x L3 each x L2 each x cores each x cpus each.
@@ -18,7 +18,7 @@ impl Shape {
             let core = id % all;
             let (l2, l3) = (core / cores, core / cores / l2s);
             let package = l3 / l3s;
-            let kind = CoreKind::Performance;
+            let capacity = CAPACITY_MAX;
             Cpu {
                 id: CpuId(id as u16),
                 core,
@@ -26,7 +26,7 @@ impl Shape {
                 l3,
                 numa: package,
                 package,
-                kind,
+                capacity,
             }
         };
         (0..all * width).map(cpu).collect()
@@ -114,6 +114,28 @@ fn punched(topology: &Topology, percent: u32, seed: u64) -> Topology {
         kept.insert(topology.cpus()[0].id);
     }
     topology.restrict(&kept).expect("not empty")
+}
+
+/// The machine with cores of two speeds: core i is slow if bit i of `slow` is set, by the order of
+/// their numbers.
+pub fn at_two_speeds(topology: &Topology, slow: u64, capacity: u16) -> Topology {
+    let mut cores: Vec<u32> = topology.cpus().iter().map(|cpu| cpu.core).collect();
+    cores.sort_unstable();
+    cores.dedup();
+    let of = |cpu: &Cpu| {
+        let core = cores.partition_point(|&core| core < cpu.core);
+        let is_slow = slow >> (core % 64) & 1 == 1;
+        Cpu {
+            capacity: if is_slow { capacity } else { CAPACITY_MAX },
+            ..*cpu
+        }
+    };
+    Topology::new(topology.cpus().iter().map(of).collect()).expect("the same tree")
+}
+
+/// What slow cores are capable of: a third, half (so that levels tie), as hybrid processors.
+pub fn capacities() -> impl Strategy<Value = u16> {
+    prop_oneof![Just(341u16), Just(512), Just(630)]
 }
 
 /// Whether all cores have the same number of usable cpus.

@@ -16,12 +16,20 @@ use albacore_topology::CpuSet;
 
 use super::{levels, pairs};
 use crate::JointProblem;
+use crate::check::fill_levels::slow_cpus;
 use crate::check::placed::Placed;
 use crate::limits::CYCLES_MAX;
 
-/// The greatest sum of distances of all pairs of mains, at most `on_core` of them on a core.
-pub(super) fn max_distance(problem: &JointProblem, placed: &[Placed<'_>], on_core: u32) -> i64 {
+/// The greatest sum of distances of all pairs of mains, at most `on_core` of them on a core and
+/// `slow_mains` on slow cores.
+pub(super) fn max_distance(
+    problem: &JointProblem,
+    placed: &[Placed<'_>],
+    on_core: u32,
+    slow_mains: i64,
+) -> i64 {
     let mut flow = Flow::of(problem, placed, on_core);
+    flow.keep_on_fast_cores(&slow_cpus(problem), slow_mains);
     if !flow.cancel_negative_cycles() {
         flow.merge_sources();
         while flow
@@ -118,6 +126,47 @@ impl Flow {
             on_core: on_core.into(),
             levels: (0..all.len()).map(level_flow).collect(),
         }
+    }
+
+    /// Leaves sources only the fast cpus but for so many mains. Of several sources it is not known
+    /// whose mains those are.
+    fn keep_on_fast_cores(&mut self, is_slow: &[bool], slow_mains: i64) {
+        let on_slow = |cpus: &[(usize, i64)]| -> i64 {
+            let slow = cpus.iter().filter(|&&(cpu, _)| is_slow[cpu]);
+            slow.map(|&(_, mains)| mains).sum()
+        };
+        let has_fast = |source: &&mut Source| source.cpus.iter().any(|&(cpu, _)| !is_slow[cpu]);
+        if slow_mains == 0 {
+            let sources = self.sources.iter_mut().filter(has_fast);
+            for source in sources.filter(|source| on_slow(&source.cpus) == 0) {
+                source.cpus.retain(|&(cpu, _)| !is_slow[cpu]);
+            }
+            return;
+        }
+        let [source] = &mut self.sources[..] else {
+            return;
+        };
+        let mains: i64 = source.cpus.iter().map(|&(_, mains)| mains).sum();
+        // as many mains as may be slow keep all cpus, first of all those that are
+        let mut free = slow_mains - on_slow(&source.cpus);
+        if free < 0 || slow_mains >= mains {
+            return;
+        }
+        let mut fast = Source {
+            most: source.most,
+            cpus: Vec::new(),
+        };
+        for (cpu, mains) in source
+            .cpus
+            .iter_mut()
+            .filter(|&&mut (cpu, _)| !is_slow[cpu])
+        {
+            let stay = free.min(*mains);
+            free -= stay;
+            fast.cpus.push((*cpu, *mains - stay));
+            *mains = stay;
+        }
+        self.sources.push(fast);
     }
 
     /// Turns circles until there is none; false if there are too many.

@@ -18,8 +18,12 @@ use super::{Key, Level, farthest, fill, levels, pairs};
 
 use crate::{Mode, Problem, Relaxation, relaxed_by};
 
-/// No mapping that relaxes no rule beyond `relaxed` has a greater objective.
+/// No mapping that relaxes no rule beyond `relaxed` has a greater objective. Where cores differ in
+/// speed, no mapping at all: see [`counted_joint_bound`](crate::counted_joint_bound).
 pub fn counted_bound(problem: &Problem, relaxed: &[Relaxation]) -> i64 {
+    if !problem.topology.is_uniform() {
+        return any_mapping(problem);
+    }
     let rules = Rules::of(problem, relaxed);
     let mains = rules.spread(rules.workers, (rules.mains_on_cpu, rules.mains_on_core));
     let pairs = rules.workers * pairs(rules.threads);
@@ -33,6 +37,17 @@ pub fn counted_bound(problem: &Problem, relaxed: &[Relaxation]) -> i64 {
                 (rules.workers * alone).min(farthest - together)
             }
             Mode::Compact => levels.iter().map(|level| level.most(&rules)).sum::<i64>() - farthest,
+        }
+}
+
+/// All pairs that should be far apart at the greatest distance, the others at the least.
+fn any_mapping(problem: &Problem) -> i64 {
+    let (far, near) = (problem.distances.machine, problem.distances.cpu);
+    let within = i64::from(problem.workers) * pairs(problem.threads.into());
+    i64::from(far) * pairs(problem.workers.into())
+        + match problem.mode {
+            Mode::Scatter => i64::from(far) * within,
+            Mode::Compact => -i64::from(near) * within,
         }
 }
 

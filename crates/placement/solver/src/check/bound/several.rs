@@ -17,7 +17,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{Mode, Relaxation, relaxed_by};
 use albacore_topology::{Cpu, CpuSet};
 
-use super::{Key, farthest, fill, levels, mains, pairs};
+use super::speeds::Speeds;
+use super::{Key, Level, farthest, fill, levels, mains, pairs};
+use crate::check::fill_levels::is_uniform;
 use crate::check::main_rules;
 use crate::check::placed::Placed;
 use crate::check::several::loads;
@@ -31,32 +33,41 @@ pub(in crate::check) fn counted(
 ) -> i64 {
     let amount = |rule: &str| relaxed_by(admitted, rule);
     let on_core = main_rules::least_on_core(problem, placed) + amount("mains-per-core");
-    let mut sum = mains::max_distance(problem, placed, on_core);
+    let slow_mains = i64::from(amount("fast-mains"));
+    let mut sum = mains::max_distance(problem, placed, on_core, slow_mains);
     let mut known: BTreeMap<(&CpuSet, u16), i64> = BTreeMap::new();
+    let (mut scattered, mut farthest) = (0, 0);
     for deployment in &problem.deployments {
         let workers = i64::from(deployment.workers);
-        sum += match deployment.mode {
+        let all = workers * i64::from(problem.distances.machine) * pairs(deployment.threads.into());
+        match deployment.mode {
             Mode::Scatter => {
                 let alike = (&deployment.cpuset, deployment.threads);
                 let alone = known.entry(alike);
-                workers * *alone.or_insert_with(|| spread(problem, deployment))
+                scattered += workers * *alone.or_insert_with(|| spread(problem, deployment));
+                farthest += all;
             }
-            Mode::Compact => {
-                let all = pairs(deployment.threads.into());
-                -workers * i64::from(problem.distances.machine) * all
-            }
-        };
+            Mode::Compact => sum -= all,
+        }
     }
     let rules = main_rules::full_core_rule(problem).map(|(full, through)| {
         let beside = i64::from(through + amount("12+")) * i64::from(on_core);
         (i64::from(full), beside)
     });
     let packing = Packing::of(problem, placed, rules);
-    sum + levels(&problem.distances)
-        .iter()
-        .enumerate()
-        .map(|(at, level)| level.gain * packing.most(at, level.key))
-        .sum::<i64>()
+    let by_speed = !is_uniform(problem) && main_rules::is_undivided(problem);
+    let speeds = by_speed.then(|| Speeds::of(problem, &packing.loads[0]));
+    for (at, Level { gain, key }) in levels(&problem.distances).into_iter().enumerate() {
+        let most = packing.most(at, key);
+        let of_speeds = speeds
+            .as_ref()
+            .and_then(|speeds| speeds.most(at, key, slow_mains));
+        sum += gain * of_speeds.map_or(most, |of_speeds| of_speeds.min(most));
+        farthest -= speeds
+            .as_ref()
+            .map_or(0, |speeds| gain * speeds.fewest(at, key));
+    }
+    sum + scattered.min(farthest)
 }
 
 /// The cpus of a deployment.
@@ -81,8 +92,9 @@ fn spread(problem: &JointProblem, deployment: &Deployment) -> i64 {
 /// How many pairs of compact workers can share domains.
 struct Packing<'a> {
     problem: &'a JointProblem,
-    /// Loads of cpus and of cores.
-    loads: [Vec<i64>; 2],
+    /// Loads of cpus, and of cores where every balanced placement has the same: not where cores
+    /// differ in speed and some are open to a part of the deployments only.
+    loads: Vec<Vec<i64>>,
     /// (12+), where it binds: load of a full core, and how many mains may lie beside one.
     rules: Option<(i64, i64)>,
 }
@@ -99,9 +111,13 @@ impl<'a> Packing<'a> {
             *of_cores.entry(cpu.core).or_insert(0) += i64::from(of_cpus[&cpu.id]);
         }
         let of_cpus = of_cpus.into_values().map(i64::from);
+        let mut all = vec![of_cpus.collect()];
+        if is_uniform(problem) || main_rules::is_undivided(problem) {
+            all.push(of_cores.into_values().collect());
+        }
         Self {
             problem,
-            loads: [of_cpus.collect(), of_cores.into_values().collect()],
+            loads: all,
             rules,
         }
     }
@@ -151,7 +167,11 @@ impl<'a> Packing<'a> {
         for cpu in cpus {
             cores.entry(cpu.core).or_insert((key(cpu), 0)).1 += of_worker;
         }
-        let most = self.loads[1].iter().copied().max().unwrap_or(0);
+        let most = self
+            .loads
+            .get(1)
+            .and_then(|loads| loads.iter().copied().max());
+        let most = most.unwrap_or(i64::MAX);
         for (domain, takes) in cores.into_values() {
             let takes = takes.min(most);
             let below = self.rules.map_or(takes, |(full, _)| takes.min(full - 1));

@@ -1,0 +1,159 @@
+//! Pairs within workers by the speeds of cores, counted again.
+//!
+//! **Problem.** On cores of different speed, how many threads those of each speed hold is the same in
+//! every balanced placement; taken alone, each worker would have the best of them. **Approach.** In
+//! the domains of a level, by speed: threads that are shared out evenly over all pairs of a worker and
+//! a domain have fewest pairs; if such cells are filled one after the other they have most. A cell on
+//! slow cores holds no main but for those that are there. **Limits.** Deployments with the same cpus.
+//! A level with a domain of two speeds bounds scatter as if all cores were of one, and not compact.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use albacore_topology::Cpu;
+
+use super::{Key, pairs};
+use crate::{Deployment, JointProblem, Mode};
+
+/// The threads on the cpus of a machine, which all deployments may use.
+pub(super) struct Speeds<'a> {
+    problem: &'a JointProblem,
+    /// Each cpu with what runs there.
+    loads: Vec<(&'a Cpu, i64)>,
+}
+
+/// The cores of one speed.
+struct Speed {
+    capacity: u16,
+    /// The domains that they lie in.
+    domains: BTreeSet<u32>,
+    threads: i64,
+    /// Most threads of a worker in one domain.
+    most: i64,
+}
+
+impl<'a> Speeds<'a> {
+    /// `loads` by id of the cpu.
+    pub(super) fn of(problem: &'a JointProblem, loads: &[i64]) -> Self {
+        let own = |id| problem.deployments.iter().any(|d| d.cpuset.contains(id));
+        let cpus = problem.topology.cpus().iter().zip(loads.iter().copied());
+        Self {
+            problem,
+            loads: cpus.filter(|(cpu, _)| own(cpu.id)).collect(),
+        }
+    }
+
+    fn deployments(&self, mode: Mode) -> impl Iterator<Item = &'a Deployment> {
+        let all = self.problem.deployments.iter();
+        all.filter(move |deployment| deployment.mode == mode)
+    }
+
+    /// Fewest pairs of threads of scattered workers in domains of a level.
+    pub(super) fn fewest(&self, level: usize, key: Key) -> i64 {
+        if self.deployments(Mode::Compact).next().is_some() {
+            return 0;
+        }
+        let workers: i64 = self
+            .deployments(Mode::Scatter)
+            .map(|d| i64::from(d.workers))
+            .sum();
+        let speeds = self.speeds(level, key);
+        let share = |threads: i64, domains: usize| {
+            let cells = workers * domains as i64;
+            let more = threads % cells;
+            more * pairs(threads / cells + 1) + (cells - more) * pairs(threads / cells)
+        };
+        match apart(&speeds) {
+            true => speeds
+                .iter()
+                .map(|speed| share(speed.threads, speed.domains.len()))
+                .sum(),
+            false => {
+                let domains: BTreeSet<u32> = speeds
+                    .iter()
+                    .flat_map(|speed| speed.domains.iter().copied())
+                    .collect();
+                share(
+                    speeds.iter().map(|speed| speed.threads).sum(),
+                    domains.len(),
+                )
+            }
+        }
+    }
+
+    /// Most pairs of threads of compact workers in domains of a level; `None`: any number.
+    pub(super) fn most(&self, level: usize, key: Key, slow_mains: i64) -> Option<i64> {
+        let speeds = self.speeds(level, key);
+        let fastest = speeds.iter().map(|speed| speed.capacity).max()?;
+        let longest = self
+            .deployments(Mode::Compact)
+            .map(|d| i64::from(d.threads))
+            .max()?;
+        let threads = |d: &Deployment| i64::from(d.workers) * i64::from(d.threads);
+        let all: i64 = self.deployments(Mode::Compact).map(threads).sum();
+        if !apart(&speeds) {
+            return None;
+        }
+        let of_speed = |speed: &Speed| {
+            let is_slow = speed.capacity < fastest;
+            let (mut left, mut sum, mut with_main) = (speed.threads.min(all), 0, slow_mains);
+            while left > 0 {
+                let longest = match is_slow && with_main == 0 {
+                    true => longest - 1,
+                    false => longest,
+                };
+                let here = left.min(speed.most).min(longest);
+                if here < 2 {
+                    break;
+                }
+                with_main = (with_main - 1).max(0);
+                sum += pairs(here);
+                left -= here;
+            }
+            sum
+        };
+        Some(speeds.iter().map(of_speed).sum())
+    }
+
+    fn speeds(&self, level: usize, key: Key) -> Vec<Speed> {
+        let count = self.loads.len() as i64;
+        let caps = self.problem.deployments.iter();
+        let on_cpu = caps.map(|d| (i64::from(d.threads) + count - 1) / count);
+        let on_cpu = on_cpu.max().unwrap_or(0);
+        let mut capacities: Vec<u16> = self.loads.iter().map(|(cpu, _)| cpu.capacity).collect();
+        capacities.sort_unstable();
+        capacities.dedup();
+        let of = |capacity: u16| {
+            let own = || {
+                self.loads
+                    .iter()
+                    .filter(move |(cpu, _)| cpu.capacity == capacity)
+            };
+            // cpus of each core, and what runs there
+            let mut cores: BTreeMap<u32, (i64, i64, u32)> = BTreeMap::new();
+            for &(cpu, load) in own() {
+                let core = cores.entry(cpu.core).or_insert((0, 0, key(cpu)));
+                (core.0, core.1) = (core.0 + on_cpu, core.1 + load);
+            }
+            let fullest = cores.values().map(|&(_, load, _)| load).max().unwrap_or(0);
+            let mut rooms: BTreeMap<u32, i64> = BTreeMap::new();
+            for &(room, _, domain) in cores.values() {
+                *rooms.entry(domain).or_insert(0) += room.min(fullest);
+            }
+            let most = rooms.values().copied().max().unwrap_or(0);
+            Speed {
+                capacity,
+                domains: own().map(|&(cpu, _)| key(cpu)).collect(),
+                threads: own().map(|&(_, load)| load).sum(),
+                most: if level == 0 { on_cpu } else { most },
+            }
+        };
+        capacities.into_iter().map(of).collect()
+    }
+}
+
+/// Whether no domain has cores of two speeds.
+fn apart(speeds: &[Speed]) -> bool {
+    let all: usize = speeds.iter().map(|speed| speed.domains.len()).sum();
+    let distinct: BTreeSet<&u32> = speeds.iter().flat_map(|speed| &speed.domains).collect();
+    all == distinct.len()
+}
