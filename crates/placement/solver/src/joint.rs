@@ -42,7 +42,6 @@ mod local_search;
 mod min_cost_flow;
 mod move_bound;
 mod perturbation;
-mod problem;
 mod repair;
 mod rules;
 mod search_state;
@@ -53,6 +52,5 @@ mod volumes;
 
 pub use cached_solution::CachedSolution;
 pub use error::JointError;
-pub use problem::{Deployment, JointProblem, JointSolution, Obstacle};
 pub use solve::solve_joint;
 pub(crate) use solve::solve_one;

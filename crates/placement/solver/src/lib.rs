@@ -2,16 +2,16 @@
 //! returns mappings with their certificate. Pure but for good_lp.
 //!
 //! [`solve()`] answers the problem of one deployment (`single`), [`solve_joint`] that of several
-//! (`joint`), with obstacles and a cost of moves. `check` judges any mapping and counts bounds
-//! again; it shares no code with the solver. `explain` says why a mapping is as it is and what each
-//! alternative would cost. [`round_robin()`] is the baseline. A [`WorkBudget`] limits every search.
+//! (`joint`), with obstacles and a cost of moves. The nouns and the checker are those of
+//! `albacore-mapping`, which knows no solver. `explain` says why a mapping is as it is and what
+//! each alternative would cost. [`round_robin()`] is the baseline. A [`WorkBudget`] limits every
+//! search.
 #![forbid(unsafe_code)]
 
 // Unit tests share modules with the tests beside this crate, which name it.
 #[cfg(test)]
 extern crate self as albacore_solver;
 
-mod check;
 #[cfg(test)]
 #[path = "enumerated/tests.rs"]
 mod enumerated;
@@ -24,7 +24,6 @@ pub mod limits;
 #[cfg(test)]
 #[path = "../tests/machines/mod.rs"]
 mod machines;
-mod problem;
 mod rule_limits;
 #[cfg(test)]
 #[path = "sample/tests.rs"]
@@ -32,23 +31,18 @@ mod sample;
 mod single;
 mod work_budget;
 
-pub use albacore_values::WorkerIndex;
-pub use check::{
-    CheckReport, JointReport, JointViolation, Violation, check, check_joint, check_solution,
-    counted_bound, counted_joint_bound, misstated, objective, report_joint, unproven,
+pub use albacore_mapping::{
+    Certificate, CheckReport, Deployment, JointProblem, JointReport, JointSolution, JointViolation,
+    Mapping, Mode, Obstacle, Problem, Proof, ProvenBound, Rank, Relaxation, Slot, Solution,
+    Violation, WorkerIndex, check, check_joint, check_solution, counted_bound, counted_joint_bound,
+    misstated, objective, relaxed_by, report_joint, unproven,
 };
 pub use error::{ProblemError, validate, validate_size};
 pub use explain::{
     Alternative, Binding, ExplainError, Explanation, Group, Move, PairCounts, Place, Rule, Share,
     SpeedShare, ThreadExplanation, difference, explain, explain_thread,
 };
-pub use joint::{
-    CachedSolution, Deployment, JointError, JointProblem, JointSolution, Obstacle, solve_joint,
-};
-pub use problem::{
-    Certificate, Mapping, Mode, Problem, Proof, ProvenBound, Rank, Relaxation, Slot, Solution,
-    relaxed_by,
-};
+pub use joint::{CachedSolution, JointError, solve_joint};
 pub use rule_limits::{RuleLimits, full_mains};
 pub use single::{Stage, improve, round_robin, solve, solve_with_stage};
 pub use work_budget::{NANOS_PER_STEP, WorkBudget};

@@ -115,9 +115,6 @@ pub(crate) const FROZEN_COST: i64 = 1 << 29;
 /// Most work of the bound's flow of mains, in mains times edges: some milliseconds.
 pub(crate) const FLOW_WORK_MAX: usize = 400_000;
 
-/// Most circles of mains that the checker turns: an answer that is proven needs none.
-pub(crate) const CYCLES_MAX: usize = 400;
-
 /// Most changes that are looked at to see what one rule costs (some 50 ns each): about half a
 /// second.
 pub(crate) const CLIMB_LOOKS_MAX: usize = 10_000_000;

@@ -75,7 +75,8 @@ const fn row(
 const MATRIX: &[Row] = &[
     row("values", &[], &[]),
     row("topology", &[], &[]),
-    row("solver", &[Solver], &["topology", "values"]),
+    row("mapping", &[], &["topology", "values"]),
+    row("solver", &[Solver], &["mapping", "topology", "values"]),
     row("plan", &[], &["solver", "topology", "values"]),
     row("batching", &[], &["values"]),
     row("svg", &[], &[]),

@@ -3,8 +3,9 @@
 use crate::tree::{Source, Violation, assert_kept, sources};
 
 /// Crates that see the world as values only.
-const PURE: [&str; 11] = [
+const PURE: [&str; 12] = [
     "topology",
+    "mapping",
     "solver",
     "plan",
     "batching",
@@ -226,8 +227,8 @@ fn nothing_is_left_undone_or_skipped(sources: &[Source]) -> Vec<Violation> {
 }
 
 /// What the agent is made of, but for the client of the API server.
-const AGENT: [&str; 9] = [
-    "agent", "placer", "os", "solver", "plan", "topology", "api", "settings", "program",
+const AGENT: [&str; 10] = [
+    "agent", "placer", "os", "mapping", "solver", "plan", "topology", "api", "settings", "program",
 ];
 
 /// The listener of `program`, a feature that the agent does not link.

@@ -1,6 +1,7 @@
 //! A problem and a mapping that was checked against it, ready to be counted.
 
-use crate::check::cpu_volumes;
+use albacore_mapping::cpu_volumes;
+
 use crate::{Mapping, Problem, check, relaxed_by, validate};
 
 use crate::explain::counted_mapping::{Change, CountedMapping};

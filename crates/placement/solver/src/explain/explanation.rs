@@ -125,8 +125,8 @@ pub struct Binding {
 pub struct Explanation {
     /// Its value: clock cycles summed over pairs, higher is better.
     pub objective: i64,
-    /// Threads over cpus, rule (8). Where cores differ in speed, `least` and `most` are what is held,
-    /// here and in `cores`.
+    /// Threads over cpus, rule (8). Where cores differ in speed, `least` and `most` are what is
+    /// held, here and in `cores`.
     pub cpus: Share,
     /// Threads over cores, rule (8+).
     pub cores: Share,

@@ -7,8 +7,8 @@ pub enum Rule {
     EqualRanks,
     /// (3) Threads of one worker on distinct cpus; for T > C at most ceil(T/C) on one.
     OwnThreads,
-    /// (8) Every cpu holds floor(WT/C) to ceil(WT/C) threads; where cores differ in speed, as many as
-    /// keep the levels of threads low.
+    /// (8) Every cpu holds floor(WT/C) to ceil(WT/C) threads; where cores differ in speed, as many
+    /// as keep the levels of threads low.
     CpuVolume,
     /// (8+) Every core holds floor(WT/P) to ceil(WT/P) threads, if all are equally fast.
     CoreVolume,

@@ -61,8 +61,8 @@ pub(super) fn upper_bound(
     sum - scattered + (0..instance.levels).map(at).sum::<i64>()
 }
 
-/// The loads of cores that all balanced placements have, in some order; `None` where cores differ in
-/// speed and some of them are open to a part of the deployments only.
+/// The loads of cores that all balanced placements have, in some order; `None` where cores differ
+/// in speed and some of them are open to a part of the deployments only.
 fn common_core_loads(instance: &Instance, volume: &Volumes) -> Option<Vec<u32>> {
     let is_common = instance.fill_order.is_uniform() || instance.is_undivided();
     is_common.then(|| instance.core_loads(&volume.loads))

@@ -52,8 +52,8 @@ pub(super) fn least_closeness(instance: &Instance, core_cap: u32, slow_mains: u3
         .sum()
 }
 
-/// Supplies whose mains are on fast cores but for so many. Whose mains these are is known of a single
-/// supply; of several only if there are none.
+/// Supplies whose mains are on fast cores but for so many. Whose mains these are is known of a
+/// single supply; of several only if there are none.
 fn on_fast_cores(instance: &Instance, supplies: Vec<Supply>, slow_mains: usize) -> Vec<Supply> {
     let fast = |cpus: &[u16]| -> Vec<u16> {
         let cpus = cpus.iter().copied();

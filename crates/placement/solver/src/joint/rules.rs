@@ -38,8 +38,8 @@ impl Rules {
         }
     }
 
-    /// RuleExcess as one number, mains-per-core before the others. Where mains may be slow, (12) and
-    /// (12+) do not bind.
+    /// RuleExcess as one number, mains-per-core before the others. Where mains may be slow, (12)
+    /// and (12+) do not bind.
     pub(super) fn violation(
         &self,
         [crowding, slow_mains, full_cpus, full_cores]: RuleExcess,
@@ -97,8 +97,8 @@ impl Rules {
 
 type Full = Option<(u32, u32)>;
 
-/// (12) and (12+), where all deployments have the same cpus, all equally fast, and nothing else runs
-/// there.
+/// (12) and (12+), where all deployments have the same cpus, all equally fast, and nothing else
+/// runs there.
 fn full(instance: &Instance) -> (Full, Full) {
     if !instance.fill_order.is_uniform() || !instance.is_undivided() {
         return (None, None);

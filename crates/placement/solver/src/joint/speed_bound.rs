@@ -1,14 +1,15 @@
 //! Bounds on pairs within workers from how many threads the cores of each speed hold.
 //!
-//! **Problem.** Where cores differ in speed, (8) fixes how many threads the cores of each speed hold
-//! together; a bound that takes every worker alone lets all of them have the same best cores.
+//! **Problem.** Where cores differ in speed, (8) fixes how many threads the cores of each speed
+//! hold together; a bound that takes every worker alone lets all of them have the same best cores.
 //! **Approach.** Level by level, the threads of each speed in domains of that speed. *Scatter*: the
-//! cells (worker, domain) share them evenly. *Compact*: cells are filled one after the other, each up
-//! to what a worker may have in such a domain; a cell on slow cores has no main, but for as many as
-//! are there. **Proof sketch.** x(x-1)/2 is convex, so even shares have the fewest pairs and full
-//! cells the most; equal levels of `fill_order` mean equal capacities, so the threads of each speed
-//! are the same in every balanced placement. **Limits.** For deployments with the same cpus. A level
-//! with a domain of mixed speed counts as of one speed for scatter and bounds nothing for compact.
+//! cells (worker, domain) share them evenly. *Compact*: cells are filled one after the other, each
+//! up to what a worker may have in such a domain; a cell on slow cores has no main, but for as many
+//! as are there. **Proof sketch.** x(x-1)/2 is convex, so even shares have the fewest pairs and
+//! full cells the most; equal levels of `fill_order` mean equal capacities, so the threads of each
+//! speed are the same in every balanced placement. **Limits.** For deployments with the same cpus.
+//! A level with a domain of mixed speed counts as of one speed for scatter and bounds nothing for
+//! compact.
 
 use std::collections::{BTreeMap, BTreeSet};
 

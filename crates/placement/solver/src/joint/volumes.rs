@@ -4,13 +4,13 @@
 //! stay on their current cpus as far as (2) and (3) allow, the others go one by one where least
 //! runs. Then augmenting chains of links (a thread of a deployment goes from one cpu to another)
 //! are searched along which one of the largest loads falls and one lower by 2 or more rises (or, on
-//! cores of different speed, to a lower level: see `fill_order`); first with threads that do not run
-//! yet, then with all. Cores in the same way, with chains whose links
-//! change no load of cpus but by exchanging two. **Proof sketch.** Each chain lowers the sum of
-//! squares, so the search ends; where there is none, loads are decreasingly minimal (Frank and
-//! Murota). Whatever a search from the largest loads reaches without finding a chain is closed: no
-//! chain from a smaller load into it helps either, so each cpu and deployment is visited once for
-//! all loads. **Limits.** Chains are shortest, not always those of the fewest moves.
+//! cores of different speed, to a lower level: see `fill_order`); first with threads that do not
+//! run yet, then with all. Cores in the same way, with chains whose links change no load of cpus
+//! but by exchanging two. **Proof sketch.** Each chain lowers the sum of squares, so the search
+//! ends; where there is none, loads are decreasingly minimal (Frank and Murota). Whatever a search
+//! from the largest loads reaches without finding a chain is closed: no chain from a smaller load
+//! into it helps either, so each cpu and deployment is visited once for all loads. **Limits.**
+//! Chains are shortest, not always those of the fewest moves.
 
 use std::collections::VecDeque;
 

@@ -6,12 +6,17 @@
 //! and meets the bound. The bound is that of the mappings that keep the rules; a round robin that
 //! gains value by breaking them raises it to its own.
 
+use albacore_mapping::report;
+
 use crate::error::validate;
 use crate::single::allowed::Allowed;
 use crate::single::bound::upper_bound;
 use crate::single::domains::Domains;
 use crate::single::volumes::volumes;
-use crate::{Certificate, Mapping, Problem, ProblemError, Proof, ProvenBound, Solution, check};
+use crate::{
+    Certificate, CheckReport, Mapping, Problem, ProblemError, Proof, ProvenBound, Solution,
+    counted_bound,
+};
 
 /// Threads over cpus in order, cyclically.
 ///
@@ -25,21 +30,26 @@ pub fn round_robin(problem: &Problem) -> Result<Solution, ProblemError> {
         threads: problem.threads,
         cpus: cpus.iter().map(|cpu| cpu.id).cycle().take(slots).collect(),
     };
-    let report = check::report(problem, &mapping);
-    let domains = Domains::of(problem);
-    let bound = upper_bound(&domains, &Allowed::by(&domains, &volumes(&domains)));
-    let proof = if report.relaxed.is_empty() {
-        Proof::Bound
-    } else {
-        Proof::None
-    };
-    let certificate = Certificate::of(
-        report.objective,
-        ProvenBound { bound, proof },
-        report.relaxed,
-    );
+    let report = report(problem, &mapping);
+    let certificate = Certificate::of(report.objective, upper(problem, &report), report.relaxed);
     Ok(Solution {
         mapping,
         certificate,
     })
+}
+
+/// No mapping that keeps the rules is above this: where cores differ in speed no mapping at all, as
+/// the counts are those of equally fast cores.
+fn upper(problem: &Problem, report: &CheckReport) -> ProvenBound {
+    if !problem.topology.is_uniform() {
+        let (bound, proof) = (counted_bound(problem, &report.relaxed), Proof::None);
+        return ProvenBound { bound, proof };
+    }
+    let domains = Domains::of(problem);
+    let bound = upper_bound(&domains, &Allowed::by(&domains, &volumes(&domains)));
+    let proof = match report.relaxed.is_empty() {
+        true => Proof::Bound,
+        false => Proof::None,
+    };
+    ProvenBound { bound, proof }
 }

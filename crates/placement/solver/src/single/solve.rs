@@ -17,7 +17,8 @@
 //! fewest, and labels are the smallest of the assignment found, not of all assignments of equal
 //! value.
 
-use crate::check::report;
+use albacore_mapping::report;
+
 use crate::error::validate;
 use crate::joint::solve_one;
 use crate::single::allowed::Allowed;
@@ -142,8 +143,8 @@ fn search(
     Ok((certified(problem, mapping, upper), stage))
 }
 
-/// Cores of different speed: what the solver of several deployments finds for one. Its search from a
-/// mapping in force is local, so more effort begins anew.
+/// Cores of different speed: what the solver of several deployments finds for one. Its search from
+/// a mapping in force is local, so more effort begins anew.
 fn solve_at_different_speeds(
     problem: &Problem,
     effort: Effort,

@@ -100,7 +100,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{spread, zero_counts};
-    use crate::check::objective;
+    use crate::objective;
     use crate::sample::problems;
     use crate::single::domains::{CPU, Domains, pairs};
     use crate::{Mapping, Mode, Problem};

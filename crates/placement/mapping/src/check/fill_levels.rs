@@ -1,10 +1,10 @@
 //! The level of a thread on its cpu: what has to be even where cores differ in speed.
 //!
 //! **Definition.** Of the v cpus of a core that any deployment may use, in the order of their ids,
-//! the n-th thread of the j-th (from 0) is number (n - 1) v + j + 1 of its core, plus what weighs on
-//! cpus of the core that nobody may use. Its level is that number divided by the core's capacity.
-//! Of equal levels that on the faster core, then that with fewer threads on the cpu comes first.
-//! Where all cores are equally fast, the level is n.
+//! the n-th thread of the j-th (from 0) is number (n - 1) v + j + 1 of its core, plus what weighs
+//! on cpus of the core that nobody may use. Its level is that number divided by the core's
+//! capacity. Of equal levels that on the faster core, then that with fewer threads on the cpu comes
+//! first. Where all cores are equally fast, the level is n.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -115,9 +115,10 @@ pub(super) fn slow_cpus(problem: &JointProblem) -> Vec<bool> {
     cpus.iter().map(is_slow).collect()
 }
 
-/// Fewest and most threads of each cpu by rule (8), in the order of the topology: where cores differ
-/// in speed, as many as come to it if each thread takes the cpu where its level is lowest and none takes a cpu that holds as many as (2) and (3) allow.
-pub(crate) fn cpu_volumes(problem: &Problem) -> Vec<(u32, u32)> {
+/// Fewest and most threads of each cpu by rule (8), in the order of the topology: where cores
+/// differ in speed, as many as come to it if each thread takes the cpu where its level is lowest
+/// and none takes a cpu that holds as many as (2) and (3) allow.
+pub fn cpu_volumes(problem: &Problem) -> Vec<(u32, u32)> {
     let count = problem.topology.cpus().len();
     let (workers, threads) = (u32::from(problem.workers), u32::from(problem.threads));
     let slots = workers * threads;

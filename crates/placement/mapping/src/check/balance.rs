@@ -5,8 +5,8 @@
 //! than min(W ceil(T/C), T ceil(W/C)) threads of d: then workers and ranks can be dealt anew so
 //! that (2) and (3) hold. Links of that kind form chains. A chain from a to b whose loads differ by
 //! 2 or more (on cores of different speed: where a thread has a lower level at the end, see
-//! `fill_levels`) is a better balance of cpus. A chain whose loads differ by 1 leaves it as good, and
-//! links their cores; a chain of such links between cores whose loads differ by 2 or more is a
+//! `fill_levels`) is a better balance of cpus. A chain whose loads differ by 1 leaves it as good,
+//! and links their cores; a chain of such links between cores whose loads differ by 2 or more is a
 //! better balance of cores; where cores differ in speed, their levels keep them even.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -13,7 +13,8 @@ mod placed;
 mod several;
 
 pub use bound::counted_bound;
-pub(crate) use fill_levels::cpu_volumes;
-pub(crate) use one::report;
-pub use one::{CheckReport, Violation, check, check_solution, misstated, objective, unproven};
+pub use fill_levels::cpu_volumes;
+pub use one::{
+    CheckReport, Violation, check, check_solution, misstated, objective, report, unproven,
+};
 pub use several::{JointReport, JointViolation, check_joint, counted_joint_bound, report_joint};

@@ -114,7 +114,7 @@ pub fn check(problem: &Problem, mapping: &Mapping) -> Result<CheckReport, Vec<Vi
 }
 
 /// The report on a mapping made of the problem's own cpus, one for each thread.
-pub(crate) fn report(problem: &Problem, mapping: &Mapping) -> CheckReport {
+pub fn report(problem: &Problem, mapping: &Mapping) -> CheckReport {
     count(problem, &Placed::known(&problem.topology, mapping))
 }
 

@@ -143,7 +143,7 @@ pub struct ProvenBound {
 
 impl ProvenBound {
     /// The lower of the two bounds; unchanged where they are equal.
-    pub(crate) fn lowered(self, bound: i64, proof: Proof) -> Self {
+    pub fn lowered(self, bound: i64, proof: Proof) -> Self {
         if bound < self.bound {
             Self { bound, proof }
         } else {

@@ -46,7 +46,7 @@ pub struct JointProblem {
 
 impl JointProblem {
     /// A deployment that has the machine to itself; moves cost nothing.
-    pub(crate) fn of_one(problem: &Problem) -> Self {
+    pub fn of_one(problem: &Problem) -> Self {
         Self {
             topology: problem.topology.clone(),
             distances: problem.distances,

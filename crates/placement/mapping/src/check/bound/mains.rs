@@ -18,7 +18,9 @@ use super::{levels, pairs};
 use crate::JointProblem;
 use crate::check::fill_levels::slow_cpus;
 use crate::check::placed::Placed;
-use crate::limits::CYCLES_MAX;
+
+/// Most cycles that are cancelled: an answer that is proven needs none.
+const CYCLES_MAX: usize = 400;
 
 /// The greatest sum of distances of all pairs of mains, at most `on_core` of them on a core and
 /// `slow_mains` on slow cores.

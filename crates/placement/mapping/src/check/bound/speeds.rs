@@ -1,11 +1,12 @@
 //! Pairs within workers by the speeds of cores, counted again.
 //!
-//! **Problem.** On cores of different speed, how many threads those of each speed hold is the same in
-//! every balanced placement; taken alone, each worker would have the best of them. **Approach.** In
-//! the domains of a level, by speed: threads that are shared out evenly over all pairs of a worker and
-//! a domain have fewest pairs; if such cells are filled one after the other they have most. A cell on
-//! slow cores holds no main but for those that are there. **Limits.** Deployments with the same cpus.
-//! A level with a domain of two speeds bounds scatter as if all cores were of one, and not compact.
+//! **Problem.** On cores of different speed, how many threads those of each speed hold is the same
+//! in every balanced placement; taken alone, each worker would have the best of them. **Approach.**
+//! In the domains of a level, by speed: threads that are shared out evenly over all pairs of a
+//! worker and a domain have fewest pairs; if such cells are filled one after the other they have
+//! most. A cell on slow cores holds no main but for those that are there. **Limits.** Deployments
+//! with the same cpus. A level with a domain of two speeds bounds scatter as if all cores were of
+//! one, and not compact.
 
 use std::collections::{BTreeMap, BTreeSet};
 
