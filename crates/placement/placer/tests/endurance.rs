@@ -5,7 +5,11 @@
 mod prefork;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use albacore_os::{Pid, PidFd, Tid};
@@ -160,18 +164,75 @@ fn a_restart_moves_hardly_any_thread_whatever_happened_before() {
     }
 }
 
+/// Reads masks as fast as it can beside the loop: how long any was outside the cpuset.
+struct MaskWatch {
+    ends: Arc<AtomicBool>,
+    watch: JoinHandle<(u64, Duration)>,
+}
+
+impl MaskWatch {
+    fn start(effective: PathBuf, threads: Vec<Tid>) -> Self {
+        let ends = Arc::new(AtomicBool::new(false));
+        let is_ended = Arc::clone(&ends);
+        let cpuset = move || -> CpuSet {
+            let text = std::fs::read_to_string(&effective).unwrap();
+            text.parse().unwrap()
+        };
+        let watch = std::thread::spawn(move || {
+            let (mut rounds, mut longest) = (0, Duration::ZERO);
+            let mut outside_since: Option<Instant> = None;
+            while !is_ended.load(Ordering::Relaxed) {
+                rounds += 1;
+                let before = cpuset();
+                let masks: Vec<CpuSet> = threads.iter().copied().filter_map(mask_of).collect();
+                // a cpuset that changed meanwhile says nothing of masks read before or after
+                if cpuset() != before {
+                    continue;
+                }
+                if masks.iter().all(|mask| mask.is_subset(&before)) {
+                    outside_since = None;
+                } else {
+                    let since = *outside_since.get_or_insert_with(Instant::now);
+                    longest = longest.max(since.elapsed());
+                }
+            }
+            (rounds, longest)
+        });
+        Self { ends, watch }
+    }
+
+    fn end(self) -> (u64, Duration) {
+        self.ends.store(true, Ordering::Relaxed);
+        self.watch.join().unwrap()
+    }
+}
+
+/// 1,000 changes with `ALBACORE_SOAK=25`.
 #[test]
-fn a_rewritten_cpuset_is_repaired() {
-    let (low, _, both) = two();
+fn a_cpuset_that_changes_at_random_is_followed_and_no_mask_stays_outside() {
+    let (low, high, both) = two();
     let group = Group::new("rewrites", &both);
     let server = PreforkServer::start_in(&group, 2, 2);
     let mut run = Run::inside(&group, server.pid(), policy(2, 2));
     run.until_placed();
-    let mut times = Vec::new();
-    for round in 0..20 * soak() {
-        let cpuset = if round % 2 == 0 { &low } else { &both };
+    let effective = ["cpuset.cpus.effective", "cpuset.effective_cpus"];
+    let effective = effective.map(|file| group.directory.join(file));
+    let effective = effective.into_iter().find(|path| path.exists()).unwrap();
+    let watch = MaskWatch::start(effective, threads_of(server.pid()));
+    let mut random = XorShift64::new(0x2545_f491_4f6c_dd1d);
+    let (mut times, mut cpuset) = (Vec::new(), &both);
+    for _ in 0..40 * soak() {
+        let others = [&low, &high, &both]
+            .into_iter()
+            .filter(|&other| other != cpuset);
+        cpuset = others.collect::<Vec<_>>()[random.below(2)];
         let start = Instant::now();
         group.set(cpuset);
+        // one in four is followed by the next before it is settled
+        if random.below(4) == 0 {
+            run.for_a_while(Duration::from_micros(random.draw() % 5_000));
+            continue;
+        }
         run.until("repaired", |run| {
             let rows = run.rows();
             let is_inside = rows
@@ -182,12 +243,18 @@ fn a_rewritten_cpuset_is_repaired() {
         });
         times.push(start.elapsed());
     }
+    let (rounds, outside) = watch.end();
     times.sort();
     println!(
-        "cpuset repaired: p50 {:?}, max {:?}",
+        "cpuset followed {} times: p50 {:?}, p99 {:?}, max {:?}; masks read {rounds} times, longest \
+         outside {outside:?}",
+        times.len(),
         times[times.len() / 2],
+        times[times.len() * 99 / 100],
         times[times.len() - 1]
     );
+    assert!(rounds > 0);
+    assert!(outside <= Duration::from_millis(20), "{outside:?}");
 }
 
 #[test]
