@@ -37,6 +37,7 @@ fn a_release_runs_on_a_node() {
     rig.step("a worker is killed", a_worker_is_killed);
     rig.step("a neighbor with cpus of its own", a_neighbor_comes_and_goes);
     rig.step("the kubelet starts again", the_kubelet_starts_again);
+    rig.step("the pod is resized in place", a_pod_is_resized);
     rig.step("batching is edited", batching_is_edited);
     rig.step("enforcement is edited", observe::by_the_object);
     rig.step("the agent is frozen", observe::a_frozen_agent);
@@ -119,6 +120,38 @@ fn the_kubelet_starts_again(rig: &mut Rig) {
     });
     assert_eq!(rig.front(), front);
     assert_eq!(rig.masks(), masks, "nothing moved");
+}
+
+/// The kubelet changes the cpu quota of the running container (KEP-1287): what it lets run at once is
+/// placed, and all of it when the quota is back.
+fn a_pod_is_resized(rig: &mut Rig) {
+    let front = rig.front();
+    let pod = rig.kubectl(&[
+        "get",
+        "pods",
+        "-l",
+        "albacore.dev/deployment=fraud",
+        "-o",
+        "name",
+    ]);
+    let resize = |cpus: u32| {
+        let patch = format!(
+            r#"{{"spec": {{"containers": [{{"name": "server", "resources": {{"limits": {{"cpu": "{cpus}"}}}}}}]}}}}"#
+        );
+        let subresource = ["--subresource=resize", "--patch", &patch];
+        rig.kubectl(&[&["patch", pod.trim()], &subresource[..]].concat());
+    };
+    let placed = |threads: &str| {
+        let path = "jsonpath={.items[*].status.pods[*].quotaThreads}";
+        let found = rig.kubectl(&["get", "nodeplacements", "-o", path]);
+        (found.trim() == threads).then_some(())
+    };
+    resize(2);
+    rig.until("one thread of each worker is placed", || placed("1"));
+    resize(4);
+    rig.until("all threads are placed", || placed(""));
+    rig.until("the old placement", || is_scattered(front).then_some(()));
+    assert_eq!(rig.front(), front, "nothing was started again");
 }
 
 /// The server hears it from the params of its node, long before the kubelet has rewritten its

@@ -285,6 +285,9 @@ impl Rig {
         let example = std::fs::read_to_string(root().join("examples/fraud.yaml")).unwrap();
         let uri = "file://./fraud.ubj";
         assert!(example.contains(uri), "{example}");
+        // a quota that lets all threads run, to be resized
+        let resources = "spec:\n  resources: {requests: {cpu: 100m}, limits: {cpu: \"4\"}}\n";
+        let example = example.replacen("spec:\n", resources, 1);
         let file = self.file(
             "fraud.yaml",
             &example.replace(uri, "configmap://fraud-model/fraud.ubj"),
