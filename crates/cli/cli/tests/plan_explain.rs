@@ -99,6 +99,51 @@ fn the_runner_up_is_named_with_its_price() {
 }
 
 #[test]
+fn pairs_are_counted_by_level_and_those_beyond_an_l3_together_too() {
+    let machine = "pack:2 numa:2 l3:2 core:2 pu:1";
+    let plan = json(
+        "--workers 4 --threads 4 --mode scatter",
+        machine,
+        &["--explain"],
+    );
+    let groups = plan["explanation"]["workers"].as_array().unwrap();
+    for group in groups.iter().chain([&plan["explanation"]["mains"]]) {
+        let at = |level: &str| group["pairs"][level].as_u64().unwrap();
+        let beyond = at("numa") + at("package") + at("machine");
+        assert_eq!(at("beyond"), beyond, "the field of 0.1.0 is kept");
+        assert!(at("machine") > 0 && at("package") > 0, "{group}");
+    }
+}
+
+#[test]
+fn cores_of_two_speeds_are_explained_in_sentences_and_figures() {
+    let line = "--workers 6 --threads 1 --mode scatter";
+    let machine = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../../tests/data/sysfs/laptop_hybrid"
+    );
+    assert_tells(
+        &text(line, machine, &["--explain"]),
+        &[
+            "relaxed 2 main threads on slow cores",
+            "4 cores of capacity 1024 have 4 threads, 4 of them main",
+            "6 cores of capacity 630 have 2 threads, 2 of them main",
+            "fast-mains by 2",
+        ],
+    );
+    let plan = json(line, machine, &["--explain"]);
+    assert_eq!(
+        plan["relaxed"],
+        json!([{"rule": "fast-mains", "amount": 2}])
+    );
+    let wanted = json!([
+        {"capacity": 1024, "cores": 4, "cpus": 8, "threads": 4, "mains": 4},
+        {"capacity": 630, "cores": 6, "cpus": 6, "threads": 2, "mains": 2},
+    ]);
+    assert_eq!(plan["explanation"]["speeds"], wanted);
+}
+
+#[test]
 fn one_thread_is_explained_cpu_by_cpu() {
     let line = "--workers 6 --threads 8 --mode scatter";
     let shown = text(line, MACHINE, &["--explain", "2.0"]);
