@@ -74,8 +74,11 @@ const CPUS: &str = "cpus";
 const KIND: &str = "kind";
 const DISTANCES: &str = "distances";
 
+/// The name of a level, and the domain of a cpu at it.
+type TextLevel = (&'static str, fn(&Cpu) -> u32);
+
 /// The levels that are written, from the inside.
-const LEVELS: [(&str, fn(&Cpu) -> u32); 5] = [
+const LEVELS: [TextLevel; 5] = [
     ("core", |cpu| cpu.core),
     ("l2", |cpu| cpu.l2),
     ("l3", |cpu| cpu.l3),

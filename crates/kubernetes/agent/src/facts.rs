@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use albacore_api::{Isolation, counted};
 use albacore_placer::{SlotRow, SlotState, SubjectState};
 use albacore_plan::{Enforcement, PlacementWarning, masks_hash};
+use albacore_topology::Topology;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::desired::{DesiredPod, PodAction};
@@ -85,6 +86,8 @@ pub(crate) struct NodeFacts {
     pub(crate) pods: Vec<PodFacts>,
     /// Hash of the machine's topology.
     pub(crate) topology: u64,
+    /// The machine that plans are made for; `None` before the placer has read it.
+    pub(crate) machine: Option<Topology>,
     pub(crate) spawns: SpawnHistogram,
     /// Masks that were verified and then found changed.
     pub(crate) drifts: u64,
@@ -267,6 +270,8 @@ fn warning_text(warning: &PlacementWarning) -> Option<String> {
 
 /// See [`PodFacts::plan_hash`]; `None` if nothing is planned.
 pub(crate) fn plan_hash(rows: &[SlotRow], topology: u64) -> Option<u32> {
-    let planned = rows.iter().filter_map(|row| Some((row.slot, row.planned.as_ref()?)));
+    let planned = rows
+        .iter()
+        .filter_map(|row| Some((row.slot, row.planned.as_ref()?)));
     masks_hash(topology, planned)
 }

@@ -39,8 +39,8 @@ pub use iterations::{IterationRange, Iterations, NamedIterations};
 pub use model_batching::ModelBatching;
 pub use model_threads::{ModelThreads, NamedThreads};
 pub use node_placement::{
-    Drift, DriftCause, FrontPlacement, Isolation, NodePlacement, NodePlacementStatus, PodPlacement,
-    SpawnBucket,
+    Drift, DriftCause, FrontPlacement, Isolation, NodePlacement, NodePlacementStatus, PodMapping,
+    PodPlacement, SpawnBucket,
 };
 pub use one_machine::{BuiltInServer, OneMachine, OwnServer, Server, for_one_machine};
 pub use pod_problem::PodProblem;
