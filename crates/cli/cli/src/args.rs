@@ -1,5 +1,6 @@
 //! The command line.
 
+mod cluster_plan;
 mod plan;
 
 use std::ffi::OsString;
@@ -12,6 +13,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::predict_command::PredictOptions;
 
+pub(crate) use cluster_plan::{ClusterPlanArgs, DiffArgs};
 pub(crate) use plan::{
     DistancesArg, FileArg, Mode, ObstacleArg, PlanArgs, Policy, ThreadArg, mode_name,
 };
@@ -28,8 +30,10 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Show which cpus share which cores and caches
     Topology(TopologyArgs),
-    /// Decide on which cpu every thread of every worker should run
+    /// Decide on which cpu every thread of every worker should run, here or on the nodes of a cluster
     Plan(PlanArgs),
+    /// Show what an edited deployment would move in a cluster: threads, by node and pod
+    Diff(DiffArgs),
     /// Predict rows with a tree model
     Predict(PredictArgs),
     /// Look into a model file

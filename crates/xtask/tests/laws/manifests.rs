@@ -187,8 +187,8 @@ const MATRIX: &[Row] = &[
         "cli",
         &[KubeTypes, Async, CommandLine],
         &[
-            "api", "cluster", "command", "local", "os", "plan", "solver", "svg", "topology",
-            "trees",
+            "api", "cluster", "command", "local", "os", "placer", "plan", "solver", "svg",
+            "topology", "trees",
         ],
     ),
     row("load", &[Async], &["os", "random"]),
