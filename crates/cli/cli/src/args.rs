@@ -33,6 +33,11 @@ pub(crate) enum Command {
     /// Decide on which cpu every thread of every worker should run, here or on the nodes of a cluster
     Plan(PlanArgs),
     /// Show what an edited deployment would move in a cluster: threads, by node and pod
+    ///
+    /// Nothing is changed. Exit code 0: nothing would move. 1: something would, as in scripts with
+    /// `kubectl diff`, where a difference is no failure. Above 1: that could not be found out (2:
+    /// no cluster, no such deployment, or a node that is not known; 64: the file or an option is
+    /// invalid).
     Diff(DiffArgs),
     /// Predict rows with a tree model
     Predict(PredictArgs),

@@ -61,13 +61,7 @@ impl ClusterPlanArgs {
     }
 }
 
-/// Compares the plans in force of a deployment that runs with those of its edited file, node by
-/// node. Nothing is changed.
-///
-/// Exit code 0: nothing would move; 1: something would; above 1: that could not be found out, as
-/// with `kubectl diff`.
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
 pub(crate) struct DiffArgs {
     /// The InferenceDeployment as it would be applied
     #[arg(short, long, value_name = "FILE")]
