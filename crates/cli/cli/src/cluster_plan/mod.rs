@@ -256,3 +256,6 @@ async fn difference(
         unread: nodes.unread,
     })
 }
+
+#[cfg(test)]
+mod tests;
