@@ -168,7 +168,10 @@ fn node_diff_text(text: &mut String, node: &NodeDiff) {
     let before = node.objective_before.map(|before| before.to_string());
     let before = before.unwrap_or_else(|| "not known".to_owned());
     if let Some(after) = &node.after {
-        let change = format!("{before} -> {} cycles", after.objective);
+        let Quality {
+            objective, bound, ..
+        } = after;
+        let change = format!("{before} -> {objective} cycles of at most {bound}");
         line(text, "objective", &change);
     }
     for pod in &node.pods {
