@@ -85,6 +85,7 @@ fn what_is_planned_from_the_report_is_what_the_agent_then_does() {
     assert_eq!(status["topology"], topology.hash_text());
 
     let two = new_pod(&cli, &one);
+    let two = roll_out(&cli, &one, two);
     edits(&cli, &one, &two);
     refusals(&cli);
     assert!(agent.stop().success());
@@ -138,10 +139,59 @@ fn new_pod(cli: &Cli<'_>, one: &Pod) -> Pod {
     two
 }
 
+/// The cpus of a pod after what a difference says of it.
+fn after(diff: &Value, pod: &str, before: &[u64], threads: usize) -> Vec<u64> {
+    let pods = diff["nodes"][0]["pods"].as_array().unwrap();
+    let diff = pods.iter().find(|entry| entry["pod"] == pod).unwrap();
+    assert_eq!(diff["is_confirmed"], true, "{diff:#}");
+    let at = |one: &Value, threads: usize| {
+        let number = |field: &str| one[field].as_u64().unwrap() as usize;
+        number("worker") * threads + number("rank")
+    };
+    let workers = 2;
+    let mut cpus = vec![None; workers * threads];
+    let old = before.len() / workers;
+    for (index, cpu) in before
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| index % old < threads)
+    {
+        cpus[index / old * threads + index % old] = Some(*cpu);
+    }
+    for (list, field) in [("moves", "to"), ("comes", "cpu")] {
+        for one in diff[list].as_array().unwrap() {
+            cpus[at(one, threads)] = Some(one[field].as_u64().unwrap());
+        }
+    }
+    cpus.into_iter().map(|cpu| cpu.unwrap()).collect()
+}
+
+/// More threads: a new pod comes before the old one ends, as a Deployment does it.
+fn roll_out(cli: &Cli<'_>, one: &Pod, two: Pod) -> Pod {
+    let rig = cli.rig;
+    let more = json!({"mode": "Compact"});
+    let file = cli.file("two", 2, 2, &more);
+    let report = cli.json(1, &["diff", "-f", &file, "--node", NODE]);
+    assert_eq!(report["restarting_fields"], json!(["spec.threads"]));
+    let expected = after(&report, "default/two-1", &reported(rig, &two), 2);
+    rig.deploy("two", 2, 2, &more);
+    let new = rig.pod("two-2", "two", &["2", "2", "named"]);
+    rig.wait_for_verified(&new, 4);
+    rig.kubectl(&["delete", "pod", "two-1", "--grace-period=0", "--force"]);
+    drop(two);
+    wait("the old pod is gone", || {
+        rig.status()["pods"].as_array().unwrap().len() == 2
+    });
+    rig.wait_for_verified(&new, 4);
+    rig.wait_for_verified(one, 3);
+    assert_eq!(reported(rig, &new), expected, "{report:#}");
+    new
+}
+
 /// An edit does what was shown of it.
 fn edits(cli: &Cli<'_>, one: &Pod, two: &Pod) {
     let rig = cli.rig;
-    let file = cli.file("two", 2, 1, &json!({"mode": "Compact"}));
+    let file = cli.file("two", 2, 2, &json!({"mode": "Compact"}));
     let report = cli.json(0, &["diff", "-f", &file]);
     assert_eq!(
         (&report["changes"], &report["restarting_fields"]),
@@ -154,34 +204,22 @@ fn edits(cli: &Cli<'_>, one: &Pod, two: &Pod) {
         "{report:#}"
     );
 
-    // More workers start the pods anew; nothing is done.
-    let file = cli.file("two", 2, 2, &json!({"mode": "Compact"}));
-    let report = cli.json(1, &["diff", "-f", &file, "--node", NODE]);
-    assert_eq!(report["restarting_fields"], json!(["spec.threads"]));
-    let pods = report["nodes"][0]["pods"].as_array().unwrap();
-    let own = pods
-        .iter()
-        .find(|pod| pod["is_of_deployment"] == true)
-        .unwrap();
-    assert_eq!(own["comes"].as_array().unwrap().len(), 2, "{report:#}");
-    assert_eq!(reported(rig, two).len(), 2);
-
     // Masks that are given back, and the pod that stays alone.
     let none = json!({"mode": "Compact", "placement": {"policy": "None"}});
-    let file = cli.file("two", 2, 1, &none);
+    let file = cli.file("two", 2, 2, &none);
     let report = cli.json(1, &["diff", "-f", &file]);
     let pods = report["nodes"][0]["pods"].as_array().unwrap();
     let of = |name: &str| pods.iter().find(|pod| pod["pod"] == name).unwrap();
     assert_eq!(
-        of("default/two-1")["goes"].as_array().unwrap().len(),
-        2,
+        of("default/two-2")["goes"].as_array().unwrap().len(),
+        4,
         "{report:#}"
     );
     let mut expected = reported(rig, one);
     for moved in of("default/one-1")["moves"].as_array().unwrap() {
         expected[moved["rank"].as_u64().unwrap() as usize] = moved["to"].as_u64().unwrap();
     }
-    rig.deploy("two", 2, 1, &none);
+    rig.deploy("two", 2, 2, &none);
     two.wait_until_free("0-1");
     wait("the report has no plan of it", || {
         rig.entry(two)["mapping"].is_null()

@@ -57,7 +57,10 @@ pub(super) fn diff_on(
     };
     let mut after: BTreeMap<usize, Mapping> = BTreeMap::new();
     if edit.restarts || edit.is_replanned {
-        let next = NextPlacement::of(view, edit, &is_own).map_err(refused)?;
+        let mut next = NextPlacement::of(view, edit, &is_own).map_err(refused)?;
+        if edit.restarts {
+            next.roll(view, edit, &is_own).map_err(refused)?;
+        }
         let problem = next.problem(view);
         let placed = place(&problem).map_err(refused)?;
         diff.after = placed.certificate.as_ref().map(Quality::of);
@@ -169,6 +172,46 @@ impl NextPlacement {
         Ok(next)
     }
 
+    /// A roll-out: running pods are planned by the edited deployment until they end, and new ones
+    /// come before that. Where this leaves threads is where the last plan starts from.
+    fn roll(
+        &mut self,
+        view: &NodeView,
+        edit: &Edit,
+        is_own: &dyn Fn(usize) -> bool,
+    ) -> Result<(), albacore_placer::PlacerError> {
+        let is_kept = |at: &usize| !is_own(*at) || is_member(&edit.after.policy);
+        let running: Vec<usize> = view.members().into_iter().filter(is_kept).collect();
+        let mut members: Vec<Member> = Vec::new();
+        for &at in &running {
+            let Some(mut member) = view.member(at) else {
+                continue;
+            };
+            if is_own(at) {
+                member.policy = edit.after.policy.clone();
+            }
+            members.push(member);
+        }
+        settle(&mut members, view)?;
+        let is_new = |at: &usize| is_own(*at);
+        let (others, new): (Vec<_>, Vec<_>) = self
+            .order
+            .iter()
+            .copied()
+            .zip(self.members.drain(..))
+            .partition(|(at, _)| !is_new(at));
+        members.extend(new.into_iter().map(|(_, member)| member));
+        settle(&mut members, view)?;
+        let new = members.split_off(running.len());
+        let of = |at: usize| running.iter().position(|other| *other == at);
+        let stay = others.into_iter().map(|(at, member)| Member {
+            current: of(at).and_then(|at| members.get(at)?.current.clone()),
+            ..member
+        });
+        self.members = stay.chain(new).collect();
+        Ok(())
+    }
+
     fn problem<'a>(&self, view: &'a NodeView) -> albacore_placer::NodeProblem<'a> {
         let mut problem = view.problem(self.members.clone(), &[]);
         for cpu in &self.fixed_before {
@@ -181,12 +224,21 @@ impl NextPlacement {
     }
 }
 
+/// Plans members together, each from where it is.
+fn settle(members: &mut [Member], view: &NodeView) -> Result<(), albacore_placer::PlacerError> {
+    let placed = place(&view.problem(members.to_vec(), &[]))?;
+    for (member, mapping) in members.iter_mut().zip(placed.mappings) {
+        member.current = Some(mapping);
+    }
+    Ok(())
+}
+
 fn assumptions(view: &NodeView, edit: &Edit, is_own: &dyn Fn(usize) -> bool) -> Vec<String> {
     let mut assumptions = Vec::new();
     if edit.restarts {
         assumptions.push(
-            "each pod that starts anew comes to the same node and the same cpus: the scheduler and \
-             the kubelet decide"
+            "each pod that starts anew comes to the same node and the same cpus, before the old one \
+             ends: the scheduler and the kubelet decide"
                 .to_owned(),
         );
     }

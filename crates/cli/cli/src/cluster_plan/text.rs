@@ -122,7 +122,7 @@ fn running_text(text: &mut String, pod: &RunningPod) {
     let mut workers = String::new();
     workers_text(&mut workers, &pod.assignments);
     for worker in workers.lines() {
-        let _ = writeln!(text, "{:INDENT$}{}", "", worker.trim_start());
+        line(text, "", worker.trim_start());
     }
 }
 
