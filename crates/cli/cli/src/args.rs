@@ -30,7 +30,7 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Show which cpus share which cores and caches
     Topology(TopologyArgs),
-    /// Decide on which cpu every thread of every worker should run, here or on the nodes of a cluster
+    /// Decide on which cpu every thread of every worker should run, here or on nodes of a cluster
     Plan(PlanArgs),
     /// Show what an edited deployment would move in a cluster: threads, by node and pod
     ///

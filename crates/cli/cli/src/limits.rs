@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use k8s_openapi::jiff::SignedDuration;
-
 /// How long `albacore plan` may search for a better mapping before it prints the best one so far,
 /// on a usual machine (the solver counts steps, not time): short enough to wait for at a prompt,
 /// long enough for a thousand pivots.
@@ -78,9 +76,3 @@ pub(crate) const NODE_RESTORE_PAUSE: Duration = Duration::from_millis(500);
 
 /// Errors that `albacore restore` prints; the rest is only counted.
 pub(crate) const RESTORE_ERRORS_SHOWN: usize = 5;
-
-/// A report of a node is unknown beyond this age: its agent renews it every 30 to 40 s.
-pub(crate) const REPORT_AGE_MAX: SignedDuration = SignedDuration::from_secs(60);
-
-/// Most threads that plans of a node make room for: as many as it has threads in all pods at most.
-pub(crate) const NODE_FIXED_THREADS_MAX: usize = 65_536;

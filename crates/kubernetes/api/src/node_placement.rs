@@ -1,9 +1,9 @@
 //! The `NodePlacement`: what the agent of one node planned, verified and saw drift. One object per
 //! node, named like the node, written by that node's agent alone.
 //!
-//! There is no desired state, so there is no spec; and 20 pods must fit into 4 KiB beside the text of
-//! the node's topology, so an entry has counts, hashes and a short text of its mapping, and
-//! `albacore-agent dump` shows the rest.
+//! There is no desired state, so there is no spec; and 20 pods must fit into 4 KiB beside the short
+//! texts that plans are made from (at most 1 KiB of the node's topology and 3 KiB of mappings), so an
+//! entry has counts and hashes, and `albacore-agent dump` shows the rest.
 
 use std::borrow::Cow;
 
@@ -157,9 +157,9 @@ pub struct PodPlacement {
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodMapping {
-    /// Workers and threads, and the cpu of each thread, worker by worker and rank by rank: `2x4:0-7`
-    /// has worker 0 on cpus 0 to 3. Also `0-12/4` for 0, 4, 8, 12; `5*2` for 5, 5; `0-1x2` for 0, 1,
-    /// 0, 1.
+    /// Workers and threads, and the cpu of each thread, worker by worker and rank by rank:
+    /// `2x4:0-7` has worker 0 on cpus 0 to 3. Also `0-12/4` for 0, 4, 8, 12; `5*2` for 5, 5;
+    /// `0-1x2` for 0, 1, 0, 1.
     pub cpus: String,
     /// Whether threads of one worker are far apart or close together.
     #[serde(default)]

@@ -23,8 +23,8 @@ pub fn plan_hash(problem: &Problem, mapping: &Mapping) -> u64 {
 }
 
 /// Equal for equal masks of all threads on equal machines, in every program: the hash that a
-/// NodePlacement reports of a pod. `machine` is [`albacore_topology::Topology::hash64`]; `None` without a mask.
-/// FNV-1a, folded to 32 bits.
+/// NodePlacement reports of a pod. `machine` is the `hash64` of its topology; `None` without a
+/// mask. FNV-1a, folded to 32 bits.
 pub fn masks_hash<'a>(
     machine: u64,
     masks: impl IntoIterator<Item = (Slot, &'a CpuSet)>,

@@ -184,10 +184,15 @@ const MATRIX: &[Row] = &[
         ],
     ),
     row(
+        "forecast",
+        &[KubeTypes],
+        &["api", "placer", "plan", "solver", "topology"],
+    ),
+    row(
         "cli",
         &[KubeTypes, Async, CommandLine],
         &[
-            "api", "cluster", "command", "local", "os", "placer", "plan", "solver", "svg",
+            "api", "cluster", "command", "forecast", "local", "os", "plan", "solver", "svg",
             "topology", "trees",
         ],
     ),

@@ -1,13 +1,7 @@
-//! `albacore plan -f FILE` for a cluster, and `albacore diff`: what the agents of nodes would do, by
-//! the placer's own code from what they publish. Reads with the rights of the user; changes nothing.
+//! `albacore plan -f FILE` for a cluster, and `albacore diff`: what the agents of nodes would do.
+//! Reads with the rights of the user; changes nothing.
 
-mod edited_pods;
-mod forecast;
-mod new_pod;
-mod newcomer;
-mod node_view;
 mod objects;
-mod report;
 mod text;
 
 use std::collections::BTreeSet;
@@ -15,16 +9,16 @@ use std::path::Path;
 
 use albacore_api::{InferenceDeployment, policy_of, read_deployment, restarting_fields};
 use albacore_command::{Failure, Output, print, print_json, sentence};
+use albacore_forecast::{
+    DeploymentPlan, DiffReport, Edit, Newcomer, NodeDiff, NodePlan, PlanReport, RunningPod,
+    diff_on, plan_on, running_pods,
+};
 use albacore_plan::{Enforcement, PlacementMethod};
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::args::{DiffArgs, PlanArgs, mode_name};
 use crate::cluster_access::block_on;
-use edited_pods::{Edit, diff_on};
-use new_pod::plan_on;
-use newcomer::Newcomer;
 use objects::Source;
-use report::{DeploymentPlan, DiffReport, NodeDiff, NodePlan, PlanReport};
 
 /// `albacore plan` for a cluster.
 pub(crate) fn plan(args: &PlanArgs) -> Result<(), Failure> {
@@ -119,9 +113,11 @@ async fn plans(
         let mut plans = Vec::new();
         for name in &selected {
             let seen = match (nodes.view(name), nodes.refuses(name, &newcomer)) {
-                (Ok(view), None) => plan_on(&view, &newcomer, own_pods.as_ref())?,
+                (Ok(view), None) => {
+                    plan_on(&view, &newcomer, own_pods.as_ref()).map_err(refused(name))?
+                }
                 (Ok(view), Some(why)) => {
-                    without_plan(name, why, new_pod::running(&view, own_pods.as_ref()))
+                    without_plan(name, why, running_pods(&view, own_pods.as_ref()))
                 }
                 (Err(why), _) => without_plan(name, why, Vec::new()),
             };
@@ -140,7 +136,12 @@ async fn plans(
     Ok(report)
 }
 
-fn without_plan(node: &str, why: String, now: Vec<report::RunningPod>) -> NodePlan {
+/// The failure of a node whose problem the solver refuses.
+fn refused<E: std::error::Error>(node: &str) -> impl Fn(E) -> Failure {
+    move |error| Failure::Failed(format!("node {node}: {}", sentence(&error)))
+}
+
+fn without_plan(node: &str, why: String, now: Vec<RunningPod>) -> NodePlan {
     NodePlan {
         node: node.to_owned(),
         plan: None,
@@ -227,7 +228,7 @@ async fn difference(
     let mut diffs = Vec::new();
     for name in selected.iter().filter(|name| placed_on(name)) {
         diffs.push(match nodes.view(name) {
-            Ok(view) => diff_on(&view, &edit, &own_pods)?,
+            Ok(view) => diff_on(&view, &edit, &own_pods).map_err(refused(name))?,
             Err(why) => NodeDiff {
                 node: name.clone(),
                 why: Some(why),
@@ -256,6 +257,3 @@ async fn difference(
         unread: nodes.unread,
     })
 }
-
-#[cfg(test)]
-mod tests;

@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use albacore_api::{InferenceDeployment, NodePlacement, cpus_of_quantity};
 use albacore_cluster::{ApiResource, Cluster, ErrorClass, ObjectKey};
 use albacore_command::{Failure, sentence};
+use albacore_forecast::{Newcomer, NodeView};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::Timestamp;
 
-use super::newcomer::Newcomer;
-use super::node_view::NodeView;
 use crate::args::ClusterArgs;
 use crate::cluster_access::{connect, read, typed};
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use albacore_api::counted;
 
-use super::report::{
+use albacore_forecast::{
     Assignment, DeploymentPlan, DiffReport, NewPlan, NodeDiff, NodePlan, PlanReport, PodDiff,
     Quality, RunningPod, ThreadMove,
 };

@@ -11,39 +11,38 @@ use albacore_topology::{CpuId, CpuSet, Topology, parse_number_runs, parse_topolo
 use k8s_openapi::jiff::Timestamp;
 
 use crate::limits::{NODE_FIXED_THREADS_MAX, REPORT_AGE_MAX};
-use albacore_command::sentence;
 
 /// A node that plans can be made for.
 #[derive(Debug)]
-pub(super) struct NodeView {
-    pub(super) name: String,
-    pub(super) machine: Topology,
-    pub(super) pods: Vec<PodView>,
+pub struct NodeView {
+    pub name: String,
+    pub machine: Topology,
+    pub pods: Vec<PodView>,
     fixed_threads: Vec<CpuId>,
     /// What its agent says that keeps it from writing masks.
-    pub(super) not_enforcing: Option<String>,
+    pub not_enforcing: Option<String>,
 }
 
 /// A pod of a node that is placed.
 #[derive(Debug)]
-pub(super) struct PodView {
+pub struct PodView {
     /// As the report names it: `namespace/name`.
-    pub(super) name: String,
-    pub(super) placement: PodPlacement,
-    pub(super) cpuset: CpuSet,
+    pub name: String,
+    pub placement: PodPlacement,
+    pub cpuset: CpuSet,
     /// `None` where the kernel places its threads.
-    pub(super) plan: Option<PlanView>,
+    pub plan: Option<PlanView>,
 }
 
 /// The plan in force of a pod.
 #[derive(Clone, Debug)]
-pub(super) struct PlanView {
-    pub(super) mapping: Mapping,
+pub struct PlanView {
+    pub mapping: Mapping,
     /// Place among the pods that are planned together.
     order: Option<i32>,
-    pub(super) policy: SubjectPolicy,
+    pub policy: SubjectPolicy,
     /// Whether the hash of these masks is that which the agent reports of the plan.
-    pub(super) is_confirmed: bool,
+    pub is_confirmed: bool,
 }
 
 impl NodeView {
@@ -51,7 +50,7 @@ impl NodeView {
     ///
     /// # Errors
     /// Why nothing can be planned, as a sentence.
-    pub(super) fn of(report: &NodePlacement, now: Timestamp) -> Result<Self, String> {
+    pub fn of(report: &NodePlacement, now: Timestamp) -> Result<Self, String> {
         let name = report.metadata.name.clone().unwrap_or_default();
         let Some(status) = &report.status else {
             return Err("unknown: its agent has not reported yet".to_owned());
@@ -82,7 +81,7 @@ impl NodeView {
     }
 
     /// The cpus that pods without exclusive ones share, and what had to be assumed for that.
-    pub(super) fn shared_pool(&self) -> (CpuSet, Option<String>) {
+    pub fn shared_pool(&self) -> (CpuSet, Option<String>) {
         let is_shared = |pod: &&PodView| pod.placement.isolation != Isolation::Exclusive;
         let mut pools: Vec<&CpuSet> = self
             .pods
@@ -109,13 +108,13 @@ impl NodeView {
     }
 
     /// Whether the kubelet gives pods exclusive cpus: one of the reported pods has some.
-    pub(super) fn has_exclusive_pods(&self) -> bool {
+    pub fn has_exclusive_pods(&self) -> bool {
         let mut pods = self.pods.iter();
         pods.any(|pod| pod.placement.isolation == Isolation::Exclusive)
     }
 
     /// The pods that are planned together, in the order of the placer, as indexes of `pods`.
-    pub(super) fn members(&self) -> Vec<usize> {
+    pub fn members(&self) -> Vec<usize> {
         let order = |at: usize| self.pods[at].plan.as_ref().and_then(|plan| plan.order);
         let mut members: Vec<usize> = (0..self.pods.len())
             .filter(|&at| order(at).is_some())
@@ -125,7 +124,7 @@ impl NodeView {
     }
 
     /// The problem of the node with these members, and with containers that come to it.
-    pub(super) fn problem(&self, members: Vec<Member>, coming: &[CpuSet]) -> NodeProblem<'_> {
+    pub fn problem(&self, members: Vec<Member>, coming: &[CpuSet]) -> NodeProblem<'_> {
         let pods = self.pods.iter();
         let mut containers: Vec<CpuSet> = pods.map(|pod| pod.cpuset.clone()).collect();
         containers.extend_from_slice(coming);
@@ -140,7 +139,7 @@ impl NodeView {
     }
 
     /// A pod as a member of the problem, with its mapping in force.
-    pub(super) fn member(&self, at: usize) -> Option<Member> {
+    pub fn member(&self, at: usize) -> Option<Member> {
         let pod = self.pods.get(at)?;
         let plan = pod.plan.as_ref()?;
         Some(Member {
@@ -231,6 +230,15 @@ fn is_hash_of(reported: Option<&str>, mapping: &Mapping, machine: u64) -> bool {
     })
 }
 
+/// An error with its sources on one line.
+fn sentence(error: &dyn std::error::Error) -> String {
+    let sources = std::iter::successors(Some(error), |error| error.source());
+    sources
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
+}
+
 fn refuse_old(status: &NodePlacementStatus, now: Timestamp) -> Result<(), String> {
     let Some(verified) = &status.last_verification_time else {
         return Err("unknown: its agent has not read masks back yet".to_owned());
@@ -268,113 +276,4 @@ fn machine_of(status: &NodePlacementStatus) -> Result<Topology, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    const NOW: &str = "2026-11-21T20:00:00Z";
-
-    fn view(status: &serde_json::Value) -> Result<NodeView, String> {
-        let object = json!({"metadata": {"name": "n"}, "status": status});
-        NodeView::of(
-            &serde_json::from_value(object).unwrap(),
-            NOW.parse().unwrap(),
-        )
-    }
-
-    fn status() -> serde_json::Value {
-        json!({"lastVerificationTime": "2026-11-21T19:59:30Z",
-            "cpuTopology": "cpus=0-7 core=0-3x2 l3=0*8", "pods": [
-                {"pod": "a/one", "workers": 1, "workersVerified": 1, "planned": 2, "verified": 2,
-                 "cpuset": "0-7", "isolation": "None", "plan": "0",
-                 "mapping": {"cpus": "1x2:0-1", "mode": "Compact", "order": 1, "distances": "l3=60"}},
-                {"pod": "a/two", "workers": 1, "workersVerified": 1, "planned": 1, "verified": 1,
-                 "cpuset": "0-7", "isolation": "None", "plan": "0",
-                 "mapping": {"cpus": "1x1:2", "mode": "Scatter", "order": 0}},
-                {"pod": "a/gone", "workers": 0, "workersVerified": 0, "planned": 0, "verified": 0,
-                 "reason": "the container server does not run"}]})
-    }
-
-    #[test]
-    fn members_come_in_the_order_of_the_placer_and_pods_that_are_not_placed_do_not_count() {
-        let view = view(&status()).unwrap();
-        assert_eq!((view.pods.len(), view.members()), (2, vec![1, 0]));
-        let member = view.member(0).unwrap();
-        assert_eq!(member.policy.distances.l3, Some(60));
-        assert_eq!((member.policy.workers, member.policy.threads), (1, 2));
-        assert_eq!(view.shared_pool(), ("0-7".parse().unwrap(), None));
-    }
-
-    #[test]
-    fn a_plan_is_confirmed_by_its_hash_with_pinned_and_with_free_main_threads() {
-        let machine = parse_topology_text("cpus=0-3 core=0-1x2 l3=0*4")
-            .unwrap()
-            .hash64();
-        let mapping = parse_mapping_text("1x2:0-1").unwrap();
-        let hash = |masks: [&str; 2]| {
-            let masks = masks.map(|mask| mask.parse::<CpuSet>().unwrap());
-            let slots = Slot::all(1, 2).zip(&masks);
-            format!("{:08x}", masks_hash(machine, slots).unwrap())
-        };
-        for (masks, is_it) in [
-            (["0", "1"], true),
-            (["0-1", "1"], true),
-            (["1", "0"], false),
-        ] {
-            assert_eq!(
-                is_hash_of(Some(&hash(masks)), &mapping, machine),
-                is_it,
-                "{masks:?}"
-            );
-        }
-        assert!(!is_hash_of(None, &mapping, machine));
-    }
-
-    #[test]
-    fn what_keeps_a_node_from_being_planned_is_said() {
-        let with = |path: &str, value: serde_json::Value| {
-            let mut status = status();
-            *status.pointer_mut(path).unwrap() = value;
-            view(&status).unwrap_err()
-        };
-        let omitted = json!([{"type": "TopologyOmitted", "status": "True", "reason": "TooLong",
-            "message": "2000 bytes", "lastTransitionTime": NOW}]);
-        let mut without = status();
-        without["cpuTopology"].take();
-        without["conditions"] = omitted;
-        assert_eq!(view(&without).unwrap_err(), "2000 bytes");
-        for (path, value, words) in [
-            (
-                "/lastVerificationTime",
-                json!("2026-11-21T19:58:59Z"),
-                "61 s ago",
-            ),
-            ("/lastVerificationTime", json!(null), "has not read masks"),
-            ("/cpuTopology", json!(null), "older version"),
-            ("/cpuTopology", json!("cpus=0-1 l9=0*2"), "\"l9\""),
-            ("/pods/0/cpuset", json!("0-…"), "cpuset of pod a/one"),
-            (
-                "/pods/0/mapping",
-                json!(null),
-                "leaves out the mapping of pod a/one",
-            ),
-            (
-                "/pods/0/mapping/cpus",
-                json!("1x2:0"),
-                "mapping of pod a/one",
-            ),
-            (
-                "/pods/0/mapping/distances",
-                json!("l9=1"),
-                "distances of pod a/one",
-            ),
-        ] {
-            let why = with(path, value);
-            assert!(why.contains(words), "{words:?} is not in {why}");
-        }
-        let mut other = status();
-        other["topology"] = json!("0123");
-        assert!(view(&other).unwrap_err().contains("topology is 0123"));
-    }
-}
+mod tests;

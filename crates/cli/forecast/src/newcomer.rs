@@ -8,19 +8,19 @@ use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 
 /// A new pod of a deployment.
 #[derive(Clone, Debug)]
-pub(super) struct Newcomer {
+pub struct Newcomer {
     /// With the threads that the quota lets run.
-    pub(super) policy: SubjectPolicy,
-    pub(super) threads_asked: u16,
+    pub policy: SubjectPolicy,
+    pub threads_asked: u16,
     /// Cpus that all its containers request.
-    pub(super) requested: f64,
+    pub requested: f64,
     /// Whole cpus that a kubelet with the static policy gives the server alone.
-    pub(super) exclusive: Option<u32>,
+    pub exclusive: Option<u32>,
 }
 
 impl Newcomer {
     /// The pod of a valid deployment.
-    pub(super) fn of(deployment: &InferenceDeployment) -> Self {
+    pub fn of(deployment: &InferenceDeployment) -> Self {
         let spec = &deployment.spec;
         let asked = policy_of(spec);
         let template = spec.template.as_ref().and_then(|t| t.spec.as_ref());

@@ -2,28 +2,28 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use albacore_command::{Failure, sentence};
-use albacore_placer::Member;
+use albacore_placer::{Member, NodeProblem, PlacerError};
 use albacore_plan::{Enforcement, PlacementMethod, SubjectPolicy};
 use albacore_solver::Mapping;
 use albacore_topology::CpuId;
 
-use super::forecast::{is_member, objective_in_force, place, place_apart};
-use super::newcomer::Newcomer;
-use super::node_view::NodeView;
-use super::report::{NodeDiff, PodDiff, Quality};
+use crate::newcomer::Newcomer;
+use crate::node_view::NodeView;
+use crate::place::{is_member, objective_in_force, place, place_apart};
+use crate::report::{NodeDiff, PodDiff, Quality};
 
 /// An edit of a deployment.
-pub(super) struct Edit {
+pub struct Edit {
     /// A pod of the edited deployment.
-    pub(super) after: Newcomer,
-    pub(super) restarts: bool,
+    pub after: Newcomer,
+    pub restarts: bool,
     /// Whether the threads of running pods are planned by other rules.
-    pub(super) is_replanned: bool,
+    pub is_replanned: bool,
 }
 
 impl Edit {
-    pub(super) fn is_replanned(before: &SubjectPolicy, after: &SubjectPolicy) -> bool {
+    /// Whether two policies plan threads that run by different rules.
+    pub fn is_replanned(before: &SubjectPolicy, after: &SubjectPolicy) -> bool {
         let rules = |policy: &SubjectPolicy| {
             let distances = policy.distances;
             (policy.mode, policy.placement, policy.enforcement, distances)
@@ -36,14 +36,11 @@ impl Edit {
 ///
 /// # Errors
 /// The solver refuses the problem.
-pub(super) fn diff_on(
+pub fn diff_on(
     view: &NodeView,
     edit: &Edit,
     own_pods: &BTreeSet<String>,
-) -> Result<NodeDiff, Failure> {
-    let refused = |e: albacore_placer::PlacerError| {
-        Failure::Failed(format!("node {}: {}", view.name, sentence(&e)))
-    };
+) -> Result<NodeDiff, PlacerError> {
     let is_own = |at: usize| own_pods.contains(&view.pods[at].name);
     let indexes = view.members();
     let before: Vec<Member> = indexes.iter().filter_map(|&at| view.member(at)).collect();
@@ -57,12 +54,12 @@ pub(super) fn diff_on(
     };
     let mut after: BTreeMap<usize, Mapping> = BTreeMap::new();
     if edit.restarts || edit.is_replanned {
-        let mut next = NextPlacement::of(view, edit, &is_own).map_err(refused)?;
+        let mut next = NextPlacement::of(view, edit, &is_own)?;
         if edit.restarts {
-            next.roll(view, edit, &is_own).map_err(refused)?;
+            next.roll(view, edit, &is_own)?;
         }
         let problem = next.problem(view);
-        let placed = place(&problem).map_err(refused)?;
+        let placed = place(&problem)?;
         diff.after = placed.certificate.as_ref().map(Quality::of);
         after.extend(next.order.iter().copied().zip(placed.mappings));
         after.extend(next.apart);
@@ -114,7 +111,7 @@ impl NextPlacement {
         view: &NodeView,
         edit: &Edit,
         is_own: &dyn Fn(usize) -> bool,
-    ) -> Result<Self, albacore_placer::PlacerError> {
+    ) -> Result<Self, PlacerError> {
         let indexes = view.members();
         // Pods that start anew are new subjects of the placer, which come last; so do pods that it
         // did not solve before.
@@ -179,7 +176,7 @@ impl NextPlacement {
         view: &NodeView,
         edit: &Edit,
         is_own: &dyn Fn(usize) -> bool,
-    ) -> Result<(), albacore_placer::PlacerError> {
+    ) -> Result<(), PlacerError> {
         let is_kept = |at: &usize| !is_own(*at) || is_member(&edit.after.policy);
         let running: Vec<usize> = view.members().into_iter().filter(is_kept).collect();
         let mut members: Vec<Member> = Vec::new();
@@ -212,7 +209,7 @@ impl NextPlacement {
         Ok(())
     }
 
-    fn problem<'a>(&self, view: &'a NodeView) -> albacore_placer::NodeProblem<'a> {
+    fn problem<'a>(&self, view: &'a NodeView) -> NodeProblem<'a> {
         let mut problem = view.problem(self.members.clone(), &[]);
         for cpu in &self.fixed_before {
             if let Some(at) = problem.fixed_threads.iter().position(|fixed| fixed == cpu) {
@@ -225,7 +222,7 @@ impl NextPlacement {
 }
 
 /// Plans members together, each from where it is.
-fn settle(members: &mut [Member], view: &NodeView) -> Result<(), albacore_placer::PlacerError> {
+fn settle(members: &mut [Member], view: &NodeView) -> Result<(), PlacerError> {
     let placed = place(&view.problem(members.to_vec(), &[]))?;
     for (member, mapping) in members.iter_mut().zip(placed.mappings) {
         member.current = Some(mapping);

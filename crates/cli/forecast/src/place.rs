@@ -11,15 +11,15 @@ use albacore_topology::{CpuSet, Topology};
 
 /// Mappings of all members of a node, and how good they are together.
 #[derive(Clone, Debug)]
-pub(super) struct Placed {
+pub(crate) struct Placed {
     /// In the order of the members.
-    pub(super) mappings: Vec<Mapping>,
+    pub(crate) mappings: Vec<Mapping>,
     /// `None` without members.
-    pub(super) certificate: Option<Certificate>,
+    pub(crate) certificate: Option<Certificate>,
 }
 
 /// The plan that the placer makes for all members.
-pub(super) fn place(node: &NodeProblem<'_>) -> Result<Placed, PlacerError> {
+pub(crate) fn place(node: &NodeProblem<'_>) -> Result<Placed, PlacerError> {
     let problem = node.joint();
     if is_joint(&problem) {
         let solved = solve_together(&problem)?;
@@ -61,7 +61,7 @@ fn place_alone(
 
 /// What a policy gets that the solver does not place together with others: a round robin, or a plan
 /// that is only observed. `None` where the kernel places.
-pub(super) fn place_apart(
+pub(crate) fn place_apart(
     machine: &Topology,
     policy: &SubjectPolicy,
     cpuset: &CpuSet,
@@ -88,13 +88,13 @@ pub(super) fn place_apart(
 }
 
 /// Whether the solver places it together with others and its masks are written.
-pub(super) fn is_member(policy: &SubjectPolicy) -> bool {
+pub(crate) fn is_member(policy: &SubjectPolicy) -> bool {
     policy.placement == PlacementMethod::Tuna && policy.enforcement == Enforcement::Enforce
 }
 
 /// The value of the mappings in force; `None` where they do not keep the rules of the problem, as
 /// between an event and the placer's next pass.
-pub(super) fn objective_in_force(node: &NodeProblem<'_>) -> Option<i64> {
+pub(crate) fn objective_in_force(node: &NodeProblem<'_>) -> Option<i64> {
     let problem = node.joint();
     let current = |member: &Member| member.current.clone();
     let mappings: Option<Vec<Mapping>> = node.members.iter().map(current).collect();

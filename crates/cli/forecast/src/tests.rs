@@ -1,5 +1,5 @@
-//! From a node as its placer sees it, over the texts of its report, to the plans of a new pod and of
-//! an edited one: the same as the placer's own.
+//! From a node as its placer sees it, over the texts of its report, to the plans of a new pod and
+//! of an edited one: the same as the placer's own.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +13,12 @@ use albacore_topology::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::edited_pods::{Edit, diff_on};
-use super::forecast::place;
-use super::new_pod::plan_on;
-use super::newcomer::Newcomer;
-use super::node_view::NodeView;
-use super::report::{Assignment, PodDiff};
+use crate::edited_pods::{Edit, diff_on};
+use crate::new_pod::plan_on;
+use crate::newcomer::Newcomer;
+use crate::node_view::NodeView;
+use crate::place::place;
+use crate::report::{Assignment, PodDiff};
 
 const NOW: &str = "2026-11-21T20:00:00Z";
 
@@ -145,9 +145,9 @@ proptest! {
         }
         for (at, (member, after)) in running.iter().zip(others).enumerate() {
             let name = format!("a/p{at}");
-            let told = new_plan.moves.iter().find(|pod| pod.pod == name).map(|pod| &pod.moves[..]);
+            let reported = new_plan.moves.iter().find(|pod| pod.pod == name).map(|pod| &pod.moves[..]);
             let moves = PodDiff::between(member.current.as_ref(), Some(after)).moves;
-            prop_assert_eq!(told.unwrap_or_default(), &moves[..]);
+            prop_assert_eq!(reported.unwrap_or_default(), &moves[..]);
         }
         prop_assert_eq!(plan.now.len(), running.len());
     }

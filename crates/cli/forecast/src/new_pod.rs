@@ -2,33 +2,32 @@
 
 use std::collections::BTreeSet;
 
-use albacore_command::{Failure, sentence};
-use albacore_placer::Member;
+use albacore_placer::{Member, PlacerError};
 use albacore_plan::{Enforcement, PlacementMethod};
 use albacore_solver::Mapping;
 use albacore_topology::CpuSet;
 
-use super::forecast::{is_member, place, place_apart};
-use super::newcomer::Newcomer;
-use super::node_view::NodeView;
-use super::report::{Assignment, NewPlan, NodePlan, PodDiff, PodMoves, Quality, RunningPod};
+use crate::newcomer::Newcomer;
+use crate::node_view::NodeView;
+use crate::place::{is_member, place, place_apart};
+use crate::report::{Assignment, NewPlan, NodePlan, PodDiff, PodMoves, Quality, RunningPod};
 
 /// The plan, or why there is none.
 ///
 /// # Errors
 /// The solver refuses the problem.
-pub(super) fn plan_on(
+pub fn plan_on(
     view: &NodeView,
     newcomer: &Newcomer,
     own_pods: Option<&BTreeSet<String>>,
-) -> Result<NodePlan, Failure> {
+) -> Result<NodePlan, PlacerError> {
     let (cpuset, assumption) = view.shared_pool();
     let mut plan = NodePlan {
         node: view.name.clone(),
         plan: None,
         why: None,
         assumptions: assumption.into_iter().collect(),
-        now: running(view, own_pods),
+        now: running_pods(view, own_pods),
     };
     plan.assumptions.extend(exclusivity(view, newcomer));
     plan.assumptions
@@ -60,10 +59,7 @@ fn planned(
     view: &NodeView,
     newcomer: &Newcomer,
     cpuset: &CpuSet,
-) -> Result<Option<NewPlan>, Failure> {
-    let refused = |e: albacore_placer::PlacerError| {
-        Failure::Failed(format!("node {}: {}", view.name, sentence(&e)))
-    };
+) -> Result<Option<NewPlan>, PlacerError> {
     let policy = &newcomer.policy;
     let indexes = view.members();
     let mut members: Vec<Member> = indexes.iter().filter_map(|&at| view.member(at)).collect();
@@ -74,7 +70,7 @@ fn planned(
             cpuset: cpuset.clone(),
             current: None,
         });
-        let placed = place(&view.problem(members, &coming)).map_err(refused)?;
+        let placed = place(&view.problem(members, &coming))?;
         let (Some((mapping, others)), Some(certificate)) =
             (placed.mappings.split_last(), &placed.certificate)
         else {
@@ -91,9 +87,7 @@ fn planned(
             moves: moves(view, &indexes, others),
         }));
     }
-    let Some((mapping, certificate)) =
-        place_apart(&view.machine, policy, cpuset).map_err(refused)?
-    else {
+    let Some((mapping, certificate)) = place_apart(&view.machine, policy, cpuset)? else {
         return Ok(None);
     };
     let mut problem = view.problem(members, &coming);
@@ -101,7 +95,7 @@ fn planned(
     if is_obstacle && policy.enforcement == Enforcement::Enforce {
         problem.fixed_threads.extend(&mapping.cpus);
     }
-    let placed = place(&problem).map_err(refused)?;
+    let placed = place(&problem)?;
     Ok(Some(NewPlan {
         cpuset: cpuset.to_string(),
         assignments: Assignment::all(&mapping),
@@ -141,7 +135,8 @@ fn exclusivity(view: &NodeView, newcomer: &Newcomer) -> Option<String> {
     })
 }
 
-pub(super) fn running(view: &NodeView, own_pods: Option<&BTreeSet<String>>) -> Vec<RunningPod> {
+/// The pods that are placed on a node, and whether they are of the deployment.
+pub fn running_pods(view: &NodeView, own_pods: Option<&BTreeSet<String>>) -> Vec<RunningPod> {
     let pods = view.pods.iter().filter_map(|pod| {
         let plan = pod.plan.as_ref()?;
         Some(RunningPod {
