@@ -2,7 +2,7 @@
 //! node, named like the node, written by that node's agent alone.
 //!
 //! There is no desired state, so there is no spec; and 20 pods must fit into 4 KiB beside the short
-//! texts that plans are made from (at most 1 KiB of the node's topology and 3 KiB of mappings), so an
+//! texts that plans are made from (at most 1 KiB of the node's topology, 3 KiB of mappings), so an
 //! entry has counts and hashes, and `albacore-agent dump` shows the rest.
 
 use std::borrow::Cow;
