@@ -163,7 +163,7 @@ impl PodView {
             (None, Some(_)) => {
                 return Err(format!(
                     "its report leaves out the mapping of pod {name}: with those of all pods it \
-                     would be too large; `albacore status {name} --threads` shows them"
+                     would be too large; `albacore-agent dump` on the node shows them"
                 ));
             }
             (Some(_), _) if cpuset.is_empty() => {
