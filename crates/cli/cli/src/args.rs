@@ -1,5 +1,6 @@
 //! The command line.
 
+mod cluster_plan;
 mod plan;
 
 use std::ffi::OsString;
@@ -12,6 +13,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::predict_command::PredictOptions;
 
+pub(crate) use cluster_plan::{ClusterPlanArgs, DiffArgs};
 pub(crate) use plan::{
     DistancesArg, FileArg, Mode, ObstacleArg, PlanArgs, Policy, ThreadArg, mode_name,
 };
@@ -28,8 +30,15 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Show which cpus share which cores and caches
     Topology(TopologyArgs),
-    /// Decide on which cpu every thread of every worker should run
+    /// Decide on which cpu every thread of every worker should run, here or on nodes of a cluster
     Plan(PlanArgs),
+    /// Show what an edited deployment would move in a cluster: threads, by node and pod
+    ///
+    /// Nothing is changed. Exit code 0: nothing would move. 1: something would, as in scripts with
+    /// `kubectl diff`, where a difference is no failure. Above 1: that could not be found out (2:
+    /// no cluster, no such deployment, or a node that is not known; 64: the file or an option is
+    /// invalid).
+    Diff(DiffArgs),
     /// Predict rows with a tree model
     Predict(PredictArgs),
     /// Look into a model file

@@ -3,6 +3,7 @@
 
 mod args;
 mod cluster_access;
+mod cluster_plan;
 mod draw;
 mod json;
 mod laboratory;
@@ -19,7 +20,8 @@ mod status_command;
 mod topology_command;
 mod upgrade_command;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::process::ExitCode;
 
 use albacore_command::{Failure, report_refused_arguments};
@@ -28,22 +30,37 @@ use args::{Args, Command, ModelCommand};
 use clap::Parser as _;
 
 /// Runs the command line `arguments` (the program's name first) and says how it ended: 0 done, 1
-/// failed, 64 bad usage, 70 broken invariant.
+/// failed or differences, 2 not compared, 64 bad usage, 70 broken invariant.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let is_plugin = arguments.first().is_some_and(|name| is_plugin(name));
     let done = match Args::try_parse_from(arguments) {
-        Ok(args) => dispatch(&args.command),
+        Ok(Args {
+            command: Command::Diff(args),
+        }) => cluster_plan::diff(&args),
+        Ok(args) => dispatch(&args.command, is_plugin).map(|()| false),
         Err(refused) => return report_refused_arguments(&refused),
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::SUCCESS,
+        // As `kubectl diff` does.
+        Ok(true) => ExitCode::FAILURE,
         Err(failure) => failure.report(),
     }
 }
 
-fn dispatch(command: &Command) -> Result<(), Failure> {
+/// Whether kubectl started this program, or somebody under the name that kubectl looks for.
+fn is_plugin(program: &OsStr) -> bool {
+    let name = Path::new(program).file_name();
+    name.is_some_and(|name| name.to_string_lossy().starts_with("kubectl-albacore"))
+}
+
+fn dispatch(command: &Command, is_plugin: bool) -> Result<(), Failure> {
     match command {
         Command::Topology(args) => topology_command::run(args),
+        Command::Plan(args) if args.is_for_cluster(is_plugin) => cluster_plan::plan(args),
         Command::Plan(args) => plan_command::run(args),
+        Command::Diff(args) => cluster_plan::diff(args).map(drop),
         Command::Predict(args) => predict_command::run(args),
         Command::Model(ModelCommand::Show { file }) => model_command::show(file),
         Command::Bench(args) => laboratory::run("bench", &args.arguments),

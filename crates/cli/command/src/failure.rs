@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+/// Exit code of [`Failure::NotCompared`], as that of `kubectl diff`.
+const NOT_COMPARED: u8 = 2;
 /// Exit code of [`Failure::Usage`] (EX_USAGE of sysexits.h).
 const USAGE: u8 = 64;
 /// Exit code of [`Failure::Broken`] (EX_SOFTWARE of sysexits.h).
@@ -13,8 +15,10 @@ const BROKEN: u8 = 70;
 pub enum Failure {
     /// The arguments or the files that they name are invalid. Exit code 64.
     Usage(String),
-    /// The request was valid but failed. Exit code 1.
+    /// The request was valid but failed; of `albacore diff`: something would move. Exit code 1.
     Failed(String),
+    /// `albacore diff` could not find out what would move. Exit code 2.
+    NotCompared(String),
     /// An invariant of this program does not hold: a bug. Exit code 70.
     Broken(String),
     /// The built-in server ended with this exit code and printed the reason itself.
@@ -35,7 +39,10 @@ impl Failure {
     /// The sentence.
     pub fn text(&self) -> &str {
         match self {
-            Self::Usage(text) | Self::Failed(text) | Self::Broken(text) => text,
+            Self::Usage(text)
+            | Self::Failed(text)
+            | Self::NotCompared(text)
+            | Self::Broken(text) => text,
             Self::ServerFailed(_) => "the server printed the reason",
         }
     }
@@ -45,6 +52,7 @@ impl Failure {
         let (code, text) = match self {
             Self::Usage(text) => (USAGE, text.clone()),
             Self::Failed(text) => (1, text.clone()),
+            Self::NotCompared(text) => (NOT_COMPARED, text.clone()),
             Self::Broken(text) => (BROKEN, format!("broken invariant, please report: {text}")),
             Self::ServerFailed(code) => return ExitCode::from(*code),
         };

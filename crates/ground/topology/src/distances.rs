@@ -1,6 +1,7 @@
 //! How far apart two cpus are, by the nearest domain that they share, and what a user puts in place
 //! of the defaults.
 
+use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -190,6 +191,15 @@ impl DistanceOverrides {
     }
 }
 
+/// As it is parsed; empty if no level is given.
+impl fmt::Display for DistanceOverrides {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let given = self.levels().into_iter();
+        let given = given.filter_map(|(level, cycles)| Some(format!("{level}={}", cycles?)));
+        f.write_str(&given.collect::<Vec<_>>().join(","))
+    }
+}
+
 /// Parses `l3=60,machine=300`.
 impl FromStr for DistanceOverrides {
     type Err = DistancesError;
@@ -237,6 +247,8 @@ mod tests {
             ..Distances::default()
         };
         assert_eq!(over("l3=60, machine=300"), given);
+        let parsed: DistanceOverrides = "l3=60, machine=300".parse().unwrap();
+        assert_eq!(parsed.to_string(), "l3=60,machine=300");
         let raised = Distances {
             l3: 150,
             numa: 150,

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use albacore_api::{Isolation, counted};
 use albacore_placer::{SlotRow, SlotState, SubjectState};
-use albacore_plan::{Enforcement, PlacementWarning};
+use albacore_plan::{Enforcement, PlacementWarning, masks_hash};
+use albacore_topology::Topology;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::desired::{DesiredPod, PodAction};
@@ -85,6 +86,8 @@ pub(crate) struct NodeFacts {
     pub(crate) pods: Vec<PodFacts>,
     /// Hash of the machine's topology.
     pub(crate) topology: u64,
+    /// The machine that plans are made for; `None` before the placer has read it.
+    pub(crate) machine: Option<Topology>,
     pub(crate) spawns: SpawnHistogram,
     /// Masks that were verified and then found changed.
     pub(crate) drifts: u64,
@@ -271,26 +274,8 @@ fn warning_text(warning: &PlacementWarning) -> Option<String> {
 
 /// See [`PodFacts::plan_hash`]; `None` if nothing is planned.
 pub(crate) fn plan_hash(rows: &[SlotRow], topology: u64) -> Option<u32> {
-    let mut planned: Vec<_> = rows
+    let planned = rows
         .iter()
-        .filter_map(|row| Some((row.slot.worker.0, row.slot.rank.0, row.planned.as_ref()?)))
-        .collect();
-    planned.sort_by_key(|(worker, rank, _)| (*worker, *rank));
-    if planned.is_empty() {
-        return None;
-    }
-    // FNV-1a, as in the topology's hash.
-    let mut hash = topology;
-    let mut add = |bytes: &[u8]| {
-        for byte in bytes {
-            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-        }
-    };
-    for (worker, rank, mask) in planned {
-        add(&worker.to_le_bytes());
-        add(&rank.to_le_bytes());
-        add(mask.to_string().as_bytes());
-        add(b";");
-    }
-    Some((hash >> 32) as u32 ^ hash as u32)
+        .filter_map(|row| Some((row.slot, row.planned.as_ref()?)));
+    masks_hash(topology, planned)
 }

@@ -27,6 +27,7 @@ mod placed_pods;
 mod placer_stats;
 mod placer_supervisor;
 mod placer_thread;
+mod plan_input;
 #[cfg(test)]
 mod pods_for_tests;
 pub mod program;

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use albacore_os::HostRoot;
 use albacore_placer::{Handle, PlacerConfig, Restored};
+use albacore_topology::Topology;
 
 use crate::limits::PLACER_PAUSE_MAX;
 use crate::placer_stats::{PlacerFailure, PlacerStats, SharedStats};
@@ -68,8 +69,8 @@ impl PlacerSupervisor {
         has_ended
     }
 
-    /// Starts a placer if none runs and it is time to try; returns the topology's hash if it did.
-    pub(crate) fn start(&mut self, now: Instant) -> Option<u64> {
+    /// Starts a placer if none runs and it is time to try; returns its machine if it did.
+    pub(crate) fn start(&mut self, now: Instant) -> Option<Topology> {
         if self.thread.is_some() || self.retry_at.is_some_and(|at| now < at) {
             return None;
         }
@@ -80,10 +81,9 @@ impl PlacerSupervisor {
         };
         let (stats, wake) = (self.stats.clone(), self.wake.clone());
         match PlacerThread::start(config, self.use_connector, stats, wake) {
-            Ok(thread) => {
-                let topology = thread.topology;
+            Ok((thread, machine)) => {
                 self.thread = Some(thread);
-                Some(topology)
+                Some(machine)
             }
             Err(error) => {
                 tracing::warn!(%error, "the placer cannot be started; it is tried again");

@@ -9,6 +9,7 @@ use std::time::Duration;
 use albacore_placer::{
     Handle, Placer, PlacerConfig, PlacerError, Progress, Report, Restored, raise_thread_priority,
 };
+use albacore_topology::Topology;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::limits::{PLACER_PAUSE_MAX, PLACER_PAUSE_MIN, TURN_PERIOD};
@@ -19,13 +20,11 @@ pub(crate) type WakeFn = Arc<dyn Fn() + Send + Sync>;
 
 pub(crate) struct PlacerThread {
     pub(crate) handle: Handle,
-    /// Hash of the machine's topology.
-    pub(crate) topology: u64,
     thread: JoinHandle<Restored>,
 }
 
 impl PlacerThread {
-    /// Starts a placer without subjects.
+    /// Starts a placer without subjects; returns its machine, too.
     ///
     /// # Errors
     /// The machine cannot be read, or file descriptors or threads run out.
@@ -34,7 +33,7 @@ impl PlacerThread {
         use_connector: bool,
         stats: SharedStats,
         wake: WakeFn,
-    ) -> Result<Self, PlacerError> {
+    ) -> Result<(Self, Topology), PlacerError> {
         let (ready, started) = sync_channel(1);
         let thread = std::thread::Builder::new().name("placer".to_owned());
         let body = move || {
@@ -45,7 +44,7 @@ impl PlacerThread {
                     return Restored::default();
                 }
             };
-            drop(ready.send(Ok((placer.handle(), placer.machine().hash64()))));
+            drop(ready.send(Ok((placer.handle(), placer.machine().clone()))));
             let connected = use_connector.then(|| placer.listen_for_spawns());
             if let Some(Err(error)) = connected {
                 tracing::warn!(%error, "new threads are found by polling");
@@ -60,11 +59,7 @@ impl PlacerThread {
                 source,
             })?;
         match started.recv() {
-            Ok(Ok((handle, topology))) => Ok(Self {
-                handle,
-                topology,
-                thread,
-            }),
+            Ok(Ok((handle, machine))) => Ok((Self { handle, thread }, machine)),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(PlacerError::Os(albacore_os::OsError::Call {
                 call: "clone",

@@ -202,8 +202,8 @@ impl ReconcileLoop {
             self.placed.forget_all();
             self.slots.clear();
         }
-        if let Some(topology) = self.placer.start(now) {
-            self.slots.topology = topology;
+        if let Some(machine) = self.placer.start(now) {
+            self.slots.set_machine(machine);
             self.placed.request_sync();
         }
     }
@@ -285,6 +285,7 @@ impl ReconcileLoop {
         NodeFacts {
             pods: pods.collect(),
             topology: self.slots.topology,
+            machine: self.slots.machine.clone(),
             spawns: stats.spawns,
             drifts: stats.drifts,
             health: health(&self.options.host, &self.self_test, rules, &stats),

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use albacore_os::Pid;
 use albacore_placer::{Handle, SlotRow, SubjectId, SubjectState};
+use albacore_topology::Topology;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
@@ -24,9 +25,16 @@ pub(crate) struct SlotSnapshot {
     pub(crate) verified_at: Option<Time>,
     /// Hash of the machine's topology.
     pub(crate) topology: u64,
+    /// The machine that plans are made for.
+    pub(crate) machine: Option<Topology>,
 }
 
 impl SlotSnapshot {
+    pub(crate) fn set_machine(&mut self, machine: Topology) {
+        self.topology = machine.hash64();
+        self.machine = Some(machine);
+    }
+
     pub(crate) fn rows(&self, id: SubjectId) -> &[SlotRow] {
         self.rows.get(&id).map_or(&[], Vec::as_slice)
     }
@@ -83,8 +91,9 @@ impl SlotSnapshot {
             return false;
         };
         self.read_states(placer);
+        let is_machine_changed = self.read_machine(placer);
         self.read_counters(placer, metrics);
-        let is_changed = rows != self.rows || self.is_behind(version);
+        let is_changed = rows != self.rows || self.is_behind(version) || is_machine_changed;
         (self.rows, self.version) = (rows, version);
         is_changed
     }
@@ -94,12 +103,22 @@ impl SlotSnapshot {
         let Ok(states) = pending.wait(ANSWER_TIME_MAX) else {
             return;
         };
-        if let Some(state) = states.first() {
-            // CPUs may have gone offline or come online (P25).
-            self.topology = state.topology_hash;
-        }
         let by_id = |state: SubjectState| (state.subject, state);
         self.states = states.into_iter().map(by_id).collect();
+    }
+
+    /// CPUs may have gone offline or come online (P25), and distances may have been measured; true
+    /// if so.
+    fn read_machine(&mut self, placer: &Handle) -> bool {
+        let Ok(pending) = placer.machine() else {
+            return false;
+        };
+        let Ok(machine) = pending.wait(ANSWER_TIME_MAX) else {
+            return false;
+        };
+        let is_changed = self.machine.as_ref() != Some(&machine);
+        self.set_machine(machine);
+        is_changed
     }
 
     fn read_counters(&mut self, placer: &Handle, metrics: &AgentMetrics) {

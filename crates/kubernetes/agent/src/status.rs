@@ -15,6 +15,7 @@ use crate::limits::{
     THROTTLED_SHARE,
 };
 use crate::placer_stats::SPAWN_BUCKETS_MS;
+use crate::plan_input;
 
 /// Builds one status after the other.
 #[derive(Clone, Debug, Default)]
@@ -32,13 +33,21 @@ impl StatusBuilder {
             .map(|(kind, state)| state.condition(kind, None, &self.conditions, now))
             .collect();
         let pods = facts.pods.iter().take(PODS_MAX);
+        let members = plan_input::members(facts);
         let mut status = NodePlacementStatus {
             conditions: self.conditions.clone(),
             last_verification_time: facts.verified_at.clone(),
             topology: Some(format!("{:016x}", facts.topology)),
+            cpu_topology: plan_input::cpu_topology(facts),
+            fixed_threads: plan_input::fixed_threads(facts),
             drifts: count(facts.drifts),
             births: spawn_buckets(&facts.spawns),
-            pods: pods.map(|pod| self.entry(pod, facts.topology)).collect(),
+            pods: pods
+                .map(|pod| PodPlacement {
+                    mapping: plan_input::mapping(pod, &members),
+                    ..self.entry(pod, facts.topology)
+                })
+                .collect(),
             ..NodePlacementStatus::default()
         };
         status.planned = status.pods.iter().map(|pod| pod.planned).sum();
@@ -89,6 +98,7 @@ impl StatusBuilder {
             }),
             respawns: count(pod.stats.respawns),
             reason: pod.reason().map(|reason| cut(&reason, REASON_BYTES_MAX)),
+            mapping: None,
         }
     }
 }
@@ -120,6 +130,7 @@ fn conditions(facts: &NodeFacts) -> Vec<(&'static str, ConditionState)> {
     let present = conditions.into_iter();
     present
         .filter_map(|(kind, state)| Some((kind, state?)))
+        .chain(plan_input::omitted(facts))
         .collect()
 }
 
@@ -178,9 +189,11 @@ fn name(pod: &PodFacts, bytes: usize) -> String {
     PodPlacement::short_name(&key.namespace, &key.name, uid, bytes)
 }
 
-/// Drops the least important parts until the status keeps its bound; `dump` shows them all.
+/// Drops the least important parts until the status keeps its bound; `dump` shows them all. What
+/// plans are made from has a bound of its own.
 fn shrink_to_fit(status: &mut NodePlacementStatus, pods: &[PodFacts]) {
-    let max = STATUS_BYTES_PER_20_PODS * status.pods.len().div_ceil(20).max(1);
+    let max = plan_input::limit(status)
+        + STATUS_BYTES_PER_20_PODS * status.pods.len().div_ceil(20).max(1);
     let shrinks: [fn(&mut PodPlacement, &PodFacts); 10] = [
         |entry, _| entry.since = None,
         |entry, _| entry.front = entry.front.filter(|front| front.verified < front.planned),

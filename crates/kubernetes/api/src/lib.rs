@@ -18,6 +18,7 @@ mod policy;
 mod quantity;
 mod read;
 mod remedy;
+mod restart;
 mod rules;
 mod schema;
 mod server_image;
@@ -39,14 +40,16 @@ pub use iterations::{IterationRange, Iterations, NamedIterations};
 pub use model_batching::ModelBatching;
 pub use model_threads::{ModelThreads, NamedThreads};
 pub use node_placement::{
-    Drift, DriftCause, FrontPlacement, Isolation, NodePlacement, NodePlacementStatus, PodPlacement,
-    SpawnBucket,
+    Drift, DriftCause, FrontPlacement, Isolation, NodePlacement, NodePlacementStatus, PodMapping,
+    PodPlacement, SpawnBucket,
 };
 pub use one_machine::{BuiltInServer, OneMachine, OwnServer, Server, for_one_machine};
 pub use pod_problem::PodProblem;
 pub use policy::policy_of;
+pub use quantity::cpus as cpus_of_quantity;
 pub use read::{ReadError, read_deployment, read_for_one_machine};
 pub use remedy::remedy_of;
+pub use restart::restarting_fields;
 pub use rules::{SERVER_CONTAINER, validate};
 pub use schema::{inference_deployment_crd, node_placement_crd};
 pub use server_image::{SERVER_IMAGE_ANNOTATION, server_image_of};

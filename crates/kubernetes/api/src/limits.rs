@@ -95,3 +95,6 @@ pub const TRIAL_WINDOW_MICROS_MIN: u64 = 1_000_000;
 /// Longest text of a scheduler or kubelet that is repeated, in characters: a condition has room for
 /// it, the names around it and the remedy.
 pub const POD_MESSAGE_CHARS_MAX: usize = 400;
+
+/// Longest `cpuTopology` of a NodePlacement, in bytes: what a topology's parser takes.
+pub const TOPOLOGY_BYTES_MAX: usize = 1024;

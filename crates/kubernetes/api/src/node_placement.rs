@@ -1,8 +1,9 @@
 //! The `NodePlacement`: what the agent of one node planned, verified and saw drift. One object per
 //! node, named like the node, written by that node's agent alone.
 //!
-//! There is no desired state, so there is no spec; and 20 pods must fit into 4 KiB, so an entry has
-//! counts and hashes, and `albacore-agent dump` shows the rest.
+//! There is no desired state, so there is no spec; and 20 pods must fit into 4 KiB beside the short
+//! texts that plans are made from (at most 1 KiB of the node's topology, 3 KiB of mappings), so an
+//! entry has counts and hashes, and `albacore-agent dump` shows the rest.
 
 use std::borrow::Cow;
 
@@ -14,7 +15,8 @@ use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::limits::NODE_PODS_MAX;
+use crate::deployment::Mode;
+use crate::limits::{NODE_PODS_MAX, TOPOLOGY_BYTES_MAX};
 
 /// What the agent of a node planned, verified and saw drift.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
@@ -46,7 +48,8 @@ fn kind() -> String {
 #[serde(rename_all = "camelCase")]
 pub struct NodePlacementStatus {
     /// Enforcing says whether masks are written, MasksRemembered whether the kernel restores them
-    /// after a change of a cpuset. Degraded, Throttled and CpusetEmpty exist only while true.
+    /// after a change of a cpuset. Degraded, Throttled, CpusetEmpty and TopologyOmitted exist only
+    /// while true.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -57,6 +60,17 @@ pub struct NodePlacementStatus {
     /// Hash of the cpus, cores and caches that plans are made for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology: Option<String>,
+    /// These cpus, cores and caches themselves, and the distances between them where the node knows
+    /// its own, as in `cpus=0-31 core=0-15x2 l3=0-1*8x2 numa=0*32`: the domain of each cpu at each
+    /// level, which is that of the level before where it is not given. Absent with condition
+    /// TopologyOmitted. `kubectl albacore plan` plans for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = TOPOLOGY_BYTES_MAX))]
+    pub cpu_topology: Option<String>,
+    /// Cpus of threads that plans make room for: of pods that the solver does not place, where a
+    /// thread has one cpu. As in `3*2,7`: two on cpu 3, one on cpu 7.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fixed_threads: Option<String>,
     /// Threads with a planned cpu, of all pods.
     #[serde(default)]
     pub planned: i32,
@@ -122,6 +136,9 @@ pub struct PodPlacement {
     /// Hash of the plan in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
+    /// The plan in force; absent where the report would be too large with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mapping: Option<PodMapping>,
     /// Since when this plan is verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
@@ -134,6 +151,26 @@ pub struct PodPlacement {
     /// Why the pod, or a part of it, is not placed; absent if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// The plan in force of a pod, with what the agent solved it from.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodMapping {
+    /// Workers and threads, and the cpu of each thread, worker by worker and rank by rank:
+    /// `2x4:0-7` has worker 0 on cpus 0 to 3. Also `0-12/4` for 0, 4, 8, 12; `5*2` for 5, 5;
+    /// `0-1x2` for 0, 1, 0, 1.
+    pub cpus: String,
+    /// Whether threads of one worker are far apart or close together.
+    #[serde(default)]
+    pub mode: Mode,
+    /// Place of the pod among those that are planned together, from 0; absent for a pod that plans
+    /// of others do not move: it is observed, or its policy is RoundRobin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<i32>,
+    /// Its `spec.placement.distances`, as in `l3=60,machine=300`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distances: Option<String>,
 }
 
 /// The event loops of a pod's front end.

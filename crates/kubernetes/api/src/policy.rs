@@ -27,6 +27,24 @@ impl LevelDistances {
     }
 }
 
+impl From<deployment::Mode> for albacore_solver::Mode {
+    fn from(mode: deployment::Mode) -> Self {
+        match mode {
+            deployment::Mode::Scatter => Self::Scatter,
+            deployment::Mode::Compact => Self::Compact,
+        }
+    }
+}
+
+impl From<albacore_solver::Mode> for deployment::Mode {
+    fn from(mode: albacore_solver::Mode) -> Self {
+        match mode {
+            albacore_solver::Mode::Scatter => Self::Scatter,
+            albacore_solver::Mode::Compact => Self::Compact,
+        }
+    }
+}
+
 /// The placement policy of a spec.
 pub fn policy_of(spec: &InferenceDeploymentSpec) -> SubjectPolicy {
     let deployment::Placement {
@@ -40,10 +58,7 @@ pub fn policy_of(spec: &InferenceDeploymentSpec) -> SubjectPolicy {
     SubjectPolicy {
         workers: spec.workers,
         threads: spec.threads,
-        mode: match spec.mode {
-            deployment::Mode::Scatter => albacore_solver::Mode::Scatter,
-            deployment::Mode::Compact => albacore_solver::Mode::Compact,
-        },
+        mode: spec.mode.into(),
         placement: match policy {
             PlacementPolicy::Tuna => PlacementMethod::Tuna,
             PlacementPolicy::RoundRobin => PlacementMethod::RoundRobin,

@@ -37,7 +37,7 @@ pub(crate) fn problem(text: &str) -> Option<String> {
 }
 
 /// The number of cpus that a quantity means; `None` for a text that is no quantity.
-pub(crate) fn cpus(text: &str) -> Option<f64> {
+pub fn cpus(text: &str) -> Option<f64> {
     if problem(text).is_some() {
         return None;
     }

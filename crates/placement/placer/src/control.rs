@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use albacore_os::Wake;
 use albacore_plan::SubjectPolicy;
+use albacore_topology::Topology;
 
 use crate::{
     Placer, PlacerCounters, PlacerError, Report, Restored, SlotRow, SubjectConfig, SubjectId,
@@ -154,6 +155,14 @@ impl Handle {
     /// As [`Handle::add`].
     pub fn states(&self) -> Result<ControlReply<Vec<SubjectState>>, ControlError> {
         self.request(|placer, _| placer.states())
+    }
+
+    /// Asks for the machine that plans are made for, [`Placer::machine`].
+    ///
+    /// # Errors
+    /// As [`Handle::add`].
+    pub fn machine(&self) -> Result<ControlReply<Topology>, ControlError> {
+        self.request(|placer, _| placer.machine().clone())
     }
 
     /// Asks for counters and distributions, [`Placer::figures`].

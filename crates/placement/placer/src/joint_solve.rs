@@ -3,25 +3,23 @@
 //!
 //! Members are the subjects that the solver places and whose masks are written. Threads of other
 //! subjects count as obstacles where their cpu is known: the cpus of a round robin, and threads
-//! whose mask is a single cpu, whether their own program or another one set it. So does, on its
-//! core, a cpu outside all cpusets that is the sibling of a container's cpu. A single member
-//! without obstacles is no joint problem: it is solved by `subject_solver` alone. A new member
-//! moves others only where that gains more than [`JOINT_MOVE_COST`] a thread, or where the cpus
+//! whose mask is a single cpu, whether their own program or another one set it. A single member
+//! without obstacles is solved by `subject_solver` alone. A new member moves others only where that
+//! gains more than [`JOINT_MOVE_COST`](crate::limits::JOINT_MOVE_COST) a thread, or where the cpus
 //! would be unevenly loaded; on a machine of several NUMA domains, once one of them is warm, only
-//! for the latter.
+//! for the latter. `node_problem` makes the problem.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use albacore_os::Micros;
 use albacore_plan::{Enforcement, PlacementMethod};
 use albacore_solver::{
-    CachedSolution, Deployment, JointProblem, JointSolution, Mapping, Obstacle, Problem, Solution,
-    WorkBudget, check_joint, solve_joint,
+    CachedSolution, Deployment, JointProblem, JointSolution, Mapping, Problem, Solution,
 };
-use albacore_topology::{CpuId, CpuSet, Distances, Topology};
+use albacore_topology::{CpuId, CpuSet, Topology};
 
-use crate::limits::{JOINT_MOVE_COST, NUMA_MOVE_COST, SOLVE_BUDGET};
+use crate::node_problem::{Member, NodeProblem, is_joint, solve_together};
 use crate::solve_rate::SolveRate;
 use crate::subject::{PassContext, Subject};
 use crate::{PlacerError, SubjectId};
@@ -66,8 +64,7 @@ impl JointSolver {
         self.solves = context.figures.solves;
         let now = context.reader.clock.now()?;
         let input = JointInput::of(subjects, context.machine, now);
-        let is_joint = input.members.len() > 1
-            || (input.members.len() == 1 && !input.problem.obstacles.is_empty());
+        let is_joint = is_joint(&input.problem);
         for subject in subjects.values_mut() {
             let is_member = is_joint && input.members.contains(&subject.id());
             let distances = subject.policy().distances.over(context.machine.distances());
@@ -95,7 +92,7 @@ impl JointSolver {
             self.subjects.clear();
             return Ok(());
         }
-        let solved = input.solve();
+        let solved = solve_together(&input.problem);
         let took = start.elapsed();
         self.rate.spend(took);
         let solved = solved?;
@@ -125,66 +122,36 @@ fn adopt_if_new(
 impl JointInput {
     fn of(subjects: &BTreeMap<SubjectId, Subject>, machine: &Topology, now: Micros) -> Self {
         let online = machine.cpuset();
-        let (mut members, mut deployments) = (Vec::new(), Vec::new());
-        let mut weights: BTreeMap<CpuId, u32> = BTreeMap::new();
-        for subject in subjects.values() {
+        let (mut ids, mut members, mut fixed_threads) = (Vec::new(), Vec::new(), Vec::new());
+        // One without a root ended and is about to give its masks back.
+        let inside = subjects.values().filter(|s| s.tree.has_root());
+        for subject in inside.clone() {
             let cpuset = subject.cpuset.cpus.intersection(&online);
-            if !subject.tree.has_root() {
-                // it ended and is about to give its masks back
-                continue;
-            }
             if !subject.is_solved() {
-                for cpu in fixed_cpus(subject)
-                    .into_iter()
-                    .filter(|&cpu| online.contains(cpu))
-                {
-                    *weights.entry(cpu).or_insert(0) += 1;
-                }
+                fixed_threads.extend(subject.fixed_cpus());
             } else if !cpuset.is_empty() {
-                members.push(subject.id());
-                deployments.push(Deployment {
-                    workers: subject.policy().workers,
-                    threads: subject.policy().threads,
-                    mode: subject.policy().mode,
+                ids.push(subject.id());
+                members.push(Member {
+                    policy: subject.policy().clone(),
                     cpuset,
                     current: subject.solver.current(subject.policy()),
                 });
             }
         }
-        let inside = subjects.values().filter(|s| s.tree.has_root());
-        let contained: Vec<&CpuSet> = inside
-            .clone()
-            .filter(|subject| subject.is_in_cgroup())
-            .map(|subject| &subject.cpuset.cpus)
-            .collect();
-        let known = inside.fold(CpuSet::new(), |all, s| all.union(&s.cpuset.cpus));
-        for cpu in noisy_siblings(machine, &contained, &known).iter() {
-            *weights.entry(cpu).or_insert(0) += 1;
-        }
+        let contained = inside.clone().filter(|subject| subject.is_in_cgroup());
         let is_warm = |id: &SubjectId| subjects.get(id).is_some_and(|s| s.is_warm(now));
-        let leaves_memory = has_numa(machine) && members.iter().any(is_warm);
-        let obstacle = |(cpu, weight)| Obstacle { cpu, weight };
-        Self {
-            problem: JointProblem {
-                topology: machine.clone(),
-                distances: common_distances(&members, subjects, machine),
-                deployments,
-                obstacles: weights.into_iter().map(obstacle).collect(),
-                move_cost: match leaves_memory {
-                    true => NUMA_MOVE_COST,
-                    false => JOINT_MOVE_COST,
-                },
-            },
+        let node = NodeProblem {
+            machine,
             members,
+            fixed_threads,
+            containers: contained.map(|s| s.cpuset.cpus.clone()).collect(),
+            known: inside.fold(CpuSet::new(), |all, s| all.union(&s.cpuset.cpus)),
+            is_warm: ids.iter().any(is_warm),
+        };
+        Self {
+            problem: node.joint(),
+            members: ids,
         }
-    }
-
-    fn solve(&self) -> Result<JointSolution, PlacerError> {
-        let problem = &self.problem;
-        let joint = solve_joint(problem, &mut WorkBudget::of_time(SOLVE_BUDGET))?;
-        check_joint(problem, &joint)
-            .map_err(|violations| PlacerError::JointCheck { violations })?;
-        Ok(joint)
     }
 
     /// The answer of each member, with the problem that it answers.
@@ -202,84 +169,19 @@ impl JointInput {
     }
 }
 
-/// The distances that all members ask for; the machine's own if they ask for different ones.
-fn common_distances(
-    members: &[SubjectId],
-    subjects: &BTreeMap<SubjectId, Subject>,
-    machine: &Topology,
-) -> Distances {
-    let own = machine.distances();
-    let members = members.iter().filter_map(|id| subjects.get(id));
-    let mut asked = members.map(|subject| subject.policy().distances.over(own));
-    let first = asked.next().unwrap_or(own);
-    if asked.all(|other| other == first) {
-        first
-    } else {
-        own
-    }
-}
-
-/// Whether memory is nearer to some cpus than to others.
-fn has_numa(machine: &Topology) -> bool {
-    machine.node_count() > 1
-}
-
-/// Cpus of no subject that share a core with a cpu of a container: the kubelet gave them to other
-/// containers.
-fn noisy_siblings(machine: &Topology, contained: &[&CpuSet], known: &CpuSet) -> CpuSet {
-    let cpus = machine.cpus().iter();
-    let ours = cpus
-        .clone()
-        .filter(|cpu| contained.iter().any(|cpuset| cpuset.contains(cpu.id)));
-    let cores: BTreeSet<u32> = ours.map(|cpu| cpu.core).collect();
-    cpus.filter(|cpu| !known.contains(cpu.id) && cores.contains(&cpu.core))
-        .map(|cpu| cpu.id)
-        .collect()
-}
-
-/// The cpus on which threads of a subject are known to sit. Those of a round robin are where they
-/// are planned to be, also while a worker is being replaced.
-fn fixed_cpus(subject: &Subject) -> Vec<CpuId> {
-    if subject.policy().placement == PlacementMethod::RoundRobin
-        && subject.policy().enforcement == Enforcement::Enforce
-    {
-        let solution = subject.solver.solution();
-        return solution.map_or_else(Vec::new, |solution| solution.mapping.cpus.clone());
-    }
-    let processes = subject.tree.iter();
-    let threads = processes.flat_map(|process| process.threads.values());
-    let single = threads.filter(|known| known.mask.len() == 1);
-    single.filter_map(|known| known.mask.first()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use albacore_topology::parse_synthetic;
-
-    use super::*;
-
-    #[test]
-    fn siblings_outside_of_a_container_are_noisy_unless_they_are_ours() {
-        let machine = parse_synthetic("pack:1 l3:1 core:4 pu:2").unwrap();
-        let pairs: BTreeMap<u32, Vec<CpuId>> =
-            machine
-                .cpus()
-                .iter()
-                .fold(BTreeMap::new(), |mut pairs, cpu| {
-                    pairs.entry(cpu.core).or_default().push(cpu.id);
-                    pairs
-                });
-        let cores: Vec<&Vec<CpuId>> = pairs.values().collect();
-        // A core and a half, and another subject's half core.
-        let own: CpuSet = [cores[0][0], cores[0][1], cores[1][0]]
-            .into_iter()
-            .collect();
-        let other: CpuSet = [cores[2][0]].into_iter().collect();
-        let known = own.union(&other);
-        let noisy = noisy_siblings(&machine, &[&own], &known);
-        assert_eq!(noisy, [cores[1][1]].into_iter().collect());
-        let both = noisy_siblings(&machine, &[&own, &other], &known);
-        assert_eq!(both, [cores[1][1], cores[2][1]].into_iter().collect());
-        assert!(noisy_siblings(&machine, &[], &known).is_empty());
+impl Subject {
+    /// The cpus on which threads of a subject that is not solved are known to sit. Those of a round
+    /// robin are where they are planned to be, also while a worker is being replaced.
+    pub(crate) fn fixed_cpus(&self) -> Vec<CpuId> {
+        if self.policy().placement == PlacementMethod::RoundRobin
+            && self.policy().enforcement == Enforcement::Enforce
+        {
+            let solution = self.solver.solution();
+            return solution.map_or_else(Vec::new, |solution| solution.mapping.cpus.clone());
+        }
+        let processes = self.tree.iter();
+        let threads = processes.flat_map(|process| process.threads.values());
+        let single = threads.filter(|known| known.mask.len() == 1);
+        single.filter_map(|known| known.mask.first()).collect()
     }
 }

@@ -12,6 +12,7 @@ mod joint_solve;
 pub mod limits;
 mod measured_distances;
 mod move_hysteresis;
+mod node_problem;
 mod placer;
 mod priority;
 mod process;
@@ -29,6 +30,9 @@ pub use control::{ControlError, ControlReply, Handle};
 pub use error::PlacerError;
 /// Times in microseconds; a quantile is known to 25 %.
 pub type MicrosHistogram = albacore_values::LogHistogram<4>;
+pub use node_problem::{
+    Member, NodeProblem, improve_alone, is_joint, solve_alone, solve_together, threads_within_quota,
+};
 pub use placer::{Placer, Progress};
 pub use priority::raise_thread_priority;
 pub use report::{PlacerCounters, Report, Restored, SpawnKind};

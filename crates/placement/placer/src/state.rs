@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use albacore_os::CpuQuota;
 use albacore_plan::{MaskDriftCause, PlacementWarning, SubjectPolicy};
-use albacore_topology::CpuSet;
+use albacore_solver::Mapping;
+use albacore_topology::{CpuId, CpuSet};
 
 use crate::{FrontRow, SubjectId};
 
@@ -41,6 +42,12 @@ pub struct SubjectState {
     pub front: Vec<FrontRow>,
     /// Equal for equal mappings of equal sizes on equal machines. `None` while nothing is solved.
     pub plan_hash: Option<u64>,
+    /// The mapping in force. `None` while nothing is solved.
+    pub mapping: Option<Mapping>,
+    /// Whether the solver places it and its masks are written: a member of the joint problem.
+    pub is_solved: bool,
+    /// Of a subject that is not: the cpus on which its threads are known to sit, once for each.
+    pub fixed_threads: Vec<CpuId>,
     /// Of the online machine.
     pub topology_hash: u64,
 }

@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use albacore_plan::{Observation, PlacementMethod, SubjectPolicy, problem};
-use albacore_solver::{Mapping, Problem, ProblemError, Solution, WorkBudget, round_robin, solve};
+use albacore_solver::{Mapping, Problem, ProblemError, Solution};
 use albacore_topology::{Cpu, Distances};
 
-use crate::limits::{JOINT_PERIOD, SOLVE_BUDGET};
+use crate::limits::JOINT_PERIOD;
 use crate::move_hysteresis::{is_warm, keep_unless_worth_moving};
+use crate::node_problem::solve_alone;
 use crate::solve_rate::SolveRate;
 
 /// The mapping in force, and the problem that it answers.
@@ -175,13 +176,7 @@ impl SubjectSolver {
         if !wait.is_zero() {
             return Ok(SolveOutcome::Deferred(wait));
         }
-        let solution = match policy.placement {
-            PlacementMethod::RoundRobin => round_robin(&wanted)?,
-            PlacementMethod::Tuna | PlacementMethod::None => {
-                let found = solve(&wanted, &mut WorkBudget::of_time(SOLVE_BUDGET))?;
-                keep_unless_worth_moving(&wanted, found, is_server_warm(observation))
-            }
-        };
+        let solution = solve_alone(policy.placement, &wanted, is_server_warm(observation))?;
         let took = start.elapsed();
         self.rate.spend(took);
         self.is_stale = false;
@@ -217,7 +212,7 @@ fn is_same(a: &Problem, b: &Problem) -> bool {
 mod tests {
     use albacore_os::Micros;
     use albacore_plan::{Enforcement, MainThread, ServerKind};
-    use albacore_solver::{Mode, improve};
+    use albacore_solver::{Mode, WorkBudget, improve};
     use albacore_topology::{Topology, parse_synthetic};
 
     use super::*;

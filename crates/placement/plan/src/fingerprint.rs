@@ -1,7 +1,8 @@
 //! One number for a mapping, so that two reports of it can be compared: what was shown and what is
 //! applied.
 
-use albacore_solver::{Mapping, Problem};
+use albacore_solver::{Mapping, Problem, Slot};
+use albacore_topology::CpuSet;
 
 /// Equal for equal mappings of equal sizes on equal machines, today and tomorrow; FNV-1a.
 pub fn plan_hash(problem: &Problem, mapping: &Mapping) -> u64 {
@@ -19,4 +20,31 @@ pub fn plan_hash(problem: &Problem, mapping: &Mapping) -> u64 {
         eat(cpu.0);
     }
     hash
+}
+
+/// Equal for equal masks of all threads on equal machines, in every program: the hash that a
+/// NodePlacement reports of a pod. `machine` is the `hash64` of its topology; `None` without a
+/// mask. FNV-1a, folded to 32 bits.
+pub fn masks_hash<'a>(
+    machine: u64,
+    masks: impl IntoIterator<Item = (Slot, &'a CpuSet)>,
+) -> Option<u32> {
+    let mut masks: Vec<(Slot, &CpuSet)> = masks.into_iter().collect();
+    masks.sort_by_key(|(slot, _)| *slot);
+    if masks.is_empty() {
+        return None;
+    }
+    let mut hash = machine;
+    let mut add = |bytes: &[u8]| {
+        for byte in bytes {
+            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+        }
+    };
+    for (slot, mask) in masks {
+        add(&slot.worker.0.to_le_bytes());
+        add(&slot.rank.0.to_le_bytes());
+        add(mask.to_string().as_bytes());
+        add(b";");
+    }
+    Some((hash >> 32) as u32 ^ hash as u32)
 }

@@ -11,6 +11,7 @@ mod front;
 mod ledger;
 pub mod limits;
 mod lint;
+mod mapping_text;
 mod name;
 mod observation;
 mod plan;
@@ -23,10 +24,11 @@ pub use albacore_values::{Micros, Pid, Tid};
 
 pub use albacore_topology::DistanceOverrides;
 pub use drift::{MaskDrift, MaskDriftCause};
-pub use fingerprint::plan_hash;
+pub use fingerprint::{masks_hash, plan_hash};
 pub use front::front_cpus;
 pub use ledger::{BackOff, Ledger};
 pub use lint::{LintError, LintInput, lint};
+pub use mapping_text::{MappingTextError, mapping_text, parse_mapping_text};
 pub use name::{front_thread_name, parse_front_thread_name, parse_thread_name, thread_name};
 pub use observation::{Observation, ObservedThread, Process, ProcessId, ServerKind, ThreadId};
 pub use plan::{

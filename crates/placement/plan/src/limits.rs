@@ -48,3 +48,6 @@ pub const SETTLING_MICROS: u64 = 5_000_000;
 /// Event loops placed of one subject, whatever threads call themselves: a serving front end and one
 /// that stands by, each with the 256 that `spec.front.threads` allows at most.
 pub const FRONT_THREADS_MAX: usize = 512;
+
+/// Most threads of a mapping that is read from a text: as many as the solver takes.
+pub(crate) const MAPPING_THREADS_MAX: usize = albacore_solver::limits::SLOTS_MAX as usize;

@@ -185,11 +185,16 @@ const MATRIX: &[Row] = &[
         ],
     ),
     row(
+        "forecast",
+        &[KubeTypes],
+        &["api", "placer", "plan", "solver", "topology"],
+    ),
+    row(
         "cli",
         &[KubeTypes, Async, CommandLine],
         &[
-            "api", "cluster", "command", "local", "os", "plan", "solver", "svg", "topology",
-            "trees",
+            "api", "cluster", "command", "forecast", "local", "os", "plan", "solver", "svg",
+            "topology", "trees",
         ],
     ),
     row("load", &[Async], &["os", "random"]),

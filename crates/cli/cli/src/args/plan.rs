@@ -8,15 +8,16 @@ use albacore_solver::{Rank, Slot, WorkerIndex};
 use albacore_topology::{CpuId, CpuSet, DistanceOverrides};
 use clap::ValueEnum;
 
-use super::{MachineArgs, Output};
+use super::{ClusterPlanArgs, MachineArgs, Output};
 use crate::limits::TIME_LIMIT_MAX;
 
 /// Options that say what one deployment is; a file says it for several.
 const OF_ONE: [&str; 4] = ["workers", "threads", "mode", "policy"];
 
-/// The two ways to ask.
+/// The ways to ask.
 const USAGE: &str = "albacore plan --workers <W> --threads <T> --mode <MODE> [OPTIONS]
-       albacore plan -f <FILE>... [OPTIONS]";
+       albacore plan -f <FILE>... [OPTIONS]
+       albacore plan -f <FILE>... --cluster [--node <NAME>]... [OPTIONS]";
 
 #[derive(Debug, clap::Args)]
 #[command(override_usage = USAGE)]
@@ -65,8 +66,25 @@ pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub(crate) machine: MachineArgs,
     /// How to print it
-    #[arg(long, value_enum, default_value_t = Output::Text)]
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterPlanArgs,
+}
+
+impl PlanArgs {
+    /// Whether the nodes of a cluster are meant: an option says so, or the command is a plugin of
+    /// kubectl and nothing says which machine.
+    pub(crate) fn is_for_cluster(&self, is_plugin: bool) -> bool {
+        let is_here = self.machine.topology.is_some()
+            || self.machine.cpuset.is_some()
+            || self.current.is_some()
+            || self.explain.is_some()
+            || self.time_limit.is_some()
+            || self.distances.is_some()
+            || !self.obstacle.is_empty();
+        self.cluster.is_given() || (is_plugin && !self.file.is_empty() && !is_here)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -21,6 +21,7 @@ fn facts(pod: &PodFacts) -> NodeFacts {
     NodeFacts {
         pods: vec![pod.clone()],
         topology: 1,
+        machine: None,
         spawns: Default::default(),
         drifts: 0,
         health: Health::default(),

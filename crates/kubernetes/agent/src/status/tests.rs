@@ -4,7 +4,8 @@ use albacore_api::DriftCause;
 use albacore_cluster::ObjectKey;
 use albacore_placer::{SlotState, SubjectId};
 use albacore_plan::SubjectPolicy;
-use albacore_solver::Rank;
+use albacore_solver::{Mapping, Rank};
+use albacore_topology::{CpuId, Topology, parse_topology_text};
 use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
 
@@ -51,6 +52,9 @@ fn state(threads: u16) -> albacore_placer::SubjectState {
         is_refused: false,
         front: Vec::new(),
         plan_hash: None,
+        mapping: None,
+        is_solved: true,
+        fixed_threads: Vec::new(),
         topology_hash: 7,
     }
 }
@@ -113,10 +117,122 @@ fn twenty_names_of_full_length_fit_with_every_count() {
     }
 }
 
+/// 256 cpus, their siblings numbered last.
+fn machine() -> Topology {
+    let text = "cpus=0-255 core=0-127x2 l3=0-15*8x2 numa=0-1*64x2";
+    parse_topology_text(text).unwrap()
+}
+
+/// 4 workers of 6 threads on cpus without a pattern.
+fn mapping() -> Mapping {
+    let cpus = (0..24).map(|at| CpuId(at * at * 7 % 251)).collect();
+    Mapping { threads: 6, cpus }
+}
+
+/// Twenty usual pods: what 4 x 6 threads of a plan for 256 cpus are.
+fn usual_pods() -> impl Iterator<Item = PodFacts> {
+    (0..20_u16).map(|number| {
+        let name = format!("fraud-6d5f7b9c4-x2x{number:02}");
+        let mut pod = pod(&name, [VERIFIED; 2]);
+        pod.desired.pod.uid = format!("9f1c2b3a-0000-4000-8000-{number:012}");
+        pod.stats.cpuset = Some(machine().cpuset());
+        let cpus = (0..24)
+            .map(|at| CpuId(number * 6 + at / 6 * 64 % 256 + at % 6))
+            .collect();
+        pod.state = Some(albacore_placer::SubjectState {
+            subject: SubjectId((20 - number).into()),
+            cpuset: machine().cpuset(),
+            mapping: Some(Mapping { threads: 6, cpus }),
+            front: vec![event_loop("1")],
+            ..state(2)
+        });
+        pod
+    })
+}
+
+#[test]
+fn a_report_of_20_usual_pods_carries_all_that_plans_are_made_from() {
+    let mut facts = facts(usual_pods().collect());
+    facts.machine = Some(machine());
+    let status = StatusBuilder::default().build(&facts, &at(0));
+    let bytes = json_bytes(&status);
+    assert!(bytes <= 4096 + 49 + 20 * 80, "{bytes}");
+    assert_eq!(
+        status.cpu_topology.as_deref().map(parse_topology_text),
+        Some(Ok(machine()))
+    );
+    assert_eq!(status.fixed_threads, None);
+    for (number, (entry, pod)) in status.pods.iter().zip(&facts.pods).enumerate() {
+        let mapping = entry.mapping.as_ref().unwrap();
+        let read = albacore_plan::parse_mapping_text(&mapping.cpus).unwrap();
+        assert_eq!(Some(read), pod.state.as_ref().unwrap().mapping);
+        // The placer added them in the other order.
+        assert_eq!(mapping.order, Some(19 - number as i32));
+        assert_eq!(entry.cpuset.as_deref(), Some("0-255"));
+    }
+}
+
+#[test]
+fn threads_of_pods_that_are_not_solved_are_reported_where_they_sit() {
+    let mut facts = facts(usual_pods().take(2).collect());
+    let state = facts.pods[1].state.as_mut().unwrap();
+    state.is_solved = false;
+    state.fixed_threads = [7, 3, 3].map(CpuId).to_vec();
+    let status = StatusBuilder::default().build(&facts, &at(0));
+    assert_eq!(status.fixed_threads.as_deref(), Some("3*2,7"));
+    let orders = status
+        .pods
+        .iter()
+        .map(|pod| pod.mapping.as_ref().unwrap().order);
+    assert_eq!(orders.collect::<Vec<_>>(), [Some(0), None]);
+    assert_eq!(status.cpu_topology, None, "the machine is not known yet");
+    let state = facts.pods[1].state.as_mut().unwrap();
+    state.mapping.as_mut().unwrap().cpus = (0..2048_u32)
+        .map(|at| CpuId((at * at % 251) as u16))
+        .collect();
+    let too_large = StatusBuilder::default().build(&facts, &at(0));
+    assert!(too_large.pods.iter().all(|pod| pod.mapping.is_none()));
+    assert_eq!(too_large.fixed_threads, None, "all of it or nothing");
+    facts.pods[1].is_placed = false;
+    let status = StatusBuilder::default().build(&facts, &at(0));
+    assert_eq!(
+        (status.fixed_threads, &status.pods[1].mapping),
+        (None, &None)
+    );
+}
+
+#[test]
+fn a_topology_that_is_too_long_is_left_out_with_a_reason() {
+    let mut facts = facts(Vec::new());
+    let cpus = (0..512_u16).map(|at| albacore_topology::Cpu {
+        id: CpuId(at),
+        core: u32::from(at) * 7919 % 521,
+        l2: u32::from(at) * 7919 % 521,
+        l3: 0,
+        numa: 0,
+        package: 0,
+        capacity: albacore_topology::CAPACITY_MAX,
+    });
+    facts.machine = Some(Topology::new(cpus.collect()).unwrap());
+    let status = StatusBuilder::default().build(&facts, &at(0));
+    assert_eq!(status.cpu_topology, None);
+    let condition = status
+        .conditions
+        .iter()
+        .find(|c| c.type_ == "TopologyOmitted")
+        .unwrap();
+    assert!(
+        condition.message.contains("more than 1024"),
+        "{}",
+        condition.message
+    );
+}
+
 fn facts(pods: Vec<PodFacts>) -> NodeFacts {
     NodeFacts {
         pods,
         topology: 7,
+        machine: None,
         spawns: Default::default(),
         drifts: 0,
         health: Health::default(),
@@ -258,7 +374,7 @@ fn states() -> impl Strategy<Value = [SlotState; 2]> {
 
 proptest! {
     #[test]
-    fn a_status_of_20_pods_takes_at_most_4_kib(
+    fn a_status_of_20_pods_takes_at_most_4_kib_beside_what_plans_are_made_from(
         pods in proptest::collection::vec(
             (("[a-z0-9-]{1,63}", "[a-z0-9.-]{1,253}", 1..=1_u16), states(), 0..=i64::MAX, ".{0,400}",
              proptest::option::of("[ -~]{0,300}")),
@@ -273,6 +389,10 @@ proptest! {
             pod.desired.pod.uid = format!("9f1c2b3a-0000-4000-8000-{number:012}");
             pod.state = Some(albacore_placer::SubjectState {
                 front: vec![event_loop("0"); usize::from(number % 2 == 0)],
+                subject: SubjectId(number as _),
+                mapping: Some(mapping()),
+                is_solved: number % 3 != 0,
+                fixed_threads: mapping().cpus,
                 ..state(quota)
             });
             pod.stats.cause = Some(DriftCause::CpusetChange);
@@ -284,11 +404,13 @@ proptest! {
             pod
         });
         let mut facts = facts(pods.collect());
+        facts.machine = Some(machine());
         facts.spawns = [births; SPAWN_BUCKETS_MS.len() + 1];
         facts.drifts = u64::MAX;
         facts.health.degraded.push(Reason::new("Placer", degraded));
         let status = StatusBuilder::default().build(&facts, &at(0));
-        prop_assert!(json_bytes(&status) <= 4096, "{} bytes", json_bytes(&status));
+        let beside = status.cpu_topology.as_ref().unwrap().len() + 3072;
+        prop_assert!(json_bytes(&status) <= 4096 + beside, "{} bytes", json_bytes(&status));
         prop_assert_eq!(status.pods.len(), facts.pods.len());
         // Each entry is still that of its pod, and of no other.
         for (entry, pod) in status.pods.iter().zip(&facts.pods) {

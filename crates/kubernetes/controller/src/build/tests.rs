@@ -481,3 +481,63 @@ proptest! {
         prop_assert_ne!(pod(&before), pod(&after), "another number of threads does");
     }
 }
+
+/// The pod template of a deployment with this image in its annotation.
+fn template_with(spec: &Value, image: Option<&str>) -> (InferenceDeployment, Value) {
+    let mut of = deployment(spec);
+    let image = image.map(|image| ("albacore.dev/server-image".to_owned(), image.to_owned()));
+    of.metadata.annotations = Some(image.into_iter().collect());
+    let build_context = BuildContext {
+        built_in: BuiltInOptions {
+            image: "server:1".to_owned(),
+            params_url: None,
+        },
+        has_service_monitors: false,
+        replicas: None,
+    };
+    let children = build(&validate(&of).unwrap(), &build_context).into_iter();
+    let mut workload = children.filter(|c| c.kind == ChildKind::Deployment);
+    let template = workload.next().unwrap().body["spec"]["template"].take();
+    (of, template)
+}
+
+#[test]
+fn pods_are_restarted_by_the_fields_that_the_api_names_and_by_no_other() {
+    let place = |uri: &str| json!({"models": [{"name": "m", "uri": uri}]});
+    let edited = |field: &str, value: Value| (model(), with(model(), field, value));
+    let command = |word: &str| with_server(json!({}), json!({"image": "x", "command": [word]}));
+    let limited = |cpu: &str| json!({"limits": {"cpu": cpu}});
+    for ((before, after), fields) in [
+        ((model(), model()), &[][..]),
+        (edited("mode", json!("Compact")), &[]),
+        (edited("placement", json!({"policy": "RoundRobin"})), &[]),
+        (edited("batching", json!({"maxRows": 9})), &[]),
+        ((place("pvc://a/m.ubj"), place("pvc://a/n.ubj")), &[]),
+        ((place("https://x/m.ubj"), place("https://x/n.ubj")), &[]),
+        (
+            (place("pvc://a/m.ubj"), place("pvc://b/m.ubj")),
+            &["spec.models[].uri"],
+        ),
+        (
+            (place("pvc://a/m.ubj"), place("https://x/m.ubj")),
+            &["spec.models[].uri"],
+        ),
+        (edited("workers", json!(3)), &["spec.workers"]),
+        (edited("threads", json!(3)), &["spec.threads"]),
+        (
+            edited("front", json!({"threads": 2})),
+            &["spec.front.threads"],
+        ),
+        (edited("resources", limited("8")), &["spec.resources"]),
+        ((command("a"), command("b")), &["spec.template"]),
+    ] {
+        let (before, old) = template_with(&before, None);
+        let (after, new) = template_with(&after, None);
+        assert_eq!(albacore_api::restarting_fields(&before, &after), fields);
+        assert_eq!(old != new, !fields.is_empty(), "{fields:?}");
+    }
+    let (before, old) = template_with(&model(), None);
+    let (after, new) = template_with(&model(), Some("r.io/server:9"));
+    assert_ne!(old, new);
+    assert_eq!(albacore_api::restarting_fields(&before, &after).len(), 1);
+}

@@ -2,10 +2,11 @@
 //! else is in its cgroup, and a mask that it was spawned with.
 
 use albacore_os::{CpuQuota, Pid, read_cpu_quota};
-use albacore_plan::{PlacementWarning, SubjectPolicy};
+use albacore_plan::PlacementWarning;
 
 use super::Subject;
 use crate::PlacerError;
+use crate::node_problem::threads_within_quota;
 use crate::process::ProcessReader;
 
 /// What was found in the last check.
@@ -40,19 +41,11 @@ impl Subject {
         Ok(is_other || before != self.container_warnings())
     }
 
-    /// T, or as many threads per worker as the quota lets run at once. Threads beyond that share
-    /// their worker's cpus: so all of them never use more than the quota, and are not stopped
-    /// together in the middle of a batch.
+    /// T, or as many threads per worker as the quota lets run at once.
     pub(crate) fn threads_within_quota(&self) -> u16 {
-        let SubjectPolicy {
-            workers, threads, ..
-        } = *self.policy.asked();
-        let Some(millicpus) = self.container.quota.millicpus else {
-            return threads;
-        };
-        let each = millicpus / 1_000 / u32::from(workers.max(1));
-        // infallible: at most `threads`.
-        each.clamp(1, u32::from(threads.max(1))) as u16
+        let asked = self.policy.asked();
+        let millicpus = self.container.quota.millicpus;
+        threads_within_quota(asked.workers, asked.threads, millicpus)
     }
 
     /// Notes that no plan can make.

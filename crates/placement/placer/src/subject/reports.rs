@@ -216,6 +216,12 @@ impl Subject {
             is_refused: self.policy.is_refused(),
             front: self.front_rows(),
             plan_hash: pair.map(|(problem, mapping)| plan_hash(problem, mapping)),
+            mapping: pair.map(|(_, mapping)| mapping.clone()),
+            is_solved: self.is_solved(),
+            fixed_threads: match self.is_solved() {
+                true => Vec::new(),
+                false => self.fixed_cpus(),
+            },
             topology_hash,
         }
     }

@@ -1,0 +1,255 @@
+//! What an edit of a deployment moves on a node.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use albacore_placer::{Member, NodeProblem, PlacerError};
+use albacore_plan::{Enforcement, PlacementMethod, SubjectPolicy};
+use albacore_solver::Mapping;
+use albacore_topology::CpuId;
+
+use crate::newcomer::Newcomer;
+use crate::node_view::NodeView;
+use crate::place::{is_member, objective_in_force, place, place_apart};
+use crate::report::{NodeDiff, PodDiff, Quality};
+
+/// An edit of a deployment.
+pub struct Edit {
+    /// A pod of the edited deployment.
+    pub after: Newcomer,
+    pub restarts: bool,
+    /// Whether the threads of running pods are planned by other rules.
+    pub is_replanned: bool,
+}
+
+impl Edit {
+    /// Whether two policies plan threads that run by different rules.
+    pub fn is_replanned(before: &SubjectPolicy, after: &SubjectPolicy) -> bool {
+        let rules = |policy: &SubjectPolicy| {
+            let distances = policy.distances;
+            (policy.mode, policy.placement, policy.enforcement, distances)
+        };
+        rules(before) != rules(after)
+    }
+}
+
+/// What changes on a node whose pods of `own_pods` are of the deployment.
+///
+/// # Errors
+/// The solver refuses the problem.
+pub fn diff_on(
+    view: &NodeView,
+    edit: &Edit,
+    own_pods: &BTreeSet<String>,
+) -> Result<NodeDiff, PlacerError> {
+    let is_own = |at: usize| own_pods.contains(&view.pods[at].name);
+    let indexes = view.members();
+    let before: Vec<Member> = indexes.iter().filter_map(|&at| view.member(at)).collect();
+    let mut diff = NodeDiff {
+        node: view.name.clone(),
+        why: None,
+        assumptions: Vec::new(),
+        objective_before: objective_in_force(&view.problem(before, &[])),
+        after: None,
+        pods: Vec::new(),
+    };
+    let mut after: BTreeMap<usize, Mapping> = BTreeMap::new();
+    if edit.restarts || edit.is_replanned {
+        let mut next = NextPlacement::of(view, edit, &is_own)?;
+        if edit.restarts {
+            next.roll(view, edit, &is_own)?;
+        }
+        let problem = next.problem(view);
+        let placed = place(&problem)?;
+        diff.after = placed.certificate.as_ref().map(Quality::of);
+        after.extend(next.order.iter().copied().zip(placed.mappings));
+        after.extend(next.apart);
+    } else {
+        let plans = view.pods.iter().enumerate();
+        after.extend(plans.filter_map(|(at, pod)| Some((at, pod.plan.as_ref()?.mapping.clone()))));
+    }
+    let is_written = edit.after.policy.enforcement == Enforcement::Enforce;
+    for (at, pod) in view.pods.iter().enumerate() {
+        let plan = pod.plan.as_ref();
+        let is_other = !is_own(at) || !(edit.restarts || edit.is_replanned);
+        let is_seen = if is_other {
+            !pod.placement.observed
+        } else {
+            is_written
+        };
+        // Members that stay, and others that nothing moves.
+        let new = after
+            .get(&at)
+            .or(plan.filter(|_| is_other).map(|plan| &plan.mapping));
+        let old = plan
+            .filter(|_| !pod.placement.observed)
+            .map(|plan| &plan.mapping);
+        diff.pods.push(PodDiff {
+            pod: pod.name.clone(),
+            is_of_deployment: is_own(at),
+            is_confirmed: plan.is_some_and(|plan| plan.is_confirmed),
+            ..PodDiff::between(old, new.filter(|_| is_seen))
+        });
+    }
+    diff.assumptions = assumptions(view, edit, &is_own);
+    Ok(diff)
+}
+
+/// The pods of a node after an edit.
+struct NextPlacement {
+    /// The pods that are planned together, as indexes of the pods of the node.
+    order: Vec<usize>,
+    members: Vec<Member>,
+    /// Mappings of pods that are placed apart.
+    apart: BTreeMap<usize, Mapping>,
+    /// Cpus of threads of the edited pods that plans made room for, and make room for then.
+    fixed_before: Vec<CpuId>,
+    fixed_after: Vec<CpuId>,
+}
+
+impl NextPlacement {
+    fn of(
+        view: &NodeView,
+        edit: &Edit,
+        is_own: &dyn Fn(usize) -> bool,
+    ) -> Result<Self, PlacerError> {
+        let indexes = view.members();
+        // Pods that start anew are new subjects of the placer, which come last; so do pods that it
+        // did not solve before.
+        let stays = |at: &usize| !is_own(*at) || (!edit.restarts && indexes.contains(at));
+        let own = (0..view.pods.len()).filter(|&at| is_own(at));
+        let mut next = Self {
+            order: Vec::new(),
+            members: Vec::new(),
+            apart: BTreeMap::new(),
+            fixed_before: Vec::new(),
+            fixed_after: Vec::new(),
+        };
+        let policy_of = |at: usize| {
+            let plan = view.pods[at].plan.as_ref().filter(|_| !edit.restarts);
+            let in_force = plan.map(|plan| plan.policy.threads);
+            SubjectPolicy {
+                threads: in_force.unwrap_or(edit.after.policy.threads),
+                ..edit.after.policy.clone()
+            }
+        };
+        let in_order = indexes.iter().copied().filter(stays);
+        let late = own.filter(|at| !stays(at));
+        for at in in_order.chain(late) {
+            let Some(pod) = view.pods.get(at) else {
+                continue;
+            };
+            let plan = pod.plan.as_ref();
+            if !is_own(at) {
+                next.order.push(at);
+                next.members.extend(view.member(at));
+                continue;
+            }
+            let is_obstacle = !indexes.contains(&at) && !pod.placement.observed;
+            if let Some(plan) = plan.filter(|_| is_obstacle) {
+                next.fixed_before.extend(&plan.mapping.cpus);
+            }
+            let policy = policy_of(at);
+            if is_member(&policy) {
+                next.order.push(at);
+                next.members.push(Member {
+                    policy,
+                    cpuset: pod.cpuset.clone(),
+                    current: plan
+                        .filter(|_| !edit.restarts)
+                        .map(|plan| plan.mapping.clone()),
+                });
+            } else if let Some((mapping, _)) = place_apart(&view.machine, &policy, &pod.cpuset)? {
+                let is_written = policy.enforcement == Enforcement::Enforce;
+                if policy.placement == PlacementMethod::RoundRobin && is_written {
+                    next.fixed_after.extend(&mapping.cpus);
+                }
+                next.apart.insert(at, mapping);
+            }
+        }
+        Ok(next)
+    }
+
+    /// A roll-out: running pods are planned by the edited deployment until they end, and new ones
+    /// come before that. Where this leaves threads is where the last plan starts from.
+    fn roll(
+        &mut self,
+        view: &NodeView,
+        edit: &Edit,
+        is_own: &dyn Fn(usize) -> bool,
+    ) -> Result<(), PlacerError> {
+        let is_kept = |at: &usize| !is_own(*at) || is_member(&edit.after.policy);
+        let running: Vec<usize> = view.members().into_iter().filter(is_kept).collect();
+        let mut members: Vec<Member> = Vec::new();
+        for &at in &running {
+            let Some(mut member) = view.member(at) else {
+                continue;
+            };
+            if is_own(at) {
+                member.policy = edit.after.policy.clone();
+            }
+            members.push(member);
+        }
+        settle(&mut members, view)?;
+        let is_new = |at: &usize| is_own(*at);
+        let (others, new): (Vec<_>, Vec<_>) = self
+            .order
+            .iter()
+            .copied()
+            .zip(self.members.drain(..))
+            .partition(|(at, _)| !is_new(at));
+        members.extend(new.into_iter().map(|(_, member)| member));
+        settle(&mut members, view)?;
+        let new = members.split_off(running.len());
+        let of = |at: usize| running.iter().position(|other| *other == at);
+        let stay = others.into_iter().map(|(at, member)| Member {
+            current: of(at).and_then(|at| members.get(at)?.current.clone()),
+            ..member
+        });
+        self.members = stay.chain(new).collect();
+        Ok(())
+    }
+
+    fn problem<'a>(&self, view: &'a NodeView) -> NodeProblem<'a> {
+        let mut problem = view.problem(self.members.clone(), &[]);
+        for cpu in &self.fixed_before {
+            if let Some(at) = problem.fixed_threads.iter().position(|fixed| fixed == cpu) {
+                problem.fixed_threads.swap_remove(at);
+            }
+        }
+        problem.fixed_threads.extend(&self.fixed_after);
+        problem
+    }
+}
+
+/// Plans members together, each from where it is.
+fn settle(members: &mut [Member], view: &NodeView) -> Result<(), PlacerError> {
+    let placed = place(&view.problem(members.to_vec(), &[]))?;
+    for (member, mapping) in members.iter_mut().zip(placed.mappings) {
+        member.current = Some(mapping);
+    }
+    Ok(())
+}
+
+fn assumptions(view: &NodeView, edit: &Edit, is_own: &dyn Fn(usize) -> bool) -> Vec<String> {
+    let mut assumptions = Vec::new();
+    if edit.restarts {
+        assumptions.push(
+            "each pod that starts anew comes to the same node and the same cpus, before the old one \
+             ends: the scheduler and the kubelet decide"
+                .to_owned(),
+        );
+    }
+    let own = (0..view.pods.len()).filter(|&at| is_own(at));
+    let unconfirmed = own.filter_map(|at| view.pods[at].plan.as_ref());
+    if unconfirmed.into_iter().any(|plan| !plan.is_confirmed) {
+        assumptions.push(
+            "the mapping in the report is the plan in force, although the hash of the agent's plan \
+             differs: threads are missing, or the plan is being changed"
+                .to_owned(),
+        );
+    }
+    assumptions.extend(view.not_enforcing.as_ref().map(|why| {
+        format!("the node's agent writes no mask ({why}): the plan is what it would write")
+    }));
+    assumptions
+}

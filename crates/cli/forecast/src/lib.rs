@@ -1,0 +1,22 @@
+//! What the agents of a cluster's nodes would do with a pod that does not exist yet, or with an
+//! edited deployment: by the placer's own code, from what the agents publish. Pure: reads nothing.
+#![forbid(unsafe_code)]
+
+mod edited_pods;
+mod limits;
+mod new_pod;
+mod newcomer;
+mod node_view;
+mod place;
+mod report;
+#[cfg(test)]
+mod tests;
+
+pub use edited_pods::{Edit, diff_on};
+pub use new_pod::{plan_on, running_pods};
+pub use newcomer::Newcomer;
+pub use node_view::NodeView;
+pub use report::{
+    Assignment, DeploymentPlan, DiffReport, NewPlan, NodeDiff, NodePlan, PlanReport, PodDiff,
+    PodMoves, Quality, RelaxedRule, RunningPod, ThreadMove,
+};

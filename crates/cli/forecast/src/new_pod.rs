@@ -1,0 +1,150 @@
+//! The plan of a new pod on a node, beside what runs there.
+
+use std::collections::BTreeSet;
+
+use albacore_placer::{Member, PlacerError};
+use albacore_plan::{Enforcement, PlacementMethod};
+use albacore_solver::Mapping;
+use albacore_topology::CpuSet;
+
+use crate::newcomer::Newcomer;
+use crate::node_view::NodeView;
+use crate::place::{is_member, place, place_apart};
+use crate::report::{Assignment, NewPlan, NodePlan, PodDiff, PodMoves, Quality, RunningPod};
+
+/// The plan, or why there is none.
+///
+/// # Errors
+/// The solver refuses the problem.
+pub fn plan_on(
+    view: &NodeView,
+    newcomer: &Newcomer,
+    own_pods: Option<&BTreeSet<String>>,
+) -> Result<NodePlan, PlacerError> {
+    let (cpuset, assumption) = view.shared_pool();
+    let mut plan = NodePlan {
+        node: view.name.clone(),
+        plan: None,
+        why: None,
+        assumptions: assumption.into_iter().collect(),
+        now: running_pods(view, own_pods),
+    };
+    plan.assumptions.extend(exclusivity(view, newcomer));
+    plan.assumptions
+        .extend(view.not_enforcing.as_ref().map(|why| {
+            format!("the node's agent writes no mask ({why}): the plan is what it would write")
+        }));
+    let cpus = view.machine.cpus().len();
+    if newcomer.requested > cpus as f64 {
+        let requested = newcomer.requested;
+        let why = format!("its cpus do not suffice: the pod requests {requested}, it has {cpus}");
+        plan.why = Some(why);
+        return Ok(plan);
+    }
+    if cpuset.is_empty() {
+        plan.why = Some("no cpu is left to share: exclusive pods have all of them".to_owned());
+        return Ok(plan);
+    }
+    match planned(view, newcomer, &cpuset)? {
+        Some(new) => plan.plan = Some(new),
+        None => {
+            let why = "spec.placement.policy is None: the kernel places its threads on all of cpus";
+            plan.why = Some(format!("{why} {cpuset}"));
+        }
+    }
+    Ok(plan)
+}
+
+fn planned(
+    view: &NodeView,
+    newcomer: &Newcomer,
+    cpuset: &CpuSet,
+) -> Result<Option<NewPlan>, PlacerError> {
+    let policy = &newcomer.policy;
+    let indexes = view.members();
+    let mut members: Vec<Member> = indexes.iter().filter_map(|&at| view.member(at)).collect();
+    let coming = [cpuset.clone()];
+    if is_member(policy) {
+        members.push(Member {
+            policy: policy.clone(),
+            cpuset: cpuset.clone(),
+            current: None,
+        });
+        let placed = place(&view.problem(members, &coming))?;
+        let (Some((mapping, others)), Some(certificate)) =
+            (placed.mappings.split_last(), &placed.certificate)
+        else {
+            return Ok(None);
+        };
+        return Ok(Some(NewPlan {
+            cpuset: cpuset.to_string(),
+            assignments: Assignment::all(mapping),
+            certificate: Quality::of(certificate),
+            together_with: indexes
+                .iter()
+                .map(|&at| view.pods[at].name.clone())
+                .collect(),
+            moves: moves(view, &indexes, others),
+        }));
+    }
+    let Some((mapping, certificate)) = place_apart(&view.machine, policy, cpuset)? else {
+        return Ok(None);
+    };
+    let mut problem = view.problem(members, &coming);
+    let is_obstacle = policy.placement == PlacementMethod::RoundRobin;
+    if is_obstacle && policy.enforcement == Enforcement::Enforce {
+        problem.fixed_threads.extend(&mapping.cpus);
+    }
+    let placed = place(&problem)?;
+    Ok(Some(NewPlan {
+        cpuset: cpuset.to_string(),
+        assignments: Assignment::all(&mapping),
+        certificate: Quality::of(&certificate),
+        together_with: Vec::new(),
+        moves: moves(view, &indexes, &placed.mappings),
+    }))
+}
+
+/// Threads of pods in force that go elsewhere.
+fn moves(view: &NodeView, indexes: &[usize], after: &[Mapping]) -> Vec<PodMoves> {
+    let pairs = indexes.iter().zip(after);
+    let moves = pairs.map(|(&at, after)| {
+        let pod = &view.pods[at];
+        let before = pod.plan.as_ref().map(|plan| &plan.mapping);
+        PodMoves {
+            pod: pod.name.clone(),
+            moves: PodDiff::between(before, Some(after)).moves,
+        }
+    });
+    moves.filter(|pod| !pod.moves.is_empty()).collect()
+}
+
+/// What the kubelet's choice of exclusive cpus leaves open.
+fn exclusivity(view: &NodeView, newcomer: &Newcomer) -> Option<String> {
+    let cpus = newcomer.exclusive?;
+    let about = format!(
+        "the pod asks for {cpus} whole cpus and is Guaranteed: a kubelet with the static cpu policy \
+         gives it {cpus} of its own, and which is not known before it runs"
+    );
+    Some(match view.has_exclusive_pods() {
+        true => format!(
+            "{about}; this node's kubelet does that, so its plan will be another one, on cpus of its \
+             own: shown is the plan on the cpus that are shared now"
+        ),
+        false => format!("{about}; no pod of this node has cpus of its own, so they are shared"),
+    })
+}
+
+/// The pods that are placed on a node, and whether they are of the deployment.
+pub fn running_pods(view: &NodeView, own_pods: Option<&BTreeSet<String>>) -> Vec<RunningPod> {
+    let pods = view.pods.iter().filter_map(|pod| {
+        let plan = pod.plan.as_ref()?;
+        Some(RunningPod {
+            pod: pod.name.clone(),
+            is_of_deployment: own_pods.map(|own| own.contains(&pod.name)),
+            assignments: Assignment::all(&plan.mapping),
+            is_confirmed: plan.is_confirmed,
+        })
+    });
+    pods.collect()
+}

@@ -1,0 +1,168 @@
+//! A pod that a deployment would make: its policy with the threads that its quota lets run, and
+//! what it asks of the kubelet.
+
+use albacore_api::{InferenceDeployment, SERVER_CONTAINER, cpus_of_quantity, policy_of};
+use albacore_placer::threads_within_quota;
+use albacore_plan::SubjectPolicy;
+use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
+
+/// A new pod of a deployment.
+#[derive(Clone, Debug)]
+pub struct Newcomer {
+    /// With the threads that the quota lets run.
+    pub policy: SubjectPolicy,
+    pub threads_asked: u16,
+    /// Cpus that all its containers request.
+    pub requested: f64,
+    /// Whole cpus that a kubelet with the static policy gives the server alone.
+    pub exclusive: Option<u32>,
+}
+
+impl Newcomer {
+    /// The pod of a valid deployment.
+    pub fn of(deployment: &InferenceDeployment) -> Self {
+        let spec = &deployment.spec;
+        let asked = policy_of(spec);
+        let template = spec.template.as_ref().and_then(|t| t.spec.as_ref());
+        let containers = template.map_or(&[][..], |pod| &pod.containers);
+        let is_server = |c: &&Container| c.name == SERVER_CONTAINER;
+        // The template is merged over spec.resources.
+        let own = containers
+            .iter()
+            .find(is_server)
+            .and_then(|c| c.resources.as_ref());
+        let server = Resources::of([spec.resources.as_ref(), own]);
+        let others = containers.iter().filter(|c| !is_server(c));
+        let others: Vec<Resources> = others
+            .map(|c| Resources::of([c.resources.as_ref(), None]))
+            .collect();
+        let is_guaranteed = others.iter().chain([&server]).all(Resources::is_guaranteed);
+        let whole = server
+            .limit
+            .filter(|cpus| *cpus >= 1.0 && cpus.fract() == 0.0);
+        let millicpus = server.limit.map(|cpus| (cpus * 1_000.0).round() as u32);
+        let threads = threads_within_quota(asked.workers, asked.threads, millicpus);
+        Self {
+            threads_asked: asked.threads,
+            policy: SubjectPolicy { threads, ..asked },
+            requested: others
+                .iter()
+                .chain([&server])
+                .filter_map(|r| r.request)
+                .sum(),
+            exclusive: whole.filter(|_| is_guaranteed).map(|cpus| cpus as u32),
+        }
+    }
+}
+
+/// What a container asks for, cpus.
+#[derive(Default, Debug)]
+struct Resources {
+    /// The limit where no request is given.
+    request: Option<f64>,
+    limit: Option<f64>,
+    has_equal_memory: bool,
+}
+
+impl Resources {
+    /// Of requirements, where later ones replace earlier ones resource by resource.
+    fn of(all: [Option<&ResourceRequirements>; 2]) -> Self {
+        let value = |is_limit: bool, name: &str| {
+            let lists = all.iter().flatten().rev();
+            let mut values = lists.filter_map(|requirements| {
+                let list = if is_limit {
+                    &requirements.limits
+                } else {
+                    &requirements.requests
+                };
+                list.as_ref()?.get(name)
+            });
+            values.next().map(|quantity| quantity.0.as_str())
+        };
+        let cpus = |is_limit: bool| value(is_limit, "cpu").and_then(cpus_of_quantity);
+        // Memory in bytes is as much a number with a unit as cpus are.
+        let memory = |is_limit: bool| value(is_limit, "memory").and_then(cpus_of_quantity);
+        let limit = cpus(true);
+        Self {
+            request: cpus(false).or(limit),
+            limit,
+            has_equal_memory: memory(true)
+                .is_some_and(|most| memory(false).unwrap_or(most) == most),
+        }
+    }
+
+    /// Whether it may be a part of a pod of QoS class Guaranteed.
+    fn is_guaranteed(&self) -> bool {
+        self.limit.is_some() && self.request == self.limit && self.has_equal_memory
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use albacore_api::read_deployment;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn newcomer(spec: &Value) -> Newcomer {
+        let mut object = json!({"apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+            "metadata": {"name": "fraud"}, "spec": {"workers": 2, "threads": 4,
+                "models": [{"name": "m", "uri": "pvc://a/m.ubj"}]}});
+        for (field, value) in spec.as_object().unwrap() {
+            object["spec"][field] = value.clone();
+        }
+        Newcomer::of(&read_deployment(&object.to_string(), "f").unwrap())
+    }
+
+    #[test]
+    fn a_limit_of_cpus_leaves_fewer_threads_and_whole_ones_may_be_exclusive() {
+        let free = newcomer(&json!({}));
+        assert_eq!(
+            (free.policy.threads, free.requested, free.exclusive),
+            (4, 0.0, None)
+        );
+        let of = |limits: Value, requests: Value| {
+            let it = newcomer(&json!({"resources": {"limits": limits, "requests": requests}}));
+            (
+                it.policy.threads,
+                it.threads_asked,
+                it.requested,
+                it.exclusive,
+            )
+        };
+        let memory = "1Gi";
+        assert_eq!(
+            of(json!({"cpu": "4", "memory": memory}), json!({})),
+            (2, 4, 4.0, Some(4))
+        );
+        assert_eq!(
+            of(
+                json!({"cpu": "4", "memory": memory}),
+                json!({"memory": "1024Mi"})
+            )
+            .3,
+            Some(4)
+        );
+        assert_eq!(
+            of(json!({"cpu": "4"}), json!({})).3,
+            None,
+            "no memory: Burstable"
+        );
+        assert_eq!(
+            of(json!({"cpu": "4", "memory": memory}), json!({"cpu": "3"})),
+            (2, 4, 3.0, None)
+        );
+        assert_eq!(
+            of(json!({"cpu": "4500m", "memory": memory}), json!({})),
+            (2, 4, 4.5, None)
+        );
+        let sidecar = json!({"template": {"spec": {"containers": [
+            {"name": "server", "resources": {"limits": {"cpu": "8", "memory": memory}}},
+            {"name": "proxy", "image": "x", "resources": {"requests": {"cpu": "250m"}}}]}}});
+        let it = newcomer(&sidecar);
+        assert_eq!(
+            (it.policy.threads, it.requested, it.exclusive),
+            (4, 8.25, None)
+        );
+    }
+}

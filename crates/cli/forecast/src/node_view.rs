@@ -1,0 +1,279 @@
+//! What the agent of a node published, as what the placer solves there; or why no plan can be made
+//! of it.
+
+use albacore_api::{Isolation, NodePlacement, NodePlacementStatus, PodPlacement};
+use albacore_placer::{Member, NodeProblem};
+use albacore_plan::{
+    Enforcement, MainThread, PlacementMethod, SubjectPolicy, masks_hash, parse_mapping_text,
+};
+use albacore_solver::{Mapping, Slot};
+use albacore_topology::{CpuId, CpuSet, Topology, parse_number_runs, parse_topology_text};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::limits::{NODE_FIXED_THREADS_MAX, REPORT_AGE_MAX};
+
+/// A node that plans can be made for.
+#[derive(Debug)]
+pub struct NodeView {
+    pub name: String,
+    pub machine: Topology,
+    pub pods: Vec<PodView>,
+    fixed_threads: Vec<CpuId>,
+    /// What its agent says that keeps it from writing masks.
+    pub not_enforcing: Option<String>,
+}
+
+/// A pod of a node that is placed.
+#[derive(Debug)]
+pub struct PodView {
+    /// As the report names it: `namespace/name`.
+    pub name: String,
+    pub placement: PodPlacement,
+    pub cpuset: CpuSet,
+    /// `None` where the kernel places its threads.
+    pub plan: Option<PlanView>,
+}
+
+/// The plan in force of a pod.
+#[derive(Clone, Debug)]
+pub struct PlanView {
+    pub mapping: Mapping,
+    /// Place among the pods that are planned together.
+    order: Option<i32>,
+    pub policy: SubjectPolicy,
+    /// Whether the hash of these masks is that which the agent reports of the plan.
+    pub is_confirmed: bool,
+}
+
+impl NodeView {
+    /// Reads a report.
+    ///
+    /// # Errors
+    /// Why nothing can be planned, as a sentence.
+    pub fn of(report: &NodePlacement, now: Timestamp) -> Result<Self, String> {
+        let name = report.metadata.name.clone().unwrap_or_default();
+        let Some(status) = &report.status else {
+            return Err("unknown: its agent has not reported yet".to_owned());
+        };
+        refuse_old(status, now)?;
+        let machine = machine_of(status)?;
+        let hash = machine.hash64();
+        let mut pods = Vec::new();
+        for placement in &status.pods {
+            let is_placed = placement.plan.is_some() || placement.cpuset.is_some();
+            if is_placed {
+                pods.push(PodView::of(placement, hash)?);
+            }
+        }
+        let fixed = status.fixed_threads.as_deref().unwrap_or_default();
+        let fixed = parse_number_runs(fixed, NODE_FIXED_THREADS_MAX)
+            .map_err(|e| format!("fixedThreads of its report: {}", sentence(&e)))?;
+        let fixed = fixed.into_iter().filter_map(|cpu| u16::try_from(cpu).ok());
+        let mut conditions = status.conditions.iter();
+        let enforcing = conditions.find(|c| c.type_ == "Enforcing" && c.status == "False");
+        Ok(Self {
+            name,
+            machine,
+            pods,
+            fixed_threads: fixed.map(CpuId).collect(),
+            not_enforcing: enforcing.map(|c| format!("{}: {}", c.reason, c.message)),
+        })
+    }
+
+    /// The cpus that pods without exclusive ones share, and what had to be assumed for that.
+    pub fn shared_pool(&self) -> (CpuSet, Option<String>) {
+        let is_shared = |pod: &&PodView| pod.placement.isolation != Isolation::Exclusive;
+        let mut pools: Vec<&CpuSet> = self
+            .pods
+            .iter()
+            .filter(is_shared)
+            .map(|p| &p.cpuset)
+            .collect();
+        pools.sort_by_key(|pool| std::cmp::Reverse(pool.len()));
+        let Some(largest) = pools.first() else {
+            let taken = self
+                .pods
+                .iter()
+                .fold(CpuSet::new(), |all, p| all.union(&p.cpuset));
+            let pool = self.machine.cpuset().difference(&taken);
+            let text = "no pod in the report shows which cpus the kubelet shares between pods: all \
+                        but those of pods with exclusive cpus are taken";
+            return (pool, Some(text.to_owned()));
+        };
+        let differ = pools.iter().any(|pool| pool != largest);
+        let text = format!(
+            "pods that share cpus have different cpusets: the largest, {largest}, is taken"
+        );
+        ((*largest).clone(), differ.then_some(text))
+    }
+
+    /// Whether the kubelet gives pods exclusive cpus: one of the reported pods has some.
+    pub fn has_exclusive_pods(&self) -> bool {
+        let mut pods = self.pods.iter();
+        pods.any(|pod| pod.placement.isolation == Isolation::Exclusive)
+    }
+
+    /// The pods that are planned together, in the order of the placer, as indexes of `pods`.
+    pub fn members(&self) -> Vec<usize> {
+        let order = |at: usize| self.pods[at].plan.as_ref().and_then(|plan| plan.order);
+        let mut members: Vec<usize> = (0..self.pods.len())
+            .filter(|&at| order(at).is_some())
+            .collect();
+        members.sort_by_key(|&at| order(at));
+        members
+    }
+
+    /// The problem of the node with these members, and with containers that come to it.
+    pub fn problem(&self, members: Vec<Member>, coming: &[CpuSet]) -> NodeProblem<'_> {
+        let pods = self.pods.iter();
+        let mut containers: Vec<CpuSet> = pods.map(|pod| pod.cpuset.clone()).collect();
+        containers.extend_from_slice(coming);
+        NodeProblem {
+            machine: &self.machine,
+            is_warm: members.iter().any(|member| member.current.is_some()),
+            members,
+            fixed_threads: self.fixed_threads.clone(),
+            known: containers.iter().fold(CpuSet::new(), |all, c| all.union(c)),
+            containers,
+        }
+    }
+
+    /// A pod as a member of the problem, with its mapping in force.
+    pub fn member(&self, at: usize) -> Option<Member> {
+        let pod = self.pods.get(at)?;
+        let plan = pod.plan.as_ref()?;
+        Some(Member {
+            policy: plan.policy.clone(),
+            cpuset: pod.cpuset.clone(),
+            current: Some(plan.mapping.clone()),
+        })
+    }
+}
+
+impl PodView {
+    fn of(placement: &PodPlacement, machine: u64) -> Result<Self, String> {
+        let name = &placement.pod;
+        let wrong = |what: &str, error: &dyn std::error::Error| {
+            format!("{what} of pod {name} in its report: {}", sentence(error))
+        };
+        let cpuset = placement.cpuset.as_deref().unwrap_or_default();
+        let cpuset: CpuSet = cpuset.parse().map_err(|e| wrong("cpuset", &e))?;
+        let plan = match (&placement.mapping, &placement.plan) {
+            (None, None) => None,
+            (None, Some(_)) => {
+                return Err(format!(
+                    "its report leaves out the mapping of pod {name}: with those of all pods it \
+                     would be too large; `albacore-agent dump` on the node shows them"
+                ));
+            }
+            (Some(_), _) if cpuset.is_empty() => {
+                return Err(format!(
+                    "its report does not say which cpus pod {name} may use"
+                ));
+            }
+            (Some(published), plan) => {
+                let mapping = parse_mapping_text(&published.cpus);
+                let mapping = mapping.map_err(|e| wrong("mapping", &e))?;
+                let distances = match published.distances.as_deref() {
+                    None => Default::default(),
+                    Some(text) => text
+                        .parse()
+                        .map_err(|e: albacore_topology::DistancesError| wrong("distances", &e))?,
+                };
+                let policy = SubjectPolicy {
+                    workers: u16::try_from(mapping.cpus.len()).unwrap_or(u16::MAX)
+                        / mapping.threads.max(1),
+                    threads: mapping.threads,
+                    mode: published.mode.into(),
+                    placement: PlacementMethod::Tuna,
+                    enforcement: Enforcement::Enforce,
+                    main_thread: MainThread::Pinned,
+                    distances,
+                    is_pool_size_known: true,
+                };
+                Some(PlanView {
+                    is_confirmed: is_hash_of(plan.as_deref(), &mapping, machine),
+                    mapping,
+                    order: published.order,
+                    policy,
+                })
+            }
+        };
+        Ok(Self {
+            name: name.clone(),
+            placement: placement.clone(),
+            cpuset,
+            plan,
+        })
+    }
+}
+
+/// Whether the agent's hash is that of a mapping whose main threads have one cpu each, or all of
+/// their worker.
+fn is_hash_of(reported: Option<&str>, mapping: &Mapping, machine: u64) -> bool {
+    let of_worker = |slot: Slot| -> CpuSet {
+        let all = mapping
+            .iter()
+            .filter(|(other, _)| other.worker == slot.worker);
+        all.map(|(_, cpu)| cpu).collect()
+    };
+    [false, true].into_iter().any(|is_worker_set| {
+        let masks: Vec<(Slot, CpuSet)> = mapping
+            .iter()
+            .map(|(slot, cpu)| match is_worker_set && slot.rank.0 == 0 {
+                true => (slot, of_worker(slot)),
+                false => (slot, [cpu].into_iter().collect()),
+            })
+            .collect();
+        let hash = masks_hash(machine, masks.iter().map(|(slot, mask)| (*slot, mask)));
+        hash.map(|hash| format!("{hash:08x}")).as_deref() == reported
+    })
+}
+
+/// An error with its sources on one line.
+fn sentence(error: &dyn std::error::Error) -> String {
+    let sources = std::iter::successors(Some(error), |error| error.source());
+    sources
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
+}
+
+fn refuse_old(status: &NodePlacementStatus, now: Timestamp) -> Result<(), String> {
+    let Some(verified) = &status.last_verification_time else {
+        return Err("unknown: its agent has not read masks back yet".to_owned());
+    };
+    let age = now.duration_since(verified.0);
+    if age > REPORT_AGE_MAX {
+        return Err(format!(
+            "unknown: its agent reported last {} s ago, and does so every 30 to 40 s while it runs",
+            age.as_secs()
+        ));
+    }
+    Ok(())
+}
+
+fn machine_of(status: &NodePlacementStatus) -> Result<Topology, String> {
+    let Some(text) = &status.cpu_topology else {
+        let mut conditions = status.conditions.iter();
+        let omitted = conditions.find(|c| c.type_ == "TopologyOmitted");
+        return Err(match omitted {
+            Some(condition) => condition.message.clone(),
+            None => "its agent publishes no topology: it is of an older version; upgrade Albacore"
+                .to_owned(),
+        });
+    };
+    let machine = parse_topology_text(text)
+        .map_err(|e| format!("cpuTopology of its report: {}", sentence(&e)))?;
+    let hash = machine.hash_text();
+    match &status.topology {
+        Some(reported) if *reported != hash => Err(format!(
+            "cpuTopology of its report has the hash {hash}, but topology is {reported}: take the \
+             albacore of the agent's version"
+        )),
+        _ => Ok(machine),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! What the placer of a node would do: with one more pod, or with pods that change.
+
+use albacore_placer::{
+    Member, NodeProblem, PlacerError, improve_alone, is_joint, solve_alone, solve_together,
+};
+use albacore_plan::{Enforcement, PlacementMethod, SubjectPolicy};
+use albacore_solver::{
+    Certificate, Mapping, Problem, ProblemError, check, report_joint, round_robin,
+};
+use albacore_topology::{CpuSet, Topology};
+
+/// Mappings of all members of a node, and how good they are together.
+#[derive(Clone, Debug)]
+pub(crate) struct Placed {
+    /// In the order of the members.
+    pub(crate) mappings: Vec<Mapping>,
+    /// `None` without members.
+    pub(crate) certificate: Option<Certificate>,
+}
+
+/// The plan that the placer makes for all members.
+pub(crate) fn place(node: &NodeProblem<'_>) -> Result<Placed, PlacerError> {
+    let problem = node.joint();
+    if is_joint(&problem) {
+        let solved = solve_together(&problem)?;
+        return Ok(Placed {
+            mappings: solved.mappings,
+            certificate: Some(solved.certificate),
+        });
+    }
+    let alone = problem
+        .deployments
+        .first()
+        .and_then(|one| problem.alone(one));
+    let Some(alone) = alone else {
+        return Ok(Placed {
+            mappings: Vec::new(),
+            certificate: None,
+        });
+    };
+    let (mapping, certificate) = place_alone(&alone, PlacementMethod::Tuna, node.is_warm)?;
+    Ok(Placed {
+        mappings: vec![mapping],
+        certificate: Some(certificate),
+    })
+}
+
+/// The same for a server that has its cpus to itself, with the longer search that follows an answer
+/// without proof.
+fn place_alone(
+    problem: &Problem,
+    method: PlacementMethod,
+    is_warm: bool,
+) -> Result<(Mapping, Certificate), ProblemError> {
+    let mut solution = solve_alone(method, problem, is_warm)?;
+    if method == PlacementMethod::Tuna && !solution.certificate.optimal {
+        solution = improve_alone(problem, solution, is_warm)?;
+    }
+    Ok((solution.mapping, solution.certificate))
+}
+
+/// What a policy gets that the solver does not place together with others: a round robin, or a plan
+/// that is only observed. `None` where the kernel places.
+pub(crate) fn place_apart(
+    machine: &Topology,
+    policy: &SubjectPolicy,
+    cpuset: &CpuSet,
+) -> Result<Option<(Mapping, Certificate)>, PlacerError> {
+    let Ok(topology) = machine.restrict(cpuset) else {
+        return Ok(None);
+    };
+    let problem = Problem {
+        workers: policy.workers,
+        threads: policy.threads,
+        mode: policy.mode,
+        topology,
+        distances: policy.distances.over(machine.distances()),
+        current: None,
+    };
+    Ok(match policy.placement {
+        PlacementMethod::None => None,
+        PlacementMethod::RoundRobin => {
+            let dealt = round_robin(&problem)?;
+            Some((dealt.mapping, dealt.certificate))
+        }
+        PlacementMethod::Tuna => Some(place_alone(&problem, PlacementMethod::Tuna, false)?),
+    })
+}
+
+/// Whether the solver places it together with others and its masks are written.
+pub(crate) fn is_member(policy: &SubjectPolicy) -> bool {
+    policy.placement == PlacementMethod::Tuna && policy.enforcement == Enforcement::Enforce
+}
+
+/// The value of the mappings in force; `None` where they do not keep the rules of the problem, as
+/// between an event and the placer's next pass.
+pub(crate) fn objective_in_force(node: &NodeProblem<'_>) -> Option<i64> {
+    let problem = node.joint();
+    let current = |member: &Member| member.current.clone();
+    let mappings: Option<Vec<Mapping>> = node.members.iter().map(current).collect();
+    let mappings = mappings?;
+    if is_joint(&problem) {
+        let report = report_joint(&problem, &mappings).ok()?;
+        return Some(report.objective);
+    }
+    let alone = problem.alone(problem.deployments.first()?)?;
+    let report = check(&alone, mappings.first()?).ok()?;
+    Some(report.objective)
+}

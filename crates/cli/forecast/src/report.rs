@@ -1,0 +1,213 @@
+//! What `albacore plan` and `albacore diff` say of a cluster. Their JSON is a contract.
+
+use albacore_solver::{Certificate, Mapping, Slot};
+use albacore_topology::CpuId;
+use serde::Serialize;
+
+/// Plans of deployments on nodes.
+#[derive(Serialize)]
+pub struct PlanReport {
+    pub deployments: Vec<DeploymentPlan>,
+    /// What could not be read, one sentence each.
+    pub unread: Vec<String>,
+}
+
+#[derive(Serialize)]
+pub struct DeploymentPlan {
+    pub namespace: String,
+    pub name: String,
+    pub workers: u16,
+    pub threads: u16,
+    pub mode: &'static str,
+    /// What holds for every node.
+    pub notes: Vec<String>,
+    pub nodes: Vec<NodePlan>,
+}
+
+#[derive(Serialize)]
+pub struct NodePlan {
+    pub node: String,
+    /// `None` where `why` says why there is no plan.
+    pub plan: Option<NewPlan>,
+    pub why: Option<String>,
+    /// What the plan rests on that is not known.
+    pub assumptions: Vec<String>,
+    pub now: Vec<RunningPod>,
+}
+
+/// What a new pod gets.
+#[derive(Serialize)]
+pub struct NewPlan {
+    /// The cpus that it may use.
+    pub cpuset: String,
+    pub assignments: Vec<Assignment>,
+    pub certificate: Quality,
+    /// Pods whose threads count in the objective, beside the new one's.
+    pub together_with: Vec<String>,
+    /// Threads of other pods that move.
+    pub moves: Vec<PodMoves>,
+}
+
+/// A certificate.
+#[derive(Serialize)]
+pub struct Quality {
+    pub objective: i64,
+    pub bound: i64,
+    pub optimal: bool,
+    pub proof: &'static str,
+    pub relaxed: Vec<RelaxedRule>,
+}
+
+#[derive(Serialize)]
+pub struct RelaxedRule {
+    pub rule: &'static str,
+    pub amount: u32,
+}
+
+impl Quality {
+    pub fn of(certificate: &Certificate) -> Self {
+        let relaxed = certificate.relaxed.iter().map(|relaxed| RelaxedRule {
+            rule: relaxed.rule,
+            amount: relaxed.amount,
+        });
+        Self {
+            objective: certificate.objective,
+            bound: certificate.bound,
+            optimal: certificate.optimal,
+            proof: certificate.proof.name(),
+            relaxed: relaxed.collect(),
+        }
+    }
+}
+
+/// The cpu of a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
+pub struct Assignment {
+    pub worker: u16,
+    pub rank: u16,
+    pub cpu: u16,
+}
+
+impl Assignment {
+    fn new(slot: Slot, cpu: CpuId) -> Self {
+        Self {
+            worker: slot.worker.0,
+            rank: slot.rank.0,
+            cpu: cpu.0,
+        }
+    }
+
+    pub fn all(mapping: &Mapping) -> Vec<Self> {
+        mapping
+            .iter()
+            .map(|(slot, cpu)| Self::new(slot, cpu))
+            .collect()
+    }
+}
+
+/// A thread that goes to another cpu.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
+pub struct ThreadMove {
+    pub worker: u16,
+    pub rank: u16,
+    pub from: u16,
+    pub to: u16,
+}
+
+#[derive(Serialize)]
+pub struct PodMoves {
+    pub pod: String,
+    pub moves: Vec<ThreadMove>,
+}
+
+/// A pod that is placed on the node.
+#[derive(Serialize)]
+pub struct RunningPod {
+    pub pod: String,
+    /// Whether it is one of the deployment; `None` if the pods of the namespace cannot be read.
+    pub is_of_deployment: Option<bool>,
+    pub assignments: Vec<Assignment>,
+    /// Whether the agent reports the hash of this plan.
+    pub is_confirmed: bool,
+}
+
+/// What another spec changes.
+#[derive(Serialize)]
+pub struct DiffReport {
+    pub namespace: String,
+    pub name: String,
+    /// Whether a thread would move, come or go.
+    pub changes: bool,
+    /// Edited fields that start the pods anew.
+    pub restarting_fields: Vec<&'static str>,
+    pub notes: Vec<String>,
+    pub nodes: Vec<NodeDiff>,
+    pub unread: Vec<String>,
+}
+
+#[derive(Serialize)]
+pub struct NodeDiff {
+    pub node: String,
+    /// Why it is not known what would change, if it is not.
+    pub why: Option<String>,
+    pub assumptions: Vec<String>,
+    /// Of all pods that are planned together; `None` if the plans in force do not keep the rules,
+    /// as in the middle of a change.
+    pub objective_before: Option<i64>,
+    /// `None` if no pod is planned together with others then.
+    pub after: Option<Quality>,
+    pub pods: Vec<PodDiff>,
+}
+
+#[derive(Serialize)]
+pub struct PodDiff {
+    pub pod: String,
+    pub is_of_deployment: bool,
+    pub is_confirmed: bool,
+    pub moves: Vec<ThreadMove>,
+    /// Threads that have a planned cpu only then.
+    pub comes: Vec<Assignment>,
+    /// Threads that have one only now.
+    pub goes: Vec<Assignment>,
+}
+
+impl PodDiff {
+    /// The difference of two mappings, slot by slot.
+    pub fn between(before: Option<&Mapping>, after: Option<&Mapping>) -> Self {
+        let slots = |mapping: Option<&Mapping>| -> Vec<(Slot, CpuId)> {
+            mapping
+                .map(|mapping| mapping.iter().collect())
+                .unwrap_or_default()
+        };
+        let at = |mapping: Option<&Mapping>, slot: Slot| mapping.and_then(|m| m.cpu(slot));
+        let mut diff = Self {
+            pod: String::new(),
+            is_of_deployment: false,
+            is_confirmed: false,
+            moves: Vec::new(),
+            comes: Vec::new(),
+            goes: Vec::new(),
+        };
+        for (slot, to) in slots(after) {
+            match at(before, slot) {
+                None => diff.comes.push(Assignment::new(slot, to)),
+                Some(from) if from != to => diff.moves.push(ThreadMove {
+                    worker: slot.worker.0,
+                    rank: slot.rank.0,
+                    from: from.0,
+                    to: to.0,
+                }),
+                Some(_) => {}
+            }
+        }
+        let gone = slots(before)
+            .into_iter()
+            .filter(|(slot, _)| at(after, *slot).is_none());
+        diff.goes = gone.map(|(slot, cpu)| Assignment::new(slot, cpu)).collect();
+        diff
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.moves.is_empty() && self.comes.is_empty() && self.goes.is_empty()
+    }
+}

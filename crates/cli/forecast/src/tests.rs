@@ -1,0 +1,280 @@
+//! From a node as its placer sees it, over the texts of its report, to the plans of a new pod and
+//! of an edited one: the same as the placer's own.
+
+use std::collections::BTreeSet;
+
+use albacore_api::{NodePlacement, policy_of};
+use albacore_placer::{Member, NodeProblem, is_joint, solve_together};
+use albacore_plan::{PlacementMethod, SubjectPolicy, mapping_text};
+use albacore_solver::{Mapping, Mode};
+use albacore_topology::{
+    CpuId, CpuSet, Topology, number_runs_text, parse_synthetic, topology_text,
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::edited_pods::{Edit, diff_on};
+use crate::new_pod::plan_on;
+use crate::newcomer::Newcomer;
+use crate::node_view::NodeView;
+use crate::place::place;
+use crate::report::{Assignment, PodDiff};
+
+const NOW: &str = "2026-11-21T20:00:00Z";
+
+fn newcomer(spec: &Value) -> Newcomer {
+    let object = json!({"apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+        "metadata": {"name": "fraud"}, "spec": spec});
+    Newcomer::of(&albacore_api::read_deployment(&object.to_string(), "f").unwrap())
+}
+
+fn spec(workers: u16, threads: u16, mode: &str, placement: &str) -> Value {
+    json!({"workers": workers, "threads": threads, "mode": mode,
+        "placement": {"policy": placement}, "models": [{"name": "m", "uri": "pvc://a/m.ubj"}]})
+}
+
+/// The report of a node with these pods, named `a/p0`, `a/p1`...
+fn report(machine: &Topology, members: &[Member], fixed: &[CpuId]) -> NodePlacement {
+    let pods = members.iter().enumerate().map(|(at, member)| {
+        let mode = match member.policy.mode {
+            Mode::Scatter => "Scatter",
+            Mode::Compact => "Compact",
+        };
+        let mapping = mapping_text(member.current.as_ref().unwrap());
+        json!({"pod": format!("a/p{at}"), "workers": 1, "workersVerified": 1, "planned": 1,
+            "verified": 1, "plan": "0", "cpuset": member.cpuset.to_string(), "isolation": "None",
+            "mapping": {"cpus": mapping, "mode": mode, "order": at}})
+    });
+    let fixed: Vec<u32> = fixed.iter().map(|cpu| cpu.0.into()).collect();
+    let object = json!({"metadata": {"name": "n"}, "status": {
+        "lastVerificationTime": NOW, "cpuTopology": topology_text(machine),
+        "fixedThreads": (!fixed.is_empty()).then(|| number_runs_text(&fixed)),
+        "pods": pods.rev().collect::<Vec<_>>()}});
+    serde_json::from_value(object).unwrap()
+}
+
+/// Members one after the other, as pods come to a node, each with the plan in force at the end.
+fn settled(machine: &Topology, shapes: &[(u16, u16, Mode)], fixed: &[CpuId]) -> Vec<Member> {
+    let mut members: Vec<Member> = Vec::new();
+    for &(workers, threads, mode) in shapes {
+        members.push(Member {
+            policy: policy(workers, threads, mode),
+            cpuset: machine.cpuset(),
+            current: None,
+        });
+        let mappings = place(&problem(machine, members.clone(), fixed))
+            .unwrap()
+            .mappings;
+        for (member, mapping) in members.iter_mut().zip(mappings) {
+            member.current = Some(mapping);
+        }
+    }
+    members
+}
+
+fn policy(workers: u16, threads: u16, mode: Mode) -> SubjectPolicy {
+    let name = if mode == Mode::Scatter {
+        "Scatter"
+    } else {
+        "Compact"
+    };
+    newcomer(&spec(workers, threads, name, "Tuna")).policy
+}
+
+fn problem<'a>(machine: &'a Topology, members: Vec<Member>, fixed: &[CpuId]) -> NodeProblem<'a> {
+    NodeProblem {
+        machine,
+        is_warm: members.iter().any(|member| member.current.is_some()),
+        containers: members.iter().map(|member| member.cpuset.clone()).collect(),
+        known: members
+            .iter()
+            .fold(CpuSet::new(), |all, m| all.union(&m.cpuset)),
+        members,
+        fixed_threads: fixed.to_vec(),
+    }
+}
+
+fn view(report: &NodePlacement) -> NodeView {
+    NodeView::of(report, NOW.parse().unwrap()).unwrap()
+}
+
+fn shapes() -> impl Strategy<Value = Vec<(u16, u16, Mode)>> {
+    let mode = prop_oneof![Just(Mode::Scatter), Just(Mode::Compact)];
+    proptest::collection::vec((1..4_u16, 1..4_u16, mode), 1..4)
+}
+
+fn machines() -> impl Strategy<Value = Topology> {
+    let texts = [
+        "pack:1 l3:2 core:4 pu:2",
+        "pack:2 [numa] l3:1 core:4 pu:1",
+        "core:3 pu:1",
+    ];
+    proptest::sample::select(texts.to_vec()).prop_map(|text| parse_synthetic(text).unwrap())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn a_new_pod_is_planned_as_the_placer_does(
+        machine in machines(),
+        mut shapes in shapes(),
+        is_crowded: bool,
+    ) {
+        let fixed = if is_crowded { vec![CpuId(1), CpuId(1)] } else { Vec::new() };
+        let (workers, threads, mode) = shapes.pop().unwrap();
+        let running = settled(&machine, &shapes, &fixed);
+        let name = if mode == Mode::Scatter { "Scatter" } else { "Compact" };
+        let new = newcomer(&spec(workers, threads, name, "Tuna"));
+        let report = report(&machine, &running, &fixed);
+        let own: BTreeSet<String> = ["a/p0".to_owned()].into();
+        let plan = plan_on(&view(&report), &new, Some(&own)).unwrap();
+        let new_plan = plan.plan.unwrap();
+
+        let mut members = running.clone();
+        members.push(Member { policy: new.policy, cpuset: machine.cpuset(), current: None });
+        let node = problem(&machine, members, &fixed);
+        let placed = place(&node).unwrap();
+        let (own_mapping, others) = placed.mappings.split_last().unwrap();
+        prop_assert_eq!(new_plan.assignments, Assignment::all(own_mapping));
+        let joint = node.joint();
+        if is_joint(&joint) {
+            let solved = solve_together(&joint).unwrap();
+            prop_assert_eq!(new_plan.certificate.objective, solved.certificate.objective);
+            prop_assert_eq!(&placed.mappings, &solved.mappings);
+        }
+        for (at, (member, after)) in running.iter().zip(others).enumerate() {
+            let name = format!("a/p{at}");
+            let reported = new_plan.moves.iter().find(|pod| pod.pod == name).map(|pod| &pod.moves[..]);
+            let moves = PodDiff::between(member.current.as_ref(), Some(after)).moves;
+            prop_assert_eq!(reported.unwrap_or_default(), &moves[..]);
+        }
+        prop_assert_eq!(plan.now.len(), running.len());
+    }
+
+    #[test]
+    fn an_edit_of_the_mode_moves_what_the_placer_moves(machine in machines(), shapes in shapes()) {
+        let running = settled(&machine, &shapes, &[]);
+        let report = report(&machine, &running, &[]);
+        let (workers, threads, mode) = shapes[0];
+        let other = if mode == Mode::Scatter { Mode::Compact } else { Mode::Scatter };
+        let name = if other == Mode::Scatter { "Scatter" } else { "Compact" };
+        let after = newcomer(&spec(workers, threads, name, "Tuna"));
+        let own: BTreeSet<String> = ["a/p0".to_owned()].into();
+        let edit = |is_replanned| Edit { after: after.clone(), restarts: false, is_replanned };
+        let still = diff_on(&view(&report), &edit(false), &own).unwrap();
+        prop_assert!(still.pods.iter().all(PodDiff::is_empty));
+
+        let diff = diff_on(&view(&report), &edit(true), &own).unwrap();
+        let mut members = running.clone();
+        members[0].policy.mode = other;
+        let placed = place(&problem(&machine, members, &[])).unwrap();
+        prop_assert_eq!(diff.after.unwrap().objective, placed.certificate.unwrap().objective);
+        for (at, (member, after)) in running.iter().zip(&placed.mappings).enumerate() {
+            let pod = diff.pods.iter().find(|pod| pod.pod == format!("a/p{at}")).unwrap();
+            let expected = PodDiff::between(member.current.as_ref(), Some(after));
+            prop_assert_eq!(&pod.moves, &expected.moves);
+            prop_assert_eq!((pod.comes.len(), pod.goes.len()), (0, 0));
+        }
+    }
+}
+
+/// Eight cpus, one pod on the first two.
+fn one_pod() -> NodePlacement {
+    let machine = parse_synthetic("l3:1 core:8 pu:1").unwrap();
+    let mapping = Mapping {
+        threads: 2,
+        cpus: vec![CpuId(0), CpuId(1)],
+    };
+    let member = Member {
+        policy: policy(1, 2, Mode::Scatter),
+        cpuset: machine.cpuset(),
+        current: Some(mapping),
+    };
+    report(&machine, &[member], &[])
+}
+
+#[test]
+fn policies_of_the_kernel_and_of_a_round_robin_are_planned_as_they_are() {
+    let report = one_pod();
+    let kernel = plan_on(
+        &view(&report),
+        &newcomer(&spec(1, 2, "Scatter", "None")),
+        None,
+    )
+    .unwrap();
+    assert!(kernel.plan.is_none() && kernel.why.unwrap().contains("the kernel places"));
+    let dealt = newcomer(&spec(1, 3, "Scatter", "RoundRobin"));
+    let plan = plan_on(&view(&report), &dealt, None).unwrap().plan.unwrap();
+    let cpus: Vec<u16> = plan.assignments.iter().map(|one| one.cpu).collect();
+    assert_eq!(cpus, [0, 1, 2]);
+    // Its threads are in the way of the pod that runs there, which is on two of its cpus.
+    let moves: Vec<_> = plan.moves.iter().flat_map(|pod| &pod.moves).collect();
+    assert!(
+        moves.len() == 2 && moves.iter().all(|m| m.to > 2),
+        "{moves:?}"
+    );
+}
+
+#[test]
+fn pods_that_start_anew_or_are_no_longer_placed_come_and_go() {
+    let report = one_pod();
+    let own: BTreeSet<String> = ["a/p0".to_owned()].into();
+    let diff = |spec: &Value, restarts| {
+        let after = newcomer(spec);
+        let edit = Edit {
+            after,
+            restarts,
+            is_replanned: true,
+        };
+        let mut diff = diff_on(&view(&report), &edit, &own).unwrap();
+        let pod = diff.pods.remove(0);
+        (pod.moves.len(), pod.comes.len(), pod.goes.len())
+    };
+    assert_eq!(diff(&spec(2, 2, "Scatter", "Tuna"), true).1, 2);
+    assert_eq!(diff(&spec(1, 1, "Scatter", "Tuna"), true).2, 1);
+    assert_eq!(diff(&spec(1, 2, "Scatter", "None"), false), (0, 0, 2));
+    let mut observed = spec(1, 2, "Scatter", "Tuna");
+    observed["placement"]["enforcement"] = json!("Observe");
+    assert_eq!(diff(&observed, false), (0, 0, 2), "masks are given back");
+}
+
+#[test]
+fn what_is_not_known_of_cpus_is_assumed_aloud() {
+    let guaranteed = |cpus: &str| {
+        let mut spec = spec(1, 2, "Scatter", "Tuna");
+        spec["resources"] = json!({"limits": {"cpu": cpus, "memory": "1Gi"}});
+        newcomer(&spec)
+    };
+    let mut report = one_pod();
+    let shared = plan_on(&view(&report), &guaranteed("2"), None).unwrap();
+    assert!(shared.plan.is_some() && shared.assumptions[0].contains("2 whole cpus"));
+    let large = plan_on(&view(&report), &guaranteed("9"), None).unwrap();
+    assert!(large.plan.is_none() && large.why.unwrap().contains("requests 9, it has 8"));
+
+    let pod = &mut report.status.as_mut().unwrap().pods[0];
+    (pod.isolation, pod.cpuset) = (albacore_api::Isolation::Exclusive, Some("0-1".to_owned()));
+    let beside = plan_on(&view(&report), &guaranteed("2"), None).unwrap();
+    assert_eq!(beside.plan.unwrap().cpuset, "2-7");
+    let all = beside.assumptions.join("\n");
+    assert!(all.contains("no pod in the report shows") && all.contains("this node's kubelet does"));
+}
+
+#[test]
+fn only_rules_of_placement_plan_running_pods_anew() {
+    let base = newcomer(&spec(1, 2, "Scatter", "Tuna")).policy;
+    let other = |change: fn(&mut SubjectPolicy)| {
+        let mut other = base.clone();
+        change(&mut other);
+        Edit::is_replanned(&base, &other)
+    };
+    assert!(!other(|_| {}));
+    assert!(other(|policy| policy.mode = Mode::Compact));
+    assert!(other(
+        |policy| policy.placement = PlacementMethod::RoundRobin
+    ));
+    assert!(other(|policy| policy.distances.l3 = Some(60)));
+    let spec: albacore_api::InferenceDeploymentSpec =
+        serde_json::from_value(spec(1, 2, "Scatter", "Tuna")).unwrap();
+    assert_eq!(policy_of(&spec), base);
+}

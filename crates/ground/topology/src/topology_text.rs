@@ -1,0 +1,242 @@
+//! A machine on one line, short where its numbering is regular and exact in any case: what a node
+//! publishes so that plans for it can be made elsewhere.
+//!
+//! `cpus=0-255 core=0-127x2 l3=0-15*8x2 numa=0-1*64x2 distances=1,4,10,50,100,200,200`:
+//! the ids, then the domain of each cpu at each level as [`number_runs_text`] writes it. A level
+//! that is missing has the domains of the level inside it, the core those of one cpu each, numbered
+//! from 0; `capacity` is missing where all cores are the fastest there are, `distances` (in the
+//! order of [`Level::ALL`]) where the machine's own are not known.
+
+use crate::limits::{TOPOLOGY_TEXT_BYTES_MAX, TOPOLOGY_TEXT_CPUS_MAX};
+use crate::number_runs::{NumberRunsError, number_runs_text, parse_number_runs};
+use crate::{
+    CAPACITY_MAX, Cpu, CpuSet, CpuSetError, Distances, DistancesError, Level, Topology,
+    TopologyError,
+};
+
+/// Why a text is not a machine.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TopologyTextError {
+    #[error("the topology has {bytes} bytes, more than {TOPOLOGY_TEXT_BYTES_MAX}")]
+    TooLong { bytes: usize },
+    /// A part is no field.
+    #[error("{part:?} is not NAME=VALUE: a topology looks like cpus=0-7 core=0-3x2 l3=0*8")]
+    NotAField {
+        /// As written.
+        part: String,
+    },
+    #[error(
+        "the topology has an unknown field {name:?}: a newer version wrote it; take that version's \
+         albacore"
+    )]
+    Unknown { name: String },
+    #[error("the topology has the field {name} twice")]
+    Twice { name: &'static str },
+    #[error("the topology has no field cpus")]
+    NoCpus,
+    #[error("cpus={value}")]
+    Cpus {
+        /// As written.
+        value: String,
+        #[source]
+        source: CpuSetError,
+    },
+    #[error("{name}={value}")]
+    Numbers {
+        name: &'static str,
+        /// As written.
+        value: String,
+        #[source]
+        source: NumberRunsError,
+    },
+    #[error("{name} has {numbers} numbers, but cpus has {cpus} cpus")]
+    OtherCount {
+        name: &'static str,
+        numbers: usize,
+        cpus: usize,
+    },
+    #[error("capacity has {capacity}: capacities are from 1 to {CAPACITY_MAX}")]
+    Capacity { capacity: u32 },
+    #[error("distances={value} is not {} numbers of cycles, as in 1,4,10,50,100,200,200", Level::ALL.len())]
+    Distances {
+        /// As written.
+        value: String,
+    },
+    /// Distances that do not form a tree.
+    #[error("distances")]
+    Fall(#[from] DistancesError),
+    /// The levels do not make a machine.
+    #[error("the levels do not make a machine")]
+    Machine(#[from] TopologyError),
+}
+
+const CPUS: &str = "cpus";
+const CAPACITY: &str = "capacity";
+const DISTANCES: &str = "distances";
+
+/// The name of a level, and the domain of a cpu at it.
+type TextLevel = (&'static str, fn(&Cpu) -> u32);
+
+/// The levels that are written, from the inside.
+const LEVELS: [TextLevel; 5] = [
+    ("core", |cpu| cpu.core),
+    ("l2", |cpu| cpu.l2),
+    ("l3", |cpu| cpu.l3),
+    ("numa", |cpu| cpu.numa),
+    ("package", |cpu| cpu.package),
+];
+
+/// The text of a machine. A machine of irregular numbering may have a longer one than
+/// [`parse_topology_text`] takes.
+pub fn topology_text(machine: &Topology) -> String {
+    let cpus = machine.cpus();
+    let mut fields = vec![format!("{CPUS}={}", machine.cpuset())];
+    let mut inside = (0..).take(cpus.len()).collect::<Vec<u32>>();
+    for (name, domain) in LEVELS {
+        let domains: Vec<u32> = cpus.iter().map(domain).collect();
+        if domains != inside {
+            fields.push(format!("{name}={}", number_runs_text(&domains)));
+        }
+        inside = domains;
+    }
+    if cpus.iter().any(|cpu| cpu.capacity != CAPACITY_MAX) {
+        let capacities: Vec<u32> = cpus.iter().map(|cpu| cpu.capacity.into()).collect();
+        fields.push(format!("{CAPACITY}={}", number_runs_text(&capacities)));
+    }
+    if machine.has_node_distances() {
+        let distances = machine.distances();
+        let cycles = Level::ALL.map(|level| distances.at(level).to_string());
+        fields.push(format!("{DISTANCES}={}", cycles.join(",")));
+    }
+    fields.join(" ")
+}
+
+/// The machine of a text of [`topology_text`].
+///
+/// # Errors
+/// Names the field and what is wrong with it.
+pub fn parse_topology_text(text: &str) -> Result<Topology, TopologyTextError> {
+    let bytes = text.len();
+    if bytes > TOPOLOGY_TEXT_BYTES_MAX {
+        return Err(TopologyTextError::TooLong { bytes });
+    }
+    let fields = Fields::of(text)?;
+    let value = fields.get(CPUS).ok_or(TopologyTextError::NoCpus)?;
+    let ids: CpuSet = value.parse().map_err(|source| TopologyTextError::Cpus {
+        value: value.to_owned(),
+        source,
+    })?;
+    let count = ids.len();
+    let numbers = |name: &'static str| fields.numbers(name, count);
+    let mut domains = vec![(0..).take(count).collect::<Vec<u32>>()];
+    for (name, _) in LEVELS {
+        let inside = domains.last().cloned().unwrap_or_default();
+        domains.push(numbers(name)?.unwrap_or(inside));
+    }
+    let fastest = || vec![CAPACITY_MAX.into(); count];
+    let capacities = numbers(CAPACITY)?.unwrap_or_else(fastest);
+    let mut cpus = Vec::with_capacity(count);
+    for (at, id) in ids.iter().enumerate() {
+        cpus.push(Cpu {
+            id,
+            core: domains[1][at],
+            l2: domains[2][at],
+            l3: domains[3][at],
+            numa: domains[4][at],
+            package: domains[5][at],
+            capacity: capacity_of(capacities[at])?,
+        });
+    }
+    let machine = Topology::new(cpus)?;
+    Ok(match fields.get(DISTANCES) {
+        Some(list) => machine.with_distances(distances_of(list)?),
+        None => machine,
+    })
+}
+
+fn capacity_of(capacity: u32) -> Result<u16, TopologyTextError> {
+    let known = u16::try_from(capacity).ok();
+    let known = known.filter(|known| (1..=CAPACITY_MAX).contains(known));
+    known.ok_or(TopologyTextError::Capacity { capacity })
+}
+
+fn distances_of(list: &str) -> Result<Distances, TopologyTextError> {
+    let refused = || TopologyTextError::Distances {
+        value: list.to_owned(),
+    };
+    let cycles: Result<Vec<u32>, _> = list.split(',').map(str::parse).collect();
+    let cycles = <[u32; Level::ALL.len()]>::try_from(cycles.map_err(|_| refused())?);
+    let [cpu, l1, l2, l3, numa, package, machine] = cycles.map_err(|_| refused())?;
+    let distances = Distances {
+        cpu,
+        l1,
+        l2,
+        l3,
+        numa,
+        package,
+        machine,
+    };
+    distances.validate()?;
+    Ok(distances)
+}
+
+/// The values of a text by the names of their fields.
+struct Fields<'a>(Vec<(&'static str, &'a str)>);
+
+impl<'a> Fields<'a> {
+    fn of(text: &'a str) -> Result<Self, TopologyTextError> {
+        let mut fields: Vec<(&'static str, &str)> = Vec::new();
+        for part in text.split(' ') {
+            let field = part.split_once('=');
+            let (name, value) = field.ok_or_else(|| TopologyTextError::NotAField {
+                part: part.to_owned(),
+            })?;
+            let levels = LEVELS.iter().map(|(name, _)| *name);
+            let mut known = levels.chain([CPUS, CAPACITY, DISTANCES]);
+            let known = known.find(|known| *known == name);
+            let name = known.ok_or_else(|| TopologyTextError::Unknown {
+                name: name.to_owned(),
+            })?;
+            if fields.iter().any(|(before, _)| *before == name) {
+                return Err(TopologyTextError::Twice { name });
+            }
+            fields.push((name, value));
+        }
+        Ok(Self(fields))
+    }
+
+    fn get(&self, name: &str) -> Option<&'a str> {
+        let field = self.0.iter().find(|(known, _)| *known == name);
+        field.map(|(_, value)| *value)
+    }
+
+    /// The numbers of a field, one for each of so many cpus; `None` if it is missing.
+    fn numbers(
+        &self,
+        name: &'static str,
+        cpus: usize,
+    ) -> Result<Option<Vec<u32>>, TopologyTextError> {
+        let Some(value) = self.get(name) else {
+            return Ok(None);
+        };
+        let parsed = parse_number_runs(value, TOPOLOGY_TEXT_CPUS_MAX);
+        let numbers = parsed.map_err(|source| TopologyTextError::Numbers {
+            name,
+            value: value.to_owned(),
+            source,
+        })?;
+        if numbers.len() != cpus {
+            let numbers = numbers.len();
+            return Err(TopologyTextError::OtherCount {
+                name,
+                numbers,
+                cpus,
+            });
+        }
+        Ok(Some(numbers))
+    }
+}
+
+#[cfg(test)]
+mod tests;

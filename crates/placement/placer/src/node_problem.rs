@@ -1,0 +1,211 @@
+//! The problem that all subjects of a machine are together, as a value: what the placer solves for
+//! its subjects, and what a program elsewhere solves to say what the placer would do.
+//!
+//! A single member without obstacles is no joint problem: [`solve_alone`] answers it. Cpus outside
+//! all cpusets that are the siblings of a container's cpus count as obstacles on their cores.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use albacore_plan::{PlacementMethod, SubjectPolicy};
+use albacore_solver::{
+    Deployment, JointProblem, JointSolution, Mapping, Obstacle, Problem, ProblemError, Solution,
+    WorkBudget, check_joint, improve, round_robin, solve, solve_joint,
+};
+use albacore_topology::{CpuId, CpuSet, Distances, Topology};
+
+use crate::PlacerError;
+use crate::limits::{IMPROVEMENT_BUDGET, JOINT_MOVE_COST, NUMA_MOVE_COST, SOLVE_BUDGET};
+use crate::move_hysteresis::keep_unless_worth_moving;
+
+/// A server that the solver places.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Member {
+    /// With the threads that its quota of cpu time lets run.
+    pub policy: SubjectPolicy,
+    /// The cpus that it may use.
+    pub cpuset: CpuSet,
+    /// The mapping in force, or where its threads were found.
+    pub current: Option<Mapping>,
+}
+
+/// What decides where the members' threads go.
+#[derive(Clone, Debug)]
+pub struct NodeProblem<'a> {
+    pub machine: &'a Topology,
+    /// In the order in which they were added; each has a cpu of the machine.
+    pub members: Vec<Member>,
+    /// The cpus of other subjects' threads that sit on one cpu each, once for each thread.
+    pub fixed_threads: Vec<CpuId>,
+    /// The cpusets of all subjects that are containers.
+    pub containers: Vec<CpuSet>,
+    /// The cpus of all subjects.
+    pub known: CpuSet,
+    /// Whether one of the members has had time to touch its memory.
+    pub is_warm: bool,
+}
+
+impl NodeProblem<'_> {
+    /// The joint problem.
+    pub fn joint(&self) -> JointProblem {
+        let online = self.machine.cpuset();
+        let mut weights: BTreeMap<CpuId, u32> = BTreeMap::new();
+        let noisy = noisy_siblings(self.machine, &self.containers, &self.known);
+        let fixed = self.fixed_threads.iter().copied();
+        for cpu in fixed
+            .filter(|&cpu| online.contains(cpu))
+            .chain(noisy.iter())
+        {
+            *weights.entry(cpu).or_insert(0) += 1;
+        }
+        let deployment = |member: &Member| Deployment {
+            workers: member.policy.workers,
+            threads: member.policy.threads,
+            mode: member.policy.mode,
+            cpuset: member.cpuset.intersection(&online),
+            current: member.current.clone(),
+        };
+        let obstacle = |(cpu, weight)| Obstacle { cpu, weight };
+        let leaves_memory = self.machine.node_count() > 1 && self.is_warm;
+        JointProblem {
+            topology: self.machine.clone(),
+            distances: common_distances(&self.members, self.machine),
+            deployments: self.members.iter().map(deployment).collect(),
+            obstacles: weights.into_iter().map(obstacle).collect(),
+            move_cost: match leaves_memory {
+                true => NUMA_MOVE_COST,
+                false => JOINT_MOVE_COST,
+            },
+        }
+    }
+}
+
+/// Whether members are placed together, rather than the only one by [`solve_alone`].
+pub fn is_joint(problem: &JointProblem) -> bool {
+    let members = problem.deployments.len();
+    members > 1 || (members == 1 && !problem.obstacles.is_empty())
+}
+
+/// The placer's answer to a joint problem.
+///
+/// # Errors
+/// All together are beyond the solver's limits, or the answer does not pass its check.
+pub fn solve_together(problem: &JointProblem) -> Result<JointSolution, PlacerError> {
+    let joint = solve_joint(problem, &mut WorkBudget::of_time(SOLVE_BUDGET))?;
+    check_joint(problem, &joint).map_err(|violations| PlacerError::JointCheck { violations })?;
+    Ok(joint)
+}
+
+/// The placer's first answer for a subject that has its cpus to itself; `is_warm` if it has had
+/// time to touch its memory.
+///
+/// # Errors
+/// The problem is beyond the solver's limits.
+pub fn solve_alone(
+    method: PlacementMethod,
+    problem: &Problem,
+    is_warm: bool,
+) -> Result<Solution, ProblemError> {
+    match method {
+        PlacementMethod::RoundRobin => round_robin(problem),
+        PlacementMethod::Tuna | PlacementMethod::None => {
+            let found = solve(problem, &mut WorkBudget::of_time(SOLVE_BUDGET))?;
+            Ok(keep_unless_worth_moving(problem, found, is_warm))
+        }
+    }
+}
+
+/// What the placer's longer search makes of a first answer that is not proven.
+///
+/// # Errors
+/// As [`solve_alone`].
+pub fn improve_alone(
+    problem: &Problem,
+    solution: Solution,
+    is_warm: bool,
+) -> Result<Solution, ProblemError> {
+    let from = Problem {
+        current: Some(solution.mapping),
+        ..problem.clone()
+    };
+    let found = improve(&from, &mut WorkBudget::of_time(IMPROVEMENT_BUDGET))?;
+    Ok(keep_unless_worth_moving(&from, found, is_warm))
+}
+
+/// How many of the threads of each worker a quota of cpu time lets run at once: threads beyond that
+/// share their worker's cpus, so all of them are never stopped together in the middle of a batch.
+pub fn threads_within_quota(workers: u16, threads: u16, millicpus: Option<u32>) -> u16 {
+    let Some(millicpus) = millicpus else {
+        return threads;
+    };
+    let each = millicpus / 1_000 / u32::from(workers.max(1));
+    // infallible: at most `threads`.
+    each.clamp(1, u32::from(threads.max(1))) as u16
+}
+
+/// The distances that all members ask for; the machine's own if they ask for different ones.
+fn common_distances(members: &[Member], machine: &Topology) -> Distances {
+    let own = machine.distances();
+    let mut asked = members
+        .iter()
+        .map(|member| member.policy.distances.over(own));
+    let first = asked.next().unwrap_or(own);
+    if asked.all(|other| other == first) {
+        first
+    } else {
+        own
+    }
+}
+
+/// Cpus of no subject that share a core with a cpu of a container: the kubelet gave them to other
+/// containers.
+fn noisy_siblings(machine: &Topology, contained: &[CpuSet], known: &CpuSet) -> CpuSet {
+    let cpus = machine.cpus().iter();
+    let ours = cpus
+        .clone()
+        .filter(|cpu| contained.iter().any(|cpuset| cpuset.contains(cpu.id)));
+    let cores: BTreeSet<u32> = ours.map(|cpu| cpu.core).collect();
+    cpus.filter(|cpu| !known.contains(cpu.id) && cores.contains(&cpu.core))
+        .map(|cpu| cpu.id)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use albacore_topology::parse_synthetic;
+
+    use super::*;
+
+    #[test]
+    fn siblings_outside_of_a_container_are_noisy_unless_they_are_ours() {
+        let machine = parse_synthetic("pack:1 l3:1 core:4 pu:2").unwrap();
+        let pairs: BTreeMap<u32, Vec<CpuId>> =
+            machine
+                .cpus()
+                .iter()
+                .fold(BTreeMap::new(), |mut pairs, cpu| {
+                    pairs.entry(cpu.core).or_default().push(cpu.id);
+                    pairs
+                });
+        let cores: Vec<&Vec<CpuId>> = pairs.values().collect();
+        // A core and a half, and another subject's half core.
+        let own: CpuSet = [cores[0][0], cores[0][1], cores[1][0]]
+            .into_iter()
+            .collect();
+        let other: CpuSet = [cores[2][0]].into_iter().collect();
+        let known = own.union(&other);
+        let noisy = noisy_siblings(&machine, std::slice::from_ref(&own), &known);
+        assert_eq!(noisy, [cores[1][1]].into_iter().collect());
+        let both = noisy_siblings(&machine, &[own, other], &known);
+        assert_eq!(both, [cores[1][1], cores[2][1]].into_iter().collect());
+        assert!(noisy_siblings(&machine, &[], &known).is_empty());
+    }
+
+    #[test]
+    fn a_quota_leaves_each_worker_at_least_one_thread() {
+        let within = |millicpus| threads_within_quota(2, 4, millicpus);
+        assert_eq!(
+            [None, Some(100), Some(5_900), Some(99_000)].map(within),
+            [4, 1, 2, 4]
+        );
+    }
+}

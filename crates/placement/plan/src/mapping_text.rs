@@ -1,0 +1,109 @@
+//! A mapping on one line: `4x6:0-23` are 4 workers of 6 threads, followed by the cpu of each
+//! thread, worker by worker and rank by rank, as [`number_runs_text`] writes numbers.
+
+use albacore_solver::Mapping;
+use albacore_topology::{CpuId, CpuSet, NumberRunsError, number_runs_text, parse_number_runs};
+
+use crate::limits::MAPPING_THREADS_MAX;
+
+/// Why a text is not a mapping.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MappingTextError {
+    /// What comes before the cpus is not a size.
+    #[error("{text:?} does not begin with WORKERSxTHREADS: as 4x6:0-23 does")]
+    Size {
+        /// As written.
+        text: String,
+    },
+    #[error("cpus of the mapping")]
+    Cpus(#[from] NumberRunsError),
+    /// A cpu that no kernel has.
+    #[error("the mapping has cpu {cpu}, beyond {}", CpuSet::MAX_ID)]
+    TooLarge { cpu: u32 },
+    /// Not one cpu for each thread.
+    #[error("the mapping has {cpus} cpus for {workers} x {threads} threads")]
+    OtherCount {
+        cpus: usize,
+        workers: u16,
+        threads: u16,
+    },
+}
+
+/// The text of a mapping.
+pub fn mapping_text(mapping: &Mapping) -> String {
+    let threads = usize::from(mapping.threads.max(1));
+    let workers = mapping.cpus.len() / threads;
+    let cpus: Vec<u32> = mapping.cpus.iter().map(|cpu| cpu.0.into()).collect();
+    format!("{workers}x{threads}:{}", number_runs_text(&cpus))
+}
+
+/// The mapping of a text of [`mapping_text`].
+///
+/// # Errors
+/// Says what is wrong.
+pub fn parse_mapping_text(text: &str) -> Result<Mapping, MappingTextError> {
+    let size = text.split_once(':').and_then(|(size, cpus)| {
+        let (workers, threads) = size.split_once('x')?;
+        let number = |digits: &str| digits.parse::<u16>().ok().filter(|&number| number > 0);
+        Some((number(workers)?, number(threads)?, cpus))
+    });
+    let (workers, threads, cpus) = size.ok_or_else(|| MappingTextError::Size {
+        text: text.to_owned(),
+    })?;
+    let cpus = parse_number_runs(cpus, MAPPING_THREADS_MAX)?;
+    if cpus.len() != usize::from(workers) * usize::from(threads) {
+        let cpus = cpus.len();
+        return Err(MappingTextError::OtherCount {
+            cpus,
+            workers,
+            threads,
+        });
+    }
+    let id = |cpu: u32| match u16::try_from(cpu) {
+        Ok(id) if id <= CpuSet::MAX_ID => Ok(CpuId(id)),
+        _ => Err(MappingTextError::TooLarge { cpu }),
+    };
+    let cpus: Result<Vec<CpuId>, MappingTextError> = cpus.into_iter().map(id).collect();
+    Ok(Mapping {
+        threads,
+        cpus: cpus?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, words) in [
+            ("", "WORKERSxTHREADS"),
+            ("4:0-3", "4:0-3"),
+            ("0x4:", "0x4:"),
+            ("2x2:0-2", "3 cpus for 2 x 2"),
+            ("1x1:9999", "cpu 9999"),
+            ("1x1:a", "cpus of the mapping"),
+        ] {
+            let error = parse_mapping_text(text).unwrap_err().to_string();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_mapping_comes_back(
+            threads in 1..9_u16,
+            workers in 1..9_u16,
+            cpus in proptest::collection::vec(0..=CpuSet::MAX_ID, 64),
+            is_regular: bool,
+        ) {
+            let size = usize::from(threads) * usize::from(workers);
+            let cpu = |at: usize| if is_regular { at as u16 } else { cpus[at] };
+            let mapping = Mapping { threads, cpus: (0..size).map(|at| CpuId(cpu(at))).collect() };
+            prop_assert_eq!(parse_mapping_text(&mapping_text(&mapping)), Ok(mapping));
+        }
+    }
+}
