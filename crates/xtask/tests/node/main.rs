@@ -122,8 +122,8 @@ fn the_kubelet_starts_again(rig: &mut Rig) {
     assert_eq!(rig.masks(), masks, "nothing moved");
 }
 
-/// The kubelet changes the cpu quota of the running container (KEP-1287): what it lets run at once is
-/// placed, and all of it when the quota is back.
+/// The kubelet changes the cpu quota of the running container (KEP-1287): what it lets run at once
+/// is placed, and all of it when the quota is back.
 fn a_pod_is_resized(rig: &mut Rig) {
     let front = rig.front();
     let pod = rig.kubectl(&[
