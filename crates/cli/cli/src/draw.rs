@@ -25,7 +25,7 @@ pub(crate) use joint_svg::joint_svg;
 pub(crate) use joint_text::joint_text;
 pub(crate) use measured_text::measured_text;
 pub(crate) use plan_svg::plan_svg;
-pub(crate) use plan_text::plan_text;
+pub(crate) use plan_text::{plan_text, relaxed_rule};
 pub(crate) use status_svg::{PodStrip, status_svg};
 pub(crate) use topology_svg::topology_svg;
 pub(crate) use topology_text::topology_text;

@@ -304,11 +304,11 @@ fn refusals(filled: &Filled, file: &Path) {
         64,
         &["none.yaml:", "InferenceDeployment"],
     );
-    let unknown = filled.file("unknown", &spec(&json!({"wrokers": 2})));
+    let unknown = filled.file("unknown", &spec(&json!({"workers2": 2})));
     assert_refused(
         &filled.run("diff", &unknown),
         64,
-        &["spec.wrokers", "workers"],
+        &["spec.workers2", "workers"],
     );
     let other = filled.file("other", &spec(&json!({})));
     assert_refused(

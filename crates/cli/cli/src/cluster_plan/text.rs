@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 
 use albacore_api::counted;
-
 use albacore_forecast::{
     Assignment, DeploymentPlan, DiffReport, NewPlan, NodeDiff, NodePlan, PlanReport, PodDiff,
     Quality, RunningPod, ThreadMove,
 };
+
+use crate::draw::relaxed_rule;
 
 /// Columns of the labels.
 const INDENT: usize = 11;
@@ -105,7 +106,7 @@ fn quality_text(text: &mut String, quality: &Quality) {
     };
     line(text, "optimal", &optimal);
     let relaxed = quality.relaxed.iter();
-    let relaxed = relaxed.map(|r| format!("rule {} by {}", r.rule, r.amount));
+    let relaxed = relaxed.map(|r| relaxed_rule(r.rule, r.amount));
     let relaxed: Vec<String> = relaxed.collect();
     if !relaxed.is_empty() {
         line(text, "relaxed", &relaxed.join(", "));

@@ -124,12 +124,17 @@ pub(super) fn quality(certificate: &albacore_solver::Certificate, micros: u64) -
     .collect()
 }
 
+/// `rule 12 by 1`.
+pub(crate) fn relaxed_rule(rule: &str, amount: u32) -> String {
+    match rule {
+        "fast-mains" => format!("{} on slow cores", counted(amount, "main thread")),
+        rule => format!("rule {rule} by {amount}"),
+    }
+}
+
 /// `rule 12 by 1, ...`, if any rule was relaxed.
 pub(super) fn relaxed_line(relaxed: &[Relaxation]) -> Option<String> {
-    let rule = |r: &Relaxation| match r.rule {
-        "fast-mains" => format!("{} on slow cores", counted(r.amount, "main thread")),
-        rule => format!("rule {rule} by {}", r.amount),
-    };
+    let rule = |r: &Relaxation| relaxed_rule(r.rule, r.amount);
     (!relaxed.is_empty()).then(|| relaxed.iter().map(rule).collect::<Vec<_>>().join(", "))
 }
 
