@@ -142,6 +142,8 @@ fn a_front_that_is_killed_under_load_serves_again_at_its_address_and_is_placed()
     let at = addresses(&listening);
     let client = Client::start(at.0);
     client.until_answered();
+    // A server that never said that it is ready is not started again, even if it answered.
+    run.until_reported("ready", |event| event["event"] == "ready");
     let before = held(&run);
     for count in 1..=kills() {
         let front = run.process("albacore-server --");
