@@ -90,10 +90,11 @@ impl Mapping {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Relaxation {
     /// Name of the rule as in the design, section 4: `"8+"`, `"mains-per-core"`, `"12"`, `"12+"`;
-    /// of a round robin or any other mapping also `"2"`, `"3"`, `"8"`.
+    /// where cores differ in speed `"fast-mains"`; of a round robin or any other mapping also
+    /// `"2"`, `"3"`, `"8"`.
     pub rule: &'static str,
-    /// How far its right-hand side moved: threads (8, 8+), mains (mains-per-core), cpus (12), cores
-    /// (12+).
+    /// How far its right-hand side moved: threads (8, 8+), mains (mains-per-core, fast-mains), cpus
+    /// (12), cores (12+).
     pub amount: u32,
 }
 

@@ -218,6 +218,30 @@ mod tests {
     use super::*;
     use crate::limits::IMPROVEMENT_BUDGET;
 
+    fn policy(workers: u16, threads: u16, mode: Mode) -> SubjectPolicy {
+        SubjectPolicy {
+            workers,
+            threads,
+            mode,
+            placement: PlacementMethod::Tuna,
+            enforcement: Enforcement::Enforce,
+            main_thread: MainThread::Pinned,
+            distances: Default::default(),
+            is_pool_size_known: true,
+        }
+    }
+
+    fn observation(machine: Topology) -> Observation {
+        Observation {
+            at: Micros(0),
+            cpuset: machine.cpuset(),
+            machine,
+            cpuset_changes: 0,
+            server_kind: ServerKind::Named,
+            processes: Vec::new(),
+        }
+    }
+
     #[test]
     fn main_threads_on_slow_cores_are_counted() {
         let machine = parse_synthetic("pack:1 l3:1 core:4 pu:1").unwrap();
@@ -227,24 +251,8 @@ mod tests {
             Topology::new(cpus).unwrap()
         };
         let count = |machine: Topology| {
-            let policy = SubjectPolicy {
-                workers: 3,
-                threads: 1,
-                mode: Mode::Scatter,
-                placement: PlacementMethod::Tuna,
-                enforcement: Enforcement::Enforce,
-                main_thread: MainThread::Pinned,
-                distances: Default::default(),
-                is_pool_size_known: true,
-            };
-            let observation = Observation {
-                at: Micros(0),
-                cpuset: machine.cpuset(),
-                machine,
-                cpuset_changes: 0,
-                server_kind: ServerKind::Named,
-                processes: Vec::new(),
-            };
+            let policy = policy(3, 1, Mode::Scatter);
+            let observation = observation(machine);
             let mut solver = SubjectSolver::default();
             assert_eq!(solver.slow_mains(), 0, "nothing is planned");
             solver.update(&policy, &observation).unwrap();
@@ -258,24 +266,8 @@ mod tests {
     #[test]
     fn an_unproven_answer_is_improved_once_and_adopted_where_that_is_worth_its_moves() {
         let machine = parse_synthetic("pack:1 l3:3 l2:4 core:2 pu:1").unwrap();
-        let policy = SubjectPolicy {
-            workers: 8,
-            threads: 11,
-            mode: Mode::Compact,
-            placement: PlacementMethod::Tuna,
-            enforcement: Enforcement::Enforce,
-            main_thread: MainThread::Pinned,
-            distances: Default::default(),
-            is_pool_size_known: true,
-        };
-        let observation = Observation {
-            at: Micros(0),
-            cpuset: machine.cpuset(),
-            machine,
-            cpuset_changes: 0,
-            server_kind: ServerKind::Named,
-            processes: Vec::new(),
-        };
+        let policy = policy(8, 11, Mode::Compact);
+        let observation = observation(machine);
         let solved = || {
             let mut solver = SubjectSolver::default();
             solver.update(&policy, &observation).unwrap();

@@ -122,7 +122,7 @@ fn half_a_core_in_the_cpuset_is_never_an_error() {
 }
 
 #[test]
-fn hybrid_machines_are_placed_like_any_tree() {
+fn hybrid_machines_with_shared_l2_are_placed() {
     // 4 fast cores x 2 cpus, 8 slow ones x 1 that share L2 by four
     let mut cpus = Shape([1, 1, 4, 1, 2]).cpus();
     for i in 0..8u32 {

@@ -7,8 +7,9 @@
 //! (3) and the loads allow; on cpus and cores also what all compact workers together find: a core
 //! of load X holds at most X/k workers with k threads; where (12+) holds, mains take a place beside
 //! a full core's. **Proof sketch.** Loads as multisets are the same in every placement that keeps
-//! (8) and (8+), so the largest of them limits every worker. The rest is as in `bound` for one
-//! deployment. **Limits.** The bound ignores which mains may be where peers are wanted.
+//! (8) and (8+), so the largest of them limits every worker. Where cores differ in speed, see
+//! `speed_bound`. The rest is as in `bound` for one deployment. **Limits.** The bound ignores which
+//! mains may be where peers are wanted.
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,8 @@
 //! search, tightens the bound by Lagrangian relaxation, anneals counts and threads, and enumerates
 //! a tiny problem or solves the reduced program of a small one. A mapping in force stays unless
 //! something better was found; only then the assignment is brought close to it
-//! (`move_minimization`) and labeled (`labeling`). **Proof sketch.** Optimal is claimed only
+//! (`move_minimization`) and labeled (`labeling`). Cores of different speed are left to the solver
+//! of several deployments. **Proof sketch.** Optimal is claimed only
 //! where value and bound meet, or where the program was solved to its end and its answer was
 //! counted again; the certificate says which of them it was ([`ProvenBound`]). **Limits.** The
 //! caller's budget is asked between steps; once it is spent, the rest is construction without
