@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod contention;
 mod joint_problem;
 mod problem;
 
@@ -12,6 +13,7 @@ pub use check::{
     counted_bound, counted_joint_bound, cpu_volumes, misstated, objective, report, report_joint,
     unproven,
 };
+pub use contention::{BUSY_MAX, BusyMapping, busy_by_dispatch_order, contention};
 pub use joint_problem::{Deployment, JointProblem, JointSolution, Obstacle};
 pub use problem::{
     Certificate, Mapping, Mode, Problem, Proof, ProvenBound, Rank, Relaxation, Slot, Solution,

@@ -30,12 +30,14 @@ mod rule_limits;
 mod sample;
 mod single;
 mod work_budget;
+mod worker_order;
 
 pub use albacore_mapping::{
-    Certificate, CheckReport, Deployment, JointProblem, JointReport, JointSolution, JointViolation,
-    Mapping, Mode, Obstacle, Problem, Proof, ProvenBound, Rank, Relaxation, Slot, Solution,
-    Violation, WorkerIndex, check, check_joint, check_solution, counted_bound, counted_joint_bound,
-    misstated, objective, relaxed_by, report_joint, unproven,
+    BUSY_MAX, BusyMapping, Certificate, CheckReport, Deployment, JointProblem, JointReport,
+    JointSolution, JointViolation, Mapping, Mode, Obstacle, Problem, Proof, ProvenBound, Rank,
+    Relaxation, Slot, Solution, Violation, WorkerIndex, busy_by_dispatch_order, check, check_joint,
+    check_solution, contention, counted_bound, counted_joint_bound, misstated, objective,
+    relaxed_by, report_joint, unproven,
 };
 pub use error::{ProblemError, validate, validate_size};
 pub use explain::{
@@ -46,3 +48,4 @@ pub use joint::{CachedSolution, JointError, solve_joint};
 pub use rule_limits::{RuleLimits, full_mains};
 pub use single::{Stage, improve, round_robin, solve, solve_with_stage};
 pub use work_budget::{NANOS_PER_STEP, WorkBudget};
+pub use worker_order::{ExchangeRule, WorkerOrder};

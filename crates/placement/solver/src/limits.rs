@@ -48,6 +48,10 @@ pub(crate) const REDUCED_STEPS: usize = 5_000_000;
 /// few for every core.
 pub(crate) const RELAXATION_STEPS_MAX: usize = 1_000;
 
+/// Most passes over all pairs of workers that exchange their rows of cpus: nearly all orders are
+/// found in two.
+pub(crate) const ORDER_PASSES_MAX: usize = 8;
+
 /// Most steps of the dual toward a lower bound: further steps hardly ever lower it (measured on the
 /// sweep of the table of cases).
 pub(crate) const DUAL_STEPS_MAX: usize = 200;

@@ -26,6 +26,7 @@ use super::rules::Rules;
 use super::search_state::SearchState;
 use super::volumes::{Volumes, balance};
 use crate::limits::{FIRST_PLACEMENT_STEPS, FROZEN_COST};
+use crate::worker_order::order_new;
 use crate::{
     Certificate, JointError, JointProblem, JointSolution, Mapping, Proof, ProvenBound, Relaxation,
     WorkBudget,
@@ -367,6 +368,7 @@ fn answer(
             cpus: places.iter().map(id).collect(),
         };
     }
+    order_new(problem, &mut mappings);
     let relaxed = ["mains-per-core", "fast-mains", "12", "12+"]
         .into_iter()
         .zip(best.key.0);

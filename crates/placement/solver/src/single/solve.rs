@@ -15,7 +15,7 @@
 //! choices, O(W (T + C log C)). Every search has a limit of its own, too. Compact with several L3
 //! caches and volumes that leave a remainder is where value and bound most often differ. Ties: no
 //! thread moves if the mapping in force is as good; where it is not, moves are few but not proven
-//! fewest, and labels are the smallest of the assignment found, not of all assignments of equal
+//! fewest. Without one, workers of low number contend least for cores (`worker_order`), else labels are the smallest of the assignment found, not of all assignments of equal
 //! value.
 
 use albacore_mapping::report;
@@ -30,6 +30,7 @@ use crate::single::labeling::label;
 use crate::single::move_minimization::minimize_moves;
 use crate::single::search_driver::{SearchDriver, start};
 use crate::single::volumes::volumes_in_budget;
+use crate::worker_order::in_dispatch_order;
 use crate::{
     Certificate, CheckReport, JointProblem, Mapping, Problem, ProblemError, Proof, ProvenBound,
     Solution, WorkBudget,
@@ -140,7 +141,10 @@ fn search(
         }
         None => best.assignment(),
     };
-    let mapping = label(problem, &domains, &assignment);
+    let mut mapping = label(problem, &domains, &assignment);
+    if problem.current.is_none() {
+        mapping = in_dispatch_order(&problem.topology, mapping);
+    }
     Ok((certified(problem, mapping, upper), stage))
 }
 

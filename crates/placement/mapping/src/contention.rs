@@ -1,0 +1,134 @@
+//! How much of the time that threads are busy they contend for cores.
+//!
+//! Workers of one deployment can exchange their cpus without a change of the objective or of any
+//! rule. Which worker has which cpus still matters: a dispatcher that prefers low worker numbers
+//! keeps some workers busy while others are idle, and two busy threads on one core slow each other
+//! down while the threads of idle workers would not.
+
+use std::collections::BTreeMap;
+
+use albacore_topology::{CAPACITY_MAX, CpuId, Topology};
+
+use crate::Mapping;
+
+/// A thread that is always busy, in percent of a cpu.
+pub const BUSY_MAX: u8 = 100;
+
+/// A mapping whose workers are busy for a known share of the time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BusyMapping<'a> {
+    pub mapping: &'a Mapping,
+    /// How busy the threads of each worker are on average, percent of a cpu; of workers that are
+    /// not listed it is 0.
+    pub busy: &'a [u8],
+}
+
+impl BusyMapping<'_> {
+    fn busy(&self, worker: usize) -> u64 {
+        self.busy.get(worker).copied().unwrap_or(0).into()
+    }
+}
+
+/// How busy each worker is, in percent, where the lowest idle one is always taken, averaged over
+/// 1 to `workers` of them being busy: worker w, counted from 0, for W - w of W loads.
+pub fn busy_by_dispatch_order(workers: u16) -> Vec<u8> {
+    let all = u32::from(workers);
+    let share = |worker: u32| ((all - worker) * u32::from(BUSY_MAX)).div_ceil(all) as u8;
+    (0..all).map(share).collect()
+}
+
+/// Time for which threads are kept from running at full speed, in percent of a cpu, at most:
+/// - two threads contend for a core, and once more for a cpu, as long as the less busy of them is
+///   busy: with a dispatcher that takes the lowest idle worker, that is when both are;
+/// - `background` is load by cpu that no mapping causes, in percent; it contends likewise;
+/// - a busy thread on a core of less than full capacity loses what is missing.
+pub fn contention(
+    topology: &Topology,
+    placed: &[BusyMapping<'_>],
+    background: &BTreeMap<CpuId, u32>,
+) -> u64 {
+    let mut threads = Vec::new();
+    for of in placed {
+        for (slot, id) in of.mapping.iter() {
+            let Some(cpu) = topology.cpu(id) else {
+                continue;
+            };
+            threads.push((cpu, of.busy(slot.worker.0.into())));
+        }
+    }
+    let mut sum = 0;
+    let mut lost = 0;
+    for (i, &(cpu, busy)) in threads.iter().enumerate() {
+        lost += busy * u64::from(CAPACITY_MAX.saturating_sub(cpu.capacity));
+        for &(other, other_busy) in &threads[i + 1..] {
+            let shared = u64::from(cpu.core == other.core) + u64::from(cpu.id == other.id);
+            sum += shared * busy.min(other_busy);
+        }
+        for (&id, &load) in background {
+            let Some(other) = topology.cpu(id) else {
+                continue;
+            };
+            let shared = u64::from(cpu.core == other.core) + u64::from(cpu.id == id);
+            sum += shared * busy.min(load.into());
+        }
+    }
+    sum + lost / u64::from(CAPACITY_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use albacore_topology::parse_synthetic;
+
+    use super::*;
+
+    fn mapping(threads: u16, cpus: &[u16]) -> Mapping {
+        Mapping {
+            threads,
+            cpus: cpus.iter().map(|&id| CpuId(id)).collect(),
+        }
+    }
+
+    #[test]
+    fn low_workers_are_busy_at_more_loads() {
+        assert_eq!(busy_by_dispatch_order(4), [100, 75, 50, 25]);
+        assert_eq!(busy_by_dispatch_order(1), [100]);
+        assert_eq!(busy_by_dispatch_order(3), [100, 67, 34]);
+    }
+
+    #[test]
+    fn cores_count_once_cpus_twice_and_slow_cores_by_what_they_lack() {
+        // cpus 2i and 2i + 1 are core i
+        let mut cpus = parse_synthetic("pack:1 l3:1 core:3 pu:2")
+            .unwrap()
+            .cpus()
+            .to_vec();
+        cpus[4..]
+            .iter_mut()
+            .for_each(|cpu| cpu.capacity = CAPACITY_MAX / 4);
+        let machine = Topology::new(cpus).unwrap();
+        let of = |cpus: &[u16], background: &[(u16, u32)]| {
+            let mapping = mapping(1, cpus);
+            let placed = BusyMapping {
+                mapping: &mapping,
+                busy: &[100, 40],
+            };
+            let background = background.iter().map(|&(id, load)| (CpuId(id), load));
+            contention(&machine, &[placed], &background.collect())
+        };
+        assert_eq!(of(&[0, 2], &[]), 0, "each has a core");
+        assert_eq!(of(&[0, 1], &[]), 40, "they share a core");
+        assert_eq!(of(&[0, 0], &[]), 80, "and a cpu");
+        assert_eq!(of(&[0, 4], &[]), 30, "three quarters of 40 are missing");
+        assert_eq!(of(&[4, 0], &[]), 75);
+        assert_eq!(
+            of(&[0, 2], &[(1, 60)]),
+            60,
+            "beside load that is not placed"
+        );
+        assert_eq!(
+            of(&[0, 2], &[(2, 60)]),
+            80,
+            "on its cpu, so on its core as well"
+        );
+    }
+}
