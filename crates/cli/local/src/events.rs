@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use albacore_os::{Pid, Tid};
-use albacore_placer::{FrontRow, MicrosHistogram, PlacerCounters, Report, SlotRow};
+use albacore_placer::{FrontRow, LoadClass, MicrosHistogram, PlacerCounters, Report, SlotRow};
 use albacore_plan::{
     BackOff, Enforcement, MainThread, Micros, PlacementMethod, PlacementWarning, SubjectPolicy,
 };
@@ -45,6 +45,19 @@ pub(crate) fn of_report(report: &Report) -> Value {
             event("machine_changed", json!({"online": text(online)}))
         }
         Report::Warning { warning, .. } => note(&warning_text(warning)),
+        Report::WeightsChanged {
+            hot,
+            beside,
+            is_reordered,
+            ..
+        } => event(
+            "weights_changed",
+            json!({
+                "hot_threads": hot,
+                "hot_threads_beside": beside,
+                "reordered": is_reordered,
+            }),
+        ),
         Report::ForeignScheduler => {
             note("a sched_ext scheduler runs on this machine: masks are observed, not written")
         }
@@ -214,6 +227,7 @@ pub(crate) fn placed(policy: &str, rows: &[SlotRow], front: &[FrontRow]) -> Valu
                 "planned": row.planned.as_ref().or(row.actual.as_ref()).map(text),
                 "actual": row.actual.as_ref().map(text),
                 "state": row.state.name(),
+                "load": row.load.map(LoadClass::name),
             })
         })
         .collect();

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use albacore_placer::{FrontRow, SlotRow, SlotState};
+use albacore_placer::{FrontRow, LoadClass, SlotRow, SlotState};
 use albacore_topology::CpuSet;
 
 /// The table and the height of its last drawing.
@@ -62,7 +62,7 @@ fn render(head: &str, rows: &[SlotRow], front: &[FrontRow], room: usize) -> Vec<
     let planned = width("planned", |line| &line.planned);
     let actual = width("actual", |line| &line.actual);
     text.push(format!(
-        "worker rank      tid  {:<planned$}  {:<actual$}  verified  respawns",
+        "worker rank      tid  {:<planned$}  {:<actual$}  verified  load  respawns",
         "planned", "actual"
     ));
     let shown = match lines.len() + 2 > room {
@@ -71,13 +71,14 @@ fn render(head: &str, rows: &[SlotRow], front: &[FrontRow], room: usize) -> Vec<
     };
     for line in &lines[..shown] {
         text.push(format!(
-            "{:>6} {:>4} {:>8}  {:<planned$}  {:<actual$}  {:>8}  {:>8}{}",
+            "{:>6} {:>4} {:>8}  {:<planned$}  {:<actual$}  {:>8}  {:<4}  {:>8}{}",
             line.worker,
             line.rank,
             line.tid,
             line.planned,
             line.actual,
             line.verified,
+            line.load,
             line.respawns,
             if line.is_drifted { " <- drift" } else { "" }
         ));
@@ -96,6 +97,7 @@ struct Line {
     planned: String,
     actual: String,
     verified: String,
+    load: &'static str,
     respawns: String,
     is_drifted: bool,
 }
@@ -112,6 +114,7 @@ impl Line {
             planned: cpus(&row.planned),
             actual: cpus(&row.actual),
             verified: verified.map_or_else(|| "never".to_owned(), |micros| ago(micros / 1000)),
+            load: row.load.map_or("-", LoadClass::name),
             respawns: row.respawns.to_string(),
             is_drifted: row.state == SlotState::Drifted,
         }
@@ -125,6 +128,7 @@ impl Line {
             planned: row.planned.to_string(),
             actual: row.actual.to_string(),
             verified: String::new(),
+            load: "",
             respawns: String::new(),
             is_drifted: !row.is_verified(),
         }
@@ -165,6 +169,7 @@ mod tests {
             planned: Some("0".parse().unwrap()),
             actual: Some(actual.parse().unwrap()),
             verified_micros_ago: Some(12_000),
+            load: Some(LoadClass::Hot),
             respawns: 3,
             state: match is_drifted {
                 true => SlotState::Drifted,
@@ -177,7 +182,7 @@ mod tests {
     fn a_thread_with_drift_is_marked() {
         let text = render("head", &[row(0, "0"), row(1, "0-1")], &[], 20);
         assert_eq!(text.len(), 4);
-        assert!(text[2].ends_with("12 ms         3"), "{:?}", text[2]);
+        assert!(text[2].ends_with("12 ms  hot          3"), "{:?}", text[2]);
         assert!(
             text[3].contains("0-1") && text[3].ends_with("<- drift"),
             "{:?}",

@@ -80,4 +80,4 @@ pub use stat::{Stat, StatError, parse_stat};
 pub use sysfs_tree::read_sysfs;
 pub use terminal::terminal_lines;
 pub use uevent::UeventSocket;
-pub use usage::{ProcessUsage, ThreadTimes, read_thread_times, read_usage};
+pub use usage::{ProcessUsage, ThreadTimes, read_task_demand, read_thread_times, read_usage};

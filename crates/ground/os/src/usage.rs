@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use crate::read::{read_text, read_text_if_present};
-use crate::{HostRoot, OsError, Pid, Tid, read_task_stat, read_tasks};
+use crate::{HostRoot, Micros, OsError, Pid, Tid, read_task_stat, read_tasks};
 
 /// What the live threads of a process have used so far. What threads used that have ended is not in
 /// it, so only differences over times without such are to be compared.
@@ -104,6 +104,22 @@ pub fn read_thread_times(host: &HostRoot, pid: Pid) -> Result<Vec<ThreadTimes>, 
     Ok(threads)
 }
 
+/// Time for which a thread has run or been ready to run and waited for a cpu. `None` where the kernel
+/// does not count it: it has no CONFIG_SCHED_INFO, or writes zeros.
+///
+/// # Errors
+/// The thread is gone, or the file is not what a kernel writes.
+pub fn read_task_demand(host: &HostRoot, pid: Pid, tid: Tid) -> Result<Option<Micros>, OsError> {
+    let directory = host.proc.join(format!("{}/task/{}", pid.0, tid.0));
+    let (running, waiting) = match read_schedstat(&directory.join("schedstat")) {
+        Ok(times) => times,
+        Err(e) if e.is_gone() && directory.join("stat").exists() => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    let demand = Micros((running + waiting) / 1_000);
+    Ok((running > 0).then_some(demand))
+}
+
 /// Running and waiting time of a `schedstat` file, nanoseconds.
 fn read_schedstat(path: &Path) -> Result<(u64, u64), OsError> {
     let text = read_text(path)?;
@@ -175,7 +191,9 @@ mod tests {
         std::fs::write(task.join("stat"), stat).unwrap();
         let error = read_thread_times(&host, Pid(7)).unwrap_err();
         assert!(!error.is_gone() && error.to_string().contains("schedstat"));
+        assert_eq!(read_task_demand(&host, Pid(7), Tid(7)).unwrap(), None);
         std::fs::write(task.join("schedstat"), "0 0 0\n").unwrap();
+        assert_eq!(read_task_demand(&host, Pid(7), Tid(7)).unwrap(), None);
         let error = read_thread_times(&host, Pid(7)).unwrap_err();
         assert!(!error.is_gone() && error.to_string().contains("schedstat"));
         std::fs::write(task.join("schedstat"), "5 9 1\n").unwrap();

@@ -232,6 +232,11 @@ impl PodFacts {
         (state.policy.threads < state.threads_asked).then_some(state.policy.threads)
     }
 
+    /// Threads of workers that are hot, once that was measured.
+    pub(crate) fn hot_threads(&self) -> Option<usize> {
+        self.state.as_ref().filter(|_| self.is_placed)?.hot_threads
+    }
+
     /// Whether the container has no CPU to run on.
     pub(crate) fn is_cpuset_empty(&self) -> bool {
         let warnings = self.state.iter().flat_map(|state| &state.warnings);

@@ -63,6 +63,7 @@ pub(crate) fn row(worker: u16, rank: u16, cpu: u16, state: SlotState) -> SlotRow
         planned: Some(cpu.to_string().parse().unwrap()),
         actual: None,
         verified_micros_ago: None,
+        load: None,
         respawns: 0,
         state,
     }

@@ -84,6 +84,7 @@ impl StatusBuilder {
                 verified: size(verified),
             }),
             quota_threads: pod.quota_threads().map(i32::from),
+            hot_threads: pod.hot_threads().map(size),
             cpuset: cpuset.map(ToString::to_string),
             isolation: pod.throttling.isolation,
             observed: pod.is_placed && !pod.is_enforced(),

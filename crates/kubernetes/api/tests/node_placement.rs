@@ -45,6 +45,7 @@ fn full() -> NodePlacement {
     });
     troubled.reason = Some("found 3 of 4 workers".to_owned());
     troubled.quota_threads = Some(2);
+    troubled.hot_threads = Some(7);
     troubled.front = Some(FrontPlacement {
         planned: 2,
         verified: 1,

@@ -14,27 +14,22 @@ use crate::Mapping;
 /// A thread that is always busy, in percent of a cpu.
 pub const BUSY_MAX: u8 = 100;
 
-/// A mapping whose workers are busy for a known share of the time.
+/// A mapping whose threads are busy for a known share of the time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BusyMapping<'a> {
     pub mapping: &'a Mapping,
-    /// How busy the threads of each worker are on average, percent of a cpu; of workers that are
-    /// not listed it is 0.
+    /// How busy each thread is, percent of a cpu, in the order of the mapping's slots; 0 of those
+    /// that are not listed.
     pub busy: &'a [u8],
 }
 
-impl BusyMapping<'_> {
-    fn busy(&self, worker: usize) -> u64 {
-        self.busy.get(worker).copied().unwrap_or(0).into()
-    }
-}
-
-/// How busy each worker is, in percent, where the lowest idle one is always taken, averaged over
-/// 1 to `workers` of them being busy: worker w, counted from 0, for W - w of W loads.
-pub fn busy_by_dispatch_order(workers: u16) -> Vec<u8> {
+/// How busy each thread is, percent, slot by slot, where the lowest idle worker is always taken,
+/// averaged over 1 to `workers` of them being busy: worker w, counted from 0, for W - w of W loads.
+pub fn busy_by_dispatch_order(workers: u16, threads: u16) -> Vec<u8> {
     let all = u32::from(workers);
     let share = |worker: u32| ((all - worker) * u32::from(BUSY_MAX)).div_ceil(all) as u8;
-    (0..all).map(share).collect()
+    let each = |worker| std::iter::repeat_n(share(worker), threads.into());
+    (0..all).flat_map(each).collect()
 }
 
 /// Time for which threads are kept from running at full speed, in percent of a cpu, at most:
@@ -49,11 +44,12 @@ pub fn contention(
 ) -> u64 {
     let mut threads = Vec::new();
     for of in placed {
-        for (slot, id) in of.mapping.iter() {
+        let busy = of.busy.iter().copied().chain(std::iter::repeat(0));
+        for (&id, busy) in of.mapping.cpus.iter().zip(busy) {
             let Some(cpu) = topology.cpu(id) else {
                 continue;
             };
-            threads.push((cpu, of.busy(slot.worker.0.into())));
+            threads.push((cpu, u64::from(busy)));
         }
     }
     let mut sum = 0;
@@ -90,9 +86,9 @@ mod tests {
 
     #[test]
     fn low_workers_are_busy_at_more_loads() {
-        assert_eq!(busy_by_dispatch_order(4), [100, 75, 50, 25]);
-        assert_eq!(busy_by_dispatch_order(1), [100]);
-        assert_eq!(busy_by_dispatch_order(3), [100, 67, 34]);
+        assert_eq!(busy_by_dispatch_order(4, 1), [100, 75, 50, 25]);
+        assert_eq!(busy_by_dispatch_order(1, 2), [100, 100]);
+        assert_eq!(busy_by_dispatch_order(3, 1), [100, 67, 34]);
     }
 
     #[test]

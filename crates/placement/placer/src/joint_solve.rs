@@ -3,7 +3,8 @@
 //!
 //! Members are the subjects that the solver places and whose masks are written. Threads of other
 //! subjects count as obstacles where their cpu is known: the cpus of a round robin, and threads
-//! whose mask is a single cpu, whether their own program or another one set it. A single member
+//! whose mask is a single cpu, whether their own program or another one set it. So do hot threads
+//! of members that are no worker's and have a single cpu. A single member
 //! without obstacles is solved by `subject_solver` alone. A new member moves others only where that
 //! gains more than [`JOINT_MOVE_COST`](crate::limits::JOINT_MOVE_COST) a thread, or where the cpus
 //! would be unevenly loaded; on a machine of several NUMA domains, once one of them is warm, only
@@ -22,6 +23,7 @@ use albacore_topology::{CpuId, CpuSet, Topology};
 use crate::node_problem::{Member, NodeProblem, is_joint, solve_together};
 use crate::solve_rate::SolveRate;
 use crate::subject::{PassContext, Subject};
+use crate::worker_weights::reorder_workers;
 use crate::{PlacerError, SubjectId};
 
 /// What was solved together last.
@@ -78,10 +80,22 @@ impl JointSolver {
             }
         }
         self.subjects = subjects.keys().copied().collect();
-        if !is_joint {
+        if is_joint {
+            self.solve(&input, subjects, context)?;
+        } else {
             self.cached = None;
-            return Ok(());
         }
+        reorder_workers(subjects, &input.problem.obstacles, context);
+        Ok(())
+    }
+
+    /// Solves what is asked together, unless the answer is in force or solving has to wait.
+    fn solve(
+        &mut self,
+        input: &JointInput,
+        subjects: &mut BTreeMap<SubjectId, Subject>,
+        context: &mut PassContext<'_>,
+    ) -> Result<(), PlacerError> {
         let cached = self.cached.as_ref();
         if cached.is_some_and(|cached| cached.is_in_force(&input.problem)) {
             return Ok(());
@@ -101,7 +115,7 @@ impl JointSolver {
                 adopt_if_new(subject, problem, solution, took, context);
             }
         }
-        self.cached = Some(CachedSolution::new(input.problem, solved));
+        self.cached = Some(CachedSolution::new(input.problem.clone(), solved));
         Ok(())
     }
 }
@@ -127,9 +141,8 @@ impl JointInput {
         let inside = subjects.values().filter(|s| s.tree.has_root());
         for subject in inside.clone() {
             let cpuset = subject.cpuset.cpus.intersection(&online);
-            if !subject.is_solved() {
-                fixed_threads.extend(subject.fixed_cpus());
-            } else if !cpuset.is_empty() {
+            fixed_threads.extend(subject.fixed_threads());
+            if subject.is_solved() && !cpuset.is_empty() {
                 ids.push(subject.id());
                 members.push(Member {
                     policy: subject.policy().clone(),
@@ -170,9 +183,18 @@ impl JointInput {
 }
 
 impl Subject {
+    /// The cpus of its threads that are obstacles for others, and for its own workers.
+    pub(crate) fn fixed_threads(&self) -> Vec<CpuId> {
+        match self.is_solved() {
+            true => self.hot_fixed_cpus().collect(),
+            // all threads with one cpu, hot or not
+            false => self.fixed_cpus(),
+        }
+    }
+
     /// The cpus on which threads of a subject that is not solved are known to sit. Those of a round
     /// robin are where they are planned to be, also while a worker is being replaced.
-    pub(crate) fn fixed_cpus(&self) -> Vec<CpuId> {
+    fn fixed_cpus(&self) -> Vec<CpuId> {
         if self.policy().placement == PlacementMethod::RoundRobin
             && self.policy().enforcement == Enforcement::Enforce
         {

@@ -23,6 +23,8 @@ mod state;
 mod subject;
 mod subject_solver;
 mod table;
+mod thread_load;
+mod worker_weights;
 
 pub use config::{PlacerConfig, SubjectConfig, SubjectId};
 pub(crate) use control::ControlRequest;
@@ -37,4 +39,4 @@ pub use placer::{Placer, Progress};
 pub use priority::raise_thread_priority;
 pub use report::{PlacerCounters, Report, Restored, SpawnKind};
 pub use state::SubjectState;
-pub use table::{FrontRow, SlotRow, SlotState};
+pub use table::{FrontRow, LoadClass, SlotRow, SlotState};

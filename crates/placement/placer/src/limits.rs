@@ -164,6 +164,27 @@ pub const TREE_PAUSE_RATIO: u32 = 1000;
 /// Period in which quotas of cpu time and strangers in a container's cgroup are checked.
 pub const CONTAINER_CHECK_PERIOD: Duration = Duration::from_secs(10);
 
+/// Cpu times of threads are read in this period, to tell hot threads from cool ones: long enough that
+/// one burst of requests changes no class.
+pub const LOAD_PERIOD: Duration = Duration::from_secs(30);
+
+/// A thread is hot from this share of a cpu on, percent: two such threads on one core contend ...
+pub const HOT_PERCENT_MIN: u64 = 50;
+
+/// ... and cool at this share or less. In between it keeps its class.
+pub const COOL_PERCENT_MAX: u64 = 25;
+
+/// Period in which classes are compared with the weights in force.
+pub const WEIGHTS_CHECK_PERIOD: Duration = Duration::from_secs(10);
+
+/// Shortest time between two changes of a subject's weights: classes follow the load of a day, not
+/// that of a minute, and every exchange of two workers costs their caches.
+pub const WEIGHTS_PERIOD: Duration = Duration::from_secs(600);
+
+/// What exchanging the cpus of two workers must gain once they run, in percent of a cpu: as much as
+/// two threads that are always busy and need not share a core any more.
+pub const EXCHANGE_GAIN_MIN: u64 = 100;
+
 /// Pause after something failed, at first.
 pub const ERROR_PAUSE_MIN: Duration = Duration::from_millis(20);
 

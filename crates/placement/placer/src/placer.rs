@@ -22,6 +22,7 @@ use crate::joint_solve::JointSolver;
 use crate::limits::{
     COALESCING_TIME, CONTAINER_CHECK_PERIOD, CONTROLS_MAX, CPUSET_PERIOD, CPUSET_READS_PER_SEARCH,
     ERROR_PAUSE_MAX, ERROR_PAUSE_MIN, TREE_PAUSE_RATIO, TREE_PERIOD, TREE_PERIOD_MAX, WAIT_MAX,
+    WEIGHTS_CHECK_PERIOD,
 };
 use crate::measured_distances::MeasuredDistances;
 use crate::process::ProcessReader;
@@ -63,6 +64,7 @@ struct Due {
     tree: Micros,
     children: Micros,
     container: Micros,
+    weights: Micros,
     /// When the trees were last read, and the last process id then.
     tree_read_at: Micros,
     tree_pid: i32,
@@ -415,6 +417,13 @@ impl Placer {
                 subject.schedule.request_if(changed);
             }
             self.due.container = after(now, CONTAINER_CHECK_PERIOD);
+        }
+        if now >= self.due.weights {
+            for subject in self.subjects.values_mut() {
+                let changed = subject.update_weights(now);
+                subject.schedule.request_if(changed);
+            }
+            self.due.weights = after(now, WEIGHTS_CHECK_PERIOD);
         }
         for subject in self.subjects.values_mut() {
             subject.schedule.check_retry(now);

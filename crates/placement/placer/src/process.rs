@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use albacore_os::{
     Clock, HostRoot, MaskError, Micros, OsError, Pid, PidFd, TaskDirectory, Tid, read_cmdline,
-    read_descriptor_limit, read_mask, read_stat, read_task_comm, read_task_stat, read_tasks,
+    read_descriptor_limit, read_mask, read_stat, read_task_comm, read_task_demand, read_task_stat,
+    read_tasks,
 };
 use albacore_plan::{
     ObservedThread, Process, ProcessId, ThreadId, parse_front_thread_name, parse_thread_name,
@@ -13,7 +14,8 @@ use albacore_plan::{
 use albacore_solver::Slot;
 use albacore_topology::CpuSet;
 
-use crate::limits::{DESCRIPTORS_SPARED, EXEC_TIME_MAX, THREADS_MAX};
+use crate::limits::{DESCRIPTORS_SPARED, EXEC_TIME_MAX, LOAD_PERIOD, THREADS_MAX};
+use crate::thread_load::ThreadLoad;
 
 /// A period in which nothing was spawned on the whole machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,6 +35,7 @@ pub(crate) struct CachedThread {
     pub(crate) not_before: Micros,
     /// When the mask was last read.
     pub(crate) read_at: Micros,
+    pub(crate) load: ThreadLoad,
 }
 
 /// A live process, as it was last read.
@@ -53,6 +56,8 @@ pub(crate) struct LiveProcess {
     count: u64,
     listed_at: Micros,
     pub(crate) not_before: Micros,
+    /// When the loads of its threads were last read.
+    loads_read_at: Micros,
 }
 
 /// What is needed to read.
@@ -129,6 +134,7 @@ impl LiveProcess {
             count: 0,
             listed_at: not_before,
             not_before: not_before.max(reader.clock.start(stat.start_ticks)),
+            loads_read_at: Micros(0),
         };
         process.read_cmdline(reader)?;
         let is_alive = process.read_threads(reader, QuietPeriod::default())?;
@@ -249,6 +255,21 @@ impl LiveProcess {
         }
     }
 
+    /// Reads how busy the threads are, once a period; true if it did.
+    pub(crate) fn read_loads(&mut self, reader: &ProcessReader, now: Micros) -> bool {
+        if now.0.saturating_sub(self.loads_read_at.0) < LOAD_PERIOD.as_micros() as u64 {
+            return false;
+        }
+        self.loads_read_at = now;
+        for (&tid, known) in &mut self.threads {
+            // one that has ended is dropped by the next listing
+            if let Ok(demand) = read_demand(reader, self.id.pid, tid) {
+                known.load.record(demand, now);
+            }
+        }
+        true
+    }
+
     /// Reads the names of threads spawned after `since` that do not tell what they do yet; true if
     /// one does now.
     pub(crate) fn read_names(&mut self, reader: &ProcessReader, since: Micros) -> bool {
@@ -326,6 +347,15 @@ pub(crate) fn unless_gone<T>(read: Result<T, OsError>) -> Result<Option<T>, OsEr
     }
 }
 
+/// Time for which a thread ran or waited for a cpu; the time it ran where waiting is not counted.
+fn read_demand(reader: &ProcessReader, pid: Pid, tid: Tid) -> Result<Micros, OsError> {
+    if let Some(demand) = read_task_demand(&reader.host, pid, tid)? {
+        return Ok(demand);
+    }
+    let stat = read_task_stat(&reader.host, pid, tid)?;
+    Ok(reader.clock.start(stat.cpu_ticks))
+}
+
 fn read_thread(
     reader: &ProcessReader,
     process: ProcessId,
@@ -352,5 +382,6 @@ fn read_thread(
         cpu_ticks: stat.cpu_ticks,
         not_before: horizon.max(reader.clock.start(stat.start_ticks)),
         read_at: reader.clock.now()?,
+        load: ThreadLoad::default(),
     }))
 }

@@ -299,19 +299,23 @@ impl ProcessTree {
         Ok(changed)
     }
 
-    /// Reads the masks of the processes that follow `after`, about `count` threads. Returns where
-    /// it ended, `None` at the end of the tree, how many threads it read, and whether a mask
-    /// differs from what was read before.
+    /// Reads the masks of the processes that follow `after`, and loads where they are due, about
+    /// `count` of both. Returns where it ended, `None` at the end of the tree, how many it read,
+    /// and whether a mask differs from what was read before.
     pub(crate) fn read_some_masks(
         &mut self,
         after: Option<Pid>,
         count: usize,
     ) -> Result<(Option<Pid>, usize, bool), OsError> {
         let (mut read, mut changed) = (0, false);
+        let now = self.reader.clock.now()?;
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         for (&pid, process) in self.processes.range_mut((from, Bound::Unbounded)) {
             read += process.threads.len();
             changed |= process.read_masks(&self.reader)?;
+            if process.read_loads(&self.reader, now) {
+                read += process.threads.len();
+            }
             if read >= count {
                 return Ok((Some(pid), read, changed));
             }

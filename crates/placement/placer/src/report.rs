@@ -121,12 +121,22 @@ pub enum Report {
         subject: SubjectId,
         warning: PlacementWarning,
     },
-    /// A sched_ext scheduler runs: masks are observed and not written, because it may starve
+    /// Other threads are hot than before.
+    WeightsChanged {
+        subject: SubjectId,
+        /// Threads of workers that are hot.
+        hot: usize,
+        /// Hot threads that no worker has and that may not use the whole cpuset.
+        beside: usize,
+        /// Workers have exchanged their cpus because of it; a plan is reported next.
+        is_reordered: bool,
+    },
     /// The file of measured distances was read, changed or is gone.
     Distances {
         /// Why it is not used; `None`: it is, or there is none any more.
         problem: Option<String>,
     },
+    /// A sched_ext scheduler runs: masks are observed and not written, because it may starve
     /// threads that have one.
     ForeignScheduler,
     /// The thread that places has no raised priority: while every cpu is busy, it places later.

@@ -46,8 +46,11 @@ pub struct SubjectState {
     pub mapping: Option<Mapping>,
     /// Whether the solver places it and its masks are written: a member of the joint problem.
     pub is_solved: bool,
-    /// Of a subject that is not: the cpus on which its threads are known to sit, once for each.
+    /// The cpus of threads that count as obstacles, once for each: hot ones that no worker has, and
+    /// of a subject that is not solved all that are known to sit on one cpu.
     pub fixed_threads: Vec<CpuId>,
+    /// Threads of workers that are hot by the weights in force; `None` until that was measured.
+    pub hot_threads: Option<usize>,
     /// Of the online machine.
     pub topology_hash: u64,
 }

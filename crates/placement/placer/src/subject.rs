@@ -25,12 +25,14 @@ mod reports;
 mod restore;
 mod schedule;
 mod verification;
+mod weights;
 mod worker_history;
 
 use container_checks::ContainerState;
 use policy_state::PolicyState;
 use schedule::PassSchedule;
 use verification::Verification;
+use weights::WeightState;
 use worker_history::WorkerHistory;
 
 /// What a pass needs of the loop that drives it.
@@ -58,6 +60,7 @@ pub(crate) struct Subject {
     policy: PolicyState,
     container: ContainerState,
     ledger: Ledger,
+    weights: WeightState,
     verification: Verification,
     workers: WorkerHistory,
     /// Notes of the last plan.
@@ -112,6 +115,7 @@ impl Subject {
             policy: PolicyState::new(config.policy.clone()),
             container: ContainerState::default(),
             ledger: Ledger::default(),
+            weights: WeightState::default(),
             verification: Verification::default(),
             workers: WorkerHistory::default(),
             warnings: Vec::new(),

@@ -132,6 +132,13 @@ impl SubjectSolver {
         is_other
     }
 
+    /// Takes over the mapping in force with other workers on the same rows of cpus, which is as good.
+    pub(crate) fn reorder(&mut self, mapping: Mapping) {
+        if let Some((_, _, solution)) = &mut self.answer {
+            solution.mapping = mapping;
+        }
+    }
+
     /// From now on the answers come from [`SubjectSolver::adopt`], for these distances.
     pub(crate) fn join(&mut self, distances: Distances) {
         self.joined = Some(distances);

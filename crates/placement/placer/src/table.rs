@@ -35,6 +35,25 @@ impl SlotState {
     }
 }
 
+/// How much of a cpu a thread uses.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum LoadClass {
+    /// At most a quarter, or less than a half since it was that.
+    Cool,
+    /// At least a half, or more than a quarter since it was that.
+    Hot,
+}
+
+impl LoadClass {
+    /// The class in snake_case, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cool => "cool",
+            Self::Hot => "hot",
+        }
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SlotRow {
     pub subject: SubjectId,
@@ -49,6 +68,8 @@ pub struct SlotRow {
     pub actual: Option<CpuSet>,
     /// Microseconds since the mask was last read and found as planned.
     pub verified_micros_ago: Option<u64>,
+    /// How busy its threads were by the weights in force; `None` until that was measured.
+    pub load: Option<LoadClass>,
     /// How often the worker was replaced.
     pub respawns: u32,
     /// The state of the slot.

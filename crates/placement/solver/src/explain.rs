@@ -27,7 +27,9 @@ mod whole;
 
 pub use difference::{Move, difference};
 pub use error::ExplainError;
-pub use explanation::{Alternative, Binding, Explanation, Group, PairCounts, Share, SpeedShare};
+pub use explanation::{
+    Alternative, Binding, CoreSharing, Explanation, Group, PairCounts, Share, SpeedShare,
+};
 pub use rules::Rule;
 pub use thread::{Place, ThreadExplanation, explain_thread};
 pub use whole::explain;

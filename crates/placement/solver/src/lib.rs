@@ -41,8 +41,8 @@ pub use albacore_mapping::{
 };
 pub use error::{ProblemError, validate, validate_size};
 pub use explain::{
-    Alternative, Binding, ExplainError, Explanation, Group, Move, PairCounts, Place, Rule, Share,
-    SpeedShare, ThreadExplanation, difference, explain, explain_thread,
+    Alternative, Binding, CoreSharing, ExplainError, Explanation, Group, Move, PairCounts, Place,
+    Rule, Share, SpeedShare, ThreadExplanation, difference, explain, explain_thread,
 };
 pub use joint::{CachedSolution, JointError, solve_joint};
 pub use rule_limits::{RuleLimits, full_mains};

@@ -22,7 +22,8 @@ struct Case {
 fn mapping() -> impl Strategy<Value = (Mapping, Vec<u8>)> {
     (1u16..=5, 1u16..=3).prop_flat_map(|(workers, threads)| {
         let cpus = prop::collection::vec((0..CPUS).prop_map(CpuId), usize::from(workers * threads));
-        let busy = prop::collection::vec(0u8..=100, usize::from(workers));
+        let share = prop_oneof![Just(0u8), Just(100), 0u8..=100];
+        let busy = prop::collection::vec(share, usize::from(workers * threads));
         (cpus.prop_map(move |cpus| Mapping { threads, cpus }), busy)
     })
 }
@@ -192,7 +193,7 @@ fn busy_workers_of_a_new_deployment_keep_apart() {
             threads,
             cpus: by_cpus.concat(),
         };
-        let busy = vec![100; usize::from(workers / 2)];
+        let busy = vec![100; usize::from(workers / 2 * threads)];
         [&by_cpus, &solved.mapping].map(|mapping| {
             let placed = BusyMapping {
                 mapping,

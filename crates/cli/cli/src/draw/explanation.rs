@@ -23,6 +23,7 @@ pub(super) fn explanation_text(plan: &SinglePlan, why: &Explanation) -> String {
         ("volume", volume(plan, why)),
         ("mains", mains(plan, why)),
         ("workers", workers(plan, why)),
+        ("order", order(why)),
         ("rules", rules(plan, why)),
         ("runner-up", runner_up(why)),
         ("proof", proof(plan, why)),
@@ -30,6 +31,20 @@ pub(super) fn explanation_text(plan: &SinglePlan, why: &Explanation) -> String {
         text += &paragraph(label, INDENT, &sentences);
     }
     text
+}
+
+/// Which workers are neighbors on cores: the objective does not tell them apart, dispatchers do.
+fn order(why: &Explanation) -> String {
+    let Some(sharing) = &why.sharing else {
+        return "no two workers share a core, so any order of them is as good.".to_owned();
+    };
+    format!(
+        "{} of threads of different workers share a core. The lowest idle worker is taken first: \
+         with {} busy, both threads of {} are.",
+        counted(sharing.pairs, "pair"),
+        counted(u32::from(sharing.busy_workers), "worker"),
+        counted(sharing.busy_pairs, "pair"),
+    )
 }
 
 fn volume(plan: &SinglePlan, why: &Explanation) -> String {

@@ -1,7 +1,7 @@
 //! An explanation as JSON: the numbers that the sentences are made of.
 
 use albacore_solver::{
-    Alternative, Explanation, Group, Place, Share, Slot, SpeedShare, ThreadExplanation,
+    Alternative, CoreSharing, Explanation, Group, Place, Share, Slot, SpeedShare, ThreadExplanation,
 };
 use albacore_topology::Level;
 use serde_json::{Value, json};
@@ -17,6 +17,7 @@ pub(super) fn of(plan: &SinglePlan) -> Option<Value> {
         "cores": share(&why.cores),
         "speeds": list(&why.speeds, speed),
         "mains_per_core": why.mains_per_core,
+        "core_sharing": why.sharing.as_ref().map(sharing),
         "mains": group(&why.mains),
         "workers": list(&why.workers, group),
         "parts": why.parts,
@@ -50,6 +51,14 @@ fn speed(speed: &SpeedShare) -> Value {
         "cpus": speed.cpus,
         "threads": speed.threads,
         "mains": speed.mains,
+    })
+}
+
+fn sharing(sharing: &CoreSharing) -> Value {
+    json!({
+        "pairs": sharing.pairs,
+        "busy_workers": sharing.busy_workers,
+        "busy_pairs": sharing.busy_pairs,
     })
 }
 

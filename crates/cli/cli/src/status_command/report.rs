@@ -170,6 +170,8 @@ pub(super) struct PlacementReport {
     pub(super) drift_cause: Option<String>,
     /// Threads of each worker that its quota lets run at once, where that is fewer than asked.
     pub(super) quota_threads: Option<i32>,
+    /// Threads of workers that use much of a cpu.
+    pub(super) hot_threads: Option<i32>,
     pub(super) reason: Option<String>,
 }
 
@@ -421,6 +423,7 @@ impl PlacementReport {
                 .as_ref()
                 .map(|drift| drift.cause.name().to_owned()),
             quota_threads: placement.quota_threads,
+            hot_threads: placement.hot_threads,
             reason: placement.reason.clone(),
         }
     }

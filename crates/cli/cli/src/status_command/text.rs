@@ -212,6 +212,9 @@ fn put_placement(lines: &mut Vec<String>, of: &PlacementReport, stem: &str) {
             counted(threads, "thread")
         ));
     }
+    if let Some(hot) = of.hot_threads {
+        lines.push(format!("{stem}   hot threads {hot} of {}", of.threads));
+    }
     if let Some(reason) = &of.reason {
         lines.push(format!("{stem}   {reason}"));
     }

@@ -55,6 +55,7 @@ fn state(threads: u16) -> albacore_placer::SubjectState {
         mapping: None,
         is_solved: true,
         fixed_threads: Vec::new(),
+        hot_threads: Some(3),
         topology_hash: 7,
     }
 }

@@ -218,10 +218,8 @@ impl Subject {
             plan_hash: pair.map(|(problem, mapping)| plan_hash(problem, mapping)),
             mapping: pair.map(|(_, mapping)| mapping.clone()),
             is_solved: self.is_solved(),
-            fixed_threads: match self.is_solved() {
-                true => Vec::new(),
-                false => self.fixed_cpus(),
-            },
+            fixed_threads: self.fixed_threads(),
+            hot_threads: self.hot_threads(),
             topology_hash,
         }
     }
@@ -286,6 +284,7 @@ impl Subject {
             planned: planned.filter(|_| self.policy().placement != PlacementMethod::None),
             actual,
             verified_micros_ago: verified.map(|at| now.0.saturating_sub(at.0)),
+            load: self.load_class(slot),
             respawns: self.workers.respawns(slot.worker),
             state,
         }

@@ -8,7 +8,8 @@
 //! then unless `quiet`. `fronts`: K child processes have them instead, and are replaced, too. Lines
 //! on stdin are orders to a worker: `thread W` (one more thread), `helper W` (a child process),
 //! `spin W` (its newest thread starts to compute). `again` starts as many workers with
-//! the same names, `retire` ends those from before. Everything ends when stdin does.
+//! the same names, `retire` ends those from before, `burn` starts a thread of the root that
+//! computes. Everything ends when stdin does.
 //!
 //! `prefork_server place PID WORKERS THREADS` is a placer for such a server, to be killed: until
 //! SIGTERM, then it gives back.
@@ -78,6 +79,7 @@ fn root(arguments: &[String]) -> io::Result<()> {
         let line = line?;
         match line.as_str() {
             "again" => start_workers(),
+            "burn" => drop(std::thread::spawn(compute)),
             "retire" => {
                 RETIRED.store(workers, Ordering::Relaxed);
                 if let Ok(mut stdins) = stdins.lock() {
@@ -203,12 +205,16 @@ fn thread(worker: usize, rank: usize, is_named: bool, pin: Option<Duration>) -> 
     sender
 }
 
+/// Until the process ends.
+fn compute() {
+    loop {
+        std::hint::spin_loop();
+    }
+}
+
 fn serve(controls: &Receiver<()>) {
     if controls.recv().is_ok() {
-        // bound: computes until the process ends
-        loop {
-            std::hint::spin_loop();
-        }
+        compute()
     }
 }
 

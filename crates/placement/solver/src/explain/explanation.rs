@@ -1,6 +1,6 @@
 //! What explanations are made of: counts, sums and alternatives. Distances are clock cycles.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use albacore_topology::{Cpu, CpuId, Distances, Level};
 
@@ -88,6 +88,43 @@ impl SpeedShare {
     }
 }
 
+/// Pairs of threads of different workers on one core, and how many of them are busy where the lower
+/// half of the workers is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CoreSharing {
+    pub pairs: u32,
+    /// Half of the workers, rounded up: those of the lowest numbers, which dispatchers prefer.
+    pub busy_workers: u16,
+    /// Pairs of which both threads are of these.
+    pub busy_pairs: u32,
+}
+
+impl CoreSharing {
+    /// `None` where workers share no core.
+    pub(crate) fn of(problem: &Problem, mapping: &Mapping) -> Option<Self> {
+        let busy_workers = problem.workers.div_ceil(2);
+        let mut on: BTreeMap<u32, Vec<u16>> = BTreeMap::new();
+        for (slot, id) in mapping.iter() {
+            let core = problem.topology.cpu(id)?.core;
+            on.entry(core).or_default().push(slot.worker.0);
+        }
+        let (mut pairs, mut busy_pairs) = (0, 0);
+        for workers in on.values() {
+            for (i, &a) in workers.iter().enumerate() {
+                for &b in workers[i + 1..].iter().filter(|&&b| b != a) {
+                    pairs += 1;
+                    busy_pairs += u32::from(a.max(b) < busy_workers);
+                }
+            }
+        }
+        (pairs > 0).then_some(Self {
+            pairs,
+            busy_workers,
+            busy_pairs,
+        })
+    }
+}
+
 /// Threads of which the objective sums the distances: the mains, or the threads of one worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Group {
@@ -134,6 +171,8 @@ pub struct Explanation {
     pub mains_per_core: u32,
     /// By the speed of cores, the fastest first; empty where all are equally fast.
     pub speeds: Vec<SpeedShare>,
+    /// `None` where no two workers share a core.
+    pub sharing: Option<CoreSharing>,
     pub mains: Group,
     pub workers: Vec<Group>,
     /// The mains and every worker at the best that each could have alone: nothing that keeps the

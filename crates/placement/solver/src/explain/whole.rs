@@ -6,7 +6,7 @@ use crate::explain::checked_mapping::CheckedMapping;
 use crate::explain::counted_mapping::Change;
 use crate::explain::groups::Groups;
 use crate::explain::single_changes::{Tried, climb_without, try_all};
-use crate::{Binding, ExplainError, Explanation, Rule, SpeedShare};
+use crate::{Binding, CoreSharing, ExplainError, Explanation, Rule, SpeedShare};
 
 /// CountedMapping and tries everything that explains `mapping`, or as much of it as `budget`
 /// allows.
@@ -54,6 +54,7 @@ pub fn explain(
         cpus: counted.share_of_cpus(),
         cores: counted.share_of_cores(),
         speeds: SpeedShare::of(problem, mapping),
+        sharing: CoreSharing::of(problem, mapping),
         mains_per_core: checked.domains.rules.core_mains,
         parts: mains.alone + sign * workers.iter().map(|w| w.alone).sum::<i64>(),
         mains,

@@ -1,0 +1,187 @@
+//! The weights of a subject's threads: which are hot, and what else runs beside them.
+//!
+//! Weights in force follow the measured classes at most once in [`WEIGHTS_PERIOD`], so plans do not
+//! follow every change of load.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use albacore_os::Micros;
+use albacore_plan::ServerKind;
+use albacore_solver::{BUSY_MAX, Slot, busy_by_dispatch_order};
+use albacore_topology::{CpuId, CpuSet};
+
+use super::Subject;
+use crate::LoadClass;
+use crate::limits::WEIGHTS_PERIOD;
+
+/// Which threads are hot.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Weights {
+    hot: BTreeSet<Slot>,
+    /// The cpus of each hot thread without a slot, sorted. Those that may use the whole cpuset are
+    /// left out: the kernel runs them where others do not.
+    beside: Vec<CpuSet>,
+}
+
+/// The weights in force.
+#[derive(Debug, Default)]
+pub(crate) struct WeightState {
+    in_force: Option<Weights>,
+    changed_at: Micros,
+    /// No order of workers was tried with them yet.
+    is_new: bool,
+}
+
+impl WeightState {
+    /// Takes over what was measured, if it is time to.
+    fn update(&mut self, measured: Weights, now: Micros) -> bool {
+        let age = now.0.saturating_sub(self.changed_at.0);
+        let is_early = self.in_force.is_some() && age < WEIGHTS_PERIOD.as_micros() as u64;
+        if is_early || self.in_force.as_ref() == Some(&measured) {
+            return false;
+        }
+        self.in_force = Some(measured);
+        self.changed_at = now;
+        self.is_new = true;
+        true
+    }
+}
+
+impl Subject {
+    /// Brings the weights up to date with what was measured; true if they changed.
+    pub(crate) fn update_weights(&mut self, now: Micros) -> bool {
+        let measured = self.measured_weights();
+        measured.is_some_and(|measured| self.weights.update(measured, now))
+    }
+
+    /// `None` until every slot was measured, or was before its thread was replaced.
+    fn measured_weights(&self) -> Option<Weights> {
+        let mut weights = Weights::default();
+        let mut placed = BTreeSet::new();
+        for slot in Slot::all(self.policy().workers, self.policy().threads) {
+            let thread = self.ledger.thread_in(slot);
+            let pid = self.workers.pid(slot.worker);
+            let known = thread
+                .zip(pid)
+                .and_then(|(thread, pid)| self.tree.thread(pid, thread.tid));
+            let class = known.and_then(|known| known.load.class);
+            match class.or_else(|| self.load_class(slot))? {
+                LoadClass::Hot => drop(weights.hot.insert(slot)),
+                LoadClass::Cool => {}
+            }
+            placed.extend(thread);
+        }
+        let cpuset = &self.cpuset.cpus;
+        let threads = self
+            .tree
+            .iter()
+            .flat_map(|process| process.threads.values());
+        let hot = threads.filter(|known| known.load.class == Some(LoadClass::Hot));
+        let beside = hot.filter(|known| !placed.contains(&known.id));
+        let masks = beside.map(|known| known.mask.intersection(cpuset));
+        weights.beside = masks
+            .filter(|mask| mask != cpuset && !mask.is_empty())
+            .collect();
+        weights.beside.sort();
+        Some(weights)
+    }
+
+    /// The class of a slot by the weights in force.
+    pub(crate) fn load_class(&self, slot: Slot) -> Option<LoadClass> {
+        let weights = self.weights.in_force.as_ref()?;
+        Some(match weights.hot.contains(&slot) {
+            true => LoadClass::Hot,
+            false => LoadClass::Cool,
+        })
+    }
+
+    /// How busy each thread is, percent, slot by slot. Before that was measured, what the built-in
+    /// server's dispatcher makes of them, which prefers low workers; those of other servers are
+    /// equal.
+    pub(crate) fn busy_threads(&self) -> Vec<u8> {
+        let (workers, threads) = (self.policy().workers, self.policy().threads);
+        let share = |slot| match self.load_class(slot) {
+            Some(LoadClass::Cool) => 0,
+            Some(LoadClass::Hot) | None => BUSY_MAX,
+        };
+        match (&self.weights.in_force, self.server_kind) {
+            (None, ServerKind::Named) => busy_by_dispatch_order(workers, threads),
+            _ => Slot::all(workers, threads).map(share).collect(),
+        }
+    }
+
+    /// The cpus of hot threads without a slot that can run on one cpu alone: as obstacles they weigh
+    /// as much as a thread of a worker.
+    pub(crate) fn hot_fixed_cpus(&self) -> impl Iterator<Item = CpuId> + '_ {
+        let weights = self.weights.in_force.iter();
+        let single = weights
+            .flat_map(|weights| &weights.beside)
+            .filter(|mask| mask.len() == 1);
+        single.filter_map(CpuSet::first)
+    }
+
+    /// Adds the load of the other hot threads without a slot, spread evenly over their cpus, percent.
+    pub(crate) fn add_beside(&self, background: &mut BTreeMap<CpuId, u32>) {
+        let weights = self.weights.in_force.iter();
+        let beside = weights.flat_map(|weights| &weights.beside);
+        for mask in beside.filter(|mask| mask.len() > 1) {
+            for cpu in mask.iter() {
+                *background.entry(cpu).or_insert(0) += u32::from(BUSY_MAX) / mask.len() as u32;
+            }
+        }
+    }
+
+    /// Whether workers are to be ordered by new weights; false from then on.
+    pub(crate) fn take_new_weights(&mut self) -> bool {
+        std::mem::take(&mut self.weights.is_new)
+    }
+
+    pub(crate) fn has_new_weights(&self) -> bool {
+        self.weights.is_new
+    }
+
+    /// Hot threads of workers.
+    pub(crate) fn hot_threads(&self) -> Option<usize> {
+        self.weights.in_force.as_ref().map(|of| of.hot.len())
+    }
+
+    /// Hot threads that no worker has and that may not use the whole cpuset.
+    pub(crate) fn hot_beside(&self) -> usize {
+        self.weights
+            .in_force
+            .as_ref()
+            .map_or(0, |of| of.beside.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_change_at_most_once_in_their_period() {
+        let hot = |cpu: u16| Weights {
+            hot: BTreeSet::new(),
+            beside: vec![[CpuId(cpu)].into_iter().collect()],
+        };
+        let minutes = |minutes: u64| Micros(minutes * 60_000_000);
+        let mut state = WeightState::default();
+        assert!(
+            state.update(hot(0), minutes(1)),
+            "the first are taken at once"
+        );
+        assert!(state.is_new);
+        assert!(!state.update(hot(0), minutes(2)));
+        let mut changes = Vec::new();
+        for minute in 2..60 {
+            if state.update(hot(minute as u16 % 2), minutes(minute)) {
+                changes.push(minute);
+            }
+        }
+        assert_eq!(
+            changes,
+            [11, 22, 33, 44, 55],
+            "though they differ every minute"
+        );
+    }
+}
