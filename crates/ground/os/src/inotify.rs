@@ -1,6 +1,6 @@
-//! Notices writes to `cpuset.cpus` files. Effective cpusets change in other ways too (a cpu goes
-//! offline, a parent outside the namespace is written), so this makes a poll early but does not
-//! replace polling.
+//! Notices writes to files of cgroups, such as `cpuset.cpus` and `cpu.max`. Effective cpusets change
+//! in other ways too (a cpu goes offline, a parent outside the namespace is written), so this makes
+//! a poll early but does not replace polling.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
@@ -12,12 +12,12 @@ use crate::OsError;
 
 /// Watches a changing set of files for writes.
 #[derive(Debug)]
-pub struct CpusetWatch {
+pub struct FileWatch {
     inotify: Inotify,
     watched: Vec<(PathBuf, WatchDescriptor)>,
 }
 
-impl CpusetWatch {
+impl FileWatch {
     /// A watch without files.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl CpusetWatch {
     }
 }
 
-impl AsFd for CpusetWatch {
+impl AsFd for FileWatch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inotify.as_fd()
     }
@@ -94,7 +94,7 @@ mod tests {
         for file in &files {
             std::fs::write(file, "0\n").unwrap();
         }
-        let mut watch = CpusetWatch::new().unwrap();
+        let mut watch = FileWatch::new().unwrap();
         watch.set(&files).unwrap();
         assert!(!watch.drain().unwrap());
         std::fs::write(&files[1], "1\n").unwrap();

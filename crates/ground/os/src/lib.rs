@@ -58,7 +58,7 @@ pub use error::OsError;
 pub use fifo::{LineFifo, Written};
 pub use fifo_reader::FifoReader;
 pub use host::HostRoot;
-pub use inotify::CpusetWatch;
+pub use inotify::FileWatch;
 pub use kubepods::{
     Container, Isolation, Kubepods, KubepodsError, Members, Neighbors, read_members,
 };
@@ -72,7 +72,7 @@ pub use process::{
     LastPid, TaskDirectory, ThreadOwner, read_children, read_cmdline, read_comm, read_stat,
     read_task_comm, read_task_stat, read_tasks, read_thread_owner,
 };
-pub use quota::{CpuQuota, read_cpu_quota};
+pub use quota::{CpuQuota, quota_files, read_cpu_quota};
 pub use shared_memory::{Extent, FUTEX_BYTES, ReadMapping, SharedMemory, Words};
 pub use signals::Signals;
 pub use spawn::{Spawn, SpawnOutput, become_subreaper, reap_orphans};

@@ -49,6 +49,27 @@ pub fn read_cpu_quota(host: &HostRoot, cgroup: &Cgroup) -> Result<CpuQuota, OsEr
     Ok(quota)
 }
 
+/// The files whose writes set the quota of a cgroup, its own and its ancestors'.
+///
+/// # Errors
+/// The mounts of controllers cannot be listed.
+pub fn quota_files(host: &HostRoot, cgroup: &Cgroup) -> Result<Vec<PathBuf>, OsError> {
+    let Some(mount) = find_cpu_mount(host, cgroup)? else {
+        return Ok(Vec::new());
+    };
+    let name = match cgroup.version {
+        CgroupVersion::V2 => "cpu.max",
+        CgroupVersion::V1 => "cpu.cfs_quota_us",
+    };
+    let file = |at: &Path| {
+        // infallible: ancestors begin with the mount.
+        let below = at.strip_prefix(&cgroup.mount).unwrap_or(at);
+        mount.join(below).join(name)
+    };
+    let files = cgroup.ancestry().map(file);
+    Ok(files.filter(|file| file.exists()).collect())
+}
+
 /// Where the cpu controller of this cgroup is mounted.
 fn find_cpu_mount(host: &HostRoot, cgroup: &Cgroup) -> Result<Option<PathBuf>, OsError> {
     if cgroup.version == CgroupVersion::V2 {
@@ -162,6 +183,9 @@ mod tests {
             throttled_micros: 77,
         };
         assert_eq!(read_cpu_quota(&host, &own).unwrap(), expected);
+        let files = ["kubepods/pod1/c1", "kubepods/pod1", "kubepods"];
+        let files = files.map(|below| host.cgroup.join(below).join("cpu.max"));
+        assert_eq!(quota_files(&host, &own).unwrap(), files);
     }
 
     #[test]
@@ -189,6 +213,9 @@ mod tests {
                 (quota.millicpus, quota.throttled_micros),
                 (Some(1500), 2000)
             );
+            let files = ["kubepods/pod1/c1", "kubepods/pod1"]
+                .map(|below| host.cgroup.join(mount).join(below).join("cpu.cfs_quota_us"));
+            assert_eq!(quota_files(&host, &own).unwrap(), files);
         }
         let (_keep, bare) = host_without_cpu();
         let own = cgroup(&bare, CgroupVersion::V1, "cpuset", "kubepods");

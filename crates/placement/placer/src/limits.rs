@@ -161,7 +161,8 @@ pub const CHILDREN_PAUSE_MAX: Duration = Duration::from_secs(4);
 /// Reading a whole tree is followed by a pause of this many times its duration.
 pub const TREE_PAUSE_RATIO: u32 = 1000;
 
-/// Period in which quotas of cpu time and strangers in a container's cgroup are checked.
+/// Period in which quotas of cpu time and strangers in a container's cgroup are checked; a write to
+/// a quota is noticed at once.
 pub const CONTAINER_CHECK_PERIOD: Duration = Duration::from_secs(10);
 
 /// Cpu times of threads are read in this period, to tell hot threads from cool ones: long enough that

@@ -1,7 +1,7 @@
 //! The loop: waits for events that can change a mask, reads what changed, and lets each subject
 //! converge.
 //!
-//! It is woken by the exit of a process (pidfd), a write to a cpuset file (inotify), a cpu that
+//! It is woken by the exit of a process (pidfd), a write to a cpuset or quota (inotify), a cpu that
 //! comes or goes (uevent), a control message, and periods for what no event announces. Spawns are
 //! found by reading one counter, the last id given to any process or thread of the machine: while
 //! it does not change, nothing was spawned and nothing else has to be read.
@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use albacore_os::{
-    CpusetWatch, Micros, OsError, Pid, Poll, PollKey, SchedExt, UeventSocket, Wake, read_online,
+    FileWatch, Micros, OsError, Pid, Poll, PollKey, SchedExt, UeventSocket, Wake, read_online,
     read_sched_ext, read_sysfs,
 };
 use albacore_plan::SubjectPolicy;
@@ -39,7 +39,9 @@ use sweep::{Budget, Sweep};
 const CONTROL_KEY: PollKey = PollKey(u64::MAX);
 const CPUSET_KEY: PollKey = PollKey(u64::MAX - 1);
 const UEVENT_KEY: PollKey = PollKey(u64::MAX - 2);
-const CONNECTOR_KEY: PollKey = PollKey(u64::MAX - 3);
+const QUOTA_KEY: PollKey = PollKey(u64::MAX - 3);
+/// The lowest of these.
+const CONNECTOR_KEY: PollKey = PollKey(u64::MAX - 4);
 
 /// The key of a process: its subject above, its pid below.
 fn process_key(subject: SubjectId, pid: Pid) -> PollKey {
@@ -76,7 +78,8 @@ struct Due {
 #[derive(Debug)]
 struct EventSources {
     poll: Poll,
-    cpuset_watch: CpusetWatch,
+    cpuset_watch: FileWatch,
+    quota_watch: FileWatch,
     uevents: Option<UeventSocket>,
     spawn_events: Option<SpawnEvents>,
 }
@@ -84,8 +87,10 @@ struct EventSources {
 impl EventSources {
     fn new() -> Result<Self, OsError> {
         let poll = Poll::new()?;
-        let cpuset_watch = CpusetWatch::new()?;
+        let cpuset_watch = FileWatch::new()?;
         poll.add(&cpuset_watch, CPUSET_KEY)?;
+        let quota_watch = FileWatch::new()?;
+        poll.add(&quota_watch, QUOTA_KEY)?;
         // Forbidden in some sandboxes: the online cpus are polled as well.
         let uevents = UeventSocket::open().ok();
         if let Some(socket) = &uevents {
@@ -94,6 +99,7 @@ impl EventSources {
         Ok(Self {
             poll,
             cpuset_watch,
+            quota_watch,
             uevents,
             spawn_events: None,
         })
@@ -296,7 +302,7 @@ impl Placer {
         let now = self.reader.clock.now()?;
         let wait = Duration::from_micros(self.next_due().0.saturating_sub(now.0)).min(timeout);
         let mut keys = self.events.poll.wait(wait)?;
-        let is_file_event = |key: &PollKey| [CPUSET_KEY, UEVENT_KEY].contains(key);
+        let is_file_event = |key: &PollKey| [CPUSET_KEY, QUOTA_KEY, UEVENT_KEY].contains(key);
         if keys.iter().any(is_file_event) {
             // Writers of cpusets write several files: the events of all are handled together.
             std::thread::sleep(COALESCING_TIME);

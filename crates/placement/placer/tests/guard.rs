@@ -1,6 +1,6 @@
 //! Containers' subjects: whom they never touch, and what a quota does. Real cgroups and processes;
 //! needs root, two cpus.
-#![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // tests fail by panicking
 
 mod prefork;
 
@@ -11,6 +11,7 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use albacore_os::{Cgroup, CgroupVersion, HostRoot, Pid, Tid, read_stat};
+use albacore_placer::limits::CONTAINER_CHECK_PERIOD;
 use albacore_placer::{Placer, PlacerConfig, PlacerError, SlotState, SubjectConfig, SubjectState};
 use albacore_plan::{PlacementWarning, ServerKind};
 use albacore_values::XorShift64;
@@ -161,29 +162,49 @@ fn a_process_that_enters_a_container_is_counted_and_not_placed() {
 }
 
 /// A quota of cpu time for a group, removed at the end.
-struct Quota(Option<PathBuf>);
+struct Quota {
+    /// Where it is set, and what is to be removed.
+    directory: PathBuf,
+    is_own: bool,
+}
 
 impl Quota {
     fn of(group: &Group, micros: u32) -> Self {
         let cgroup = group.cgroup();
         if cgroup.version == CgroupVersion::V2 {
             fs::write(cgroup.mount.join("cgroup.subtree_control"), "+cpu").unwrap();
-            fs::write(group.directory.join("cpu.max"), format!("{micros} 100000")).unwrap();
-            return Self(None);
+            let quota = Self {
+                directory: group.directory.clone(),
+                is_own: false,
+            };
+            quota.set(micros);
+            return quota;
         }
         let name = group.directory.file_name().unwrap();
         let directory = Path::new("/sys/fs/cgroup/cpu").join(name);
         fs::create_dir(&directory).unwrap();
         fs::write(directory.join("cpu.cfs_period_us"), "100000").unwrap();
-        fs::write(directory.join("cpu.cfs_quota_us"), micros.to_string()).unwrap();
-        Self(Some(directory))
+        let quota = Self {
+            directory,
+            is_own: true,
+        };
+        quota.set(micros);
+        quota
+    }
+
+    fn set(&self, micros: u32) {
+        let (name, text) = match self.is_own {
+            true => ("cpu.cfs_quota_us", micros.to_string()),
+            false => ("cpu.max", format!("{micros} 100000")),
+        };
+        fs::write(self.directory.join(name), text).unwrap();
     }
 }
 
 impl Drop for Quota {
     fn drop(&mut self) {
-        if let Some(directory) = &self.0 {
-            let _ = fs::remove_dir(directory);
+        if self.is_own {
+            let _ = fs::remove_dir(&self.directory);
         }
     }
 }
@@ -192,7 +213,7 @@ impl Drop for Quota {
 fn a_quota_below_the_requested_threads_places_as_many_as_may_run_at_once() {
     let (_, _, both) = two();
     let own = Group::new("quota", &both);
-    let _quota = Quota::of(&own, 130_000);
+    let quota = Quota::of(&own, 130_000);
     let server = PreforkServer::start_in(&own, 1, 2);
     let mut run = Run::inside(&own, server.pid(), policy(1, 2));
     run.until("placed within the quota", |run| {
@@ -216,4 +237,19 @@ fn a_quota_below_the_requested_threads_places_as_many_as_may_run_at_once() {
             .into_iter()
             .all(|tid| mask_of(tid).is_some_and(|mask| mask.len() == 1))
     });
+    // Each write is noticed as such, long before the quota is read again anyway.
+    let start = std::time::Instant::now();
+    for round in 0u16..10 {
+        let threads = 1 + (round + 1) % 2;
+        quota.set(u32::from(threads) * 110_000);
+        run.until("placed within the new quota", |run| {
+            run.rows().len() == usize::from(threads) && run.is_placed()
+        });
+    }
+    let took = start.elapsed();
+    println!("10 changes of a quota: {took:?}");
+    assert!(
+        took < 5 * CONTAINER_CHECK_PERIOD,
+        "they would take ten periods"
+    );
 }

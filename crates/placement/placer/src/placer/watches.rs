@@ -1,14 +1,17 @@
-//! Handles announced events: exits of processes, writes of cpusets, cpus that come and go.
+//! Handles announced events: exits of processes, writes of cpusets and quotas, cpus that come and go.
 
 use albacore_os::{Micros, OsError, Pid, PollKey};
 
-use super::{CONNECTOR_KEY, CPUSET_KEY, Placer, UEVENT_KEY, process_key};
+use super::{CONNECTOR_KEY, CPUSET_KEY, Placer, QUOTA_KEY, UEVENT_KEY, process_key};
 use crate::limits::FAST_TIME_MAX;
 
 impl Placer {
     pub(super) fn handle_file_events(&mut self, keys: &[PollKey]) -> Result<(), OsError> {
         if keys.contains(&CPUSET_KEY) {
             self.handle_cpuset_events()?;
+        }
+        if keys.contains(&QUOTA_KEY) && self.events.quota_watch.drain()? {
+            self.due.container = Micros(0);
         }
         if keys.contains(&UEVENT_KEY)
             && let Some(socket) = &self.events.uevents
@@ -58,6 +61,13 @@ impl Placer {
         files.dedup();
         // A file that cannot be watched is polled: the watch only makes that early.
         let _ = self.events.cpuset_watch.set(&files);
+        let subjects = self.subjects.values();
+        let mut files: Vec<_> = subjects
+            .flat_map(|subject| subject.quota_files(&self.reader.host))
+            .collect();
+        files.sort();
+        files.dedup();
+        let _ = self.events.quota_watch.set(&files);
     }
 
     pub(super) fn watch_processes(&mut self) -> Result<(), OsError> {

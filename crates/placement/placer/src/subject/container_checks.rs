@@ -1,7 +1,9 @@
 //! What concerns a container's subject as a whole and changes rarely: its quota of cpu time, who
 //! else is in its cgroup, and a mask that it was spawned with.
 
-use albacore_os::{CpuQuota, Pid, read_cpu_quota};
+use std::path::PathBuf;
+
+use albacore_os::{CgroupSubtree, CpuQuota, HostRoot, Pid, quota_files, read_cpu_quota};
 use albacore_plan::PlacementWarning;
 
 use super::Subject;
@@ -39,6 +41,14 @@ impl Subject {
         let threads = self.threads_within_quota();
         let is_other = self.policy.set_threads(threads);
         Ok(is_other || before != self.container_warnings())
+    }
+
+    /// The files whose writing changes its quota; none without a container.
+    pub(crate) fn quota_files(&self, host: &HostRoot) -> Vec<PathBuf> {
+        let cgroup = self.subtree.as_ref().map(CgroupSubtree::cgroup);
+        // Where they cannot be found the quota is read all the same, in its period.
+        let files = cgroup.and_then(|cgroup| quota_files(host, cgroup).ok());
+        files.unwrap_or_default()
     }
 
     /// T, or as many threads per worker as the quota lets run at once.
