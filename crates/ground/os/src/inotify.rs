@@ -1,6 +1,6 @@
-//! Notices writes to files of cgroups, such as `cpuset.cpus` and `cpu.max`. Effective cpusets change
-//! in other ways too (a cpu goes offline, a parent outside the namespace is written), so this makes
-//! a poll early but does not replace polling.
+//! Notices writes to files of cgroups, such as `cpuset.cpus` and `cpu.max`. Effective cpusets
+//! change in other ways too (a cpu goes offline, a parent outside the namespace is written), so
+//! this makes a poll early but does not replace polling.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;

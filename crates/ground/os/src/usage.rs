@@ -104,8 +104,8 @@ pub fn read_thread_times(host: &HostRoot, pid: Pid) -> Result<Vec<ThreadTimes>, 
     Ok(threads)
 }
 
-/// Time for which a thread has run or been ready to run and waited for a cpu. `None` where the kernel
-/// does not count it: it has no CONFIG_SCHED_INFO, or writes zeros.
+/// Time for which a thread has run or been ready to run and waited for a cpu. `None` where the
+/// kernel does not count it: it has no CONFIG_SCHED_INFO, or writes zeros.
 ///
 /// # Errors
 /// The thread is gone, or the file is not what a kernel writes.

@@ -165,8 +165,8 @@ pub const TREE_PAUSE_RATIO: u32 = 1000;
 /// a quota is noticed at once.
 pub const CONTAINER_CHECK_PERIOD: Duration = Duration::from_secs(10);
 
-/// Cpu times of threads are read in this period, to tell hot threads from cool ones: long enough that
-/// one burst of requests changes no class.
+/// Cpu times of threads are read in this period, to tell hot threads from cool ones: long enough
+/// that one burst of requests changes no class.
 pub const LOAD_PERIOD: Duration = Duration::from_secs(30);
 
 /// A thread is hot from this share of a cpu on, percent: two such threads on one core contend ...

@@ -132,7 +132,8 @@ impl SubjectSolver {
         is_other
     }
 
-    /// Takes over the mapping in force with other workers on the same rows of cpus, which is as good.
+    /// Takes over the mapping in force with other workers on the same rows of cpus, which is as
+    /// good.
     pub(crate) fn reorder(&mut self, mapping: Mapping) {
         if let Some((_, _, solution)) = &mut self.answer {
             solution.mapping = mapping;

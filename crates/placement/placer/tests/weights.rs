@@ -1,4 +1,4 @@
-//! Real processes on the real kernel: hot threads, told from cool ones over a minute. Needs two
+//! Real processes on the real kernel: hot threads are measured and placed. Needs two
 //! cpus.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // tests fail by panicking
 

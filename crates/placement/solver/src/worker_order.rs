@@ -1,7 +1,7 @@
 //! Which worker has which row of cpus.
 //!
-//! **Problem.** Rows of cpus are interchangeable between the workers of a deployment: no rule and no
-//! distance tells them apart. Busy workers should have the rows on which they contend least, as
+//! **Problem.** Rows of cpus are interchangeable between the workers of a deployment: no rule and
+//! no distance tells them apart. Busy workers should have the rows on which they contend least, as
 //! [`contention`](albacore_mapping::contention) counts it. **Approach.** Exchange the rows of two
 //! workers as long as an exchange lowers contention by what it must gain: a local search of a
 //! quadratic assignment problem. Ranks that are equally busy in every worker are one column, so a

@@ -1,4 +1,5 @@
-//! Handles announced events: exits of processes, writes of cpusets and quotas, cpus that come and go.
+//! Handles announced events: exits of processes, writes of cpusets and quotas, cpus that come and
+//! go.
 
 use albacore_os::{Micros, OsError, Pid, PollKey};
 

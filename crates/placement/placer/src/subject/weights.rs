@@ -110,8 +110,8 @@ impl Subject {
         }
     }
 
-    /// The cpus of hot threads without a slot that can run on one cpu alone: as obstacles they weigh
-    /// as much as a thread of a worker.
+    /// The cpus of hot threads without a slot that can run on one cpu alone: as obstacles they
+    /// weigh as much as a thread of a worker.
     pub(crate) fn hot_fixed_cpus(&self) -> impl Iterator<Item = CpuId> + '_ {
         let weights = self.weights.in_force.iter();
         let single = weights
@@ -120,7 +120,8 @@ impl Subject {
         single.filter_map(CpuSet::first)
     }
 
-    /// Adds the load of the other hot threads without a slot, spread evenly over their cpus, percent.
+    /// Adds the load of the other hot threads without a slot, spread evenly over their cpus,
+    /// percent.
     pub(crate) fn add_beside(&self, background: &mut BTreeMap<CpuId, u32>) {
         let weights = self.weights.in_force.iter();
         let beside = weights.flat_map(|weights| &weights.beside);

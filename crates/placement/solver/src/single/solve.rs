@@ -8,15 +8,15 @@
 //! a tiny problem or solves the reduced program of a small one. A mapping in force stays unless
 //! something better was found; only then the assignment is brought close to it
 //! (`move_minimization`) and labeled (`labeling`). Cores of different speed are left to the solver
-//! of several deployments. **Proof sketch.** Optimal is claimed only
-//! where value and bound meet, or where the program was solved to its end and its answer was
-//! counted again; the certificate says which of them it was ([`ProvenBound`]). **Limits.** The
-//! caller's budget is asked between steps; once it is spent, the rest is construction without
-//! choices, O(W (T + C log C)). Every search has a limit of its own, too. Compact with several L3
-//! caches and volumes that leave a remainder is where value and bound most often differ. Ties: no
-//! thread moves if the mapping in force is as good; where it is not, moves are few but not proven
-//! fewest. Without one, workers of low number contend least for cores (`worker_order`), else labels are the smallest of the assignment found, not of all assignments of equal
-//! value.
+//! of several deployments. **Proof sketch.** Optimal is claimed only where value and bound meet, or
+//! where the program was solved to its end and its answer was counted again; the certificate says
+//! which of them it was ([`ProvenBound`]). **Limits.** The caller's budget is asked between steps;
+//! once it is spent, the rest is construction without choices, O(W (T + C log C)). Every search has
+//! a limit of its own, too. Compact with several L3 caches and volumes that leave a remainder is
+//! where value and bound most often differ. Ties: no thread moves if the mapping in force is as
+//! good; where it is not, moves are few but not proven fewest. Without one, workers of low number
+//! contend least for cores (`worker_order`), else labels are the smallest of the assignment found,
+//! not of all assignments of equal value.
 
 use albacore_mapping::report;
 
