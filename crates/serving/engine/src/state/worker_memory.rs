@@ -7,12 +7,13 @@
 //! **Approach.** The supervisor reads the masks of workers now and then. For each node with workers
 //! and each model a copy of the image is asked for; once it is there, the rollout hands it to the
 //! workers of that node as it hands out new models. In the same way a worker that came to a node
-//! is told to allocate its scratch memory again. A copy that no worker needs is dropped after a
-//! while; one that cannot be made is tried again after a while, and workers keep what they have.
+//! gets the command to allocate its scratch memory again. A copy that no worker needs is dropped
+//! after a while; one that cannot be made is tried again after a while, and workers keep what they
+//! have.
 //!
 //! **Proof sketch.** A command about an image that the worker has follows only from a copy for its
 //! node that differs from what it has, and what it has changes with each command: so there is one
-//! for each change of a worker's node or of the copies. Where nodes are never told, as on a
+//! for each change of a worker's node or of the copies. Where nodes are never reported, as on a
 //! machine with one, all lists stay empty.
 
 use std::sync::Arc;

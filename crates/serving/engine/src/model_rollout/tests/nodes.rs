@@ -59,7 +59,7 @@ fn with_one_node_nothing_is_asked() {
     let watch = crate::node_watch::NodeWatch::new();
     let has_several = crate::image::memory_nodes().has_several();
     assert_eq!(watch.is_some(), has_several, "one comparison at the start");
-    // Nodes are never told there, and masks over several nodes are told as none.
+    // Nodes are never reported there, and masks over several nodes are reported as none.
     let (mut harness, tasks) = placed([NONE, NONE]);
     assert!(tasks.is_empty());
     assert_eq!(harness.commands(), [1, 1], "to open the model");
