@@ -16,14 +16,18 @@ use crate::guest::{LONG, given_back, serve, until};
 const WORKERS: usize = 2;
 const THREADS: usize = 2;
 
+/// Pages of heaps with something that lives since the start: some 30.
+const EARLY_PAGES_MAX: u64 = 64;
+
 /// Cpus of a node.
 const NODE_CPUS: usize = 4;
 
 const HUGE_PAGE_BYTES: f64 = 2_097_152.0;
 
-const FEATURES: usize = 64;
+/// So many that SHAP values of some rows take most of a worker's private memory.
+const FEATURES: usize = 512;
 const TREES: usize = 8_000;
-const ROWS: usize = 512;
+const ROWS: usize = 128;
 
 /// Each worker on a node of its own, and then on the other one.
 pub(crate) fn lies_near(container: &Path) {
@@ -176,8 +180,8 @@ fn pin(worker: i32, node: usize) {
 #[derive(Debug, Default)]
 struct Pages {
     image: [u64; 2],
-    /// Private memory that is no file: heap, stacks and scratch memory.
-    private: [u64; 2],
+    /// Heaps: that of the main thread, and those of others, which glibc aligns.
+    heaps: [u64; 2],
 }
 
 impl Pages {
@@ -187,7 +191,7 @@ impl Pages {
         for line in text.lines() {
             let counts = match line {
                 line if line.contains("albacore-model") => &mut pages.image,
-                line if !line.contains("file=") => &mut pages.private,
+                line if line.contains(" heap ") || is_heap(line) => &mut pages.heaps,
                 _ => continue,
             };
             for (node, count) in counts.iter_mut().enumerate() {
@@ -199,12 +203,18 @@ impl Pages {
         pages
     }
 
-    /// All of the image, and of private memory all but what was there before the first pin.
+    /// All of the image, and of heaps all but what lives since the worker's start.
     fn are_on(&self, node: usize) -> bool {
-        let is_on = |pages: [u64; 2], percent: u64| {
-            let all: u64 = pages.iter().sum();
-            all > 0 && pages[node] * 100 >= all * percent
-        };
-        is_on(self.image, 95) && is_on(self.private, 80)
+        let far = 1 - node;
+        let is_image_near = self.image[node] > 0 && self.image[far] == 0;
+        let are_heaps_near = self.heaps[node] > 2 * self.heaps[far];
+        is_image_near && are_heaps_near && self.heaps[far] <= EARLY_PAGES_MAX
     }
+}
+
+/// Whether a mapping starts where glibc puts the heap of a thread.
+fn is_heap(line: &str) -> bool {
+    let start = line.split(' ').next().unwrap_or_default();
+    let is_aligned = usize::from_str_radix(start, 16).is_ok_and(|start| start % (64 << 20) == 0);
+    is_aligned && !line.contains("file=")
 }
