@@ -14,6 +14,9 @@ use albacore_os::{
 use super::load::describe;
 use crate::limits::{COPY_MEMORY_FACTOR, IMAGE_NODE_PERCENT, MEASURED_BYTES_MIN};
 
+/// The name of threads that write images.
+pub(super) const COPY_THREAD: &str = "albf.copy";
+
 /// The nodes of this machine, read once.
 pub(super) fn memory_nodes() -> &'static MemoryNodes {
     static NODES: OnceLock<MemoryNodes> = OnceLock::new();
@@ -73,10 +76,18 @@ impl PlacedImage {
             }
             Self::holding(bytes)
         };
-        // The caller's mask stays as it is.
-        std::thread::scope(|scope| match scope.spawn(writer).join() {
-            Ok(written) => written,
-            Err(panic) => std::panic::resume_unwind(panic),
+        // The caller's mask stays as it is, and its name is not taken for that of an event loop.
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name(COPY_THREAD.to_owned());
+            let started = thread.spawn_scoped(scope, writer);
+            let started = started.map_err(|source| OsError::Call {
+                call: "clone",
+                source,
+            })?;
+            match started.join() {
+                Ok(written) => written,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
         })
     }
 

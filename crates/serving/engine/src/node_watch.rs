@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use albacore_os::{HostRoot, MemoryNodes, NodeId, Pid, Tid};
 
-use super::image::{CopyError, memory_nodes};
+use super::image::{COPY_THREAD, CopyError, memory_nodes};
 use super::shared_state::SharedState;
 use super::state::CopyTask;
 use crate::limits::NODE_CHECK_PERIOD;
@@ -60,7 +60,7 @@ fn start_copying(shared: &Arc<SharedState>, tasks: Vec<CopyTask>) -> Option<Join
     let first = tasks.first()?.clone();
     let theirs = Arc::clone(shared);
     let started = std::thread::Builder::new()
-        .name("albf.copy".to_owned())
+        .name(COPY_THREAD.to_owned())
         .spawn(move || {
             for task in tasks {
                 let copy = task.edition.image.copy_to(task.node);
