@@ -73,3 +73,13 @@ pub(crate) const ANSWER_TIME_MAX: std::time::Duration = std::time::Duration::fro
 
 /// Loads of a line between looks at the clock: some 10 us, beyond any latency.
 pub(crate) const SPINS: u32 = 10_000;
+
+/// The smallest page of the supported processors: one byte of each is read to have all mapped.
+pub(crate) const PAGE_BYTES: usize = 4096;
+
+/// Contents of fewer bytes are in no huge page: the size of one on the supported processors.
+pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Bytes read of a list of this process's mappings: up to 1 KiB for each of 64 Ki mappings, more
+/// than the kernel allows by default.
+pub(crate) const MAPS_BYTES_MAX: u64 = 64 << 20;

@@ -8,21 +8,23 @@
 //! their content as arbitrary. No file can shrink (sealed), so no access can fault.
 
 use std::fs::File;
-use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt as _;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, FcntlArg, SealFlag, fallocate, fcntl};
+use nix::libc;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use nix::sys::stat::fstat;
 use nix::unistd::ftruncate;
 
 use crate::OsError;
+use crate::limits::{HUGE_PAGE_BYTES, PAGE_BYTES};
 
 /// Bytes at the start of a mapping of [`Words`] that are 32-bit words, which futexes need.
 pub const FUTEX_BYTES: usize = 4096;
@@ -51,21 +53,38 @@ impl SharedMemory {
         Ok(memory)
     }
 
-    /// A file that holds `contents` and can never change again.
+    /// A file that holds `contents` and can never change again, in huge pages where the kernel has
+    /// them for shared memory. Its pages lie on the node of the calling thread.
     ///
     /// # Errors
     /// As [`SharedMemory::create`].
     pub fn holding(name: &str, contents: &[u8]) -> Result<Self, OsError> {
-        let mut file = File::from(create_file(name)?);
-        file.write_all(contents)
-            .map_err(|e| OsError::call("write(memfd)", e))?;
-        let memory = Self {
-            fd: file.into(),
-            bytes: contents.len(),
-        };
-        let size = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW;
-        memory.seal(size | SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_SEAL)?;
+        let memory = Self::create(name, contents.len())?;
+        let is_written = contents.len() >= HUGE_PAGE_BYTES && memory.write_mapped(contents).is_ok();
+        if !is_written {
+            memory.write(contents)?;
+        }
+        memory.seal(SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_SEAL)?;
         Ok(memory)
+    }
+
+    /// Fills the file through a mapping, the only way to huge pages where they have to be asked
+    /// for.
+    fn write_mapped(&self, contents: &[u8]) -> Result<(), OsError> {
+        let mut extent = self.map_extent()?;
+        // A kernel without huge pages refuses.
+        let _ = extent.mapping.advise(libc::MADV_HUGEPAGE);
+        // Where there is no memory this fails; a plain access would end the process. (Linux 5.14.)
+        extent.mapping.advise(libc::MADV_POPULATE_WRITE)?;
+        extent.as_mut_slice().copy_from_slice(contents);
+        Ok(())
+    }
+
+    fn write(&self, contents: &[u8]) -> Result<(), OsError> {
+        let fd = self.fd.try_clone();
+        let fd = fd.map_err(|e| OsError::call("fcntl(F_DUPFD_CLOEXEC)", e))?;
+        let written = File::from(fd).write_all_at(contents, 0);
+        written.map_err(|e| OsError::call("write(memfd)", e))
     }
 
     /// A file that another process made and sealed.
@@ -202,6 +221,17 @@ unsafe impl Send for MemoryMap {}
 // SAFETY: as above.
 unsafe impl Sync for MemoryMap {}
 
+impl MemoryMap {
+    /// Says how the mapping is to be backed by pages: a `MADV_` constant that keeps its contents.
+    fn advise(&self, advice: libc::c_int) -> Result<(), OsError> {
+        // SAFETY: the range is ours, and the callers' advice neither frees pages nor changes bytes.
+        match unsafe { libc::madvise(self.start.as_ptr().cast(), self.bytes, advice) } {
+            0 => Ok(()),
+            _ => Err(OsError::call("madvise", Errno::last())),
+        }
+    }
+}
+
 impl Drop for MemoryMap {
     fn drop(&mut self) {
         // SAFETY: start and bytes are those of a mapping that only we own; every view that borrows
@@ -331,6 +361,17 @@ impl ReadMapping {
         // cannot write.
         unsafe { std::slice::from_raw_parts(self.mapping.start.as_ptr(), self.mapping.bytes) }
     }
+
+    /// Where the mapping starts.
+    pub(crate) fn address(&self) -> usize {
+        self.mapping.start.as_ptr() as usize
+    }
+
+    /// Has the kernel map every page.
+    pub(crate) fn touch(&self) {
+        let pages = self.as_slice().iter().step_by(PAGE_BYTES);
+        std::hint::black_box(pages.fold(0_u8, |sum, byte| sum ^ byte));
+    }
 }
 
 #[cfg(test)]
@@ -369,6 +410,15 @@ mod tests {
         assert!(memory.map_extent().is_err());
         let again = SharedMemory::open(memory.as_fd().try_clone_to_owned().unwrap()).unwrap();
         assert_eq!(again.map_read().unwrap().as_slice(), b"model");
+    }
+
+    #[test]
+    fn large_contents_are_written_as_small_ones_are() {
+        let contents: Vec<u8> = (0..HUGE_PAGE_BYTES + 5).map(|at| at as u8).collect();
+        let memory = SharedMemory::holding("test", &contents).unwrap();
+        assert_eq!(memory.bytes(), contents.len());
+        assert!(memory.map_read().unwrap().as_slice() == contents);
+        assert!(memory.map_extent().is_err(), "sealed");
     }
 
     #[test]

@@ -419,6 +419,7 @@ impl Engine {
             replayed_batches_total: state.counters.replayed_batches_total,
             arena_used_bytes: memory.used,
             arena_bytes: memory.bytes,
+            memory: state.memory_stats(),
             front_cost: state.front_cost.cost(),
             locked: self.shared.lock_times(),
             front_threads: self.completions.len(),

@@ -208,7 +208,7 @@ pub(super) mod tests {
                 slot: 0,
                 info: ModelInfo::default(),
                 kernels: Vec::new(),
-                image: SharedMemory::holding("test", b"image").unwrap(),
+                image: Arc::new(crate::image::PlacedImage::on(None)),
                 usage: Usage::default(),
             }),
             event_loop: LoopIndex(0),

@@ -28,6 +28,7 @@ mod front_cost;
 mod front_time_limit;
 mod front_turns;
 mod histogram;
+mod image;
 mod inbox;
 pub mod limits;
 mod load;
@@ -36,6 +37,7 @@ mod min_cost;
 mod model;
 mod model_rollout;
 mod model_window;
+mod node_watch;
 mod priority;
 mod queues;
 mod refusal;
@@ -71,6 +73,9 @@ pub use priority::Priority;
 pub use refusal::{Failure, Refusal};
 pub use reply::Reply;
 pub use request::{ModelHandle, Reservation};
-pub use stats::{BatchStats, DispatchReason, KindStats, LockTimes, ModelStats, Stats, WorkerStats};
+pub use stats::{
+    BatchStats, DispatchReason, ImageStats, KindStats, LockTimes, MemoryStats, ModelStats, Stats,
+    WorkerStats,
+};
 pub use timing::Timing;
 pub use window::{Load, Outcomes};

@@ -86,6 +86,28 @@ pub const HANG_SAMPLING_SHARE: u32 = 10;
 /// time is burnt.
 pub const SPIN_TIME: Duration = Duration::from_micros(100);
 
+/// How often it is looked to which NUMA nodes the workers are pinned, some microseconds each: they
+/// are pinned when they start, and seldom elsewhere later.
+pub const NODE_CHECK_PERIOD: Duration = Duration::from_secs(2);
+
+/// A copy of an image on a node without workers is kept so long: workers that are moved may come
+/// back, and a worker that starts again is pinned some time after that.
+pub const COPY_UNNEEDED_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// When a copy that could not be made is tried again: memory may have become free.
+pub const COPY_RETRY_PAUSE: Duration = Duration::from_secs(60);
+
+/// A copy is made only if the memory limit leaves so many times its bytes: as much again is left
+/// for rows and results.
+pub const COPY_MEMORY_FACTOR: u64 = 2;
+
+/// An image lies on a node if so many percent of its pages do: a few may lie elsewhere, where the
+/// kernel had them at hand.
+pub const IMAGE_NODE_PERCENT: u64 = 95;
+
+/// Images of fewer bytes are in no huge page, whose size this is, so it is not read how many are.
+pub const MEASURED_BYTES_MIN: usize = 2 << 20;
+
 /// How often the number of usable cpus is read again: cpusets change seldom.
 pub const CPUS_POLL_PERIOD: Duration = Duration::from_secs(1);
 

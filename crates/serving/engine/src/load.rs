@@ -4,20 +4,21 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use albacore_os::{OsError, SharedMemory};
+use albacore_os::OsError;
 use albacore_trees::{Format, Image, Iterations, Model, Predictor};
 use albacore_worker::{EditionId, outputs_of};
 
 use super::model::{Edition, KernelChoice, Usage, kernel_choices};
 use super::{Kind, KindSet, ModelInfo, OutputInfo};
 use crate::columns::Columns;
+use crate::image::PlacedImage;
 
 /// A model that is ready to be served: its image can never change again.
 #[derive(Debug)]
 pub struct LoadedModel {
     pub(super) info: ModelInfo,
     pub(super) kernels: Vec<KernelChoice>,
-    pub(super) image: SharedMemory,
+    image: PlacedImage,
 }
 
 impl LoadedModel {
@@ -64,8 +65,7 @@ impl LoadedModel {
             outputs: all_outputs(&predictor),
         };
         let kernels = kernel_choices(&predictor);
-        let image = SharedMemory::holding("albacore-model", image.bytes())
-            .map_err(|error| describe(&error))?;
+        let image = PlacedImage::write(image.bytes()).map_err(|error| describe(&error))?;
         Ok(Self {
             info,
             kernels,
@@ -79,8 +79,7 @@ impl LoadedModel {
     /// A sentence: the image cannot be mapped, or is damaged.
     pub fn reopen(image: OwnedFd, info: ModelInfo) -> Result<Self, String> {
         let described = |error: OsError| describe(&error);
-        let image = SharedMemory::open(image).map_err(described)?;
-        let mapping = image.map_read().map_err(described)?;
+        let (image, mapping) = PlacedImage::open(image).map_err(described)?;
         let predictor = Predictor::open(mapping.as_slice()).map_err(|error| error.to_string())?;
         Ok(Self {
             info: ModelInfo {
@@ -104,7 +103,7 @@ impl LoadedModel {
             slot,
             info: self.info,
             kernels: self.kernels,
-            image: self.image,
+            image: Arc::new(self.image),
             usage: Usage::default(),
         })
     }

@@ -1,14 +1,15 @@
 //! Metadata of a loaded model.
 
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use albacore_os::SharedMemory;
 use albacore_trees::{IterationRange, Predictor};
 use albacore_worker::EditionId;
 
 use super::{Kind, KindSet, OutputInfo};
 use crate::columns::Columns;
+use crate::image::PlacedImage;
 
 /// One compiled state of a model: from its installation until no request needs it any more.
 #[derive(Debug)]
@@ -18,7 +19,7 @@ pub struct Edition {
     pub(super) slot: usize,
     pub(super) info: ModelInfo,
     pub(super) kernels: Vec<KernelChoice>,
-    pub(super) image: SharedMemory,
+    pub(super) image: Arc<PlacedImage>,
     pub(super) usage: Usage,
 }
 
@@ -73,7 +74,7 @@ impl Edition {
     /// The memory file of its image.
     #[must_use]
     pub fn image(&self) -> BorrowedFd<'_> {
-        self.image.as_fd()
+        self.image.fd()
     }
 
     #[must_use]

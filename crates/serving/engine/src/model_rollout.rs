@@ -26,6 +26,7 @@ use albacore_worker::{Command, EditionId, Ring, SegmentState};
 use tokio::sync::oneshot;
 
 use super::candidate::{Candidate, Installed};
+use super::image::PlacedImage;
 use super::model::Edition;
 use super::state::{Outbox, Phase, State, WorkerSlot};
 use crate::limits::{CLOSES_MAX, OPEN_CRASHES_MAX};
@@ -107,8 +108,8 @@ impl State {
         if self.workers.slots[worker].is_foreign {
             return self.attach_worker(worker, now, out);
         }
-        if let Some((command, edition)) = self.next_command(worker) {
-            self.send_command(worker, command, edition.as_deref());
+        if let Some((command, image)) = self.next_command(worker) {
+            self.send_command(worker, command, image.as_deref());
             self.workers.slots[worker].start_open_timer(now);
             return;
         }
@@ -140,8 +141,8 @@ impl State {
 
     /// What a worker should close and open next; `None` if it has what it should. A worker that
     /// does not serve yet is not asked to open the candidate: if that crashes it, it can still
-    /// serve.
-    fn next_command(&self, worker: usize) -> Option<(Command, Option<Arc<Edition>>)> {
+    /// serve. Nor does it change to images and memory on its node before it serves.
+    fn next_command(&self, worker: usize) -> Option<(Command, Option<Arc<PlacedImage>>)> {
         let worker_slot = self.workers.slots.get(worker)?;
         let candidate = self
             .rollout
@@ -150,7 +151,17 @@ impl State {
             .map(|candidate| &candidate.edition);
         let candidate = candidate.filter(|_| worker_slot.is_ready);
         let wanted = || self.catalog.retained().chain(candidate);
-        let opens = wanted().find(|edition| !worker_slot.open_editions.contains(&edition.id));
+        let memory = &worker_slot.memory;
+        let images = &self.node_images;
+        let is_open = |id: EditionId| worker_slot.open_editions.contains(&id);
+        let new = wanted().find(|edition| !is_open(edition.id));
+        let new = new.map(|edition| (edition, images.first_image(edition, memory)));
+        let nearer = || {
+            let mut open = self.catalog.current().filter(|edition| is_open(edition.id));
+            open.find_map(|edition| Some((edition, images.nearer_image(edition, memory)?)))
+        };
+        let opens = new.or_else(|| nearer().filter(|_| worker_slot.is_ready));
+        let moves_scratch = worker_slot.is_ready && memory.scratch_target().is_some();
         let is_wanted = |id: &EditionId| wanted().any(|edition| edition.id == *id);
         let closes = worker_slot
             .open_editions
@@ -158,35 +169,38 @@ impl State {
             .filter(|id| !is_wanted(id))
             .copied();
         let closes: Vec<EditionId> = closes.take(CLOSES_MAX).collect();
-        if opens.is_none() && closes.is_empty() {
+        if opens.is_none() && closes.is_empty() && !moves_scratch {
             return None;
         }
         let command = Command {
-            opens: opens.map(|edition| (edition.id, edition.info.kinds().bits())),
+            opens: opens
+                .as_ref()
+                .map(|(edition, _)| (edition.id, edition.info.kinds().bits())),
             closes,
             is_attach: false,
+            moves_scratch,
         };
-        Some((command, opens.map(Arc::clone)))
+        Some((command, opens.map(|(_, image)| image)))
     }
 
-    fn send_command(&mut self, worker: usize, command: Command, edition: Option<&Edition>) {
-        use std::os::fd::AsFd as _;
+    fn send_command(&mut self, worker: usize, command: Command, image: Option<&PlacedImage>) {
         let worker_slot = &mut self.workers.slots[worker];
         let Some(incarnation) = &worker_slot.incarnation else {
             return;
         };
-        let image: Vec<_> = edition.iter().map(|it| it.image.as_fd()).collect();
-        if let Err(error) = incarnation.channel.send(&command.encode(), &image) {
+        let fds: Vec<_> = image.iter().map(|image| image.fd()).collect();
+        if let Err(error) = incarnation.channel.send(&command.encode(), &fds) {
             // A worker that is gone is reported soon; one that runs reports that no command came.
             tracing::debug!(worker, %error, "a command cannot be sent to a worker");
         }
+        worker_slot.memory.ask(&command, image);
         worker_slot.sequence = Ring::next_sequence(worker_slot.sequence);
         worker_slot.command = Some(command);
         incarnation.ring.submit_command(worker_slot.sequence);
     }
 
     /// Collects the outcome of a command, if the worker has executed it.
-    pub(super) fn collect_command(&mut self, worker: usize, out: &mut Outbox) {
+    pub(super) fn collect_command(&mut self, worker: usize, now: Nanos, out: &mut Outbox) {
         let Some(worker_slot) = self.workers.slots.get_mut(worker) else {
             return;
         };
@@ -209,10 +223,18 @@ impl State {
             return;
         }
         if is_followed {
+            worker_slot.memory.executed(&command);
+            worker_slot.open_editions.retain(|id| Some(*id) != opened);
             worker_slot.open_editions.extend(opened);
+            if command.moves_scratch {
+                self.node_images.count_scratch_move();
+            }
             return;
         }
         let reason = incarnation.ring.reason();
+        if self.keep_farther_image(worker, opened, &reason, now) {
+            return;
+        }
         if self.is_candidate(opened) {
             self.reject(&format!("worker {worker} cannot open it: {reason}"), out);
             return;

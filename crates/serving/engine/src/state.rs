@@ -29,15 +29,18 @@ mod dispatches;
 mod front_shares;
 mod hangs;
 mod requests;
+mod worker_memory;
 mod workers;
 
 pub(super) use requests::{Answer, NewRequest, Pending, PendingBox};
+pub(super) use worker_memory::CopyTask;
 pub(super) use workers::{Incarnation, WorkerSlot};
 
 use coalesce::Coalescer;
 use dispatches::IdleTime;
 use front_shares::FrontShares;
 use requests::{PartEnd, RequestTable};
+use worker_memory::{NodeImages, WorkerMemory};
 use workers::WorkerPool;
 
 /// The stages of an engine, in order.
@@ -91,6 +94,7 @@ pub(super) struct State {
     pub(super) catalog: Catalog,
     pub(super) rollout: Rollout,
     pub(super) workers: WorkerPool,
+    pub(super) node_images: NodeImages,
     pub(super) scheduler: Scheduler,
     /// What batches of each queue cost.
     queue_costs: QueueCosts,
@@ -119,6 +123,7 @@ impl State {
             catalog: Catalog::of_front(front),
             rollout: Rollout::default(),
             workers: WorkerPool::new(config.workers, threads),
+            node_images: NodeImages::default(),
             queue_costs: QueueCosts::default(),
             requests: RequestTable::default(),
             dispatcher: Dispatcher {

@@ -96,6 +96,31 @@ pub struct KindStats {
     pub shared: [u64; Sharing::ALL.len()],
 }
 
+/// An image of a model's current edition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageStats {
+    pub model: String,
+    /// The NUMA node with nearly all of its pages; `None`: several, or it is not known.
+    pub node: Option<u16>,
+    pub bytes: u64,
+    /// Of these, bytes in huge pages when it was written.
+    pub huge_bytes: u64,
+}
+
+/// Where memory lies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStats {
+    pub images: Vec<ImageStats>,
+    /// Workers that are pinned to one node and read a model from another.
+    pub workers_far: usize,
+    /// Copies of images to nodes.
+    pub copies_made_total: u64,
+    /// Copies that could not be made or opened.
+    pub copies_failed_total: u64,
+    /// How often workers allocated their scratch memory again, on the node that they came to.
+    pub scratch_moves_total: u64,
+}
+
 /// Why a batch was dispatched when it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DispatchReason {
@@ -176,6 +201,7 @@ pub struct Stats {
     pub arena_used_bytes: usize,
     /// Shared memory that can be used, bytes.
     pub arena_bytes: usize,
+    pub memory: MemoryStats,
     /// What a request costs the front end; `None` before it was measured.
     pub front_cost: Option<FrontCost>,
     /// For how long locks of the front were held.

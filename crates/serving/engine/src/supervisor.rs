@@ -17,6 +17,7 @@ use albacore_worker::Ring;
 
 use super::cpus::Cpus;
 use super::event::EngineEvent;
+use super::node_watch::NodeWatch;
 use super::shared_state::SharedState;
 use super::state::{Incarnation, Phase};
 use crate::limits::{
@@ -64,6 +65,7 @@ pub(super) struct Supervisor {
     /// Whether it was logged that the kernel does not count waiting times.
     is_read_error_logged: bool,
     cpus: Cpus,
+    nodes: Option<NodeWatch>,
 }
 
 impl Supervisor {
@@ -86,6 +88,7 @@ impl Supervisor {
             next_sample_at: now,
             is_read_error_logged: false,
             cpus: Cpus::new(),
+            nodes: NodeWatch::new(),
         })
     }
 
@@ -124,6 +127,13 @@ impl Supervisor {
                 self.stop()?;
             } else {
                 self.kill_hung_workers()?;
+                if let Some(nodes) = &mut self.nodes {
+                    let running = self.processes.iter().map(|process| match process {
+                        ProcessState::Running(pid, _) => Some(*pid),
+                        _ => None,
+                    });
+                    nodes.check(&self.shared, running);
+                }
             }
         }
     }

@@ -17,6 +17,8 @@ pub struct Command {
     pub opens: Option<(EditionId, u8)>,
     /// The memory of a front comes with the message: rows, results, and what wakes its event loops.
     pub is_attach: bool,
+    /// The worker came to another NUMA node: its threads allocate their scratch memory again.
+    pub moves_scratch: bool,
 }
 
 impl EditionId {
@@ -39,7 +41,9 @@ impl Command {
     /// as little-endian words.
     pub fn encode(&self) -> Vec<u8> {
         let (id, kinds) = self.opens.unwrap_or((EditionId(0), 0));
-        let parts = u64::from(self.opens.is_some()) | u64::from(self.is_attach) << 1;
+        let flags = [self.opens.is_some(), self.is_attach, self.moves_scratch];
+        let flags = flags.into_iter().enumerate();
+        let parts = flags.fold(0, |parts, (bit, flag)| parts | u64::from(flag) << bit);
         let head = [parts, id.0, u64::from(kinds)];
         let closes = self.closes.iter().take(CLOSES_MAX).map(|id| id.0);
         let words = head.into_iter().chain(closes);
@@ -58,6 +62,7 @@ impl Command {
             closes: words.map(EditionId).collect(),
             opens: (parts & 1 != 0).then_some(opens),
             is_attach: parts & 2 != 0,
+            moves_scratch: parts & 4 != 0,
         })
     }
 }
@@ -74,6 +79,7 @@ mod tests {
                 closes: closes.clone(),
                 opens,
                 is_attach: opens.is_none(),
+                moves_scratch: opens.is_some(),
             };
             assert_eq!(Command::decode(&command.encode()), Some(command));
         }

@@ -49,23 +49,40 @@ impl EventLoops {
     }
 }
 
-/// Views that threads have not taken yet, by rank.
-pub(super) struct NewViews(Box<[Mutex<Option<View>>]>);
+/// What threads should change in their memory, by rank.
+pub(super) struct MemoryChanges(Box<[Mutex<MemoryChange>]>);
 
-impl NewViews {
+#[derive(Default)]
+pub(super) struct MemoryChange {
+    /// The view to change to.
+    pub(super) view: Option<View>,
+    /// Scratch memory is to be allocated again.
+    pub(super) is_scratch_moved: bool,
+}
+
+impl MemoryChanges {
     pub(super) fn new(threads: usize) -> Self {
         Self((0..threads).map(|_| Mutex::default()).collect())
     }
 
-    pub(super) fn put(&self, views: Vec<View>) {
+    pub(super) fn put_views(&self, views: Vec<View>) {
         for (slot, view) in self.0.iter().zip(views) {
-            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(view);
+            slot.lock().unwrap_or_else(PoisonError::into_inner).view = Some(view);
         }
     }
 
-    /// The view that a thread should change to.
-    pub(super) fn take(&self, rank: usize) -> Option<View> {
-        let slot = self.0.get(rank)?;
-        slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+    pub(super) fn move_scratch(&self) {
+        for slot in &self.0 {
+            let mut change = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            change.is_scratch_moved = true;
+        }
+    }
+
+    /// What a thread should change, once.
+    pub(super) fn take(&self, rank: usize) -> MemoryChange {
+        let slot = self.0.get(rank).map(Mutex::lock);
+        let slot = slot.map(|slot| slot.unwrap_or_else(PoisonError::into_inner));
+        slot.map(|mut slot| std::mem::take(&mut *slot))
+            .unwrap_or_default()
     }
 }

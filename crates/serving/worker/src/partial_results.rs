@@ -43,6 +43,14 @@ impl PartialResults {
         Self((0..slots).map(|_| Mutex::new(slot())).collect())
     }
 
+    /// Drops what the slots have allocated.
+    pub(super) fn drop_memory(&self) {
+        for slot in &self.0 {
+            let mut slot = slot.lock().unwrap_or_else(|error| error.into_inner());
+            slot.partial = PartialOutput::default();
+        }
+    }
+
     /// Computes a piece of a batch whose jobs are split into `parts`.
     pub(super) fn fill(
         &self,

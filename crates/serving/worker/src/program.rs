@@ -11,7 +11,7 @@ use std::time::Instant;
 use albacore_os::set_thread_name;
 
 use crate::command::Command;
-use crate::front_memory::{self, EventLoops, NewViews};
+use crate::front_memory::{self, EventLoops, MemoryChanges};
 use crate::inherited::Inherited;
 use crate::models::Models;
 use crate::ring::{Ring, Signal};
@@ -47,16 +47,16 @@ fn run(inherited: &Inherited) -> Result<(), String> {
     let (views, event_loops) = front_memory::map(first.fds, inherited.threads)?;
     let models = Models::default();
     let ring = &inherited.ring;
-    let new_views = NewViews::new(inherited.threads);
+    let changes = MemoryChanges::new(inherited.threads);
     let team = Team::new(inherited.threads);
     std::thread::scope(|scope| {
         let mut views = views.into_iter().enumerate();
         let (_, own) = views.next().ok_or("a worker has a thread")?;
         for (rank, view) in views {
             let mut context = ThreadContext::new(view);
-            let (team, models, new_views) = (&team, &models, &new_views);
+            let (team, models, changes) = (&team, &models, &changes);
             let peer = move || {
-                team.follow(ring, models, &mut context, || new_views.take(rank));
+                team.follow(ring, models, &mut context, || changes.take(rank));
             };
             let spawned = std::thread::Builder::new()
                 .name(name(rank))
@@ -73,7 +73,7 @@ fn run(inherited: &Inherited) -> Result<(), String> {
             inherited,
             models: &models,
             team: &team,
-            new_views: &new_views,
+            changes: &changes,
             event_loops,
             context: ThreadContext::new(own),
         };
@@ -88,7 +88,7 @@ struct Leader<'a> {
     inherited: &'a Inherited,
     models: &'a Models,
     team: &'a Team,
-    new_views: &'a NewViews,
+    changes: &'a MemoryChanges,
     /// Those of the present front.
     event_loops: EventLoops,
     context: ThreadContext,
@@ -142,6 +142,11 @@ impl Leader<'_> {
             .models
             .execute(&command, message.fds.into_iter().next());
         ring.set_open_editions(self.models.table().editions());
+        if command.moves_scratch {
+            self.changes.move_scratch();
+            self.team.drop_partial_results();
+            self.change_memory();
+        }
         executed
     }
 
@@ -149,12 +154,15 @@ impl Leader<'_> {
     fn attach(&mut self, fds: Vec<std::os::fd::OwnedFd>) -> Result<(), String> {
         let (views, event_loops) = front_memory::map(fds, self.inherited.threads)?;
         self.event_loops = event_loops;
-        self.new_views.put(views);
-        if let Some(view) = self.new_views.take(0) {
-            self.context.set_view(view);
-        }
-        // The memory of the other front is freed once nobody maps it.
-        self.team.wake_peers();
+        self.changes.put_views(views);
+        self.change_memory();
         Ok(())
+    }
+
+    /// Has every thread change its memory, also peers that have nothing to compute: the memory of
+    /// another front is freed once nobody maps it.
+    fn change_memory(&mut self) {
+        self.context.change(self.changes.take(0));
+        self.team.wake_peers();
     }
 }

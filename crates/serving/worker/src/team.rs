@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use albacore_os::futex::{self, Reach};
 
 use super::batch_split::{BatchSplit, SharedBatch, TimeEstimates};
-use super::front_memory::View;
+use super::front_memory::MemoryChange;
 use super::gathered::parts_of;
 use super::models::{Models, Table};
 use super::partial_results::{PartialResults, ReductionProgress};
@@ -186,14 +186,19 @@ impl Team {
         futex::wake(Reach::Process, &self.generation, u32::MAX);
     }
 
-    /// The loop of a peer: helps with every shared batch until shut down. `new_view` is the memory
-    /// to change to, if there is any.
+    /// Rank 0, between two batches.
+    pub(super) fn drop_partial_results(&self) {
+        self.partial_results.drop_memory();
+    }
+
+    /// The loop of a peer: helps with every shared batch until shut down. `change` is what it
+    /// should change in its memory, if there is anything.
     pub(super) fn follow(
         &self,
         ring: &Ring,
         models: &Models,
         context: &mut ThreadContext,
-        new_view: impl Fn() -> Option<View>,
+        change: impl Fn() -> MemoryChange,
     ) {
         self.started.fetch_add(1, Ordering::Release);
         futex::wake(Reach::Process, &self.started, 1);
@@ -209,9 +214,7 @@ impl Team {
                 continue;
             }
             seen = generation;
-            if let Some(view) = new_view() {
-                context.set_view(view);
-            }
+            context.change(change());
             if self.is_wake_probe.load(Ordering::Acquire) {
                 self.acknowledged.store(generation, Ordering::Release);
                 futex::wake(Reach::Process, &self.acknowledged, 1);

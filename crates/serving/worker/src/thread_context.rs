@@ -8,7 +8,7 @@ use albacore_trees::{
 };
 
 use super::batch_split::TreePiece;
-use super::front_memory::View;
+use super::front_memory::{MemoryChange, View};
 use super::gathered::{Gathered, Part, first_group};
 use super::models::{OpenModel, Table};
 use crate::kind::KindSet;
@@ -42,8 +42,19 @@ impl ThreadContext {
     }
 
     /// Computes with other memory from now on.
-    pub(super) fn set_view(&mut self, view: View) {
-        self.view = view;
+    pub(super) fn change(&mut self, change: MemoryChange) {
+        if let Some(view) = change.view {
+            self.view = view;
+        }
+        if change.is_scratch_moved {
+            self.scratch = PredictScratch::default();
+            self.sums = Accumulator::default();
+            self.gathered = Gathered::default();
+            self.segments = Vec::new();
+            self.parts = Vec::new();
+            // What is allocated from now on is touched by this thread first, where it runs.
+            albacore_os::release_free_memory();
+        }
     }
 
     /// How many of the first parts are computed in one call.

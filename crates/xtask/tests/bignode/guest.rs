@@ -11,7 +11,7 @@ use albacore_os::{
 };
 use nix::sched::{CloneFlags, unshare};
 
-use crate::{DONE, many};
+use crate::{DONE, many, memory};
 
 const CGROUPS: &str = "/sys/fs/cgroup";
 const UID: &str = "0f0e0d0c-0b0a-4908-8706-050403020100";
@@ -47,6 +47,7 @@ pub(crate) fn live() {
         );
         step("a change to Observe", || observes(&container));
         step("given back", || given_back(&mut placer));
+        step("memory is near", || memory::lies_near(&container));
     });
     match done {
         Ok(()) => println!("{DONE}"),

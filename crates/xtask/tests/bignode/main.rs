@@ -14,6 +14,7 @@ mod guest;
 #[allow(dead_code, reason = "reads the machine at hand; the rig knows it")]
 mod kernel;
 mod many;
+mod memory;
 mod release;
 #[path = "../node/rig.rs"]
 #[allow(dead_code, reason = "some of it is for nodes on the machine at hand")]

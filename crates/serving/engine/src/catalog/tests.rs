@@ -1,7 +1,5 @@
 //! Editions live as long as requests need them; views follow each change.
 
-use albacore_os::SharedMemory;
-
 use super::super::ModelInfo;
 use super::*;
 use crate::model::Usage;
@@ -16,7 +14,7 @@ fn edition(catalog: &mut Catalog, name: &str, slot: usize) -> Arc<Edition> {
             ..ModelInfo::default()
         },
         kernels: Default::default(),
-        image: SharedMemory::holding("test", b"image").unwrap(),
+        image: Arc::new(crate::image::PlacedImage::on(None)),
         usage: Usage::default(),
     })
 }

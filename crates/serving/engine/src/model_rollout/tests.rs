@@ -1,10 +1,10 @@
 //! The state with simulated workers over real rings and channels: in any order of events, no batch
 //! names an image that its worker lacks.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use albacore_batching::{BatchingParams, Config, Policy, QueueIndex};
-use albacore_os::{Channel, Extent, SharedMemory};
+use albacore_os::{Channel, Extent, NodeId, SharedMemory};
 use albacore_worker::Segment;
 use proptest::prelude::*;
 
@@ -15,11 +15,15 @@ use crate::model::Usage;
 use crate::state::{Answer, Incarnation, NewRequest, Pending};
 use crate::{Kind, KindSet, ModelInfo};
 
+mod nodes;
+
 /// A worker that the test simulates.
 struct FakeWorker {
     ring: Ring,
     channel: Channel,
-    has: BTreeSet<EditionId>,
+    /// The images, by edition.
+    has: BTreeMap<EditionId, Vec<u8>>,
+    commands: usize,
     sequence: u32,
 }
 
@@ -33,11 +37,13 @@ impl FakeWorker {
         if self.ring.is_command() {
             let message = self.channel.receive().unwrap().unwrap();
             let command = Command::decode(&message.bytes).unwrap();
-            self.has.retain(|id| !command.closes.contains(id));
+            self.commands += 1;
+            self.has.retain(|id, _| !command.closes.contains(id));
             match command.opens {
                 Some((id, _)) if can_open => {
-                    assert_eq!(message.fds.len(), 1);
-                    self.has.insert(id);
+                    let [fd] = <[_; 1]>::try_from(message.fds).unwrap();
+                    let image = SharedMemory::open(fd).unwrap().map_read().unwrap();
+                    self.has.insert(id, image.as_slice().to_vec());
                 }
                 Some(_) => self.ring.fail(0, "no memory"),
                 None => {}
@@ -49,7 +55,11 @@ impl FakeWorker {
         assert!(self.ring.read(&mut segments));
         for segment in &segments {
             let id = segment.edition;
-            assert!(self.has.contains(&id), "{id:?} is not among {:?}", self.has);
+            assert!(
+                self.has.contains_key(&id),
+                "{id:?} is not among {:?}",
+                self.has
+            );
         }
         self.ring
             .finish(asked, segments.len(), std::time::Duration::ZERO);
@@ -139,7 +149,7 @@ impl Harness {
                 ..ModelInfo::default()
             },
             kernels: Default::default(),
-            image: SharedMemory::holding("test", b"image").unwrap(),
+            image: Arc::new(PlacedImage::on(Some(NodeId(0)))),
             usage: Usage::default(),
         });
         let (reply, installed) = oneshot::channel();
@@ -159,7 +169,8 @@ impl Harness {
         self.fakes[worker] = Some(FakeWorker {
             ring: theirs,
             channel: their_channel,
-            has: BTreeSet::new(),
+            has: BTreeMap::new(),
+            commands: 0,
             sequence: 0,
         });
         self.change(|state, now, out| {
@@ -240,7 +251,7 @@ impl Harness {
 
     fn has(&self, worker: usize) -> Vec<EditionId> {
         let fake = self.fakes[worker].as_ref();
-        fake.map_or_else(Vec::new, |fake| fake.has.iter().copied().collect())
+        fake.map_or_else(Vec::new, |fake| fake.has.keys().copied().collect())
     }
 }
 

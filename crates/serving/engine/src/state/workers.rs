@@ -8,7 +8,7 @@ use albacore_worker::{Command, EditionId, Ring, SegmentState};
 
 use super::hangs::HangTimer;
 use super::requests::PartEnd;
-use super::{Outbox, State};
+use super::{Outbox, State, WorkerMemory};
 use crate::limits::{
     COMPLETION_POLL_PERIOD, CRASH_BLAME, HANG_BLAME, KILL_BLAME, RESPAWNS_AT_ONCE,
 };
@@ -60,6 +60,7 @@ pub(crate) struct WorkerSlot {
     pub(crate) is_foreign: bool,
     /// Editions that this incarnation has open.
     pub(crate) open_editions: Vec<EditionId>,
+    pub(crate) memory: WorkerMemory,
     /// Consecutive incarnations that ended before they were ready.
     pub(crate) failures: u32,
     /// How the last incarnation ended, or why none could be started.
@@ -171,6 +172,7 @@ impl State {
             worker_slot.sequence = 0;
             worker_slot.is_foreign = false;
             worker_slot.open_editions.clear();
+            worker_slot.memory = WorkerMemory::default();
         }
     }
 
@@ -281,7 +283,7 @@ impl State {
         // A new incarnation may be up, or a held one idle.
         self.rollout.is_pending |= !worker_slot.is_ready || worker_slot.is_held;
         if worker_slot.command.is_some() {
-            return self.collect_command(worker, out);
+            return self.collect_command(worker, now, out);
         }
         let is_finished = worker_slot.has_finished_batch();
         let Some(batch) = worker_slot.batch.take_if(|_| is_finished) else {

@@ -1,6 +1,7 @@
 //! Metrics that are computed at each scrape: a snapshot of the engine, and the state of the params
 //! stream.
 
+use std::collections::BTreeMap;
 use std::fmt::Error;
 use std::sync::Arc;
 
@@ -18,7 +19,8 @@ use super::call_counts::CallCounts;
 use albacore_batching::deadlines::CostEstimate;
 use albacore_engine::{
     Choice, DURATION_BOUNDS_NANOS, DispatchReason, Engine, Histogram, Kind, KindStats, Load,
-    LockTimes, ModelStats, Outcomes, Sharing, Stats, WorkerStats, kind_name, kind_or_unread,
+    LockTimes, MemoryStats, ModelStats, Outcomes, Sharing, Stats, WorkerStats, kind_name,
+    kind_or_unread,
 };
 use albacore_live_settings::effective_config::EffectiveConfig;
 use albacore_live_settings::model_status::StatusStore;
@@ -84,6 +86,7 @@ impl Collector for EngineCollector {
         let (mut families, stats) = (Families(encoder), self.0.stats());
         encode_server(&mut families, &stats)?;
         encode_workers(&mut families, &stats)?;
+        encode_memory(&mut families, &stats.memory)?;
         encode_load(&mut families, &stats.load)?;
         encode_models(&mut families, &stats.models)?;
         encode_outcomes(&mut families, &stats.models)?;
@@ -275,6 +278,41 @@ fn encode_workers(families: &mut Families<'_>, stats: &Stats) -> Result<(), Erro
     let busy = (0..stats.workers).map(|worker| (label(worker), seconds(worker)));
     let help = "Time of a worker with a batch, by worker";
     families.counters("worker_busy", help, Some(&Unit::Seconds), busy)
+}
+
+/// On which NUMA nodes the memory of models and workers lies.
+fn encode_memory(families: &mut Families<'_>, memory: &MemoryStats) -> Result<(), Error> {
+    let mut by_node: BTreeMap<_, u64> = BTreeMap::new();
+    let mut huge: BTreeMap<_, u64> = BTreeMap::new();
+    for image in &memory.images {
+        let model = image.model.as_str();
+        *by_node.entry((model, image.node)).or_default() += image.bytes;
+        *huge.entry(model).or_default() += image.huge_bytes;
+    }
+    let help = "Bytes of compiled models by the NUMA node that they lie on; unknown: several, or \
+                the kernel does not tell";
+    let mut family = families.family("model_image_bytes", help, None, MetricType::Gauge)?;
+    for ((model, node), bytes) in by_node {
+        let node = node.map_or("unknown".to_owned(), |node| node.to_string());
+        let labels = [("model", model), ("node", &node)];
+        ConstGauge::new(integer(bytes)).encode(family.encode_family(&labels)?)?;
+    }
+    let help = "Of model_image_bytes, bytes in huge pages";
+    let mut family = families.family("model_image_huge_bytes", help, None, MetricType::Gauge)?;
+    for (model, bytes) in huge {
+        let labels = [("model", model)];
+        ConstGauge::new(integer(bytes)).encode(family.encode_family(&labels)?)?;
+    }
+    let help = "Workers pinned to one NUMA node that read a model from another";
+    families.gauge("workers_far", help, integer(memory.workers_far as u64))?;
+    let results = [
+        ([("result", "made")], memory.copies_made_total),
+        ([("result", "failed")], memory.copies_failed_total),
+    ];
+    let help = "Copies of models to NUMA nodes with workers";
+    families.counters("model_image_copies", help, None, results.into_iter())?;
+    let help = "Workers that allocated scratch memory again because they came to a NUMA node";
+    families.counter("worker_scratch_moves", help, memory.scratch_moves_total)
 }
 
 /// The load of the last minute.

@@ -1,0 +1,98 @@
+//! How much more memory a cgroup may use: `memory.max` of v2. Pages of files that are not in use
+//! count as free.
+
+use std::path::Path;
+
+use crate::read::read_text_if_present;
+use crate::{Cgroup, CgroupVersion, HostRoot, OsError};
+
+/// Bytes that a cgroup and its ancestors leave; with v1 those of its memory controller. `None`:
+/// no limit.
+///
+/// # Errors
+/// A file is there but cannot be read or understood.
+pub fn read_memory_left(host: &HostRoot, cgroup: &Cgroup) -> Result<Option<u64>, OsError> {
+    let (mount, limit, usage, idle) = match cgroup.version {
+        CgroupVersion::V2 => (
+            cgroup.mount.clone(),
+            "memory.max",
+            "memory.current",
+            "inactive_file",
+        ),
+        CgroupVersion::V1 => (
+            host.cgroup.join("memory"),
+            "memory.limit_in_bytes",
+            "memory.usage_in_bytes",
+            "total_inactive_file",
+        ),
+    };
+    let mut least: Option<u64> = None;
+    for directory in cgroup.ancestry() {
+        // infallible: ancestors begin with the mount.
+        let below = directory.strip_prefix(&cgroup.mount).unwrap_or(directory);
+        let directory = mount.join(below);
+        let Some(limit) = read_number(&directory.join(limit))? else {
+            continue;
+        };
+        let used = read_number(&directory.join(usage))?.unwrap_or(0);
+        let stat = read_text_if_present(&directory.join("memory.stat"))?.unwrap_or_default();
+        let mut fields = stat.lines().filter_map(|line| line.split_once(' '));
+        let idle = fields.find(|&(key, _)| key == idle);
+        let idle: u64 = idle.and_then(|(_, bytes)| bytes.parse().ok()).unwrap_or(0);
+        let left = limit.saturating_sub(used.saturating_sub(idle));
+        least = Some(least.map_or(left, |least| least.min(left)));
+    }
+    Ok(least)
+}
+
+/// A number of bytes; `None` for `max`, or without the file.
+fn read_number(path: &Path) -> Result<Option<u64>, OsError> {
+    match read_text_if_present(path)?.as_deref().map(str::trim) {
+        None | Some("max") => Ok(None),
+        Some(text) => text
+            .parse()
+            .map(Some)
+            .map_err(|_| OsError::content(path, text, "a number of bytes")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_nearest_limit_that_is_reached_counts_and_idle_files_do_not() {
+        let keep = tempfile::tempdir().unwrap();
+        let host = HostRoot::recorded(keep.path());
+        let write = |path: &str, text: &str| {
+            let path = host.cgroup.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let left = |version, mount: &str| {
+            let mount = host.cgroup.join(mount);
+            let directory = mount.join("pod/container");
+            let cgroup = Cgroup {
+                version,
+                mount,
+                directory,
+            };
+            read_memory_left(&host, &cgroup).unwrap()
+        };
+        assert_eq!(left(CgroupVersion::V2, ""), None);
+        write("pod/memory.max", "1000\n");
+        write("pod/memory.current", "700\n");
+        write("pod/memory.stat", "anon 1\ninactive_file 200\n");
+        write("pod/container/memory.max", "max\n");
+        assert_eq!(left(CgroupVersion::V2, ""), Some(500));
+        write("pod/container/memory.max", "800\n");
+        write("pod/container/memory.current", "900\n");
+        assert_eq!(left(CgroupVersion::V2, ""), Some(0));
+        write("memory/pod/memory.limit_in_bytes", "64\n");
+        write("memory/pod/memory.usage_in_bytes", "60\n");
+        write("memory/pod/memory.stat", "total_inactive_file 10\n");
+        assert_eq!(left(CgroupVersion::V1, "cpuset"), Some(14));
+    }
+}

@@ -1,0 +1,211 @@
+//! Compiled images in sealed memory, and the NUMA nodes that they lie on.
+//!
+//! Pages lie on the node of the thread that writes them first, so an image is written by a thread
+//! that moves to its node for that. Where it lies is read from the kernel, not assumed. On a
+//! machine with one node no thread is started and nothing is read.
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+
+use albacore_os::{
+    CgroupError, HostRoot, MaskError, MemoryNodes, NodeId, OsError, Pid, ReadMapping, SharedMemory,
+};
+
+use super::load::describe;
+use crate::limits::{COPY_MEMORY_FACTOR, IMAGE_NODE_PERCENT, MEASURED_BYTES_MIN};
+
+/// The name of threads that write images.
+pub(super) const COPY_THREAD: &str = "albf.copy";
+
+/// The nodes of this machine, read once.
+pub(super) fn memory_nodes() -> &'static MemoryNodes {
+    static NODES: OnceLock<MemoryNodes> = OnceLock::new();
+    NODES.get_or_init(|| {
+        MemoryNodes::read(&HostRoot::live()).unwrap_or_else(|error| {
+            let cause = describe(&error);
+            tracing::warn!(%cause, "NUMA nodes cannot be read: models are not copied to them");
+            MemoryNodes::default()
+        })
+    })
+}
+
+/// An image that can never change again.
+#[derive(Debug)]
+pub(super) struct PlacedImage {
+    memory: SharedMemory,
+    /// The node with nearly all of its pages; `None`: several, or it is not known.
+    node: Option<NodeId>,
+    /// Bytes in huge pages, when it was written.
+    huge_bytes: u64,
+}
+
+/// Why an image was not copied to a node.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CopyError {
+    #[error("no thread can run there")]
+    Mask(#[from] MaskError),
+    #[error(transparent)]
+    Memory(#[from] OsError),
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    #[error(
+        "the memory limit leaves {left} bytes, {needed} are needed: raise the limit of the container"
+    )]
+    MemoryLimit { left: u64, needed: u64 },
+    #[error(
+        "its pages lie elsewhere: the node has no free memory, or the cpuset has not that memory"
+    )]
+    Elsewhere,
+    #[error("the thread that copies cannot be started")]
+    Thread(#[source] std::io::Error),
+}
+
+impl PlacedImage {
+    /// Writes the image of a new model, on the node that the calling thread runs on if it can stay
+    /// there for that.
+    pub(super) fn write(bytes: &[u8]) -> Result<Self, OsError> {
+        let nodes = memory_nodes();
+        if !nodes.has_several() {
+            return Self::holding(bytes);
+        }
+        let writer = || {
+            // Without that the image may lie on several nodes, which is measured.
+            let moved = nodes.current().map(|node| nodes.move_to(node));
+            if let Some(Err(error)) = moved {
+                tracing::debug!(%error, "an image is written on whatever node");
+            }
+            Self::holding(bytes)
+        };
+        // The caller's mask stays as it is, and its name is not taken for that of an event loop.
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name(COPY_THREAD.to_owned());
+            let started = thread.spawn_scoped(scope, writer);
+            let started = started.map_err(|source| OsError::Call {
+                call: "clone",
+                source,
+            })?;
+            match started.join() {
+                Ok(written) => written,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
+    }
+
+    /// A copy on another node. The calling thread stays on that node.
+    pub(super) fn copy_to(&self, node: NodeId) -> Result<Self, CopyError> {
+        check_memory_limit(self.bytes())?;
+        memory_nodes().move_to(node)?;
+        let source = self.memory.map_read()?;
+        let copy = Self::holding(source.as_slice())?;
+        match copy.node == Some(node) {
+            true => Ok(copy),
+            false => Err(CopyError::Elsewhere),
+        }
+    }
+
+    /// An image that another front wrote, and a mapping of it.
+    pub(super) fn open(image: OwnedFd) -> Result<(Self, ReadMapping), OsError> {
+        let memory = SharedMemory::open(image)?;
+        let mapping = memory.map_read()?;
+        let placed = Self::measured(memory, &mapping);
+        Ok((placed, mapping))
+    }
+
+    fn holding(bytes: &[u8]) -> Result<Self, OsError> {
+        let memory = SharedMemory::holding("albacore-model", bytes)?;
+        let mapping = memory.map_read()?;
+        Ok(Self::measured(memory, &mapping))
+    }
+
+    fn measured(memory: SharedMemory, mapping: &ReadMapping) -> Self {
+        let huge_bytes = match memory.bytes() {
+            ..MEASURED_BYTES_MIN => Ok(0),
+            _ => mapping.huge_bytes(),
+        };
+        let node = match memory_nodes() {
+            nodes if nodes.has_several() => mapping.bytes_by_node().map(|by| main_node(&by)),
+            nodes => Ok(nodes.only()),
+        };
+        let unknown = |error: OsError| {
+            let cause = describe(&error);
+            tracing::warn!(%cause, "the kernel does not tell where the pages of an image lie");
+        };
+        Self {
+            memory,
+            node: node.map_err(unknown).unwrap_or_default(),
+            huge_bytes: huge_bytes.map_err(unknown).unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn node(&self) -> Option<NodeId> {
+        self.node
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.memory.bytes() as u64
+    }
+
+    pub(super) fn huge_bytes(&self) -> u64 {
+        self.huge_bytes
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.memory.as_fd()
+    }
+
+    /// An image that is said to lie on a node; it holds the node's name.
+    #[cfg(test)]
+    pub(super) fn on(node: Option<NodeId>) -> Self {
+        Self {
+            memory: SharedMemory::holding("test", format!("{node:?}").as_bytes()).unwrap(),
+            node,
+            huge_bytes: 0,
+        }
+    }
+}
+
+/// The node with nearly all bytes.
+fn main_node(bytes: &[(NodeId, u64)]) -> Option<NodeId> {
+    let all: u64 = bytes.iter().map(|(_, bytes)| bytes).sum();
+    let &(node, most) = bytes.iter().max_by_key(|(_, bytes)| bytes)?;
+    (most * 100 >= all * IMAGE_NODE_PERCENT).then_some(node)
+}
+
+/// A copy beyond the limit of the cgroup would not fail: the kernel would kill a process for it.
+fn check_memory_limit(bytes: u64) -> Result<(), CopyError> {
+    // infallible: process ids are positive numbers of an i32.
+    let pid = Pid(std::process::id() as i32);
+    let host = HostRoot::live();
+    let cgroup = albacore_os::find_cgroup(&host, pid)?;
+    let needed = bytes.saturating_mul(COPY_MEMORY_FACTOR);
+    match albacore_os::read_memory_left(&host, &cgroup)? {
+        Some(left) if left < needed => Err(CopyError::MemoryLimit { left, needed }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_lies_on_the_node_of_nearly_all_of_its_pages() {
+        let of = |zero, one| main_node(&[(NodeId(0), zero), (NodeId(1), one)]);
+        assert_eq!(of(99, 1), Some(NodeId(0)));
+        assert_eq!(of(1, 99), Some(NodeId(1)));
+        assert_eq!(of(50, 50), None);
+        assert_eq!(main_node(&[]), None);
+    }
+
+    #[test]
+    fn an_image_is_written_read_again_and_its_place_is_that_of_the_machine() {
+        let written = PlacedImage::write(&[7; 5000]).unwrap();
+        let fd = written.fd().try_clone_to_owned().unwrap();
+        let (opened, mapping) = PlacedImage::open(fd).unwrap();
+        assert_eq!(mapping.as_slice(), [7; 5000]);
+        assert_eq!((opened.bytes(), opened.huge_bytes()), (5000, 0));
+        if let Some(only) = memory_nodes().only() {
+            assert_eq!((written.node(), opened.node()), (Some(only), Some(only)));
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Which node each worker is pinned to, and which image it should have for that.
+//!
+//! **Problem.** A model's image is read for every batch, and memory of another node is slower.
+//! Workers are pinned by another process some time after they start, and may be pinned elsewhere
+//! later.
+//!
+//! **Approach.** The supervisor reads the masks of workers now and then. For each node with workers
+//! and each model a copy of the image is asked for; once it is there, the rollout hands it to the
+//! workers of that node as it hands out new models. In the same way a worker that came to a node
+//! gets the command to allocate its scratch memory again. A copy that no worker needs is dropped
+//! after a while; one that cannot be made is tried again after a while, and workers keep what they
+//! have.
+//!
+//! **Proof sketch.** A command about an image that the worker has follows only from a copy for its
+//! node that differs from what it has, and what it has changes with each command: so there is one
+//! for each change of a worker's node or of the copies. Where nodes are never reported, as on a
+//! machine with one, all lists stay empty.
+
+use std::sync::Arc;
+
+use albacore_batching::Nanos;
+use albacore_os::NodeId;
+use albacore_worker::{Command, EditionId};
+
+use super::State;
+use crate::image::{CopyError, PlacedImage};
+use crate::limits::{COPY_RETRY_PAUSE, COPY_UNNEEDED_TIME_MAX};
+use crate::load::describe;
+use crate::model::Edition;
+use crate::stats::{ImageStats, MemoryStats};
+
+/// A copy to be made.
+#[derive(Clone, Debug)]
+pub(crate) struct CopyTask {
+    pub(crate) edition: Arc<Edition>,
+    pub(crate) node: NodeId,
+}
+
+#[derive(Debug)]
+struct NodeCopy {
+    edition: EditionId,
+    node: NodeId,
+    image: Arc<PlacedImage>,
+    /// When a worker was last seen on its node.
+    needed_at: Nanos,
+}
+
+/// Copies of images, by edition and node, beside the image that each edition has anyway.
+#[derive(Debug, Default)]
+pub(crate) struct NodeImages {
+    copies: Vec<NodeCopy>,
+    /// Copies that could not be made or opened, and when.
+    failed: Vec<(EditionId, NodeId, Nanos)>,
+    made_total: u64,
+    failed_total: u64,
+    scratch_moves_total: u64,
+}
+
+/// Where the memory of one incarnation of a worker lies, as far as it is known.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerMemory {
+    /// The node that its main thread is pinned to.
+    node: Option<NodeId>,
+    /// The node on which its scratch memory was allocated.
+    scratch: Option<NodeId>,
+    /// The nodes of images that it has open.
+    images: Vec<(EditionId, NodeId)>,
+    /// What its command changes.
+    asked: Asked,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Asked {
+    image: Option<NodeId>,
+    scratch: Option<NodeId>,
+}
+
+impl WorkerMemory {
+    /// The node that the main thread is pinned to, if the scratch memory is to be moved to it.
+    pub(crate) fn scratch_target(&self) -> Option<NodeId> {
+        self.node.filter(|_| self.node != self.scratch)
+    }
+
+    fn image_node(&self, edition: EditionId) -> Option<NodeId> {
+        let mut images = self.images.iter();
+        images.find(|(id, _)| *id == edition).map(|&(_, node)| node)
+    }
+
+    /// A command is sent, with this image.
+    pub(crate) fn ask(&mut self, command: &Command, image: Option<&PlacedImage>) {
+        self.asked = Asked {
+            image: image.and_then(PlacedImage::node),
+            scratch: self.node.filter(|_| command.moves_scratch),
+        };
+    }
+
+    /// The command was executed.
+    pub(crate) fn executed(&mut self, command: &Command) {
+        self.images.retain(|(id, _)| !command.closes.contains(id));
+        if let Some((id, _)) = command.opens {
+            self.images.retain(|(known, _)| *known != id);
+            self.images.extend(self.asked.image.map(|node| (id, node)));
+        }
+        if command.moves_scratch {
+            self.scratch = self.asked.scratch;
+        }
+    }
+}
+
+impl NodeImages {
+    /// The image of an edition on a node.
+    fn find<'a>(&'a self, edition: &'a Edition, node: NodeId) -> Option<&'a Arc<PlacedImage>> {
+        let mut copies = self.copies.iter();
+        let copy = copies.find(|copy| copy.edition == edition.id && copy.node == node);
+        let own = Some(&edition.image).filter(|image| image.node() == Some(node));
+        own.or(copy.map(|copy| &copy.image))
+    }
+
+    /// The image with which a worker opens an edition that it does not have.
+    pub(crate) fn first_image(&self, edition: &Edition, worker: &WorkerMemory) -> Arc<PlacedImage> {
+        let near = worker.node.and_then(|node| self.find(edition, node));
+        Arc::clone(near.unwrap_or(&edition.image))
+    }
+
+    /// The image on the worker's node, if that is not the one that it has.
+    pub(crate) fn nearer_image(
+        &self,
+        edition: &Edition,
+        worker: &WorkerMemory,
+    ) -> Option<Arc<PlacedImage>> {
+        let node = worker.node?;
+        let has_it = worker.image_node(edition.id) == Some(node);
+        if has_it || self.has_failed(edition.id, node) {
+            return None;
+        }
+        self.find(edition, node).map(Arc::clone)
+    }
+
+    fn has_failed(&self, edition: EditionId, node: NodeId) -> bool {
+        let mut failed = self.failed.iter();
+        failed.any(|&(id, of, _)| (id, of) == (edition, node))
+    }
+
+    fn count_failure(&mut self, edition: EditionId, node: NodeId, now: Nanos) {
+        self.failed_total += 1;
+        self.failed.push((edition, node, now));
+    }
+
+    pub(crate) fn count_scratch_move(&mut self) {
+        self.scratch_moves_total += 1;
+    }
+
+    /// Drops copies that no worker needs any more, and forgets failures after a while.
+    fn tidy(&mut self, is_needed: impl Fn(EditionId, NodeId) -> bool, now: Nanos) {
+        let is_recent =
+            |at: Nanos, most: std::time::Duration| now.saturating_sub(at) < Nanos::from(most);
+        for copy in &mut self.copies {
+            if is_needed(copy.edition, copy.node) {
+                copy.needed_at = now;
+            }
+        }
+        self.copies
+            .retain(|copy| is_recent(copy.needed_at, COPY_UNNEEDED_TIME_MAX));
+        self.failed
+            .retain(|&(_, _, at)| is_recent(at, COPY_RETRY_PAUSE));
+    }
+}
+
+impl State {
+    /// Takes the nodes that workers are pinned to, by worker index; `None`: several, or not known.
+    /// Returns the copies that should be made.
+    pub(crate) fn set_worker_nodes(
+        &mut self,
+        nodes: &[Option<NodeId>],
+        now: Nanos,
+    ) -> Vec<CopyTask> {
+        for (slot, &node) in self.workers.slots.iter_mut().zip(nodes) {
+            self.rollout.is_pending |= std::mem::replace(&mut slot.memory.node, node) != node;
+        }
+        let mut used: Vec<NodeId> = nodes.iter().copied().flatten().collect();
+        used.sort_unstable();
+        used.dedup();
+        let current = || self.catalog.current();
+        let is_current = |id: EditionId| current().any(|edition| edition.id == id);
+        let is_needed = |id, node| is_current(id) && used.contains(&node);
+        self.node_images.tidy(is_needed, now);
+        let images = &self.node_images;
+        let all = current().flat_map(|edition| used.iter().map(move |&node| (edition, node)));
+        let missing = all.filter(|&(edition, node)| {
+            images.find(edition, node).is_none() && !images.has_failed(edition.id, node)
+        });
+        let task = |(edition, node): (&Arc<Edition>, NodeId)| CopyTask {
+            edition: Arc::clone(edition),
+            node,
+        };
+        missing.map(task).collect()
+    }
+
+    /// A copy was made, or could not be.
+    pub(crate) fn image_copied(
+        &mut self,
+        task: &CopyTask,
+        copy: Result<PlacedImage, CopyError>,
+        now: Nanos,
+    ) {
+        let (edition, node) = (task.edition.id, task.node);
+        match copy {
+            Ok(image) => {
+                self.node_images.made_total += 1;
+                self.node_images.copies.push(NodeCopy {
+                    edition,
+                    node,
+                    image: Arc::new(image),
+                    needed_at: now,
+                });
+                self.rollout.is_pending = true;
+            }
+            Err(error) => {
+                let (model, cause) = (&task.edition.info.name, describe(&error));
+                tracing::warn!(
+                    model,
+                    node = node.0,
+                    %cause,
+                    "a model cannot be copied to a NUMA node: its workers read it from another"
+                );
+                self.node_images.count_failure(edition, node, now);
+            }
+        }
+    }
+
+    /// A worker that has an edition open could not open the image on its node: it keeps what it
+    /// has. False if it does not have the edition.
+    pub(crate) fn keep_farther_image(
+        &mut self,
+        worker: usize,
+        edition: Option<EditionId>,
+        reason: &str,
+        now: Nanos,
+    ) -> bool {
+        let slot = &self.workers.slots[worker];
+        let edition = edition.filter(|id| slot.open_editions.contains(id));
+        let Some((edition, node)) = edition.zip(slot.memory.asked.image) else {
+            return false;
+        };
+        let node = (edition, node);
+        tracing::warn!(worker, node = node.1.0, %reason, "a worker cannot open a nearer image");
+        self.node_images.count_failure(node.0, node.1, now);
+        true
+    }
+
+    /// A snapshot for metrics.
+    pub(crate) fn memory_stats(&self) -> MemoryStats {
+        let images = &self.node_images;
+        let of_model = |edition: &Arc<Edition>| {
+            let copies = images.copies.iter();
+            let copies = copies.filter(|copy| copy.edition == edition.id);
+            let copies = copies.map(|copy| Arc::clone(&copy.image));
+            let all: Vec<_> = copies.chain([Arc::clone(&edition.image)]).collect();
+            let model = edition.info.name.clone();
+            all.into_iter().map(move |image| ImageStats {
+                model: model.clone(),
+                node: image.node().map(|node| node.0),
+                bytes: image.bytes(),
+                huge_bytes: image.huge_bytes(),
+            })
+        };
+        let slots = self.workers.slots.iter();
+        let is_far = |slot: &&super::WorkerSlot| {
+            let mut current = self.catalog.current();
+            let node = slot.memory.node;
+            slot.is_ready
+                && node.is_some()
+                && current.any(|edition| slot.memory.image_node(edition.id) != node)
+        };
+        MemoryStats {
+            images: self.catalog.current().flat_map(of_model).collect(),
+            workers_far: slots.filter(is_far).count(),
+            copies_made_total: images.made_total,
+            copies_failed_total: images.failed_total,
+            scratch_moves_total: images.scratch_moves_total,
+        }
+    }
+}

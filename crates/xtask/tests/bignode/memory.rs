@@ -1,0 +1,220 @@
+//! Memory of workers on two NUMA nodes: this test pins them, as a placer does, and reads from the
+//! guest's kernel where their pages lie.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Child;
+
+use albacore_os::{Tid, write_mask};
+
+use crate::guest::{LONG, given_back, serve, until};
+
+/// Workers, and threads of each, of examples/fraud.yaml.
+const WORKERS: usize = 2;
+const THREADS: usize = 2;
+
+/// Pages of heaps with something that lives since the start: some 30.
+const EARLY_PAGES_MAX: u64 = 64;
+
+/// Cpus of a node.
+const NODE_CPUS: usize = 4;
+
+const HUGE_PAGE_BYTES: f64 = 2_097_152.0;
+
+/// So many that SHAP values of some rows take most of a worker's private memory.
+const FEATURES: usize = 512;
+const TREES: usize = 8_000;
+const ROWS: usize = 128;
+
+/// Each worker on a node of its own, and then on the other one.
+pub(crate) fn lies_near(container: &Path) {
+    let huge = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+    fs::write(huge, "advise").unwrap();
+    // The kernel would move pages by itself in time.
+    fs::write("/proc/sys/kernel/numa_balancing", "0").unwrap();
+    fs::write("/large.txt", large_model()).unwrap();
+    let file = fs::read_to_string("/fraud.yaml").unwrap();
+    let file = file.replace("./fraud.ubj", "./large.txt");
+    let file = format!("{file}  placement: {{enforcement: Observe}}\n");
+    fs::write("/near.yaml", file).unwrap();
+    let mut server: Child = serve(container, "/near.yaml");
+    until("ready", 2 * LONG, || {
+        get("/v2/health/ready").starts_with("HTTP/1.1 200")
+    });
+    for (round, nodes) in [[0, 1], [1, 0]].into_iter().enumerate() {
+        let workers = workers(container);
+        for (&pid, node) in workers.iter().zip(nodes) {
+            pin(pid, node);
+        }
+        let moves = (WORKERS * (round + 1)) as f64;
+        let has_moved = || {
+            metric("albacore_worker_scratch_moves_total") == moves
+                && metric("albacore_workers_far") == 0.0
+        };
+        let took = until("sent to its node", LONG, has_moved);
+        println!("sent to their nodes after {took:.1?}");
+        let is_near = || {
+            compute();
+            let pages = workers.map(Pages::read);
+            println!("{pages:?}");
+            pages
+                .iter()
+                .zip(nodes)
+                .all(|(pages, node)| pages.are_on(node))
+        };
+        until("memory is near", 2 * LONG, is_near);
+    }
+    for line in get("/metrics").lines() {
+        let shown = ["albacore_model_image", "albacore_worker_scratch"];
+        if shown.iter().any(|name| line.starts_with(name)) {
+            println!("{line}");
+        }
+    }
+    let made = metric(r#"albacore_model_image_copies_total{result="made"}"#);
+    assert_eq!(made, 1.0, "an image for each of two nodes");
+    let image = metric(r#"albacore_model_image_bytes{model="fraud",node="0"}"#);
+    let other = metric(r#"albacore_model_image_bytes{model="fraud",node="1"}"#);
+    let huge = metric(r#"albacore_model_image_huge_bytes{model="fraud"}"#);
+    let whole = (image / HUGE_PAGE_BYTES).floor() * HUGE_PAGE_BYTES;
+    assert_eq!((other, huge), (image, 2.0 * whole), "both in huge pages");
+    assert!(whole > 0.0);
+    given_back(&mut server);
+}
+
+/// A LightGBM file whose image is some huge pages large.
+fn large_model() -> String {
+    let mut text = format!(
+        "tree\nversion=v4\nnum_tree_per_iteration=1\nmax_feature_idx={}\n\n",
+        FEATURES - 1
+    );
+    for tree in 0..TREES {
+        let of = |nth: usize| (7 * tree + 13 * nth) % FEATURES;
+        let features: Vec<String> = (0..7).map(|nth| of(nth).to_string()).collect();
+        write!(
+            text,
+            "Tree={tree}\nnum_leaves=8\nsplit_feature={}\nthreshold=0.5 0.1 0.9 0.3 0.7 0.2 0.8\n\
+             decision_type=10 10 10 10 10 10 10\nleft_child=1 3 5 -1 -3 -5 -7\n\
+             right_child=2 4 6 -2 -4 -6 -8\nleaf_value=1 2 3 4 5 6 7 8\n\
+             leaf_count=1 1 1 1 1 1 1 1\ninternal_count=8 4 4 2 2 2 2\n\n",
+            features.join(" ")
+        )
+        .unwrap();
+    }
+    text + "end of trees\n"
+}
+
+/// What the server answers, head and body.
+fn ask(head: &str, body: &str) -> String {
+    let Ok(mut stream) = TcpStream::connect("127.0.0.1:8080") else {
+        return String::new();
+    };
+    let length = body.len();
+    let request = format!(
+        "{head} HTTP/1.1\r\nHost: guest\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    reply
+}
+
+fn get(path: &str) -> String {
+    ask(&format!("GET {path}"), "")
+}
+
+fn metric(name: &str) -> f64 {
+    let text = get("/metrics");
+    let value = text.lines().find_map(|line| line.strip_prefix(name));
+    let value = value.unwrap_or_else(|| panic!("{name} is missing: {text}"));
+    value.trim().parse().unwrap()
+}
+
+/// Has both workers compute SHAP values with all of their threads.
+fn compute() {
+    let mut data = String::new();
+    for value in 0..ROWS * FEATURES {
+        write!(data, "{}{}", if value > 0 { "," } else { "" }, value % 10).unwrap();
+    }
+    let body = format!(
+        r#"{{"inputs":[{{"name":"input","datatype":"FP32","shape":[{ROWS},{FEATURES}],"data":[{data}]}}],
+           "outputs":[{{"name":"contribs"}}]}}"#
+    );
+    std::thread::scope(|scope| {
+        for _ in 0..2 * WORKERS {
+            scope.spawn(|| {
+                let reply = ask("POST /v2/models/fraud/infer", &body);
+                assert!(reply.starts_with("HTTP/1.1 200"), "{reply:.500}");
+            });
+        }
+    });
+}
+
+/// The processes of the workers, by index.
+fn workers(container: &Path) -> [i32; WORKERS] {
+    let pids = fs::read_to_string(container.join("cgroup.procs")).unwrap();
+    std::array::from_fn(|worker| {
+        let name = format!("albw{worker}.0\n");
+        let is_it = |pid: &&str| {
+            fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == name)
+        };
+        pids.lines().find(is_it).unwrap().parse().unwrap()
+    })
+}
+
+/// Pins each thread of a worker to a cpu of a node.
+fn pin(worker: i32, node: usize) {
+    let tasks = fs::read_dir(format!("/proc/{worker}/task")).unwrap();
+    let tasks: Vec<_> = tasks.map(|task| task.unwrap().file_name()).collect();
+    assert_eq!(tasks.len(), THREADS);
+    for (rank, task) in tasks.iter().enumerate() {
+        let tid = Tid(task.to_str().unwrap().parse().unwrap());
+        let cpu = node * NODE_CPUS + 2 * rank;
+        write_mask(tid, &cpu.to_string().parse().unwrap()).unwrap();
+    }
+}
+
+/// Pages of a worker by node.
+#[derive(Debug, Default)]
+struct Pages {
+    image: [u64; 2],
+    /// Heaps: that of the main thread, and those of others, which glibc aligns.
+    heaps: [u64; 2],
+}
+
+impl Pages {
+    fn read(worker: i32) -> Self {
+        let mut pages = Self::default();
+        let text = fs::read_to_string(format!("/proc/{worker}/numa_maps")).unwrap();
+        for line in text.lines() {
+            let counts = match line {
+                line if line.contains("albacore-model") => &mut pages.image,
+                line if line.contains(" heap ") || is_heap(line) => &mut pages.heaps,
+                _ => continue,
+            };
+            for (node, count) in counts.iter_mut().enumerate() {
+                let key = format!("N{node}=");
+                let own = line.split(' ').find_map(|word| word.strip_prefix(&key));
+                *count += own.map_or(0, |own| own.parse::<u64>().unwrap());
+            }
+        }
+        pages
+    }
+
+    /// All of the image, and of heaps all but what lives since the worker's start.
+    fn are_on(&self, node: usize) -> bool {
+        let far = 1 - node;
+        let is_image_near = self.image[node] > 0 && self.image[far] == 0;
+        let are_heaps_near = self.heaps[node] > 2 * self.heaps[far];
+        is_image_near && are_heaps_near && self.heaps[far] <= EARLY_PAGES_MAX
+    }
+}
+
+/// Whether a mapping starts where glibc puts the heap of a thread.
+fn is_heap(line: &str) -> bool {
+    let start = line.split(' ').next().unwrap_or_default();
+    let is_aligned = usize::from_str_radix(start, 16).is_ok_and(|start| start % (64 << 20) == 0);
+    is_aligned && !line.contains("file=")
+}
