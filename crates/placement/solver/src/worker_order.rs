@@ -11,9 +11,10 @@
 //! left that gains, which is not always the least contention: the tests compare with all orders.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use albacore_mapping::{BUSY_MAX, BusyMapping, busy_by_dispatch_order};
-use albacore_topology::{CAPACITY_MAX, CpuId, Topology};
+use albacore_topology::{CAPACITY_MAX, Cpu, CpuId, Topology};
 
 use crate::levels::{CORE, number_domains};
 use crate::limits::ORDER_PASSES_MAX;
@@ -82,16 +83,18 @@ pub(crate) fn order_new(problem: &JointProblem, mappings: &mut [Mapping]) {
 /// Mappings on one machine with how busy their threads are, and what else runs there.
 #[derive(Debug)]
 pub struct WorkerOrder<'a> {
-    topology: &'a Topology,
     placed: Vec<BusyMapping<'a>>,
-    /// Threads on each core: the number of their slot among those of all mappings, and their cpu.
-    by_core: Vec<Vec<(usize, CpuId)>>,
-    core_of: BTreeMap<CpuId, usize>,
-    /// How busy the thread of each slot is.
+    cpus: &'a [Cpu],
+    /// The core of each position.
+    cores: Vec<u16>,
+    /// How busy the thread of each slot is, mapping by mapping.
     busy: Vec<u8>,
-    /// Load by cpu and core that no mapping causes.
-    background: Vec<(CpuId, usize, u32)>,
+    on_core: Vec<Loads>,
+    on_cpu: Vec<Loads>,
 }
+
+/// How many threads are how busy.
+type Loads = BTreeMap<u8, u64>;
 
 impl<'a> WorkerOrder<'a> {
     /// Threads on cpus that the machine does not have are left out.
@@ -102,31 +105,59 @@ impl<'a> WorkerOrder<'a> {
     ) -> Self {
         let cpus = topology.cpus();
         let (cores, count) = number_domains(cpus, CORE);
-        let core_of: BTreeMap<CpuId, usize> = cpus
-            .iter()
-            .zip(cores)
-            .map(|(cpu, core)| (cpu.id, core.into()))
-            .collect();
-        let mut by_core = vec![Vec::new(); count];
-        let mut busy = Vec::new();
-        for of in &placed {
-            let listed = of.busy.iter().copied().chain(std::iter::repeat(0));
-            for (&id, percent) in of.mapping.cpus.iter().zip(listed) {
-                if let Some(&core) = core_of.get(&id) {
-                    by_core[core].push((busy.len(), id));
-                }
-                busy.push(percent.min(BUSY_MAX));
+        let mut order = Self {
+            placed,
+            cpus,
+            cores,
+            busy: Vec::new(),
+            on_core: vec![Loads::new(); count],
+            on_cpu: vec![Loads::new(); cpus.len()],
+        };
+        for &BusyMapping { mapping, busy } in &order.placed {
+            let listed = busy.iter().copied().chain(std::iter::repeat(0));
+            let listed = listed.map(|percent| percent.min(BUSY_MAX));
+            order.busy.extend(listed.take(mapping.cpus.len()));
+        }
+        for which in 0..order.placed.len() {
+            order.count(which, true);
+        }
+        for (&id, &load) in background {
+            if let Some(position) = order.position(id) {
+                let load = load.min(BUSY_MAX.into()) as u8;
+                let core = usize::from(order.cores[position]);
+                *order.on_core[core].entry(load).or_insert(0) += 1;
+                *order.on_cpu[position].entry(load).or_insert(0) += 1;
             }
         }
-        let load = |(&id, &load): (&CpuId, &u32)| Some((id, *core_of.get(&id)?, load));
-        let background = background.iter().filter_map(load).collect();
-        Self {
-            topology,
-            placed,
-            by_core,
-            core_of,
-            busy,
-            background,
+        order
+    }
+
+    fn position(&self, id: CpuId) -> Option<usize> {
+        self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok()
+    }
+
+    /// The slots of a mapping among those of all.
+    fn slots(&self, which: usize) -> Range<usize> {
+        let before = self.placed[..which].iter();
+        let first: usize = before.map(|of| of.mapping.cpus.len()).sum();
+        first..first + self.placed[which].mapping.cpus.len()
+    }
+
+    /// Adds the threads of a mapping to the loads of cores and cpus, or takes them away.
+    fn count(&mut self, which: usize, is_added: bool) {
+        let mapping = self.placed[which].mapping;
+        for (slot, &id) in self.slots(which).zip(&mapping.cpus) {
+            let Some(position) = self.position(id) else {
+                continue;
+            };
+            let core = usize::from(self.cores[position]);
+            for loads in [&mut self.on_core[core], &mut self.on_cpu[position]] {
+                let threads = loads.entry(self.busy[slot]).or_insert(0);
+                match is_added {
+                    true => *threads += 1,
+                    false => *threads -= 1,
+                }
+            }
         }
     }
 
@@ -134,9 +165,7 @@ impl<'a> WorkerOrder<'a> {
     /// calls count with it.
     pub fn order(&mut self, which: usize, rule: ExchangeRule) -> Option<Mapping> {
         let mapping = self.placed.get(which)?.mapping;
-        let before = self.placed[..which].iter();
-        let first: usize = before.map(|of| of.mapping.cpus.len()).sum();
-        let own = first..first + mapping.cpus.len();
+        let own = self.slots(which);
         let threads = usize::from(mapping.threads).max(1);
         let columns = Columns::of(&self.busy[own.clone()], threads);
         let mut workers = columns.busy.chunks(columns.count);
@@ -145,98 +174,104 @@ impl<'a> WorkerOrder<'a> {
             return None;
         }
         let rows: Vec<&[CpuId]> = mapping.cpus.chunks(threads).collect();
-        let mut exchange = self.exchange(&rows, first, columns);
         let nodes = |row: &&[CpuId]| -> BTreeSet<Option<u32>> {
-            let numa = |&id: &CpuId| self.topology.cpu(id).map(|cpu| cpu.numa);
+            let numa = |&id: &CpuId| Some(self.cpus[self.position(id)?].numa);
             row.iter().map(numa).collect()
         };
         let nodes: Vec<_> = match rule.stays_in_nodes {
             true => rows.iter().map(nodes).collect(),
             false => vec![BTreeSet::new(); rows.len()],
         };
+        self.count(which, false);
+        let mut exchange = self.exchange(&rows, columns);
         let gain_min = rule.gain_min.max(1) as i64;
-        if !exchange.run(gain_min, |a, b| nodes[a] == nodes[b]) {
-            return None;
-        }
+        let is_other = exchange.run(gain_min, |a, b| nodes[a] == nodes[b]);
         let mut cpus = mapping.cpus.clone();
         let listed = self.busy[own.clone()].to_vec();
         for (row, &worker) in exchange.worker_in.iter().enumerate() {
             cpus[worker * threads..][..threads].copy_from_slice(rows[row]);
             let busy = &listed[worker * threads..][..threads];
-            self.busy[first + row * threads..][..threads].copy_from_slice(busy);
+            self.busy[own.start + row * threads..][..threads].copy_from_slice(busy);
         }
+        self.count(which, true);
         let threads = mapping.threads;
-        Some(Mapping { threads, cpus })
+        is_other.then_some(Mapping { threads, cpus })
     }
 
-    /// What the rows of one mapping, whose first slot has the number `first`, cost its workers.
-    fn exchange(&self, rows: &[&[CpuId]], first: usize, columns: Columns) -> Exchange {
-        let threads = rows.first().map_or(1, |row| row.len());
-        let place_of = |slot: usize| {
-            let (row, rank) = (slot / threads, slot % threads);
-            row * columns.count + columns.of[rank]
-        };
-        let own = first..first + rows.len() * threads;
-        let places = rows.len() * columns.count;
-        let mut shared: Vec<BTreeMap<usize, u64>> = vec![BTreeMap::new(); places];
-        let mut rivals: Vec<BTreeMap<u8, u64>> = vec![BTreeMap::new(); places];
-        let mut missing = vec![0u64; places];
-        for (slot, &id) in rows.iter().flat_map(|row| row.iter()).enumerate() {
-            let Some(&core) = self.core_of.get(&id) else {
-                continue;
-            };
-            let place = place_of(slot);
-            let capacity = self.topology.cpu(id).map(|cpu| cpu.capacity);
-            missing[place] += u64::from(CAPACITY_MAX - capacity.unwrap_or(CAPACITY_MAX));
-            let times = |other: CpuId| 1 + u64::from(other == id);
-            for &(other, other_id) in &self.by_core[core] {
-                if own.contains(&other) {
-                    // met from both: once is enough
-                    if other - first > slot {
-                        let other = place_of(other - first);
-                        *shared[place].entry(other).or_insert(0) += times(other_id);
-                        if other != place {
-                            *shared[other].entry(place).or_insert(0) += times(other_id);
-                        }
-                    }
-                } else {
-                    *rivals[place].entry(self.busy[other]).or_insert(0) += times(other_id);
-                }
-            }
-            for &(other_id, other_core, load) in &self.background {
-                if other_core == core {
-                    let load = load.min(BUSY_MAX.into()) as u8;
-                    *rivals[place].entry(load).or_insert(0) += times(other_id);
+    /// What the rows of one mapping cost its workers; its own threads are not in the loads.
+    fn exchange(&self, rows: &[&[CpuId]], columns: Columns) -> Exchange {
+        let positions: Vec<Vec<Option<usize>>> = rows
+            .iter()
+            .map(|row| row.iter().map(|&id| self.position(id)).collect())
+            .collect();
+        // Own threads on each core, by place and position.
+        let mut own = vec![Vec::new(); self.on_core.len()];
+        for (row, positions) in positions.iter().enumerate() {
+            for (rank, &position) in positions.iter().enumerate() {
+                if let Some(position) = position {
+                    let place = row * columns.count + columns.of[rank];
+                    own[usize::from(self.cores[position])].push((place, position));
                 }
             }
         }
-        let alone = rivals.iter().zip(missing);
+        let places = rows.len() * columns.count;
+        let mut times = vec![0u64; places];
+        let (mut alone, mut shared) = (Vec::new(), Vec::new());
+        for place in 0..places {
+            let (row, column) = (place / columns.count, place % columns.count);
+            let (mut rivals, mut missing) = (Loads::new(), 0);
+            let mut met = Vec::new();
+            let here = positions[row].iter().zip(&columns.of);
+            for (&position, _) in here.filter(|&(_, &of)| of == column) {
+                let Some(position) = position else { continue };
+                let core = usize::from(self.cores[position]);
+                missing += u64::from(CAPACITY_MAX.saturating_sub(self.cpus[position].capacity));
+                for loads in [&self.on_core[core], &self.on_cpu[position]] {
+                    for (&load, &threads) in loads {
+                        *rivals.entry(load).or_insert(0) += threads;
+                    }
+                }
+                for &(other, other_position) in &own[core] {
+                    if times[other] == 0 {
+                        met.push(other);
+                    }
+                    times[other] += 1 + u64::from(other_position == position);
+                }
+                times[place] -= 2; // the thread itself, on its core and its cpu
+            }
+            alone.push(cost_by_busy(&rivals, missing, &columns.busy));
+            met.sort_unstable();
+            met.dedup();
+            let of = |other: usize| {
+                let times = std::mem::take(&mut times[other]);
+                // pairs within a place were met from both threads
+                (other, if other == place { times / 2 } else { times })
+            };
+            let met = met.into_iter().map(of);
+            shared.push(met.filter(|&(_, times)| times > 0).collect());
+        }
         Exchange {
-            alone: alone
-                .map(|(rivals, missing)| cost_by_busy(rivals, missing))
-                .collect(),
-            shared: shared
-                .into_iter()
-                .map(|of| of.into_iter().collect())
-                .collect(),
+            alone,
+            shared,
             columns,
             worker_in: (0..rows.len()).collect(),
         }
     }
 }
 
-/// What a place costs a thread that is busy for 0 to 100 percent, with rivals of other deployments
-/// by how busy they are, and so much capacity missing; empty if it never costs anything.
-fn cost_by_busy(rivals: &BTreeMap<u8, u64>, missing: u64) -> Vec<u64> {
-    if rivals.is_empty() && missing == 0 {
+/// What a place costs threads that are so busy, with rivals of other deployments and so much
+/// capacity missing; by percent, and empty if it never costs anything.
+fn cost_by_busy(rivals: &Loads, missing: u64, busy: &[u8]) -> Vec<u64> {
+    if missing == 0 && rivals.values().all(|&threads| threads == 0) {
         return Vec::new();
     }
-    let with = |busy: u8| {
-        let of = |(&rival, &count): (&u8, &u64)| count * u64::from(busy.min(rival));
+    let mut costs = vec![0; usize::from(BUSY_MAX) + 1];
+    for &busy in busy.iter().collect::<BTreeSet<_>>() {
+        let of = |(&rival, &threads): (&u8, &u64)| threads * u64::from(busy.min(rival));
         let contended: u64 = rivals.iter().map(of).sum();
-        contended + u64::from(busy) * missing / u64::from(CAPACITY_MAX)
-    };
-    (0..=BUSY_MAX).map(with).collect()
+        costs[usize::from(busy)] = contended + u64::from(busy) * missing / u64::from(CAPACITY_MAX);
+    }
+    costs
 }
 
 /// Ranks that are equally busy in every worker.
