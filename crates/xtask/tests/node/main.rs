@@ -9,6 +9,7 @@
     reason = "tests fail loudly"
 )]
 
+mod distances;
 mod gunicorn;
 mod kernel;
 mod observe;
@@ -38,6 +39,8 @@ fn a_release_runs_on_a_node() {
     rig.step("a neighbor with cpus of its own", a_neighbor_comes_and_goes);
     rig.step("the kubelet starts again", the_kubelet_starts_again);
     rig.step("the pod is resized in place", a_pod_is_resized);
+    rig.step("a cpu limit of the whole pod", the_pod_has_a_limit);
+    rig.step("measured distances", distances::are_read_from_a_config_map);
     rig.step("batching is edited", batching_is_edited);
     rig.step("enforcement is edited", observe::by_the_object);
     rig.step("the agent is frozen", observe::a_frozen_agent);
@@ -141,17 +144,49 @@ fn a_pod_is_resized(rig: &mut Rig) {
         let subresource = ["--subresource=resize", "--patch", &patch];
         rig.kubectl(&[&["patch", pod.trim()], &subresource[..]].concat());
     };
-    let placed = |threads: &str| {
-        let path = "jsonpath={.items[*].status.pods[*].quotaThreads}";
-        let found = rig.kubectl(&["get", "nodeplacements", "-o", path]);
-        (found.trim() == threads).then_some(())
-    };
     resize(2);
-    rig.until("one thread of each worker is placed", || placed("1"));
+    rig.until("one thread of each worker is placed", || {
+        placed_within(rig, "1")
+    });
     resize(4);
-    rig.until("all threads are placed", || placed(""));
+    rig.until("all threads are placed", || placed_within(rig, ""));
     rig.until("the old placement", || is_scattered(front).then_some(()));
     assert_eq!(rig.front(), front, "nothing was started again");
+}
+
+/// So many threads of each worker, or all of them, as the quota lets run at once.
+fn placed_within(rig: &Rig, threads: &str) -> Option<()> {
+    let path = "jsonpath={.items[*].status.pods[*].quotaThreads}";
+    let found = rig.kubectl(&["get", "nodeplacements", "-o", path]);
+    (found.trim() == threads).then_some(())
+}
+
+/// Resources of the pod as a whole (KEP-2837): the quota is that of its cgroup, not of the
+/// container's.
+fn the_pod_has_a_limit(rig: &mut Rig) {
+    let before = rig.front();
+    let edit = |own: &str, pods: &str| {
+        let patch = format!(
+            r#"{{"spec": {{"resources": {{"limits": {own}}}, "template": {{"spec": {{"resources": {pods}}}}}}}}}"#
+        );
+        rig.kubectl(&["patch", "infd/fraud", "--type=merge", "--patch", &patch]);
+    };
+    edit("null", r#"{"limits": {"cpu": "2"}}"#);
+    let other_front = |front: i32| {
+        let label = "albacore.dev/deployment=fraud";
+        let pods = rig.kubectl(&["get", "pods", "-l", label, "-o", "name"]);
+        let is_alone = pods.lines().count() == 1;
+        rig.find_front().filter(|found| is_alone && *found != front)
+    };
+    edit("null", r#"{"limits": {"cpu": "2"}}"#);
+    let limited = rig.until("another pod", || other_front(before));
+    rig.until("one thread of each worker is placed", || {
+        placed_within(rig, "1")
+    });
+    edit(r#"{"cpu": "4"}"#, "null");
+    let front = rig.until("a third pod", || other_front(limited));
+    rig.until("all threads are placed", || placed_within(rig, ""));
+    rig.until("the old placement", || is_scattered(front).then_some(()));
 }
 
 /// The server hears it from the params of its node, long before the kubelet has rewritten its

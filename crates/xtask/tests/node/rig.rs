@@ -232,10 +232,13 @@ impl Rig {
     /// The first process of the server, by its pid on this machine.
     #[track_caller]
     pub(crate) fn front(&self) -> i32 {
-        let uid = self
-            .uid("default", "albacore.dev/deployment=fraud")
-            .unwrap();
-        kernel::find("albacore-server", &uid).unwrap()
+        self.find_front().unwrap()
+    }
+
+    /// Of the first pod; `None` while there is none, or it has not started.
+    pub(crate) fn find_front(&self) -> Option<i32> {
+        let uid = self.uid("default", "albacore.dev/deployment=fraud")?;
+        kernel::find("albacore-server", &uid)
     }
 
     /// The masks of all threads of the workers.
