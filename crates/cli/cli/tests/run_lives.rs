@@ -526,7 +526,7 @@ fn a_terminal_shows_a_live_table() {
     ];
     until(&|line| columns.iter().all(|column| line.contains(column)));
     until(&|line| line.contains("4 of 4 threads verified"));
-    until(&|line| line.trim_end().ends_with(" ms         0"));
+    until(&|line| line.trim_end().ends_with(" ms  -            0"));
     let children = format!("/proc/{0}/task/{0}/children", script.id());
     let children = fs::read_to_string(children).unwrap();
     kill(children.trim().parse().unwrap(), "INT");

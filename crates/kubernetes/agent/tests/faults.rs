@@ -19,10 +19,16 @@ fn a_settled_agent_writes_one_small_renewal_in_30_s_and_nothing_while_frozen() {
     rig.wait_for_verified(&pod, 4);
     let time = || rig.status()["lastVerificationTime"].clone();
     wait("it says when it verified", || !time().is_null());
-    wait("a renewal", || !rig.renewals().is_empty());
-    let first = (rig.renewals()[0], rig.status());
-    wait("another", || rig.renewals().len() > 1);
-    let second = (rig.renewals()[1], rig.status());
+    // After this loads change the report at most every ten minutes.
+    wait("loads were measured", || {
+        rig.status()["pods"][0]["hotThreads"].is_number()
+    });
+    let before = rig.renewals().len();
+    let renewal = |number: usize| {
+        wait("a renewal", || rig.renewals().len() > before + number);
+        (rig.renewals()[before + number], rig.status())
+    };
+    let (first, second) = (renewal(0), renewal(1));
     assert_eq!(
         second.0.0,
         first.0.0 + 1,
