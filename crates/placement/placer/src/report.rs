@@ -126,7 +126,7 @@ pub enum Report {
         subject: SubjectId,
         /// Threads of workers that are hot.
         hot: usize,
-        /// Hot threads that no worker has and that may not use the whole cpuset.
+        /// Hot threads whose masks are not planned and that may not use the whole cpuset.
         beside: usize,
         /// Workers have exchanged their cpus because of it; a plan is reported next.
         is_reordered: bool,

@@ -111,3 +111,26 @@ fn a_main_thread_leaves_the_cpu_of_a_hot_thread_that_no_worker_has() {
     );
     assert_eq!(run.rows()[0].load, Some(LoadClass::Cool));
 }
+
+#[test]
+fn a_hot_thread_beyond_those_asked_for_moves_nothing() {
+    let mut server = PreforkServer::start(1, 2, &["named"]);
+    let mut run = Run::on(server.pid(), ServerKind::Named, policy(1, 1));
+    run.until_placed();
+    server.order("spin 0");
+    let planned = run.rows()[0].planned.clone();
+    assert!(!until_weighed(&mut run));
+    let is_weighed = |report: &Report| {
+        matches!(
+            report,
+            Report::WeightsChanged {
+                hot: 0,
+                beside: 0,
+                ..
+            }
+        )
+    };
+    assert!(run.reports.iter().any(is_weighed), "{:#?}", run.reports);
+    run.for_a_while(Duration::from_secs(2));
+    assert_eq!(run.rows()[0].planned, planned);
+}

@@ -18,8 +18,8 @@ use crate::limits::WEIGHTS_PERIOD;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Weights {
     hot: BTreeSet<Slot>,
-    /// The cpus of each hot thread without a slot, sorted. Those that may use the whole cpuset are
-    /// left out: the kernel runs them where others do not.
+    /// The cpus of each hot thread whose mask is not planned, sorted. Those that may use the whole
+    /// cpuset are left out: the kernel runs them where others do not.
     beside: Vec<CpuSet>,
 }
 
@@ -57,7 +57,6 @@ impl Subject {
     /// `None` until every slot was measured, or was before its thread was replaced.
     fn measured_weights(&self) -> Option<Weights> {
         let mut weights = Weights::default();
-        let mut placed = BTreeSet::new();
         for slot in Slot::all(self.policy().workers, self.policy().threads) {
             let thread = self.ledger.thread_in(slot);
             let pid = self.workers.pid(slot.worker);
@@ -69,7 +68,6 @@ impl Subject {
                 LoadClass::Hot => drop(weights.hot.insert(slot)),
                 LoadClass::Cool => {}
             }
-            placed.extend(thread);
         }
         let cpuset = &self.cpuset.cpus;
         let threads = self
@@ -77,7 +75,9 @@ impl Subject {
             .iter()
             .flat_map(|process| process.threads.values());
         let hot = threads.filter(|known| known.load.class == Some(LoadClass::Hot));
-        let beside = hot.filter(|known| !placed.contains(&known.id));
+        // masks that were planned follow the mapping: it must not follow them
+        let planned = self.verification.targets();
+        let beside = hot.filter(|known| !planned.contains_key(&known.id));
         let masks = beside.map(|known| known.mask.intersection(cpuset));
         weights.beside = masks
             .filter(|mask| mask != cpuset && !mask.is_empty())
@@ -110,8 +110,8 @@ impl Subject {
         }
     }
 
-    /// The cpus of hot threads without a slot that can run on one cpu alone: as obstacles they
-    /// weigh as much as a thread of a worker.
+    /// The cpus of other hot threads that can run on one cpu alone: as obstacles they weigh as much
+    /// as a thread of a worker.
     pub(crate) fn hot_fixed_cpus(&self) -> impl Iterator<Item = CpuId> + '_ {
         let weights = self.weights.in_force.iter();
         let single = weights
@@ -120,8 +120,7 @@ impl Subject {
         single.filter_map(CpuSet::first)
     }
 
-    /// Adds the load of the other hot threads without a slot, spread evenly over their cpus,
-    /// percent.
+    /// Adds the load of those with several cpus, spread evenly over them, percent.
     pub(crate) fn add_beside(&self, background: &mut BTreeMap<CpuId, u32>) {
         let weights = self.weights.in_force.iter();
         let beside = weights.flat_map(|weights| &weights.beside);
@@ -146,7 +145,7 @@ impl Subject {
         self.weights.in_force.as_ref().map(|of| of.hot.len())
     }
 
-    /// Hot threads that no worker has and that may not use the whole cpuset.
+    /// Hot threads whose masks are not planned and that may not use the whole cpuset.
     pub(crate) fn hot_beside(&self) -> usize {
         self.weights
             .in_force
