@@ -47,14 +47,14 @@ pub(crate) fn of_report(report: &Report) -> Value {
         Report::Warning { warning, .. } => note(&warning_text(warning)),
         Report::WeightsChanged {
             hot,
-            beside,
+            other_hot,
             is_reordered,
             ..
         } => event(
             "weights_changed",
             json!({
                 "hot_threads": hot,
-                "hot_threads_beside": beside,
+                "other_hot_threads": other_hot,
                 "reordered": is_reordered,
             }),
         ),

@@ -124,8 +124,8 @@ pub struct PodPlacement {
     /// `spec.threads`: these are placed, the others share the cpus of their worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_threads: Option<i32>,
-    /// Threads of workers that use much of a cpu: a half, or more than a quarter since they did.
-    /// Changes at most every ten minutes; absent for the first minute.
+    /// Threads of workers that run or wait for a cpu for half of the time, or for more than a
+    /// quarter since they did. Changes at most every ten minutes; absent until it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hot_threads: Option<i32>,
     /// The cpus that the pod may use, as in `0-7,16-23`.

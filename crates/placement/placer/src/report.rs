@@ -127,7 +127,7 @@ pub enum Report {
         /// Threads of workers that are hot.
         hot: usize,
         /// Hot threads whose masks are not planned and that may not use the whole cpuset.
-        beside: usize,
+        other_hot: usize,
         /// Workers have exchanged their cpus because of it; a plan is reported next.
         is_reordered: bool,
     },

@@ -35,7 +35,7 @@ impl SlotState {
     }
 }
 
-/// How much of a cpu a thread uses.
+/// For how much of the time a thread runs or waits for a cpu.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LoadClass {
     /// At most a quarter, or less than a half since it was that.

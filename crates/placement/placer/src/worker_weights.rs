@@ -35,7 +35,7 @@ pub(crate) fn reorder_workers(
         (context.report)(&Report::WeightsChanged {
             subject: subject.id(),
             hot: subject.hot_threads().unwrap_or(0),
-            beside: subject.hot_beside(),
+            other_hot: subject.other_hot_threads(),
             is_reordered: mapping.is_some(),
         });
         if let Some(mapping) = mapping {

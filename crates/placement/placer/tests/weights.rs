@@ -125,7 +125,7 @@ fn a_hot_thread_beyond_those_asked_for_moves_nothing() {
             report,
             Report::WeightsChanged {
                 hot: 0,
-                beside: 0,
+                other_hot: 0,
                 ..
             }
         )

@@ -36,7 +36,7 @@ pub(super) fn explanation_text(plan: &SinglePlan, why: &Explanation) -> String {
 /// Which workers are neighbors on cores: the objective does not tell them apart, dispatchers do.
 fn order(why: &Explanation) -> String {
     let Some(sharing) = &why.sharing else {
-        return "no two workers share a core, so any order of them is as good.".to_owned();
+        return "No two workers share a core.".to_owned();
     };
     format!(
         "{} of threads of different workers share a core. The lowest idle worker is taken first: \

@@ -170,7 +170,7 @@ pub(super) struct PlacementReport {
     pub(super) drift_cause: Option<String>,
     /// Threads of each worker that its quota lets run at once, where that is fewer than asked.
     pub(super) quota_threads: Option<i32>,
-    /// Threads of workers that use much of a cpu.
+    /// Threads of workers that run or wait for a cpu for half of the time.
     pub(super) hot_threads: Option<i32>,
     pub(super) reason: Option<String>,
 }

@@ -146,7 +146,7 @@ impl Subject {
     }
 
     /// Hot threads whose masks are not planned and that may not use the whole cpuset.
-    pub(crate) fn hot_beside(&self) -> usize {
+    pub(crate) fn other_hot_threads(&self) -> usize {
         self.weights
             .in_force
             .as_ref()
