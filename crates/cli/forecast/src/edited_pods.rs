@@ -157,6 +157,7 @@ impl NextPlacement {
                     current: plan
                         .filter(|_| !edit.restarts)
                         .map(|plan| plan.mapping.clone()),
+                    is_warm: !edit.restarts,
                 });
             } else if let Some((mapping, _)) = place_apart(&view.machine, &policy, &pod.cpuset)? {
                 let is_written = policy.enforcement == Enforcement::Enforce;

@@ -69,6 +69,7 @@ fn planned(
             policy: policy.clone(),
             cpuset: cpuset.clone(),
             current: None,
+            is_warm: false,
         });
         let placed = place(&view.problem(members, &coming))?;
         let (Some((mapping, others)), Some(certificate)) =

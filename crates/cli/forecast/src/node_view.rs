@@ -130,7 +130,6 @@ impl NodeView {
         containers.extend_from_slice(coming);
         NodeProblem {
             machine: &self.machine,
-            is_warm: members.iter().any(|member| member.current.is_some()),
             members,
             fixed_threads: self.fixed_threads.clone(),
             known: containers.iter().fold(CpuSet::new(), |all, c| all.union(c)),
@@ -146,6 +145,7 @@ impl NodeView {
             policy: plan.policy.clone(),
             cpuset: pod.cpuset.clone(),
             current: Some(plan.mapping.clone()),
+            is_warm: true,
         })
     }
 }

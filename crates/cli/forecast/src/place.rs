@@ -22,7 +22,7 @@ pub(crate) struct Placed {
 pub(crate) fn place(node: &NodeProblem<'_>) -> Result<Placed, PlacerError> {
     let problem = node.joint();
     if is_joint(&problem) {
-        let solved = solve_together(&problem)?;
+        let solved = solve_together(&problem, &node.freely_moved())?;
         return Ok(Placed {
             mappings: solved.mappings,
             certificate: Some(solved.certificate),
@@ -38,7 +38,8 @@ pub(crate) fn place(node: &NodeProblem<'_>) -> Result<Placed, PlacerError> {
             certificate: None,
         });
     };
-    let (mapping, certificate) = place_alone(&alone, PlacementMethod::Tuna, node.is_warm)?;
+    let is_warm = node.members.iter().any(|member| member.is_warm);
+    let (mapping, certificate) = place_alone(&alone, PlacementMethod::Tuna, is_warm)?;
     Ok(Placed {
         mappings: vec![mapping],
         certificate: Some(certificate),

@@ -61,6 +61,7 @@ fn settled(machine: &Topology, shapes: &[(u16, u16, Mode)], fixed: &[CpuId]) -> 
             policy: policy(workers, threads, mode),
             cpuset: machine.cpuset(),
             current: None,
+            is_warm: true,
         });
         let mappings = place(&problem(machine, members.clone(), fixed))
             .unwrap()
@@ -84,7 +85,6 @@ fn policy(workers: u16, threads: u16, mode: Mode) -> SubjectPolicy {
 fn problem<'a>(machine: &'a Topology, members: Vec<Member>, fixed: &[CpuId]) -> NodeProblem<'a> {
     NodeProblem {
         machine,
-        is_warm: members.iter().any(|member| member.current.is_some()),
         containers: members.iter().map(|member| member.cpuset.clone()).collect(),
         known: members
             .iter()
@@ -132,14 +132,14 @@ proptest! {
         let new_plan = plan.plan.unwrap();
 
         let mut members = running.clone();
-        members.push(Member { policy: new.policy, cpuset: machine.cpuset(), current: None });
+        members.push(Member { policy: new.policy, cpuset: machine.cpuset(), current: None, is_warm: false });
         let node = problem(&machine, members, &fixed);
         let placed = place(&node).unwrap();
         let (own_mapping, others) = placed.mappings.split_last().unwrap();
         prop_assert_eq!(new_plan.assignments, Assignment::all(own_mapping));
         let joint = node.joint();
         if is_joint(&joint) {
-            let solved = solve_together(&joint).unwrap();
+            let solved = solve_together(&joint, &node.freely_moved()).unwrap();
             prop_assert_eq!(new_plan.certificate.objective, solved.certificate.objective);
             prop_assert_eq!(&placed.mappings, &solved.mappings);
         }
@@ -190,6 +190,7 @@ fn one_pod() -> NodePlacement {
         policy: policy(1, 2, Mode::Scatter),
         cpuset: machine.cpuset(),
         current: Some(mapping),
+        is_warm: true,
     };
     report(&machine, &[member], &[])
 }

@@ -8,7 +8,8 @@
 //! without obstacles is solved by `subject_solver` alone. A new member moves others only where that
 //! gains more than [`JOINT_MOVE_COST`](crate::limits::JOINT_MOVE_COST) a thread, or where the cpus
 //! would be unevenly loaded; on a machine of several NUMA domains, once one of them is warm, only
-//! for the latter. `node_problem` makes the problem.
+//! for the latter. Members that are not warm yet move for any gain. `node_problem` makes the
+//! problem.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -43,6 +44,8 @@ pub(crate) struct JointSolver {
 struct JointInput {
     members: Vec<SubjectId>,
     problem: JointProblem,
+    /// Which deployments of it may be moved at no cost.
+    freely_moved: Vec<usize>,
 }
 
 impl JointSolver {
@@ -106,7 +109,7 @@ impl JointSolver {
             self.subjects.clear();
             return Ok(());
         }
-        let solved = solve_together(&input.problem);
+        let solved = solve_together(&input.problem, &input.freely_moved);
         let took = start.elapsed();
         self.rate.spend(took);
         let solved = solved?;
@@ -148,21 +151,21 @@ impl JointInput {
                     policy: subject.policy().clone(),
                     cpuset,
                     current: subject.solver.current(subject.policy()),
+                    is_warm: subject.is_warm(now),
                 });
             }
         }
         let contained = inside.clone().filter(|subject| subject.is_in_cgroup());
-        let is_warm = |id: &SubjectId| subjects.get(id).is_some_and(|s| s.is_warm(now));
         let node = NodeProblem {
             machine,
             members,
             fixed_threads,
             containers: contained.map(|s| s.cpuset.cpus.clone()).collect(),
             known: inside.fold(CpuSet::new(), |all, s| all.union(&s.cpuset.cpus)),
-            is_warm: ids.iter().any(is_warm),
         };
         Self {
             problem: node.joint(),
+            freely_moved: node.freely_moved(),
             members: ids,
         }
     }

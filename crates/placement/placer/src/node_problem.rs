@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use albacore_plan::{PlacementMethod, SubjectPolicy};
 use albacore_solver::{
-    Deployment, JointProblem, JointSolution, Mapping, Obstacle, Problem, ProblemError, Solution,
-    WorkBudget, check_joint, improve, round_robin, solve, solve_joint,
+    Certificate, Deployment, JointProblem, JointSolution, Mapping, Obstacle, Problem, ProblemError,
+    Solution, WorkBudget, check_joint, improve, relaxed_by, round_robin, solve, solve_joint,
 };
 use albacore_topology::{CpuId, CpuSet, Distances, Topology};
 
@@ -26,6 +26,8 @@ pub struct Member {
     pub cpuset: CpuSet,
     /// The mapping in force, or where its threads were found.
     pub current: Option<Mapping>,
+    /// Whether it has had time to touch its memory; before, its moves are free.
+    pub is_warm: bool,
 }
 
 /// What decides where the members' threads go.
@@ -40,11 +42,17 @@ pub struct NodeProblem<'a> {
     pub containers: Vec<CpuSet>,
     /// The cpus of all subjects.
     pub known: CpuSet,
-    /// Whether one of the members has had time to touch its memory.
-    pub is_warm: bool,
 }
 
 impl NodeProblem<'_> {
+    /// Which deployments of the joint problem run and may be moved at no cost.
+    pub fn freely_moved(&self) -> Vec<usize> {
+        let runs_cold = |member: &Member| member.current.is_some() && !member.is_warm;
+        let members = self.members.iter().enumerate();
+        let cold = members.filter(|(_, member)| runs_cold(member));
+        cold.map(|(index, _)| index).collect()
+    }
+
     /// The joint problem.
     pub fn joint(&self) -> JointProblem {
         let online = self.machine.cpuset();
@@ -65,7 +73,8 @@ impl NodeProblem<'_> {
             current: member.current.clone(),
         };
         let obstacle = |(cpu, weight)| Obstacle { cpu, weight };
-        let leaves_memory = self.machine.node_count() > 1 && self.is_warm;
+        let is_warm = self.members.iter().any(|member| member.is_warm);
+        let leaves_memory = self.machine.node_count() > 1 && is_warm;
         JointProblem {
             topology: self.machine.clone(),
             distances: common_distances(&self.members, self.machine),
@@ -87,12 +96,51 @@ pub fn is_joint(problem: &JointProblem) -> bool {
 
 /// The placer's answer to a joint problem.
 ///
+/// Those that are freely moved are placed a second time as if they did not run yet. That answer is
+/// taken where it is better, so that what gains nothing is not moved; its counts of moves leave
+/// them out.
+///
 /// # Errors
 /// All together are beyond the solver's limits, or the answer does not pass its check.
-pub fn solve_together(problem: &JointProblem) -> Result<JointSolution, PlacerError> {
+pub fn solve_together(
+    problem: &JointProblem,
+    freely_moved: &[usize],
+) -> Result<JointSolution, PlacerError> {
+    let from_current = solve_checked(problem)?;
+    if freely_moved.is_empty() {
+        return Ok(from_current);
+    }
+    let mut anew = problem.clone();
+    for &index in freely_moved {
+        anew.deployments[index].current = None;
+    }
+    let found = solve_checked(&anew)?;
+    let is_better = is_within(&found.certificate, &from_current.certificate)
+        && worth(&anew, &found) > worth(&anew, &from_current);
+    Ok(if is_better { found } else { from_current })
+}
+
+fn solve_checked(problem: &JointProblem) -> Result<JointSolution, PlacerError> {
     let joint = solve_joint(problem, &mut WorkBudget::of_time(SOLVE_BUDGET))?;
     check_joint(problem, &joint).map_err(|violations| PlacerError::JointCheck { violations })?;
     Ok(joint)
+}
+
+/// Whether `found` relaxes no rule further than `other`.
+fn is_within(found: &Certificate, other: &Certificate) -> bool {
+    let mut relaxed = found.relaxed.iter();
+    relaxed.all(|relaxed| relaxed.amount <= relaxed_by(&other.relaxed, relaxed.rule))
+}
+
+/// Value less the cost of the moves that `problem` counts.
+fn worth(problem: &JointProblem, solution: &JointSolution) -> i64 {
+    let placed = problem.deployments.iter().zip(&solution.mappings);
+    let moved = placed.filter_map(|(deployment, mapping)| {
+        let before = deployment.current.as_ref()?.cpus.iter();
+        Some(before.zip(&mapping.cpus).filter(|(a, b)| a != b).count())
+    });
+    let moved = moved.sum::<usize>() as i64;
+    solution.certificate.objective - i64::from(problem.move_cost) * moved
 }
 
 /// The placer's first answer for a subject that has its cpus to itself; `is_warm` if it has had
@@ -171,7 +219,9 @@ fn noisy_siblings(machine: &Topology, contained: &[CpuSet], known: &CpuSet) -> C
 
 #[cfg(test)]
 mod tests {
-    use albacore_topology::parse_synthetic;
+    use albacore_plan::{Enforcement, MainThread};
+    use albacore_solver::Mode;
+    use albacore_topology::{DistanceOverrides, parse_synthetic};
 
     use super::*;
 
@@ -198,6 +248,53 @@ mod tests {
         let both = noisy_siblings(&machine, &[own, other], &known);
         assert_eq!(both, [cores[1][1], cores[2][1]].into_iter().collect());
         assert!(noisy_siblings(&machine, &[], &known).is_empty());
+    }
+
+    /// Where a scattered worker that runs on cpus of the first package is once a server of one
+    /// thread has come to the second one.
+    fn after_a_newcomer(running: &[u16], is_warm: bool) -> Vec<u16> {
+        let machine = parse_synthetic("pack:2 l3:1 core:4 pu:1").unwrap();
+        let member = |cpuset: CpuSet, current: &[u16], is_warm| Member {
+            policy: SubjectPolicy {
+                workers: 1,
+                threads: current.len().max(1) as u16,
+                mode: Mode::Scatter,
+                placement: PlacementMethod::Tuna,
+                enforcement: Enforcement::Enforce,
+                main_thread: MainThread::Pinned,
+                distances: DistanceOverrides::default(),
+                is_pool_size_known: true,
+            },
+            cpuset,
+            current: (!current.is_empty()).then(|| Mapping {
+                threads: current.len() as u16,
+                cpus: current.iter().copied().map(CpuId).collect(),
+            }),
+            is_warm,
+        };
+        let node = NodeProblem {
+            members: vec![
+                member(machine.cpuset(), running, is_warm),
+                member([CpuId(4)].into_iter().collect(), &[], false),
+            ],
+            fixed_threads: Vec::new(),
+            containers: Vec::new(),
+            known: machine.cpuset(),
+            machine: &machine,
+        };
+        let solved = solve_together(&node.joint(), &node.freely_moved()).unwrap();
+        solved.mappings[0].cpus.iter().map(|cpu| cpu.0).collect()
+    }
+
+    #[test]
+    fn a_server_that_just_started_moves_for_any_gain_but_not_for_none() {
+        // a thread in the other package gains 150 cycles, less than its move costs once it is warm
+        assert_eq!(after_a_newcomer(&[0, 1], true), [0, 1]);
+        let young = after_a_newcomer(&[0, 1], false);
+        let in_first = young.iter().filter(|&&cpu| cpu < 4).count();
+        assert_eq!(in_first, 1, "{young:?}");
+        // placed anew it would be on cpu 0, which is no better
+        assert_eq!(after_a_newcomer(&[1], false), [1]);
     }
 
     #[test]
