@@ -47,6 +47,9 @@ pub(crate) enum Command {
     /// Measure parts of Albacore beside others
     #[command(disable_help_flag = true)]
     Bench(LaboratoryArgs),
+    /// Compare policies of placement over a grid of workers, threads, models and requests
+    #[command(disable_help_flag = true)]
+    Experiment(LaboratoryArgs),
     /// Serve a deployment on this machine and keep every thread where the plan says
     Run(RunArgs),
     /// Simulate batch scheduling: goodput, late requests and idle workers of a scenario

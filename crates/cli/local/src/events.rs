@@ -216,7 +216,7 @@ fn backed_off(slot: Option<Slot>, tid: Tid, back_off: &BackOff) -> Value {
 }
 
 /// `placed`: every slot and every event loop of the front end is in its expected state.
-pub(crate) fn placed(policy: &str, rows: &[SlotRow], front: &[FrontRow]) -> Value {
+pub(crate) fn placed(policy: &SubjectPolicy, rows: &[SlotRow], front: &[FrontRow]) -> Value {
     let threads: Vec<Value> = rows
         .iter()
         .map(|row| {
@@ -245,7 +245,12 @@ pub(crate) fn placed(policy: &str, rows: &[SlotRow], front: &[FrontRow]) -> Valu
         .collect();
     event(
         "placed",
-        json!({"policy": policy, "threads": threads, "front_threads": front}),
+        json!({
+            "policy": policy_name(policy),
+            "mode": mode_name(policy.mode),
+            "threads": threads,
+            "front_threads": front,
+        }),
     )
 }
 
@@ -254,10 +259,6 @@ pub(crate) fn policy_changed(policy: &SubjectPolicy) -> Value {
     let enforcement = match policy.enforcement {
         Enforcement::Enforce => "enforce",
         Enforcement::Observe => "observe",
-    };
-    let mode = match policy.mode {
-        Mode::Scatter => "scatter",
-        Mode::Compact => "compact",
     };
     let main_thread = match policy.main_thread {
         MainThread::Pinned => "pinned",
@@ -268,10 +269,17 @@ pub(crate) fn policy_changed(policy: &SubjectPolicy) -> Value {
         json!({
             "policy": policy_name(policy),
             "enforcement": enforcement,
-            "mode": mode,
+            "mode": mode_name(policy.mode),
             "main_thread": main_thread,
         }),
     )
+}
+
+fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Scatter => "scatter",
+        Mode::Compact => "compact",
+    }
 }
 
 /// The name of a placement in events and in the heading of the table.

@@ -263,7 +263,7 @@ impl Run {
                 }
                 if !self.is_placed_reported && self.is_placed() {
                     self.is_placed_reported = true;
-                    let policy = policy_name(&self.deployment.policy);
+                    let policy = &self.deployment.policy;
                     let placed = events::placed(policy, &self.rows, &self.front);
                     self.output.event(&placed);
                 }

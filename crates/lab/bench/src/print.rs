@@ -168,8 +168,8 @@ pub fn picture(bench: &Bench, probes: &[Probe]) -> String {
     };
     let classes = (0..bench.classes.len()).filter(|_| !is_one).map(Some);
     let indices: Vec<Option<usize>> = std::iter::once(None).chain(classes).collect();
-    let chart = |title, is_share, value: &dyn Fn(&Report) -> f64| Chart {
-        title,
+    let chart = |title: &str, is_share, value: &dyn Fn(&Report) -> f64| Chart {
+        title: title.to_owned(),
         is_share,
         ticks: Vec::new(),
         lines: indices.iter().map(|&index| line(index, value)).collect(),

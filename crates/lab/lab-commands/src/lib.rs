@@ -1,5 +1,5 @@
 //! The subcommands of `albacore` that measure and simulate, which no server or controller needs:
-//! `simulate`, `partition` and `bench`. One module each: `Args` are its options, `run` executes it.
+//! `simulate`, `partition`, `experiment` and `bench`. One module each: `Args` are its options, `run` executes it.
 //! `albacore` starts the program `albacore-lab` for them.
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,7 @@ mod bench_overload;
 mod bench_scheduler;
 mod bench_serve;
 mod bench_solver;
+mod experiment_command;
 mod local_server;
 mod partition;
 mod simulate;
@@ -23,6 +24,7 @@ use albacore_command::{Failure, report_refused_arguments};
 use clap::{Parser, Subcommand};
 
 use crate::bench_command::BenchCommand;
+use crate::experiment_command::ExperimentArgs;
 use crate::partition::PartitionArgs;
 use crate::simulate::SimulateArgs;
 
@@ -45,6 +47,8 @@ enum LabCommand {
     /// Measure parts of Albacore beside others
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Compare policies of placement over a grid of workers, threads, models and requests
+    Experiment(ExperimentArgs),
     /// Decide which models share a sub-cluster: balanced rate and memory, few changes
     Partition(PartitionArgs),
     /// Simulate batch scheduling: goodput, late requests and idle workers of a scenario
@@ -67,6 +71,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn dispatch(command: &LabCommand) -> Result<(), Failure> {
     match command {
         LabCommand::Bench(command) => command.run(),
+        LabCommand::Experiment(args) => experiment_command::run(args),
         LabCommand::Partition(args) => partition::run(args),
         LabCommand::Simulate(args) => simulate::run(args),
     }

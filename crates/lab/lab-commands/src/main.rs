@@ -1,4 +1,4 @@
-//! The program `albacore-lab`: `albacore bench`, `albacore partition` and `albacore simulate`.
+//! The program `albacore-lab`: `albacore bench`, `experiment`, `partition` and `albacore simulate`.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

@@ -156,7 +156,7 @@ impl Setting {
         let mut times: Vec<Duration> = drive(load)?
             .iter()
             .filter(|s| s.status == 200)
-            .filter_map(|s| s.run)
+            .filter_map(|s| s.stages.time("run"))
             .collect();
         ensure!(
             !times.is_empty(),

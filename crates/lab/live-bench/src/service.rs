@@ -2,13 +2,15 @@
 //! editing its file, stopped.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use albacore_os::{Spawn, SpawnOutput};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
@@ -44,6 +46,8 @@ pub struct PlacedThread {
 pub struct Placed {
     /// The policy in force, in lower case.
     pub policy: String,
+    /// `scatter` or `compact`.
+    pub mode: String,
     pub threads: Vec<PlacedThread>,
 }
 
@@ -87,7 +91,7 @@ pub fn albacore_stdout(args: &[&str]) -> Result<String> {
 }
 
 impl Service {
-    /// Starts `albacore run -f file args` in this folder.
+    /// Starts `albacore run -f file args` in this folder. It ends with the thread that calls this.
     ///
     /// # Errors
     /// The program is missing or cannot be started.
@@ -102,15 +106,21 @@ impl Service {
         folder: &Path,
         environment: &[(&str, String)],
     ) -> Result<Self> {
-        let mut child = Command::new(program("albacore")?)
-            .args(["run", "--output", "json", "-f"])
-            .arg(file)
-            .args(args)
-            .current_dir(folder)
-            .envs(environment.iter().map(|(name, value)| (name, value)))
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start albacore run")?;
+        let program = program("albacore")?.into_os_string();
+        let fixed = ["run", "--output", "json", "-f"].map(OsString::from);
+        let own = args.iter().map(OsString::from);
+        let command = [program].into_iter().chain(fixed);
+        let mut child = Spawn {
+            command: command.chain([file.into()]).chain(own).collect(),
+            environment: environment
+                .iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+            directory: Some(folder.to_owned()),
+            output: SpawnOutput::Pipe,
+        }
+        .start()
+        .context("cannot start albacore run")?;
         let stdout = child.stdout.take().context("no stdout")?;
         let (sender, events) = channel();
         std::thread::spawn(move || {
@@ -162,17 +172,27 @@ impl Service {
 
     /// Waits until `policy` is in force on every thread.
     pub fn policy(&mut self, policy: &str, patience: Duration) -> Result<()> {
+        self.placement(policy, None, patience)
+    }
+
+    /// Waits until `policy`, in `mode` if one is given, is in force on every thread.
+    pub fn placement(
+        &mut self,
+        policy: &str,
+        mode: Option<&str>,
+        patience: Duration,
+    ) -> Result<()> {
         let policy = policy.to_lowercase();
+        let mode = mode.map(str::to_lowercase);
         let asked = Instant::now();
         self.drain();
-        if self
-            .placed
-            .as_ref()
-            .is_some_and(|placed| placed.policy == policy)
-        {
+        let is_it = |in_force: &Placed| {
+            in_force.policy == policy && mode.as_ref().is_none_or(|mode| *mode == in_force.mode)
+        };
+        if self.placed.as_ref().is_some_and(is_it) {
             return Ok(());
         }
-        let in_force = |event: &Value| event["policy"].as_str() == Some(&policy);
+        let in_force = |event: &Value| read_placed(event).as_ref().is_some_and(is_it);
         self.wait(patience, "placed", in_force)
             .with_context(|| {
                 format!(
@@ -213,6 +233,11 @@ impl Service {
                 });
             }
         }
+    }
+
+    /// The process `albacore run`.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// The last `placed` event.
@@ -337,6 +362,7 @@ fn read_placed(event: &Value) -> Option<Placed> {
     });
     Some(Placed {
         policy: event["policy"].as_str()?.to_owned(),
+        mode: event["mode"].as_str()?.to_owned(),
         threads: threads.collect::<Option<_>>()?,
     })
 }

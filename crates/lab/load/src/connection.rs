@@ -1,7 +1,5 @@
 //! A connection that reconnects by itself: HTTP/1.1 with keep-alive, or HTTP/2 for gRPC.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::HeaderMap;
@@ -9,8 +7,8 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
-use crate::Request;
 use crate::http1::{self, Http1, Http1Error};
+use crate::{Request, StageTimes};
 
 /// Status of a request without a complete response: refused, reset, or cut off.
 pub(crate) const NO_RESPONSE: u16 = 0;
@@ -56,7 +54,7 @@ pub(crate) struct Connection {
 impl Connection {
     /// Sends a message and reads the whole response; returns its status, or [`NO_RESPONSE`], and
     /// the handler's time if the server reports it.
-    pub(crate) async fn exchange(&mut self, message: &Message) -> (u16, Option<Duration>) {
+    pub(crate) async fn exchange(&mut self, message: &Message) -> (u16, StageTimes) {
         // Taken out, so that a connection is not reused after an error or a cancellation.
         let sender = self.sender.take().filter(|sender| !sender.is_closed());
         match try_exchange(sender, message).await {
@@ -64,12 +62,12 @@ impl Connection {
                 self.sender = sender;
                 answer
             }
-            Err(_) => (NO_RESPONSE, None),
+            Err(_) => (NO_RESPONSE, StageTimes::default()),
         }
     }
 }
 
-type Exchanged = ((u16, Option<Duration>), Option<Sender>);
+type Exchanged = ((u16, StageTimes), Option<Sender>);
 
 async fn try_exchange(
     sender: Option<Sender>,
@@ -86,7 +84,7 @@ async fn try_exchange(
 async fn exchange_http1(mut sender: Http1, bytes: &[u8]) -> Result<Exchanged, ExchangeError> {
     let answer = sender.exchange(bytes).await?;
     let sender = (!answer.is_last).then_some(Sender::Http1(sender));
-    Ok(((answer.status, answer.run), sender))
+    Ok(((answer.status, answer.stages), sender))
 }
 
 async fn exchange_http2(
@@ -102,11 +100,12 @@ async fn exchange_http2(
     sender.ready().await?;
     let answer = sender.send_request(message).await?;
     let timing = answer.headers().get("server-timing");
-    let run = timing.and_then(|value| http1::run_time(value.to_str().ok()?));
+    let timing = timing.and_then(|value| value.to_str().ok());
+    let stages = timing.map_or_else(StageTimes::default, StageTimes::parse);
     let (head, body) = answer.into_parts();
     let body = body.collect().await?;
     let status = grpc_status(body.trailers().unwrap_or(&head.headers));
-    Ok(((status, run), Some(Sender::Http2(sender))))
+    Ok(((status, stages), Some(Sender::Http2(sender))))
 }
 
 /// The HTTP status that corresponds to a gRPC status.

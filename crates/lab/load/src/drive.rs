@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::StageTimes;
 use crate::connection::{Connection, Message};
 use crate::open;
 use bytes::Bytes;
@@ -58,8 +59,8 @@ pub struct Sample {
     pub latency: Duration,
     /// HTTP status, or the one that corresponds to the gRPC status; 0 without a response.
     pub status: u16,
-    /// Handler time by the server: metric `run` of the Server-Timing header.
-    pub run: Option<Duration>,
+    /// What the server reports of its stages.
+    pub stages: StageTimes,
     /// Index in [`Load::requests`].
     pub request: usize,
     /// Delay by the generator itself; it excludes waiting for a connection, which the server
@@ -122,14 +123,14 @@ fn closed_loop(
                     while start.elapsed() < length {
                         let intended = start.elapsed();
                         let request = index % messages.len();
-                        let (status, run) = connection.exchange(&messages[request]).await;
+                        let (status, stages) = connection.exchange(&messages[request]).await;
                         let latency = start.elapsed().saturating_sub(intended);
                         samples.push(Sample {
                             intended,
                             sent: intended,
                             latency,
                             status,
-                            run,
+                            stages,
                             request,
                             lag: Duration::ZERO,
                         });

@@ -5,12 +5,11 @@
 //! for a request, which is more than the server takes for a row.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::Request;
+use crate::{Request, StageTimes};
 
 /// Most header lines of a response.
 const HEADERS_MAX: usize = 64;
@@ -40,8 +39,7 @@ pub(crate) enum Http1Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Response {
     pub(crate) status: u16,
-    /// The handler's time, if the server reports it.
-    pub(crate) run: Option<Duration>,
+    pub(crate) stages: StageTimes,
     /// The connection cannot be reused.
     pub(crate) is_last: bool,
 }
@@ -218,24 +216,10 @@ fn parse(bytes: &[u8]) -> Result<Option<(Response, Length, usize)>, Http1Error> 
     let is_old = head.version == Some(0) && !has("connection", "keep-alive");
     let answer = Response {
         status,
-        run: header("server-timing").and_then(run_time),
+        stages: header("server-timing").map_or_else(StageTimes::default, StageTimes::parse),
         is_last: body == Length::UntilClosed || is_old || has("connection", "close"),
     };
     Ok(Some((answer, body, length)))
-}
-
-/// The duration of metric `run`, given in milliseconds: `run;dur=1.25, queue;dur=0.1`.
-pub(crate) fn run_time(header: &str) -> Option<Duration> {
-    let metric = header
-        .split(',')
-        .map(str::trim)
-        .find(|m| m.starts_with("run;"))?;
-    let ms: f64 = metric
-        .split(';')
-        .find_map(|p| p.trim().strip_prefix("dur="))?
-        .parse()
-        .ok()?;
-    Duration::try_from_secs_f64(ms / 1e3).ok()
 }
 
 #[cfg(test)]

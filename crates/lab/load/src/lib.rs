@@ -13,6 +13,7 @@ mod http1;
 mod message;
 mod open;
 mod outcome;
+mod stage_times;
 mod summary;
 
 pub use arrivals::{TraceError, gamma, poisson, recorded};
@@ -20,4 +21,5 @@ pub use drive::{Load, LoadError, Request, Sample, Shape, drive};
 pub use get::{GetError, get};
 pub use message::{InferRequest, WireFormat};
 pub use outcome::{Outcome, Report};
+pub use stage_times::StageTimes;
 pub use summary::{Summary, percentile, summarize};

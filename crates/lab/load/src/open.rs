@@ -17,6 +17,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, LocalSet};
 
+use crate::StageTimes;
 use crate::connection::{Connection, Message, NO_RESPONSE};
 use crate::drive::{LoadError, Sample};
 
@@ -143,13 +144,13 @@ impl Run {
             let sent = self.start.elapsed();
             let exchange = connection.exchange(&self.messages[request]);
             let answer = tokio::time::timeout(RESPONSE_TIME_MAX, exchange).await;
-            let (status, run) = answer.unwrap_or((NO_RESPONSE, None));
+            let (status, stages) = answer.unwrap_or((NO_RESPONSE, StageTimes::default()));
             let sample = Sample {
                 intended: due.intended,
                 sent,
                 latency: self.start.elapsed().saturating_sub(due.intended),
                 status,
-                run,
+                stages,
                 request,
                 lag: due.lag,
             };

@@ -99,6 +99,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::StageTimes;
 
     #[test]
     fn every_request_has_one_outcome() {
@@ -108,7 +109,7 @@ mod tests {
             sent: Duration::ZERO,
             latency: ms(latency),
             status,
-            run: None,
+            stages: StageTimes::default(),
             request: 0,
             lag: ms(latency / 10),
         };

@@ -49,6 +49,7 @@ pub fn summarize(samples: &[Sample], length: Duration, slo: Duration) -> Summary
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::StageTimes;
 
     #[test]
     fn percentiles_are_values_that_occurred() {
@@ -67,7 +68,7 @@ mod tests {
             sent: Duration::ZERO,
             latency: Duration::from_millis(ms),
             status,
-            run: None,
+            stages: StageTimes::default(),
             request: 0,
             lag: Duration::ZERO,
         };

@@ -60,7 +60,7 @@ fn requests_delayed_by_a_stall_are_measured_from_their_intended_time() {
     );
     for sample in samples {
         assert_eq!(sample.status, 200);
-        assert_eq!(sample.run, Some(Duration::from_millis(2)));
+        assert_eq!(sample.stages.time("run"), Some(Duration::from_millis(2)));
         assert!(sample.latency + sample.intended >= STALL, "{sample:?}");
     }
 }

@@ -37,7 +37,7 @@ pub struct Line {
 #[derive(Debug)]
 pub struct Chart {
     /// Values of the vertical axis.
-    pub title: &'static str,
+    pub title: String,
     /// The values are shares, shown in percent.
     pub is_share: bool,
     /// In the order of the legend.
@@ -124,7 +124,7 @@ fn panel(svg: &mut Svg, chart: &Chart, (x, y): (f64, f64)) {
         PANEL.0,
         PANEL.1,
         y - 8.0,
-        chart.title
+        escape(&chart.title)
     ));
     for part in 0..=PARTS {
         let share = f64::from(part) / f64::from(PARTS);

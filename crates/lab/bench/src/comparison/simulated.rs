@@ -66,7 +66,7 @@ pub(super) fn samples(live: &[Sample], run: &ServerRun) -> Vec<Sample> {
     let simulate = |(sample, reply): (&Sample, &albacore_simulator::ServerReply)| Sample {
         latency: Duration::from_nanos(reply.written.0).saturating_sub(sample.intended),
         status: if reply.is_refused { 429 } else { 200 },
-        run: None,
+        stages: albacore_load::StageTimes::default(),
         ..*sample
     };
     live.iter().zip(&run.replies).map(simulate).collect()

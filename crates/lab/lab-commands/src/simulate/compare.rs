@@ -128,8 +128,8 @@ fn as_json(all: &[Compared]) -> serde_json::Value {
 }
 
 fn picture(all: &[Compared]) -> String {
-    let chart = |title, is_share, value: fn(&Figures) -> f64| Chart {
-        title,
+    let chart = |title: &str, is_share, value: fn(&Figures) -> f64| Chart {
+        title: title.to_owned(),
         is_share,
         ticks: Vec::new(),
         lines: all

@@ -63,8 +63,8 @@ fn name(day: &Day) -> String {
 }
 
 fn picture(both: &[Day]) -> String {
-    let chart = |title, is_share, value: fn(&Interval) -> f64| Chart {
-        title,
+    let chart = |title: &str, is_share, value: fn(&Interval) -> f64| Chart {
+        title: title.to_owned(),
         is_share,
         ticks: Vec::new(),
         lines: both

@@ -48,17 +48,13 @@ fn by_window(findings: &Findings) -> Chart {
     chart("p99 of each window in ms", ticks.collect(), points)
 }
 
-fn chart(
-    title: &'static str,
-    ticks: Vec<(f64, String)>,
-    points: impl Fn(Arm) -> Vec<(f64, f64)>,
-) -> Chart {
+fn chart(title: &str, ticks: Vec<(f64, String)>, points: impl Fn(Arm) -> Vec<(f64, f64)>) -> Chart {
     let lines = [Arm::Kernel, Arm::Albacore].map(|arm| Line {
         name: arm.label().to_owned(),
         points: points(arm),
     });
     Chart {
-        title,
+        title: title.to_owned(),
         is_share: false,
         lines: lines.into(),
         ticks,

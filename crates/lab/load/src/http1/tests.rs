@@ -5,23 +5,6 @@ use std::net::{Ipv4Addr, TcpListener};
 
 use super::*;
 
-#[test]
-fn server_timing_is_read_where_it_is_well_formed() {
-    let ms = |us| Some(Duration::from_micros(us));
-    assert_eq!(run_time("run;dur=1.25"), ms(1250));
-    assert_eq!(run_time("queue;dur=3, run;desc=x;dur=2"), ms(2000));
-    for header in [
-        "",
-        "run",
-        "run;dur=x",
-        "run;dur=-1",
-        "running;dur=1",
-        "run;dur=nan",
-    ] {
-        assert_eq!(run_time(header), None, "{header}");
-    }
-}
-
 /// What two exchanges over one connection give; the server answers each request with `answer`, cut
 /// into pieces of so many bytes, and closes after the second.
 fn exchange(answer: &'static str, piece: usize) -> Vec<Result<Response, String>> {
@@ -74,7 +57,7 @@ fn exchange(answer: &'static str, piece: usize) -> Vec<Result<Response, String>>
 fn answers_of_every_length_are_read_to_their_end() {
     let whole = Response {
         status: 200,
-        run: Some(Duration::from_millis(2)),
+        stages: StageTimes::parse("run;dur=2"),
         is_last: false,
     };
     let timing = "HTTP/1.1 200 OK\r\nServer-Timing: run;dur=2\r\n";

@@ -1,0 +1,113 @@
+use super::*;
+use crate::grid::{Arm, Cell};
+use crate::machine::Machine;
+use crate::record::{Host, Quantiles, Usage};
+use crate::spec::Spec;
+
+fn header() -> Header {
+    let spec: Spec = serde_json::from_value(serde_json::json!({
+        "name": "a", "workers": [1], "threads": [1], "policies": ["kernel", "scatter"],
+        "models": [{"name": "m", "file": "m.ubj", "features": 2}],
+        "requests": [{"rows": 1}], "load": {"clients": 1}, "trials": 2, "window": "1s",
+    }))
+    .unwrap();
+    Header {
+        format: FORMAT,
+        version: "0".to_owned(),
+        started: 1,
+        spec,
+        machine: Machine {
+            cpu: "a cpu".to_owned(),
+            cpus: 2,
+            kernel: "6.1".to_owned(),
+            governor: None,
+            smt: None,
+            mitigations: Vec::new(),
+            topology: "0".to_owned(),
+        },
+    }
+}
+
+fn window(trial: u32) -> Window {
+    Window {
+        id: WindowId {
+            cell: Cell {
+                model: "m".to_owned(),
+                workers: 1,
+                threads: 1,
+            },
+            request: "1 output".to_owned(),
+            arm: Arm::KernelAgain,
+            trial,
+        },
+        at: 2,
+        seconds: 1.0,
+        sent: 3,
+        answered: 3,
+        good: 3,
+        latency: Quantiles(vec![1; 13]),
+        server: Quantiles::default(),
+        stages: Default::default(),
+        usage: Usage::default(),
+        host: Host::default(),
+        disturbed: None,
+        repeats: 0,
+    }
+}
+
+fn line(trial: u32) -> Line {
+    Line::Window(Box::new(window(trial)))
+}
+
+#[test]
+fn a_run_goes_on_after_the_last_whole_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut journal, before) = Journal::open(folder.path(), header()).unwrap();
+    assert!(before.windows.is_empty());
+    journal.append(&line(0)).unwrap();
+    drop(journal);
+    // a crash in the middle of a line
+    let path = journal_file(folder.path());
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&path, [&whole[..], b"{\"kind\":\"win"].concat()).unwrap();
+    let (mut journal, before) = Journal::open(folder.path(), header()).unwrap();
+    assert_eq!(before.windows, [window(0)]);
+    journal.append(&line(1)).unwrap();
+    let results = Results::read(folder.path()).unwrap();
+    assert_eq!(results.windows, [window(0), window(1)]);
+    assert_eq!(results.header, header());
+}
+
+#[test]
+fn results_of_something_else_are_not_added_to() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(Journal::open(folder.path(), header()).unwrap());
+    let mut other = header();
+    other.spec.trials = 3;
+    let said = Journal::open(folder.path(), other).unwrap_err().to_string();
+    assert!(said.contains("another experiment"), "{said}");
+    let mut other = header();
+    other.machine.kernel = "6.2".to_owned();
+    let said = Journal::open(folder.path(), other).unwrap_err().to_string();
+    assert!(said.contains("another machine"), "{said}");
+    let path = journal_file(folder.path());
+    std::fs::write(&path, "hello\n").unwrap();
+    let said = Journal::open(folder.path(), header())
+        .unwrap_err()
+        .to_string();
+    assert!(said.contains("line 1"), "{said}");
+}
+
+#[test]
+fn a_full_disk_is_said_and_keeps_what_was_written() {
+    let said = std::fs::OpenOptions::new().write(true).open("/dev/full");
+    let mut journal = Journal {
+        path: "/dev/full".into(),
+        file: said.unwrap(),
+    };
+    let said = journal.append(&line(0)).unwrap_err().to_string();
+    assert!(
+        said.contains("/dev/full") && said.contains("No space"),
+        "{said}"
+    );
+}

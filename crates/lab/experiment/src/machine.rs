@@ -1,0 +1,86 @@
+//! The machine that an experiment ran on.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use albacore_os::{HostRoot, read_sysfs};
+use albacore_topology::parse_sysfs;
+
+use crate::ExperimentError;
+
+/// What a reader of results has to know of the machine.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Machine {
+    pub cpu: String,
+    /// Cpus that this process may use.
+    pub cpus: usize,
+    pub kernel: String,
+    /// Of the first cpu; `None` where the kernel does not scale frequencies, as in most virtual
+    /// machines.
+    pub governor: Option<String>,
+    pub smt: Option<String>,
+    /// Vulnerabilities for which the kernel does something, and what.
+    pub mitigations: Vec<String>,
+    /// The hash that identifies the topology, as in `albacore topology`.
+    pub topology: String,
+}
+
+impl Machine {
+    /// This machine.
+    ///
+    /// # Errors
+    /// Its topology cannot be read.
+    pub(crate) fn read() -> Result<Self, ExperimentError> {
+        let host = HostRoot::live();
+        let system = host.sys.join("devices/system");
+        let topology = parse_sysfs(&read_sysfs(&system)?)
+            .map_err(|error| ExperimentError::Machine(error.to_string()))?;
+        let cpus = std::thread::available_parallelism()
+            .map_err(|error| ExperimentError::Machine(error.to_string()))?;
+        let cpu_folder = system.join("cpu");
+        Ok(Self {
+            cpu: cpu_model(&host).unwrap_or_else(|| "unknown".to_owned()),
+            cpus: cpus.get(),
+            kernel: text(&host.proc.join("sys/kernel/osrelease")).unwrap_or_default(),
+            governor: text(&cpu_folder.join("cpu0/cpufreq/scaling_governor")),
+            smt: text(&cpu_folder.join("smt/control")),
+            mitigations: mitigations(&cpu_folder.join("vulnerabilities")),
+            topology: topology.hash_text(),
+        })
+    }
+
+    /// Whether results of both may be compared.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (&self.cpu, self.cpus, &self.kernel, &self.topology)
+            == (&other.cpu, other.cpus, &other.kernel, &other.topology)
+    }
+}
+
+fn text(path: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    Some(text.trim().to_owned())
+}
+
+/// The line `model name : ...` of x86, or `CPU part : ...` of ARM.
+fn cpu_model(host: &HostRoot) -> Option<String> {
+    let info = text(&host.proc.join("cpuinfo"))?;
+    let value = |key: &str| {
+        let mut lines = info.lines().filter_map(|line| line.split_once(':'));
+        lines.find(|(name, _)| name.trim() == key)
+    };
+    let (_, model) = value("model name").or_else(|| value("CPU part"))?;
+    Some(model.trim().to_owned())
+}
+
+fn mitigations(folder: &Path) -> Vec<String> {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found: Vec<String> = files
+        .filter_map(|file| {
+            let what = text(&file.path()).filter(|what| what != "Not affected")?;
+            Some(format!("{}: {what}", file.file_name().to_string_lossy()))
+        })
+        .collect();
+    found.sort();
+    found
+}

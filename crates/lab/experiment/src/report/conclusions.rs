@@ -1,0 +1,154 @@
+//! What follows from the results, in sentences: gains, losses and open questions alike.
+
+use std::collections::BTreeMap;
+
+use crate::comparison::{Comparison, Subscription, compare, together};
+use crate::grid::Arm;
+use crate::journal::Results;
+use crate::statistics::{Claim, Interval};
+
+use super::{in_words, reference};
+
+/// A larger share of comparisons of the kernel with itself that claim a difference is too much.
+const NOISE_MAX: f64 = 0.05;
+
+/// A larger share of disturbed windows is too much.
+const DISTURBED_MAX: f64 = 0.2;
+
+/// All conclusions, the quality of the measurement first.
+pub(super) fn of(results: &Results) -> Vec<String> {
+    if results.windows.is_empty() {
+        return vec!["Nothing was measured.".to_owned()];
+    }
+    let mut conclusions = quality(results);
+    let (reference, others) = reference(results);
+    for &arm in others.iter().filter(|&&arm| arm != Arm::KernelAgain) {
+        conclusions.extend(of_arm(results, arm, reference));
+    }
+    conclusions.extend(compact_or_scatter(results));
+    conclusions
+}
+
+/// Whether the machine was quiet enough.
+fn quality(results: &Results) -> Vec<String> {
+    let mut said = Vec::new();
+    let windows = results.windows.len();
+    let disturbed = results.windows.iter().filter(|w| w.disturbed.is_some());
+    let disturbed = disturbed.count();
+    let same = compare(results, Arm::KernelAgain, Arm::Kernel);
+    let claims = same
+        .iter()
+        .filter(|one| one.interval.claim() != Claim::Open);
+    let claims = claims.count();
+    if let Some(all) = together(&same) {
+        said.push(format!(
+            "Noise: the kernel's scheduling compared with itself differs in {claims} of {} settings; over all of them \
+             {}.",
+            same.len(),
+            in_words(&all)
+        ));
+    }
+    let missing: usize = results.failed.iter().map(|failed| failed.windows).sum();
+    let lost = match missing {
+        0 => String::new(),
+        missing => format!(" {missing} windows are missing: see the failures below."),
+    };
+    said.push(format!(
+        "{windows} windows were measured, {disturbed} of them disturbed by something else.{lost}"
+    ));
+    let noise = claims as f64 / same.len().max(1) as f64;
+    if noise > NOISE_MAX || disturbed as f64 / windows as f64 > DISTURBED_MAX {
+        said.push(
+            "This machine is too noisy to decide: take what follows as hints. It would help to stop other programs, \
+             to use a machine whose cpus are not shared, or to measure longer windows and more trials."
+                .to_owned(),
+        );
+    }
+    said
+}
+
+fn of_arm(results: &Results, arm: Arm, reference: Arm) -> Vec<String> {
+    let comparisons = compare(results, arm, reference);
+    let Some(all) = together(&comparisons) else {
+        return vec![format!(
+            "{}: no setting has two trials to compare with {}.",
+            arm.name(),
+            reference.name()
+        )];
+    };
+    let count = |claim: Claim| {
+        let of = comparisons
+            .iter()
+            .filter(|one| one.interval.claim() == claim);
+        of.count()
+    };
+    let mut said = vec![format!(
+        "{} beside {}: p99 {} in the mean of {} settings: {}. It is better in {} settings, worse in {}, and in {} \
+         nothing can be claimed.",
+        arm.name(),
+        reference.name(),
+        in_words(&all),
+        comparisons.len(),
+        verdict(&all),
+        count(Claim::Faster),
+        count(Claim::Slower),
+        count(Claim::Open),
+    )];
+    let cpus = results.header.machine.cpus;
+    for (group, members) in by_subscription(&comparisons, cpus) {
+        if let Some(interval) = together(members) {
+            let verdict = verdict(&interval);
+            said.push(format!(
+                "{} beside {}, {}: {}: {verdict}.",
+                arm.name(),
+                reference.name(),
+                group.name(),
+                in_words(&interval)
+            ));
+        }
+    }
+    said
+}
+
+fn by_subscription(
+    comparisons: &[Comparison],
+    cpus: usize,
+) -> BTreeMap<Subscription, Vec<&Comparison>> {
+    let mut groups: BTreeMap<Subscription, Vec<&Comparison>> = BTreeMap::new();
+    for one in comparisons {
+        let group = Subscription::of(&one.setting, cpus);
+        groups.entry(group).or_default().push(one);
+    }
+    groups
+}
+
+/// The question that the mode of a deployment answers, by model and threads of a worker.
+fn compact_or_scatter(results: &Results) -> Vec<String> {
+    let comparisons = compare(results, Arm::Compact, Arm::Scatter);
+    let mut groups: BTreeMap<(&str, u16), Vec<&Comparison>> = BTreeMap::new();
+    for one in &comparisons {
+        let key = (one.setting.model.as_str(), one.setting.threads);
+        groups.entry(key).or_default().push(one);
+    }
+    let said = groups.into_iter().filter_map(|((model, threads), members)| {
+        let interval = together(members)?;
+        let answer = match interval.claim() {
+            Claim::Faster => "yes",
+            Claim::Slower => "no, Scatter beats it",
+            Claim::Open => "open",
+        };
+        Some(format!(
+            "Compact beats Scatter for model {model} and {threads} threads a worker: {answer}; {}.",
+            in_words(&interval)
+        ))
+    });
+    said.collect()
+}
+
+fn verdict(interval: &Interval) -> &'static str {
+    match interval.claim() {
+        Claim::Faster => "faster",
+        Claim::Slower => "slower",
+        Claim::Open => "no difference can be claimed",
+    }
+}

@@ -1,0 +1,104 @@
+//! Speed-ups with their intervals: a row for each policy in each group.
+
+use std::collections::BTreeMap;
+
+use albacore_simulator::chart::{color, frame};
+use albacore_svg::{Svg, escape};
+
+use crate::comparison::{Comparison, Subscription, compare, together};
+use crate::grid::{Arm, arms};
+use crate::journal::Results;
+use crate::statistics::Interval;
+
+use super::{in_words, reference};
+
+const LEFT: f64 = 330.0;
+const WIDTH: f64 = 968.0;
+const TOP: f64 = 92.0;
+const ROW: f64 = 20.0;
+/// Room for figures at the right.
+const FIGURES: f64 = 190.0;
+
+/// A group of settings and the policies in it.
+type Group = (String, Vec<(Arm, Interval)>);
+
+/// By model, kind of request and subscription.
+fn groups(results: &Results) -> Vec<Group> {
+    let (reference, others) = reference(results);
+    let cpus = results.header.machine.cpus;
+    let mut groups: BTreeMap<(String, String, Subscription), Vec<(Arm, Interval)>> =
+        BTreeMap::new();
+    for arm in others {
+        let comparisons = compare(results, arm, reference);
+        let mut members: BTreeMap<_, Vec<&Comparison>> = BTreeMap::new();
+        for one in &comparisons {
+            let (model, request) = (one.setting.model.clone(), one.setting.request.clone());
+            let key = (model, request, Subscription::of(&one.setting, cpus));
+            members.entry(key).or_default().push(one);
+        }
+        for (key, members) in members {
+            if let Some(interval) = together(members) {
+                groups.entry(key).or_default().push((arm, interval));
+            }
+        }
+    }
+    let named = |((model, request, subscription), rows): (_, _)| {
+        let (model, request, subscription): (String, String, Subscription) =
+            (model, request, subscription);
+        (format!("{model}, {request}, {}", subscription.name()), rows)
+    };
+    groups.into_iter().map(named).collect()
+}
+
+/// The chart.
+pub(super) fn draw(results: &Results) -> String {
+    let groups = groups(results);
+    let (reference, _) = reference(results);
+    let all = groups.iter().flat_map(|(_, rows)| rows);
+    let farthest = all.flat_map(|(_, interval)| [interval.low, interval.high]);
+    let farthest = farthest.map(|bound| bound.ln().abs()).fold(0.05, f64::max);
+    // twice as fast or slow is as far as it is drawn
+    let farthest = farthest.min(std::f64::consts::LN_2);
+    let scale = (WIDTH - LEFT - FIGURES) / 2.0 / farthest;
+    let middle = LEFT + (WIDTH - LEFT - FIGURES) / 2.0;
+    let x = |ratio: f64| middle + ratio.ln().clamp(-farthest, farthest) * scale;
+    let mut svg = Svg::default();
+    let mut y = TOP;
+    let colors = arms(&results.header.spec);
+    for (name, rows) in &groups {
+        svg.put(format_args!(
+            "<text class=\"name\" x=\"56\" y=\"{y}\">{}</text>",
+            escape(name)
+        ));
+        for (arm, interval) in rows {
+            y += ROW;
+            let index = colors.iter().position(|known| known == arm);
+            let color = color(index.unwrap_or_default());
+            let (low, high, at) = (x(interval.low), x(interval.high), x(interval.ratio));
+            let line = y - 4.0;
+            svg.put(format_args!(
+                "<text x=\"76\" y=\"{y}\">{}</text>\
+                 <path d=\"M{low:.1} {line}H{high:.1}\" stroke=\"{color}\" stroke-width=\"2\"/>\
+                 <circle cx=\"{at:.1}\" cy=\"{line}\" r=\"4\" fill=\"{color}\"/>\
+                 <text class=\"tick\" x=\"{}\" y=\"{y}\">{}</text>",
+                arm.name(),
+                WIDTH - FIGURES + 12.0,
+                in_words(interval)
+            ));
+        }
+        y += ROW + 8.0;
+    }
+    svg.put(format_args!(
+        "<path class=\"grid\" d=\"M{middle:.1} {}V{y:.1}\"/>\
+         <text class=\"tick\" x=\"{:.1}\" y=\"{}\">slower</text>\
+         <text class=\"tick\" x=\"{:.1}\" y=\"{}\">faster</text>",
+        TOP - 14.0,
+        LEFT,
+        TOP - 18.0,
+        WIDTH - FIGURES - 34.0,
+        TOP - 18.0
+    ));
+    let sub = "ratio of p99, mean of the settings of a group, with 99 % confidence intervals";
+    let title = format!("Speed-up beside {}", reference.name());
+    frame((WIDTH, y + 8.0), &title, sub, svg)
+}

@@ -1,0 +1,161 @@
+//! Mean time of each stage of a request, stacked, by policy.
+
+use std::collections::BTreeSet;
+
+use albacore_simulator::chart::{color, frame};
+use albacore_svg::{Svg, escape};
+
+use crate::comparison::Setting;
+use crate::grid::{Arm, arms};
+use crate::journal::Results;
+
+use super::curves::{median_of, settings};
+
+const LEFT: f64 = 190.0;
+const WIDTH: f64 = 968.0;
+const TOP: f64 = 92.0;
+const ROW: f64 = 22.0;
+const RIGHT: f64 = 110.0;
+
+/// The metric that is the sum of others where a server reports others beside it.
+const TOTAL: &str = "run";
+
+/// One bar.
+struct Bar {
+    arm: Arm,
+    /// Microseconds of each stage.
+    stages: Vec<f64>,
+}
+
+/// The chart; `None` if no server reports stages.
+pub(super) fn draw(results: &Results) -> Option<String> {
+    let stages = names(results);
+    if stages.is_empty() {
+        return None;
+    }
+    let groups: Vec<(Setting, Vec<Bar>)> = ends(results)
+        .into_iter()
+        .map(|setting| {
+            let bars = arms(&results.header.spec).into_iter();
+            let bars = bars
+                .map(|arm| bar(results, (&setting, arm), &stages))
+                .collect();
+            (setting, bars)
+        })
+        .collect();
+    let bars = groups.iter().flat_map(|(_, bars)| bars);
+    let longest = bars.map(|bar| bar.stages.iter().sum::<f64>());
+    let scale = (WIDTH - LEFT - RIGHT) / longest.fold(1.0, f64::max);
+    let mut svg = Svg::default();
+    let mut y = TOP;
+    for (setting, bars) in &groups {
+        let Setting {
+            model,
+            request,
+            workers,
+            threads,
+        } = setting;
+        let name = escape(&format!("{model}, {request}, {workers} x {threads}"));
+        svg.put(format_args!(
+            "<text class=\"name\" x=\"56\" y=\"{y}\">{name}</text>"
+        ));
+        for bar in bars {
+            y += ROW;
+            draw_bar(&mut svg, bar, y, scale);
+        }
+        y += ROW + 10.0;
+    }
+    for (index, stage) in stages.iter().enumerate() {
+        let x = 56.0 + index as f64 * 112.0;
+        svg.put(format_args!(
+            "<rect x=\"{x}\" y=\"{}\" width=\"12\" height=\"12\" fill=\"{}\"/>\
+             <text x=\"{}\" y=\"{y}\">{}</text>",
+            y - 10.0,
+            color(index),
+            x + 18.0,
+            escape(stage)
+        ));
+    }
+    let sub = "mean time of each stage, medians of trials; smallest and largest servers";
+    Some(frame((WIDTH, y + 24.0), "Stages of a request", sub, svg))
+}
+
+fn draw_bar(svg: &mut Svg, bar: &Bar, y: f64, scale: f64) {
+    svg.put(format_args!(
+        "<text x=\"76\" y=\"{y}\">{}</text>",
+        bar.arm.name()
+    ));
+    let mut x = LEFT;
+    for (index, micros) in bar.stages.iter().enumerate() {
+        let width = micros * scale;
+        svg.put(format_args!(
+            "<rect x=\"{x:.1}\" y=\"{}\" width=\"{width:.1}\" height=\"14\" fill=\"{}\"/>",
+            y - 11.0,
+            color(index)
+        ));
+        x += width;
+    }
+    let ms = bar.stages.iter().sum::<f64>() / 1e3;
+    svg.put(format_args!(
+        "<text class=\"tick\" x=\"{:.1}\" y=\"{y}\">{ms:.2} ms</text>",
+        x + 8.0
+    ));
+}
+
+/// All stages, in the order in which requests go through those that are known.
+fn names(results: &Results) -> Vec<String> {
+    const ORDER: [&str; 12] = [
+        "parse",
+        "admission",
+        "queue",
+        "defer",
+        "deserialize",
+        "convert",
+        "dmatrix",
+        "predict",
+        "compute",
+        "run",
+        "shap",
+        "serialize",
+    ];
+    let windows = results.windows.iter();
+    let all: BTreeSet<&String> = windows.flat_map(|window| window.stages.keys()).collect();
+    let is_part = |name: &&&String| all.len() == 1 || name.as_str() != TOTAL || is_compute(&all);
+    let mut names: Vec<String> = all
+        .iter()
+        .filter(is_part)
+        .map(|name| (*name).clone())
+        .collect();
+    let place = |name: &String| ORDER.iter().position(|known| known == name);
+    names.sort_by_key(|name| (place(name).unwrap_or(ORDER.len()), name.clone()));
+    names
+}
+
+/// Whether `run` is a stage beside the queue, as in the built-in server, and no sum of others.
+fn is_compute(all: &BTreeSet<&String>) -> bool {
+    all.iter().any(|name| name.as_str() == "queue")
+}
+
+/// The smallest and the largest server of each model and kind.
+fn ends(results: &Results) -> Vec<Setting> {
+    let ends = settings(results).into_values().flat_map(|settings| {
+        let size = |setting: &&Setting| u32::from(setting.workers) * u32::from(setting.threads);
+        let small = settings.iter().min_by_key(size).cloned();
+        let large = settings.iter().max_by_key(size).cloned();
+        let mut ends: Vec<Setting> = [small, large].into_iter().flatten().collect();
+        ends.dedup();
+        ends
+    });
+    ends.collect()
+}
+
+fn bar(results: &Results, (setting, arm): (&Setting, Arm), stages: &[String]) -> Bar {
+    let of = |stage: &String| {
+        let mean = median_of(results, (setting, arm), |w| Some(w.stages.get(stage)?.mean));
+        mean.unwrap_or_default()
+    };
+    Bar {
+        arm,
+        stages: stages.iter().map(of).collect(),
+    }
+}

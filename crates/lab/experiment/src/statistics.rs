@@ -1,0 +1,171 @@
+//! Ratios of times with confidence intervals.
+//!
+//! Times of windows are skewed and their noise grows with them, so ratios are taken pair by pair
+//! and averaged as logarithms: the result is a geometric mean, and its interval that of Student's t
+//! distribution. Over several settings each counts as much as the others; the settings are those of
+//! the grid and no sample, so the interval comes from the noise within them, with the degrees of
+//! freedom of Welch and Satterthwaite. The level is 99 %: of a hundred comparisons of the kernel
+//! with itself one claims a difference, which leaves room below the five that are the limit.
+
+use statrs::distribution::{ContinuousCDF as _, StudentsT};
+
+/// Confidence of every interval.
+pub(crate) const CONFIDENCE: f64 = 0.99;
+
+/// A mean ratio of times; above 1 the second of the two is faster.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Interval {
+    pub(crate) ratio: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    /// Ratios that this is the mean of.
+    pub(crate) count: usize,
+}
+
+/// What an interval says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Claim {
+    Faster,
+    Slower,
+    /// The interval includes 1.
+    Open,
+}
+
+/// The mean of a sample and what its interval is computed from.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct SampleMean {
+    mean: f64,
+    /// Of the mean.
+    variance: f64,
+    count: usize,
+}
+
+impl SampleMean {
+    /// `None` for fewer than two values.
+    pub(crate) fn of(values: &[f64]) -> Option<Self> {
+        let count = values.len();
+        if count < 2 {
+            return None;
+        }
+        let mean = values.iter().sum::<f64>() / count as f64;
+        let squares = values.iter().map(|value| (value - mean).powi(2));
+        let variance = squares.sum::<f64>() / (count - 1) as f64 / count as f64;
+        Some(Self {
+            mean,
+            variance,
+            count,
+        })
+    }
+}
+
+impl Interval {
+    /// Of the logarithms of ratios, the mean over all samples; `None` without one.
+    pub(crate) fn of(samples: &[SampleMean]) -> Option<Self> {
+        let size = samples.len() as f64;
+        let variances = samples.iter().map(|sample| sample.variance);
+        let variance = variances.sum::<f64>();
+        let parts = samples
+            .iter()
+            .map(|s| s.variance.powi(2) / (s.count - 1) as f64);
+        let parts = parts.sum::<f64>();
+        // without any noise every number of degrees gives the same interval
+        let degrees = if parts > 0.0 {
+            variance.powi(2) / parts
+        } else {
+            1.0
+        };
+        let distribution = StudentsT::new(0.0, 1.0, degrees).ok()?;
+        let quantile = distribution.inverse_cdf(0.5 + CONFIDENCE / 2.0);
+        let half = quantile * variance.sqrt() / size;
+        let mean = samples.iter().map(|sample| sample.mean).sum::<f64>() / size;
+        (!samples.is_empty()).then(|| Self {
+            ratio: mean.exp(),
+            low: (mean - half).exp(),
+            high: (mean + half).exp(),
+            count: samples.iter().map(|sample| sample.count).sum(),
+        })
+    }
+
+    pub(crate) fn claim(&self) -> Claim {
+        if self.low > 1.0 {
+            Claim::Faster
+        } else if self.high < 1.0 {
+            Claim::Slower
+        } else {
+            Claim::Open
+        }
+    }
+}
+
+/// The lower of the two in the middle; zero for an empty list.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len().saturating_sub(1) / 2;
+    values.get(middle).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use albacore_random::Xoshiro256;
+
+    fn interval(samples: &[&[f64]]) -> Interval {
+        let samples: Vec<SampleMean> = samples
+            .iter()
+            .map(|values| SampleMean::of(values).unwrap())
+            .collect();
+        Interval::of(&samples).unwrap()
+    }
+
+    #[test]
+    fn an_interval_is_that_of_students_t() {
+        let logarithms = [1.1_f64.ln(), 1.2_f64.ln(), 1.3_f64.ln()];
+        let one = interval(&[&logarithms]);
+        assert!((one.ratio - (1.1_f64 * 1.2 * 1.3).cbrt()).abs() < 1e-12);
+        // t of 2 degrees of freedom at 99.5 %: 9.925
+        let half = (one.high / one.ratio).ln();
+        assert!(
+            (half - 9.925 * 0.083_551 / 3_f64.sqrt()).abs() < 1e-3,
+            "{half}"
+        );
+        assert_eq!(one.claim(), Claim::Open);
+        // twice the same: half of the variance, and 4 degrees of freedom: 4.604
+        let both = interval(&[&logarithms, &logarithms]);
+        let half = (both.high / both.ratio).ln();
+        assert!(
+            (half - 4.604 * 0.083_551 / 6_f64.sqrt()).abs() < 1e-3,
+            "{half}"
+        );
+        assert_eq!(SampleMean::of(&logarithms[..1]), None);
+        assert_eq!(Interval::of(&[]), None);
+        assert_eq!(interval(&[&[0.5, 0.5]]).claim(), Claim::Faster);
+    }
+
+    #[test]
+    fn equal_things_are_called_different_in_one_of_a_hundred_comparisons() {
+        let mut random = Xoshiro256::new(7, 0);
+        let mut noise = || (0..12).map(|_| random.unit()).sum::<f64>() - 6.0;
+        let mut sample =
+            |count| -> Vec<f64> { (0..count).map(|_| 0.1 * (noise() - noise())).collect() };
+        let mut claims = [0, 0];
+        for _ in 0..4_000 {
+            let (one, other) = (sample(5), sample(3));
+            let intervals = [interval(&[&one]), interval(&[&one, &other])];
+            for (claims, interval) in claims.iter_mut().zip(intervals) {
+                *claims += usize::from(interval.claim() != Claim::Open);
+            }
+        }
+        assert!(
+            claims.iter().all(|claims| (15..=60).contains(claims)),
+            "{claims:?} of 4,000"
+        );
+    }
+
+    #[test]
+    fn clear_differences_are_claimed() {
+        let slower = interval(&[&[-0.30, -0.31, -0.29, -0.30]]);
+        assert_eq!(slower.claim(), Claim::Slower);
+        let faster = interval(&[&[0.30, 0.31, 0.29, 0.30]]);
+        assert_eq!(faster.claim(), Claim::Faster);
+    }
+}

@@ -1,0 +1,135 @@
+//! One window: load on a server, and what it and the machine did meanwhile.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use albacore_load::{
+    InferRequest, Load, LoadError, Request, Sample, Shape, StageTimes, WireFormat, drive,
+    percentile, poisson,
+};
+use albacore_random::Xoshiro256;
+
+use crate::grid::WindowId;
+use crate::host_load::{HostLoad, disturbance};
+use crate::record::{Quantiles, SHARES, Stage, Window};
+use crate::server::Running;
+use crate::spec::{Model, RequestKind, Spec};
+
+/// Different requests of a kind, sent in turn.
+const REQUESTS: usize = 4;
+
+/// Connections of an open loop: more than can be in flight at the rates that a server holds.
+const OPEN_CONNECTIONS: usize = 256;
+
+/// Measures one window after load that is not measured.
+///
+/// # Errors
+/// The load generator fails.
+pub(crate) fn measure(
+    spec: &Spec,
+    id: &WindowId,
+    running: &Running,
+    repeats: u32,
+) -> Result<Option<Window>, LoadError> {
+    let model = spec.models.iter().find(|model| model.name == id.cell.model);
+    let kind = spec.requests.iter().find(|kind| kind.name() == id.request);
+    let (Some(model), Some(kind)) = (model, kind) else {
+        return Ok(None);
+    };
+    let requests = requests(spec, model, kind, running);
+    let seed = spec.seed.wrapping_add(u64::from(id.trial));
+    let load = |length: Duration| Load {
+        requests: requests.clone(),
+        shape: match spec.load.rate {
+            Some(rate) => Shape::Open(poisson(rate, length, seed)),
+            None => Shape::Closed(length),
+        },
+        connections: connections(spec, id.cell.workers),
+    };
+    if !spec.settle.0.is_zero() {
+        drive(load(spec.settle.0))?;
+    }
+    let host = HostLoad::start(running.pid());
+    let samples = drive(load(spec.window.0))?;
+    let (usage, host) = host.end();
+    let answered: Vec<&Sample> = samples.iter().filter(|s| s.status == 200).collect();
+    let good = |sample: &&&Sample| spec.objective.is_none_or(|o| sample.latency <= o.0);
+    let run = |sample: &&Sample| sample.stages.time("run");
+    Ok(Some(Window {
+        id: id.clone(),
+        at: crate::seconds_since_epoch(),
+        seconds: spec.window.0.as_secs_f64(),
+        sent: samples.len(),
+        answered: answered.len(),
+        good: answered.iter().filter(good).count(),
+        latency: quantiles(answered.iter().map(|sample| sample.latency).collect()),
+        server: quantiles(answered.iter().filter_map(run).collect()),
+        stages: stages(&answered),
+        usage,
+        disturbed: disturbance(&host),
+        host,
+        repeats,
+    }))
+}
+
+fn connections(spec: &Spec, workers: u16) -> usize {
+    match (spec.load.clients_per_worker, spec.load.clients) {
+        (Some(each), _) => usize::from(each) * usize::from(workers),
+        (None, Some(all)) => usize::from(all),
+        (None, None) => OPEN_CONNECTIONS,
+    }
+}
+
+fn requests(spec: &Spec, model: &Model, kind: &RequestKind, running: &Running) -> Vec<Request> {
+    let mut random = Xoshiro256::new(spec.seed, 1);
+    let mut values = || -> Vec<f32> {
+        let count = kind.rows * model.features;
+        (0..count)
+            .map(|_| random.unit() as f32 * 4.0 - 2.0)
+            .collect()
+    };
+    let request = |values: &[f32]| match &kind.path {
+        Some(path) => Request {
+            address: running.address,
+            path: path.clone(),
+            headers: Vec::new(),
+            body: values.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        },
+        None => InferRequest {
+            model: &model.name,
+            input: "input",
+            output: kind.output.as_deref(),
+            values,
+            features: model.features,
+        }
+        .request(WireFormat::Binary, running.address),
+    };
+    (0..REQUESTS).map(|_| request(&values())).collect()
+}
+
+fn quantiles(mut times: Vec<Duration>) -> Quantiles {
+    if times.is_empty() {
+        return Quantiles::default();
+    }
+    times.sort_unstable();
+    let micros = |&share: &f64| percentile(&times, share).as_micros() as u64;
+    Quantiles(SHARES.iter().map(micros).collect())
+}
+
+fn stages(answered: &[&Sample]) -> BTreeMap<String, Stage> {
+    let figures = |name: String| {
+        let times = answered.iter().filter_map(|s| s.stages.time(&name));
+        let mut times: Vec<Duration> = times.collect();
+        times.sort_unstable();
+        let sum = times.iter().sum::<Duration>().as_secs_f64() * 1e6;
+        let stage = Stage {
+            mean: sum / times.len().max(1) as f64,
+            p99: percentile(&times, 0.99).as_micros() as u64,
+        };
+        (!times.is_empty()).then_some((name, stage))
+    };
+    StageTimes::names()
+        .into_iter()
+        .filter_map(figures)
+        .collect()
+}

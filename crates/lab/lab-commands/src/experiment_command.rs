@@ -1,0 +1,149 @@
+//! `albacore experiment`: policies compared over a grid, and the report of that.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use albacore_command::{Failure, print};
+use albacore_experiment::{ExperimentError, Progress, Spec, Window, run as run_experiment};
+use clap::Subcommand;
+
+/// The arguments of `albacore experiment`.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct ExperimentArgs {
+    #[command(subcommand)]
+    command: Option<ExperimentCommand>,
+    /// The experiment
+    #[arg(short, long, value_name = "FILE", required = true)]
+    file: Option<PathBuf>,
+    /// Run the short version that the file names under `quick`
+    #[arg(long = "quick")]
+    is_quick: bool,
+    /// Where results are kept; a run that was interrupted goes on with those in it [default:
+    /// experiment-NAME, with --quick experiment-NAME-quick]
+    #[arg(long, value_name = "FOLDER")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum ExperimentCommand {
+    /// Write report.html and CSV files from the results in a folder, beside them
+    Report {
+        /// The folder of results
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+    },
+}
+
+/// Runs an experiment and writes its report, or only the report.
+///
+/// # Errors
+/// A bad file or folder; a signal.
+pub(crate) fn run(args: &ExperimentArgs) -> Result<(), Failure> {
+    if let Some(ExperimentCommand::Report { folder }) = &args.command {
+        return report(folder);
+    }
+    let Some(file) = &args.file else {
+        return Err(Failure::Usage("--file: name the experiment".to_owned()));
+    };
+    let spec = Spec::read(file, args.is_quick).map_err(|e| usage_or_failed(&e))?;
+    let folder = args.output.clone().unwrap_or_else(|| {
+        let quick = if args.is_quick { "-quick" } else { "" };
+        PathBuf::from(format!("experiment-{}{quick}", spec.name))
+    });
+    let is_terminal = std::io::stderr().is_terminal();
+    let results = run_experiment(&spec, &folder, &mut |progress| tell(&progress, is_terminal));
+    if is_terminal {
+        clear_line();
+    }
+    results.map_err(|e| usage_or_failed(&e))?;
+    report(&folder)
+}
+
+fn report(folder: &std::path::Path) -> Result<(), Failure> {
+    let conclusions = albacore_experiment::write_report(folder).map_err(|e| usage_or_failed(&e))?;
+    let file = folder.join("report.html");
+    print(&format!("{conclusions}\nReport: {}\n", file.display()))
+}
+
+fn usage_or_failed(error: &ExperimentError) -> Failure {
+    match error {
+        ExperimentError::Spec { .. } | ExperimentError::Journal { .. } => {
+            Failure::Usage(error.to_string())
+        }
+        _ => Failure::Failed(error.to_string()),
+    }
+}
+
+/// On a terminal one line that changes, else a line for each window.
+fn tell(progress: &Progress<'_>, is_terminal: bool) {
+    let line = match progress {
+        Progress::Start { done: 0, all, left } => {
+            format!("{all} windows, {}", in_words(*left))
+        }
+        Progress::Start { done, all, left } => {
+            format!(
+                "{done} of {all} windows are there, {} left",
+                in_words(*left)
+            )
+        }
+        Progress::Window {
+            window,
+            done,
+            all,
+            left,
+        } => format!(
+            "{done}/{all}  {}  {} left",
+            figures(window),
+            in_words(*left)
+        ),
+        Progress::Failed(failed) => {
+            let (cell, windows) = (&failed.cell, failed.windows);
+            let name = format!("{} {} x {}", cell.model, cell.workers, cell.threads);
+            format!("{name}: {windows} windows are missing: {}", failed.what)
+        }
+    };
+    let is_passing = matches!(progress, Progress::Window { .. });
+    match is_terminal {
+        true if is_passing => {
+            eprint!("\r\x1b[K{line}");
+            // a progress line that cannot be written is no reason to end
+            let _ = std::io::stderr().flush();
+        }
+        true => {
+            clear_line();
+            eprintln!("{line}");
+        }
+        false => eprintln!("{line}"),
+    }
+}
+
+fn clear_line() {
+    eprint!("\r\x1b[K");
+}
+
+fn figures(window: &Window) -> String {
+    let (cell, id) = (&window.id.cell, &window.id);
+    let p99 = window
+        .p99_ms()
+        .map_or("no answer".to_owned(), |ms| format!("p99 {ms:.2} ms"));
+    let disturbed = window.disturbed.as_ref();
+    let mark = disturbed.map_or(String::new(), |what| format!(" ({what})"));
+    format!(
+        "{} {} x {}  {}  {}  {p99}{mark}",
+        cell.model,
+        cell.workers,
+        cell.threads,
+        id.request,
+        id.arm.name()
+    )
+}
+
+fn in_words(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..=90 => format!("{seconds} s"),
+        seconds @ 91..=5400 => format!("{} min", seconds.div_ceil(60)),
+        seconds => format!("{:.1} h", seconds as f64 / 3600.0),
+    }
+}
