@@ -29,7 +29,7 @@ demo: ## serve examples/fraud.yaml here, compare kernel and Albacore placement, 
 	target/demo/albacore-live-bench demo
 
 test: python cluster ## every test: Rust, real processes and cgroups, a real API server, real Python clients
-	@$(SETUP) build
+	@$(SETUP) build browser
 	@echo "== Rust: unit, property, repository, process and kernel tests"
 	$(CARGO) build --workspace --bins --tests
 	@# Many tests wait for processes and for clocks: two lanes take little more than half of the time of one.

@@ -16,7 +16,7 @@ command -v cargo >/dev/null || {
     echo "cargo is missing: install Rust 1.90 or newer (https://rustup.rs)" >&2
     exit 1
 }
-[ $# -gt 0 ] || set -- build lint python musl fuzz
+[ $# -gt 0 ] || set -- build lint python musl fuzz browser
 for part in "$@"; do
     case $part in
     build) need cc gcc libc6-dev ;; # the linker, and C code in dependencies
@@ -32,8 +32,9 @@ for part in "$@"; do
         [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ] || rustup target add "$target"
         ;;
     fuzz) need c++ g++ ;; # libFuzzer
+    browser) need chromium chromium ;; # a test opens reports
     *)
-        echo "usage: setup.sh [build | lint | python | musl | fuzz]..." >&2
+        echo "usage: setup.sh [build | lint | python | musl | fuzz | browser]..." >&2
         exit 64
         ;;
     esac

@@ -37,6 +37,8 @@ pub enum SpawnOutput {
     Ours,
     /// stdout becomes a pipe (`Child::stdout`), stderr is ours.
     Pipe,
+    /// stdout becomes a pipe (`Child::stdout`), stderr is added to this file.
+    PipeAndLog(PathBuf),
     /// Both are added to this file.
     Log(PathBuf),
 }
@@ -75,21 +77,28 @@ impl Spawn {
     }
 
     fn direct_output(&self, command: &mut Command) -> Result<(), OsError> {
-        let path = match &self.output {
-            SpawnOutput::Ours => return Ok(()),
+        let open = |path: &PathBuf| {
+            let file = File::options().create(true).append(true).open(path);
+            file.and_then(|file| Ok((file.try_clone()?, file)))
+                .map_err(|source| OsError::Read {
+                    path: path.clone(),
+                    source,
+                })
+        };
+        match &self.output {
+            SpawnOutput::Ours => {}
             SpawnOutput::Pipe => {
                 command.stdout(Stdio::piped());
-                return Ok(());
             }
-            SpawnOutput::Log(path) => path,
-        };
-        let open = || File::options().create(true).append(true).open(path);
-        let file = open().and_then(|file| Ok((file.try_clone()?, file)));
-        let (stdout, stderr) = file.map_err(|source| OsError::Read {
-            path: path.clone(),
-            source,
-        })?;
-        command.stdout(stdout).stderr(stderr);
+            SpawnOutput::PipeAndLog(path) => {
+                let (_, stderr) = open(path)?;
+                command.stdout(Stdio::piped()).stderr(stderr);
+            }
+            SpawnOutput::Log(path) => {
+                let (stdout, stderr) = open(path)?;
+                command.stdout(stdout).stderr(stderr);
+            }
+        }
         Ok(())
     }
 }

@@ -98,8 +98,10 @@ impl<'a> Servers<'a> {
         let index = match self.running.iter().position(known) {
             Some(index) => index,
             None => {
-                let started = self.start(policy).map_err(|e| sentence(&e))?;
-                self.running.push(started);
+                let begin = log_length(&self.log());
+                let started = self.start(policy);
+                let reason = |e| last_line(&self.log(), begin).unwrap_or_else(|| sentence(&e));
+                self.running.push(started.map_err(reason)?);
                 self.running.len() - 1
             }
         };
@@ -124,6 +126,11 @@ impl<'a> Servers<'a> {
         Ok(())
     }
 
+    /// What servers print on stderr.
+    fn log(&self) -> PathBuf {
+        self.folder.join("server.log")
+    }
+
     fn start(&self, policy: Policy) -> anyhow::Result<Running> {
         let proc_bind = ProcBind::of(policy);
         let name = proc_bind.value().unwrap_or("server");
@@ -138,7 +145,7 @@ impl<'a> Servers<'a> {
             true => &[],
             false => &["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"],
         };
-        let mut service = Service::start(&file, options)?;
+        let mut service = Service::start_with_log(&file, options, &self.log())?;
         let address = match own {
             true => {
                 let address = SocketAddr::from(([127, 0, 0, 1], port));
@@ -160,6 +167,19 @@ impl<'a> Servers<'a> {
             address,
         })
     }
+}
+
+fn log_length(log: &Path) -> u64 {
+    std::fs::metadata(log).map_or(0, |file| file.len())
+}
+
+/// The last line that a server printed, which says why it ended; `begin` is where its lines begin.
+fn last_line(log: &Path, begin: u64) -> Option<String> {
+    let bytes = std::fs::read(log).ok()?;
+    let own = bytes.get(usize::try_from(begin).ok()?..)?;
+    let text = String::from_utf8_lossy(own);
+    let line = text.lines().rfind(|line| !line.trim().is_empty())?;
+    Some(line.to_owned())
 }
 
 fn wait_for_listener(address: SocketAddr) -> anyhow::Result<()> {
@@ -216,6 +236,7 @@ fn deployment(spec: &Spec, cell: &Cell, model: &Model, policy: Policy, port: u16
                     .replace("{threads}", &cell.threads.to_string())
                     .replace("{port}", &port.to_string())
                     .replace("{model}", &model.file.to_string_lossy())
+                    .replace("{folder}", &spec.folder.to_string_lossy())
             };
             fields["template"] = pod_template(template, fill, ProcBind::of(policy));
         }

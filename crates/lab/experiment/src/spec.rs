@@ -17,8 +17,8 @@
 //! ```
 //!
 //! With `template` the server is the user's own: `command`, `args` and the values of `env` may
-//! contain `{workers}`, `{threads}`, `{port}` and `{model}`, and each request names a `path` to
-//! which its rows are sent as little-endian float32.
+//! contain `{workers}`, `{threads}`, `{port}`, `{model}` and `{folder}`, which is that of the file;
+//! and each request names a `path` to which its rows are sent as little-endian float32.
 
 mod check;
 
@@ -40,6 +40,9 @@ const DEPTH_MAX: usize = 16;
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Spec {
     pub name: String,
+    /// The folder of the file.
+    #[serde(default)]
+    pub folder: PathBuf,
     /// Equal seeds give the same order of windows, arrivals and rows.
     #[serde(default = "seed")]
     pub seed: u64,
@@ -247,6 +250,7 @@ impl Spec {
             })?;
         let whole = std::path::absolute(file).map_err(failed)?;
         let folder = whole.parent().unwrap_or(Path::new("/"));
+        spec.folder = folder.to_owned();
         for model in &mut spec.models {
             model.file = folder.join(&model.file);
         }

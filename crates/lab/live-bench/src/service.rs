@@ -99,12 +99,27 @@ impl Service {
         Self::start_in(file, args, Path::new("."), &[])
     }
 
+    /// As [`Service::start`]; what it and the server print on stderr is added to `log`.
+    pub fn start_with_log(file: &Path, args: &[&str], log: &Path) -> Result<Self> {
+        let output = SpawnOutput::PipeAndLog(log.to_owned());
+        Self::spawn(file, args, (Path::new("."), &[]), output)
+    }
+
     /// Starts `albacore run -f file args` in `folder` with more environment.
     pub fn start_in(
         file: &Path,
         args: &[&str],
         folder: &Path,
         environment: &[(&str, String)],
+    ) -> Result<Self> {
+        Self::spawn(file, args, (folder, environment), SpawnOutput::Pipe)
+    }
+
+    fn spawn(
+        file: &Path,
+        args: &[&str],
+        (folder, environment): (&Path, &[(&str, String)]),
+        output: SpawnOutput,
     ) -> Result<Self> {
         let program = program("albacore")?.into_os_string();
         let fixed = ["run", "--output", "json", "-f"].map(OsString::from);
@@ -117,7 +132,7 @@ impl Service {
                 .map(|(name, value)| (name.into(), value.into()))
                 .collect(),
             directory: Some(folder.to_owned()),
-            output: SpawnOutput::Pipe,
+            output,
         }
         .start()
         .context("cannot start albacore run")?;
