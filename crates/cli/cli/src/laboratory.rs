@@ -1,6 +1,6 @@
-//! Commands of the laboratory (`bench`, `experiment`, `partition`, `simulate`): the program `albacore-lab` beside
-//! this one runs them, so that what is shipped to nodes and clusters links no simulator and no load
-//! generator.
+//! Commands of the laboratory (`bench`, `experiment`, `partition`, `simulate`): the program
+//! `albacore-lab` beside this one runs them, so that what is shipped to nodes and clusters links no
+//! simulator and no load generator.
 
 use std::convert::Infallible;
 use std::ffi::OsString;

@@ -161,7 +161,7 @@ impl Run<'_> {
                 }
                 repeats += 1;
             };
-            // a server that was told to end with this process answers less
+            // a server that ends with this process answers less
             self.stop_if_asked()?;
             self.keep(window)?;
         }

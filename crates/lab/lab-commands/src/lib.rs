@@ -1,6 +1,6 @@
 //! The subcommands of `albacore` that measure and simulate, which no server or controller needs:
-//! `simulate`, `partition`, `experiment` and `bench`. One module each: `Args` are its options, `run` executes it.
-//! `albacore` starts the program `albacore-lab` for them.
+//! `simulate`, `partition`, `experiment` and `bench`. One module each: `Args` are its options,
+//! `run` executes it. `albacore` starts the program `albacore-lab` for them.
 #![forbid(unsafe_code)]
 
 mod bench_command;

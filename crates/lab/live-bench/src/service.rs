@@ -102,7 +102,7 @@ impl Service {
     /// As [`Service::start`]; what it and the server print on stderr is added to `log`.
     pub fn start_with_log(file: &Path, args: &[&str], log: &Path) -> Result<Self> {
         let output = SpawnOutput::PipeAndLog(log.to_owned());
-        Self::spawn(file, args, (Path::new("."), &[]), output)
+        Self::spawn(file, args, Path::new("."), &[], output)
     }
 
     /// Starts `albacore run -f file args` in `folder` with more environment.
@@ -112,13 +112,14 @@ impl Service {
         folder: &Path,
         environment: &[(&str, String)],
     ) -> Result<Self> {
-        Self::spawn(file, args, (folder, environment), SpawnOutput::Pipe)
+        Self::spawn(file, args, folder, environment, SpawnOutput::Pipe)
     }
 
     fn spawn(
         file: &Path,
         args: &[&str],
-        (folder, environment): (&Path, &[(&str, String)]),
+        folder: &Path,
+        environment: &[(&str, String)],
         output: SpawnOutput,
     ) -> Result<Self> {
         let program = program("albacore")?.into_os_string();

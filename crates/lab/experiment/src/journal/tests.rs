@@ -1,3 +1,5 @@
+//! Results that go on, that are of something else, and that cannot be written.
+
 use super::*;
 use crate::grid::{Arm, Cell};
 use crate::machine::Machine;

@@ -138,7 +138,8 @@ fn of_kind<'a>(results: &'a Results, kind: Kind<'a>) -> impl Iterator<Item = &'a
 /// Median over the windows of a setting and arm.
 pub(super) fn median_of(
     results: &Results,
-    (setting, arm): (&Setting, Arm),
+    setting: &Setting,
+    arm: Arm,
     value: impl Fn(&Window) -> Option<f64>,
 ) -> Option<f64> {
     let own = |w: &&Window| w.id.arm == arm && Setting::of(w) == *setting;

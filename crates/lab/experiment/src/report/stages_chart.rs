@@ -38,7 +38,7 @@ pub(super) fn draw(results: &Results) -> Option<String> {
         .map(|setting| {
             let bars = arms(&results.header.spec).into_iter();
             let bars = bars
-                .map(|arm| bar(results, (&setting, arm), &stages))
+                .map(|arm| bar(results, &setting, arm, &stages))
                 .collect();
             (setting, bars)
         })
@@ -149,9 +149,9 @@ fn ends(results: &Results) -> Vec<Setting> {
     ends.collect()
 }
 
-fn bar(results: &Results, (setting, arm): (&Setting, Arm), stages: &[String]) -> Bar {
+fn bar(results: &Results, setting: &Setting, arm: Arm, stages: &[String]) -> Bar {
     let of = |stage: &String| {
-        let mean = median_of(results, (setting, arm), |w| Some(w.stages.get(stage)?.mean));
+        let mean = median_of(results, setting, arm, |w| Some(w.stages.get(stage)?.mean));
         mean.unwrap_or_default()
     };
     Bar {

@@ -35,7 +35,7 @@ pub(super) fn figures(results: &Results) -> String {
 
 fn row(results: &Results, setting: &Setting, arm: Arm) -> String {
     let median = |value: &dyn Fn(&Window) -> Option<f64>| {
-        let found = median_of(results, (setting, arm), value);
+        let found = median_of(results, setting, arm, value);
         found.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))
     };
     let latency = |share: f64| median(&|w| Some(w.latency.at(share)? / 1e3));

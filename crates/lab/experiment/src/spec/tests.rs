@@ -1,3 +1,5 @@
+//! Files of experiments that are read, shortened and refused.
+
 use super::*;
 
 const FILE: &str = "\
