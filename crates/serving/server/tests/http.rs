@@ -475,10 +475,23 @@ fn metrics_count_what_happened() {
     let answer = server.post("/v2/models/small/infer", &[], body.as_bytes());
     assert_eq!(answer.status, 200);
     let timing = answer.header("server-timing").unwrap();
-    assert!(
-        timing.starts_with("queue;dur=") && timing.contains(", run;dur="),
-        "{timing}"
-    );
+    let times = timing.split(", ").map(|metric| {
+        let (name, ms) = metric.split_once(";dur=").unwrap();
+        (name, ms.parse::<f64>().unwrap())
+    });
+    let times: Vec<(&str, f64)> = times.collect();
+    let names: Vec<&str> = times.iter().map(|&(name, _)| name).collect();
+    let stages = [
+        "parse",
+        "admission",
+        "queue",
+        "defer",
+        "compute",
+        "serialize",
+        "run",
+    ];
+    assert_eq!(names, stages, "{timing}");
+    assert!(times[4].1 > 0.0 && times[4].1 == times[6].1, "{timing}");
     assert_eq!(
         server
             .post("/v2/models/nobody/infer", &[], body.as_bytes())
@@ -509,6 +522,9 @@ fn metrics_count_what_happened() {
         "albacore_batches_shared_total{model=\"small\",kind=\"value\",by=\"alone\"} 1",
         "albacore_worker_batches_total{worker=\"0\"} 1",
         "albacore_worker_batches_total{worker=\"1\"} 0",
+        "albacore_request_stage_seconds_count{model=\"small\",stage=\"parse\"} 1",
+        "albacore_request_stage_seconds_count{model=\"small\",stage=\"serialize\"} 1",
+        "albacore_request_stage_seconds_bucket{le=\"+Inf\",model=\"small\",stage=\"compute\"} 1",
         "# TYPE albacore_requests_total counter",
         "# TYPE process_cpu_seconds_total counter",
     ] {

@@ -17,8 +17,11 @@ const TOP: f64 = 92.0;
 const ROW: f64 = 22.0;
 const RIGHT: f64 = 110.0;
 
-/// The metric that is the sum of others where a server reports others beside it.
+/// The metric that others are parts of, or say again, where a server reports others beside it.
 const TOTAL: &str = "run";
+
+/// A stage that is part of another one.
+const PART: (&str, &str) = ("defer", "queue");
 
 /// One bar.
 struct Bar {
@@ -120,20 +123,15 @@ fn names(results: &Results) -> Vec<String> {
     ];
     let windows = results.windows.iter();
     let all: BTreeSet<&String> = windows.flat_map(|window| window.stages.keys()).collect();
-    let is_part = |name: &&&String| all.len() == 1 || name.as_str() != TOTAL || is_compute(&all);
+    let is_shown = |name: &&&String| all.len() == 1 || name.as_str() != TOTAL;
     let mut names: Vec<String> = all
         .iter()
-        .filter(is_part)
+        .filter(is_shown)
         .map(|name| (*name).clone())
         .collect();
     let place = |name: &String| ORDER.iter().position(|known| known == name);
     names.sort_by_key(|name| (place(name).unwrap_or(ORDER.len()), name.clone()));
     names
-}
-
-/// Whether `run` is a stage beside the queue, as in the built-in server, and no sum of others.
-fn is_compute(all: &BTreeSet<&String>) -> bool {
-    all.iter().any(|name| name.as_str() == "queue")
 }
 
 /// The smallest and the largest server of each model and kind.
@@ -151,8 +149,13 @@ fn ends(results: &Results) -> Vec<Setting> {
 
 fn bar(results: &Results, setting: &Setting, arm: Arm, stages: &[String]) -> Bar {
     let of = |stage: &String| {
-        let mean = median_of(results, setting, arm, |w| Some(w.stages.get(stage)?.mean));
-        mean.unwrap_or_default()
+        let mean = |name: &str| {
+            median_of(results, setting, arm, |w| Some(w.stages.get(name)?.mean)).unwrap_or_default()
+        };
+        match stage.as_str() == PART.1 {
+            true => (mean(stage) - mean(PART.0)).max(0.0),
+            false => mean(stage),
+        }
     };
     Bar {
         arm,

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use albacore_engine::{DURATION_BOUNDS_NANOS, LoopIndex, Timing};
+use albacore_engine::{DURATION_BOUNDS_NANOS, LoopIndex};
 use albacore_proto::inference::StatisticDuration;
+
+use super::stages::{CallStages, STAGES};
 
 /// Buckets of a call's duration. The last one has no bound.
 const BUCKETS: usize = DURATION_BOUNDS_NANOS.len() + 1;
@@ -15,12 +17,7 @@ const BUCKETS: usize = DURATION_BOUNDS_NANOS.len() + 1;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AnsweredCall {
     pub(super) rows: usize,
-    /// From the end of the body to rows in shared memory.
-    pub(super) parsing: Duration,
-    /// Waiting and computing in the engine.
-    pub(super) timing: Timing,
-    /// When the results were available.
-    pub(super) computed_at: Instant,
+    pub(super) stages: CallStages,
 }
 
 /// An infer call whose reply is encoded.
@@ -34,7 +31,7 @@ pub(super) struct FinishedCall<'a> {
     /// The HTTP status or gRPC code.
     pub(super) code: &'a str,
     pub(super) took: Duration,
-    /// The end of `took`. One clock reading ends the call and its last phase: phases never add up
+    /// The end of `took`. One clock reading ends the call and its last stage: stages never add up
     /// to more than the call.
     pub(super) ended_at: Instant,
     /// `None` if it was refused or failed.
@@ -73,8 +70,8 @@ fn nanos(took: Duration) -> u64 {
     u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The time of a model's calls, which has four phases: parsing a call into shared memory (input),
-/// waiting for a worker (queue), computing (infer), writing the reply (output).
+/// The time of a model's calls as Triton's extension divides it: bringing a call into shared memory
+/// (input), waiting for a worker (queue), computing (infer), writing the reply (output).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ModelTotals {
     /// Answered calls, from arrival to reply.
@@ -96,11 +93,12 @@ impl ModelTotals {
         let Some(answered) = call.answered else {
             return self.fail.add(call.took);
         };
-        let writing = call.ended_at.duration_since(answered.computed_at);
+        let stages = answered.stages;
+        let writing = call.ended_at.duration_since(stages.computed_at);
         self.success.add(call.took);
-        self.input.add(answered.parsing);
-        self.queue.add(answered.timing.queue);
-        self.infer.add(answered.timing.compute);
+        self.input.add(stages.parse + stages.admission);
+        self.queue.add(stages.timing.queue);
+        self.infer.add(stages.timing.compute);
         self.output.add(writing);
         self.rows += answered.rows as u64;
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -120,6 +118,39 @@ impl ModelTotals {
     }
 }
 
+/// A histogram of durations.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Durations {
+    /// By bucket of [`DURATION_BOUNDS_NANOS`], not cumulative.
+    pub(super) buckets: [u64; BUCKETS],
+    total: Total,
+}
+
+impl Durations {
+    fn add(&mut self, took: Duration) {
+        let took_nanos = nanos(took);
+        let bucket = DURATION_BOUNDS_NANOS.partition_point(|&bound| bound < took_nanos);
+        self.buckets[bucket] += 1;
+        self.total.add(took);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for (bucket, count) in self.buckets.iter_mut().zip(other.buckets) {
+            *bucket += count;
+        }
+        self.total.merge(other.total);
+    }
+
+    /// Sum in seconds.
+    pub(super) fn seconds(&self) -> f64 {
+        self.total.nanos as f64 / 1e9
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.total.count
+    }
+}
+
 /// Calls of one kind and protocol.
 #[derive(Clone, Debug)]
 pub(super) struct ClassCounts {
@@ -127,9 +158,7 @@ pub(super) struct ClassCounts {
     pub(super) protocol: &'static str,
     /// By code.
     pub(super) finished: Vec<(String, u64)>,
-    /// Durations by bucket of [`DURATION_BOUNDS_NANOS`], not cumulative.
-    pub(super) buckets: [u64; BUCKETS],
-    pub(super) durations: Total,
+    pub(super) durations: Durations,
 }
 
 impl ClassCounts {
@@ -138,8 +167,7 @@ impl ClassCounts {
             kind,
             protocol,
             finished: Vec::new(),
-            buckets: [0; BUCKETS],
-            durations: Total::default(),
+            durations: Durations::default(),
         }
     }
 
@@ -153,9 +181,6 @@ impl ClassCounts {
 
     fn add(&mut self, code: &str, took: Duration) {
         self.count_code(code, 1);
-        let took_nanos = nanos(took);
-        let bucket = DURATION_BOUNDS_NANOS.partition_point(|&bound| bound < took_nanos);
-        self.buckets[bucket] += 1;
         self.durations.add(took);
     }
 
@@ -163,19 +188,7 @@ impl ClassCounts {
         for (code, calls) in &other.finished {
             self.count_code(code, *calls);
         }
-        for (bucket, calls) in self.buckets.iter_mut().zip(other.buckets) {
-            *bucket += calls;
-        }
-        self.durations.merge(other.durations);
-    }
-
-    /// Sum of the durations in seconds.
-    pub(super) fn seconds(&self) -> f64 {
-        self.durations.nanos as f64 / 1e9
-    }
-
-    pub(super) fn calls(&self) -> u64 {
-        self.durations.count
+        self.durations.merge(&other.durations);
     }
 }
 
@@ -183,10 +196,16 @@ impl ClassCounts {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ModelCounts {
     pub(super) totals: ModelTotals,
+    /// Of answered calls.
+    pub(super) stages: [Durations; STAGES],
     pub(super) classes: Vec<ClassCounts>,
 }
 
 impl ModelCounts {
+    pub(super) fn has_answers(&self) -> bool {
+        self.totals.success.count > 0
+    }
+
     fn class(&mut self, kind: &'static str, protocol: &'static str) -> &mut ClassCounts {
         let is_wanted = |class: &ClassCounts| class.kind == kind && class.protocol == protocol;
         let at = self.classes.iter().position(is_wanted);
@@ -230,6 +249,12 @@ impl CallCounts {
         }
         if let Some(model) = models.get_mut(call.model) {
             model.totals.add(call);
+            if let Some(answered) = call.answered {
+                let times = answered.stages.times(call.ended_at);
+                for (stage, time) in model.stages.iter_mut().zip(times) {
+                    stage.add(time);
+                }
+            }
             let class = model.class(call.kind, call.protocol);
             class.add(call.code, call.took);
         }
@@ -242,6 +267,9 @@ impl CallCounts {
             for (name, model) in event_loop.lock().iter() {
                 let sum = sums.entry(name.clone()).or_default();
                 sum.totals.merge(&model.totals);
+                for (sum, stage) in sum.stages.iter_mut().zip(&model.stages) {
+                    sum.merge(stage);
+                }
                 for class in &model.classes {
                     sum.class(class.kind, class.protocol).merge(class);
                 }
@@ -264,6 +292,8 @@ impl CallCounts {
 
 #[cfg(test)]
 mod tests {
+    use albacore_engine::Timing;
+
     use super::*;
 
     #[test]
@@ -280,9 +310,12 @@ mod tests {
             ended_at: computed_at + Duration::from_secs(5),
             answered: (code == "200").then(|| AnsweredCall {
                 rows: 3,
-                parsing: Duration::from_micros(1),
-                timing: Timing::default(),
-                computed_at,
+                stages: CallStages {
+                    parse: Duration::from_micros(1),
+                    admission: Duration::from_micros(60),
+                    timing: Timing::default(),
+                    computed_at,
+                },
             }),
         };
         counts.count(LoopIndex(0), &call("m", "200", 50));
@@ -298,8 +331,11 @@ mod tests {
             class.finished,
             [("200".to_owned(), 2), ("429".to_owned(), 1)]
         );
-        let buckets = (class.buckets[0], class.buckets[1], class.buckets[15]);
-        assert_eq!((buckets, class.calls()), ((1, 1, 1), 3));
+        let buckets = &class.durations.buckets;
+        let buckets = (buckets[0], buckets[1], buckets[15]);
+        assert_eq!((buckets, class.durations.count()), ((1, 1, 1), 3));
+        let [parse, admission, ..] = &sums["m"].stages;
+        assert_eq!((parse.buckets[0], admission.buckets[1]), (2, 2));
         let totals = counts.totals("m");
         assert_eq!((totals.rows, totals.fail.count), (6, 1));
         assert_eq!(totals.success.nanos, 101_000);

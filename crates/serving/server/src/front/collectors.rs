@@ -15,7 +15,8 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
-use super::call_counts::CallCounts;
+use super::call_counts::{CallCounts, Durations};
+use super::stages::STAGE_NAMES;
 use albacore_batching::deadlines::CostEstimate;
 use albacore_engine::{
     Choice, DURATION_BOUNDS_NANOS, DispatchReason, Engine, Histogram, Kind, KindStats, Load,
@@ -60,17 +61,28 @@ impl Collector for CallCollector {
                 ("kind", class.kind),
                 ("protocol", class.protocol),
             ];
-            let bounds = DURATION_BOUNDS_NANOS
-                .iter()
-                .map(|&bound| bound as f64 / 1e9);
-            let bounds = bounds.chain([f64::INFINITY]);
-            let buckets: Vec<(f64, u64)> = bounds.zip(class.buckets).collect();
-            let mut metric = family.encode_family(&labels)?;
-            let (sum, calls) = (class.seconds(), class.calls());
-            metric.encode_histogram::<NoLabelSet>(sum, calls, &buckets, None)?;
+            encode_durations(family.encode_family(&labels)?, &class.durations)?;
+        }
+        let help = "Stages of answered infer calls, one after the other";
+        let mut family = families.family("request_stage", help, seconds, MetricType::Histogram)?;
+        for (model, counts) in sums.iter().filter(|(_, counts)| counts.has_answers()) {
+            for (stage, durations) in STAGE_NAMES.into_iter().zip(&counts.stages) {
+                let labels = [("model", model.as_str()), ("stage", stage)];
+                encode_durations(family.encode_family(&labels)?, durations)?;
+            }
         }
         Ok(())
     }
+}
+
+fn encode_durations(mut metric: MetricEncoder<'_>, durations: &Durations) -> Result<(), Error> {
+    let bounds = DURATION_BOUNDS_NANOS
+        .iter()
+        .map(|&bound| bound as f64 / 1e9);
+    let bounds = bounds.chain([f64::INFINITY]);
+    let buckets: Vec<(f64, u64)> = bounds.zip(durations.buckets).collect();
+    let (sum, count) = (durations.seconds(), durations.count());
+    metric.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
 }
 
 pub(super) struct EngineCollector(pub(super) Arc<Engine>);

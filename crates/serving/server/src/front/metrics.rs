@@ -6,10 +6,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hyper::header::HeaderValue;
 use prometheus_client::registry::Registry;
 
 use super::call_counts::{AnsweredCall, CallCounts, FinishedCall};
 use super::collectors::{CallCollector, EngineCollector, ParamsCollector, SupervisionCollector};
+use super::stages::CallStages;
 use albacore_connections::LimitMetrics;
 use albacore_engine::{Engine, KindSet, LoopIndex, Timing, kind_name};
 use albacore_live_settings::effective_config::EffectiveConfig;
@@ -22,6 +24,8 @@ pub(super) struct InferCall {
     pub(super) model: String,
     /// The requested outputs; empty if the request could not be parsed.
     pub(super) kinds: KindSet,
+    /// For a turn of the front, and for memory of the queue.
+    pub(super) admission: Duration,
     /// `None` if the call was refused or failed.
     answered: Option<AnsweredCall>,
 }
@@ -33,19 +37,28 @@ impl InferCall {
             arrival,
             model: String::new(),
             kinds: KindSet::default(),
+            admission: Duration::ZERO,
             answered: None,
         }
     }
 
-    /// Records that results are available; `parsing` is the time from the end of the body to rows
-    /// in shared memory.
-    pub(super) fn answered(&mut self, rows: usize, parsing: Duration, timing: Timing) {
-        self.answered = Some(AnsweredCall {
-            rows,
-            parsing,
+    /// Records that results are available; `input` is the time from the end of the body to rows in
+    /// shared memory.
+    pub(super) fn answered(&mut self, rows: usize, input: Duration, timing: Timing) {
+        let stages = CallStages {
+            parse: input.saturating_sub(self.admission),
+            admission: self.admission,
             timing,
             computed_at: Instant::now(),
-        });
+        };
+        self.answered = Some(AnsweredCall { rows, stages });
+    }
+
+    /// The value of `Server-Timing` of the reply, which is encoded; `None` of an error.
+    pub(super) fn server_timing(&self) -> Option<HeaderValue> {
+        let text = self.answered?.stages.header(self.kinds);
+        // infallible: digits, letters and punctuation
+        HeaderValue::try_from(text).ok()
     }
 }
 

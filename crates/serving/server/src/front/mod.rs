@@ -30,11 +30,11 @@ mod request_meta;
 mod row_writer;
 #[cfg(any(test, fuzzing))]
 mod sample_model;
+mod stages;
 mod state;
 mod triton;
 mod validate;
 
-use std::fmt::Write as _;
 use std::future::Future;
 use std::net::TcpListener as StdListener;
 use std::pin::pin;
@@ -42,7 +42,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use albacore_connections::{ConnectionCount, LimitMetrics, PortShare, divide_port};
-use albacore_engine::{Engine, EventLoop, KindSet, LoopIndex, ModelHandle, ModelInfo, Timing};
+use albacore_engine::{Engine, EventLoop, KindSet, LoopIndex, ModelHandle, ModelInfo};
 use albacore_proto::inference::ModelConfig;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -115,29 +115,10 @@ impl Front {
     }
 }
 
-/// The value of `Server-Timing`: how long a request waited and ran, in milliseconds.
-fn server_timing(timing: Timing) -> String {
-    let parts = [
-        ("queue;dur=", timing.queue),
-        (", defer;dur=", timing.deferred),
-        (", run;dur=", timing.compute),
-    ];
-    let mut text = String::with_capacity(64);
-    for (name, time) in parts {
-        let micros = micros(time);
-        // infallible: a String
-        let _ = write!(text, "{name}{}.{:03}", micros / 1000, micros % 1000);
-    }
-    text
-}
-
 /// Whole microseconds.
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
-
-/// Name of that header, and of the metadata over gRPC.
-const SERVER_TIMING: &str = "server-timing";
 
 /// Listening sockets, by event loop, and when to accept connections on them.
 pub(crate) struct PreparedSockets {

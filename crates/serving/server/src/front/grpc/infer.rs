@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use albacore_connections::{ConnState, Limit};
-use albacore_engine::{ElementType, Kind, KindSet, ModelInfo, OutputInfo, Reply, Timing};
+use albacore_engine::{ElementType, Kind, KindSet, ModelInfo, OutputInfo, Reply};
 use albacore_proto::inference::infer_parameter::ParameterChoice;
 use albacore_proto::inference::model_infer_request::InferInputTensor;
 use albacore_proto::inference::model_infer_response::InferOutputTensor;
@@ -25,8 +25,9 @@ use super::super::metrics::InferCall;
 use super::super::reply_body::ReplyBody;
 use super::super::request_error::RequestError;
 use super::super::request_meta::{PRIORITY, RequestMeta, TIMEOUT};
+use super::super::stages::SERVER_TIMING;
 use super::super::validate::{self, DeclaredTensor, OutputSelection, RequestedOutput, VERSION};
-use super::super::{SERVER_TIMING, binary_values, request_body, server_timing};
+use super::super::{binary_values, request_body};
 use super::size_check::check_decoded_size;
 use super::{GrpcService, decode, unary};
 
@@ -42,7 +43,7 @@ impl GrpcService {
         let result = self
             .compute(headers, body, conn, &mut call)
             .await
-            .map(|(response, timing)| (unary::reply(&response), timing));
+            .map(|response| unary::reply(&response));
         if let Err(error) = &result {
             self.front.hold_error(&call.model, error.kind).await;
         }
@@ -51,9 +52,8 @@ impl GrpcService {
             .map_or_else(|error| error.kind.code(), |_| Code::Ok);
         let (front, code) = (&self.front, format!("{code:?}"));
         front.metrics.count(front.event_loop, &call, "grpc", &code);
-        let (mut reply, timing) = result?;
-        // infallible: digits, letters and punctuation
-        if let Ok(timing) = server_timing(timing).parse() {
+        let mut reply = result?;
+        if let Some(timing) = call.server_timing() {
             reply.headers_mut().insert(SERVER_TIMING, timing);
         }
         Ok(reply)
@@ -66,7 +66,7 @@ impl GrpcService {
         body: Incoming,
         conn: &ConnState,
         call: &mut InferCall,
-    ) -> Result<(ModelInferResponse, Timing), RequestError> {
+    ) -> Result<ModelInferResponse, RequestError> {
         // Parse.
         let bytes = request_body::read(body, &self.body_budget, conn).await?;
         let complete_at = conn.arrival();
@@ -91,11 +91,13 @@ impl GrpcService {
 
         // Admit and submit.
         let model = meta.apply_to(model);
+        let admission_start = Instant::now();
         let turn = model.front_turn(input.kinds).await;
         let mut reservation = model.reserve(rows, element, input.kinds)?;
+        call.admission = admission_start.elapsed();
         input.write_rows(reservation.input_mut())?;
-        // Before the queue's time begins: the phases of a call must not overlap.
-        let parsing = parse_start.elapsed();
+        // Before the queue's time begins: the stages of a call must not overlap.
+        let input_time = parse_start.elapsed();
         let reply = reservation.submit();
         drop(turn);
 
@@ -104,9 +106,8 @@ impl GrpcService {
         drop((request.inputs, request.raw_input_contents));
         let mut reply = meta.await_reply(reply).await?;
         let _turn = reply.front_turn().await;
-        let timing = reply.timing();
-        call.answered(rows, parsing, timing);
-        Ok((response(info, id, rows, &outputs, reply), timing))
+        call.answered(rows, input_time, reply.timing());
+        Ok(response(info, id, rows, &outputs, reply))
     }
 }
 

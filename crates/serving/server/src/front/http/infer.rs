@@ -34,7 +34,7 @@ impl HttpService {
         let mut call = InferCall::new(conn.arrival());
         let result = self.compute(headers, path, body, conn, &mut call).await;
         let reply = match result {
-            Ok(reply) => reply.into_http(ContentCoding::of_reply(headers)),
+            Ok(reply) => reply.into_http(ContentCoding::of_reply(headers), &call),
             Err(error) => {
                 self.front.hold_error(&call.model, error.kind).await;
                 reply::error(&error)
@@ -78,12 +78,14 @@ impl HttpService {
 
         // Admit and submit.
         let model = meta.apply_to(model);
+        let admission_start = Instant::now();
         let turn = model.front_turn(request.kinds).await;
         let element = request.datatype.element();
         let mut reservation = model.reserve(request.rows, element, request.kinds)?;
+        call.admission = admission_start.elapsed();
         request.write_rows(reservation.input_mut())?;
-        // Before the queue's time begins: the phases of a call must not overlap.
-        let parsing = parse_start.elapsed();
+        // Before the queue's time begins: the stages of a call must not overlap.
+        let input = parse_start.elapsed();
         let reply = reservation.submit();
         drop(turn);
 
@@ -92,7 +94,7 @@ impl HttpService {
         drop(bytes);
         let mut reply = meta.await_reply(reply).await?;
         let _turn = reply.front_turn().await;
-        call.answered(rows, parsing, reply.timing());
+        call.answered(rows, input, reply.timing());
         let (model, id) = (edition.info(), id.as_deref());
         Ok(InferReply::print(model, id, rows, &outputs, &reply))
     }

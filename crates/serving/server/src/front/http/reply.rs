@@ -8,11 +8,12 @@ use serde::Serialize;
 use super::super::content_coding::ContentCoding;
 use super::super::datatype::Datatype;
 use super::super::limits::COMPRESSED_REPLY_BYTES_MIN;
+use super::super::metrics::InferCall;
 use super::super::reply_body::ReplyBody;
 use super::super::request_error::RequestError;
+use super::super::stages::SERVER_TIMING;
 use super::super::validate::{self, RequestedOutput, VERSION};
-use super::super::{SERVER_TIMING, server_timing};
-use albacore_engine::{ElementType, ModelInfo, OutputInfo, Reply, Timing};
+use albacore_engine::{ElementType, ModelInfo, OutputInfo, Reply};
 
 pub(super) type HttpReply = Response<ReplyBody>;
 
@@ -61,7 +62,6 @@ pub(super) struct InferReply {
     body: Vec<u8>,
     /// Length of the JSON, if binary tensors follow it.
     json_bytes: Option<usize>,
-    timing: Timing,
 }
 
 impl InferReply {
@@ -104,15 +104,11 @@ impl InferReply {
         for (_, _, values) in outputs.iter().filter(|&&(binary, ..)| binary) {
             body.extend_from_slice(values);
         }
-        Self {
-            body,
-            json_bytes,
-            timing: reply.timing(),
-        }
+        Self { body, json_bytes }
     }
 
-    /// The HTTP reply, compressed by `coding` unless it is short.
-    pub(super) fn into_http(self, coding: Option<ContentCoding>) -> HttpReply {
+    /// The HTTP reply to `call`, compressed by `coding` unless it is short.
+    pub(super) fn into_http(self, coding: Option<ContentCoding>, call: &InferCall) -> HttpReply {
         let media_type = if self.json_bytes.is_some() {
             OCTETS
         } else {
@@ -125,8 +121,7 @@ impl InferReply {
             None => (None, self.body),
         };
         let mut reply = with_type(StatusCode::OK, media_type, body);
-        // infallible: digits, letters and punctuation
-        if let Ok(timing) = HeaderValue::try_from(server_timing(self.timing)) {
+        if let Some(timing) = call.server_timing() {
             let name = HeaderName::from_static(SERVER_TIMING);
             reply.headers_mut().insert(name, timing);
         }
