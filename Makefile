@@ -68,8 +68,8 @@ bench: build ## the benchmarks of every crate
 	$(CARGO) bench --workspace --bench '*'
 	$(CARGO) run --release --package albacore-placer --example bench
 
-bench-placement: build python ## gunicorn + XGBoost: kernel, round-robin and Albacore in alternating windows
-	target/release/albacore-live-bench placement
+bench-placement: build python ## gunicorn + XGBoost: kernel, round-robin, Scatter and Compact in windows in random order, some 20 minutes
+	PATH=$$(tests/python-env.sh)/bin:$$PATH target/release/albacore experiment -f examples/article.yaml --quick --output target/experiment-article-quick
 
 bench-trees: ## the tree engine beside XGBoost, oneDAL, tl2cgen and LightGBM: a table of ratios in target/bench-trees.md
 	@$(SETUP) build python

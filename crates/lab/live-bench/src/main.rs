@@ -1,13 +1,13 @@
-//! `albacore-live-bench`: what `make demo` and `make bench-placement` run.
+//! `albacore-live-bench`: what `make demo` runs.
 
 #![forbid(unsafe_code)]
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use albacore_live_bench::{demo, placement};
+use albacore_live_bench::demo;
 
-const USAGE: &str = "usage: albacore-live-bench demo | placement [ONLY]";
+const USAGE: &str = "usage: albacore-live-bench demo";
 
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -17,7 +17,6 @@ fn main() -> ExitCode {
     let command = std::env::args().nth(1).unwrap_or_default();
     let result = match command.as_str() {
         "demo" => demo::run(root),
-        "placement" => placement::run(root, &std::env::args().nth(2).unwrap_or_default()),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(64);

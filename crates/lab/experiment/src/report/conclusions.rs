@@ -137,8 +137,9 @@ fn compact_or_scatter(results: &Results) -> Vec<String> {
             Claim::Slower => "no, Scatter beats it",
             Claim::Open => "open",
         };
+        let plural = if threads == 1 { "" } else { "s" };
         Some(format!(
-            "Compact beats Scatter for model {model} and {threads} threads a worker: {answer}; {}.",
+            "Compact beats Scatter for model {model} and {threads} thread{plural} a worker: {answer}; {}.",
             in_words(&interval)
         ))
     });

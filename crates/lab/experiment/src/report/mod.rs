@@ -60,3 +60,6 @@ fn in_words(interval: &Interval) -> String {
     };
     format!("{ratio:.2}x ({} to {})", bound(*low), bound(*high))
 }
+
+#[cfg(test)]
+mod tests;
