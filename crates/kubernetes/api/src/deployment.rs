@@ -132,7 +132,8 @@ pub struct InferenceDeploymentSpec {
     pub threads: u16,
 
     /// Where the threads of one worker run relative to each other. Main threads always run as far
-    /// apart as possible.
+    /// apart as possible. Which mode is faster depends on model, batches and machine: `albacore
+    /// experiment` measures it.
     #[serde(default)]
     pub mode: Mode,
 
@@ -192,10 +193,10 @@ fn one() -> u16 {
 /// Where the threads of one worker run relative to each other.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum Mode {
-    /// Far apart: each thread gets the most cache. For large models and large batches.
+    /// Far apart: each thread gets the most cache. Meant for large models and large batches.
     #[default]
     Scatter,
-    /// Close together: threads share caches. For small models and small batches.
+    /// Close together: threads share caches. Meant for small models and small batches.
     Compact,
 }
 
