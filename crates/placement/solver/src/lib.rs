@@ -17,6 +17,7 @@ extern crate self as albacore_solver;
 mod enumerated;
 mod error;
 mod explain;
+mod integer_program;
 mod joint;
 mod labeling;
 mod levels;
