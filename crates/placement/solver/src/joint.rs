@@ -27,9 +27,10 @@
 //! [`solve()`](crate::solve()). Else: threads stay on their current cpus as far as the rules let
 //! them, new ones go where least runs (`volumes`), are assigned to workers (`assignment`), and
 //! moved (`search_state`, `local_search`, `perturbation`); ranks come last (`labeling`). Tiny
-//! problems are enumerated (`enumerate`). The bound is computed on its own (`bound`,
-//! `min_cost_flow`); `check` judges the answer and shares no code with the solver.
-//! [`CachedSolution`] answers a problem that was solved before.
+//! problems are enumerated (`enumerate`), small ones of which nothing runs yet are solved as an
+//! integer program (`reduced`). The bound is computed on its own (`bound`, `min_cost_flow`);
+//! `check` judges the answer and shares no code with the solver. [`CachedSolution`] answers a
+//! problem that was solved before.
 
 mod alone;
 mod assignment;
@@ -41,10 +42,12 @@ mod fill_order;
 mod fresh_start;
 mod instance;
 mod labeling;
+mod load_ranges;
 mod local_search;
 mod min_cost_flow;
 mod move_bound;
 mod perturbation;
+mod reduced;
 mod repair;
 mod rules;
 mod search_state;

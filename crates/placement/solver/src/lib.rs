@@ -17,7 +17,11 @@ extern crate self as albacore_solver;
 mod enumerated;
 mod error;
 mod explain;
+mod integer_program;
 mod joint;
+#[cfg(test)]
+#[path = "../tests/joint_problems/mod.rs"]
+mod joint_problems;
 mod labeling;
 mod levels;
 pub mod limits;

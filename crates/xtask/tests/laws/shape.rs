@@ -11,7 +11,7 @@ const INLINE_TEST_LINES_MAX: usize = 100;
 const CRATE_LINES_MAX: usize = 7_000;
 /// Crates that are larger, and the most that they may be. The solver has one noun: searches for one
 /// deployment and for several share its levels and its limits.
-const LARGER_CRATES: [(&str, usize); 1] = [("solver", 10_000)];
+const LARGER_CRATES: [(&str, usize); 1] = [("solver", 10_600)];
 
 fn own_sources() -> Vec<Source> {
     sources()

@@ -89,7 +89,7 @@ impl<'a> Enumeration<'a> {
             slots,
             places: Vec::with_capacity(instance.slots),
             loads: instance.obstacles.clone(),
-            balanced: balance(instance, loads),
+            balanced: sorted_loads(instance, loads),
             value: 0,
             moved: 0,
             steps: 0,
@@ -161,7 +161,7 @@ impl<'a> Enumeration<'a> {
 
     fn look(&mut self) {
         let instance = self.instance;
-        if balance(instance, &self.loads) != self.balanced {
+        if sorted_loads(instance, &self.loads) != self.balanced {
             return;
         }
         let cores = instance.core_loads(&self.loads);
@@ -190,7 +190,7 @@ impl<'a> Enumeration<'a> {
 }
 
 /// What all balanced placements have in common.
-fn balance(instance: &Instance, loads: &[u32]) -> (Vec<u128>, Vec<u32>) {
+pub(super) fn sorted_loads(instance: &Instance, loads: &[u32]) -> (Vec<u128>, Vec<u32>) {
     let order = &instance.fill_order;
     let levels = loads
         .iter()

@@ -1,31 +1,34 @@
 //! From a joint problem to certified mappings.
 //!
 //! The steps are in the head of the crate. Mappings in force that keep all rules and meet the bound
-//! are recognized as the answer before a search is set up. **Proof sketch.** Optimal is claimed
-//! only where the value meets the bound, or where every placement was enumerated. A local search
-//! starts from what the rules leave of the mappings in force; if it found nothing that is worth its
-//! moves once they are counted with ranks, that start is the answer. **Limits.** The budget is
-//! asked between steps of the search; balancing, assignment and ranks are always completed: 6 ms
-//! for 3,200 threads on 256 cpus, some 30 ms for the most threads that are accepted. Without a
-//! budget the rounds of `perturbation` end it. With threads that run already the search is local:
-//! few moves and a good value, not proven optimal except on tiny problems or where the counts prove
-//! it.
+//! are recognized as the answer before a search is set up. What search and counts leave open is
+//! enumerated where the problem is tiny; where it is small and nothing runs yet, the integer
+//! program decides (`reduced`). **Proof sketch.** Optimal is claimed only where the value meets the
+//! bound, where every placement was enumerated, or where the program was solved to its end and its
+//! answer was counted again. A local search starts from what the rules leave of the mappings in
+//! force; if it found nothing that is worth its moves once they are counted with ranks, that start
+//! is the answer. **Limits.** The budget is asked between steps of the search; balancing,
+//! assignment and ranks are always completed: 6 ms for 3,200 threads on 256 cpus, some 30 ms for
+//! the most threads that are accepted. Without a budget the rounds of `perturbation` end it. With
+//! threads that run already the search is local: few moves and a good value, not proven optimal
+//! except on tiny problems or where the counts prove it.
 
 use super::alone::solve_alone;
 use super::assignment::assign;
 use super::bound::upper_bound;
-use super::enumerate::{Key, RuleExcess, enumerate};
+use super::enumerate::{Key, RuleExcess, enumerate, sorted_loads};
 use super::error::validate;
 use super::instance::{CORE, Instance, NO_CPU, Tenant, pairs};
 use super::labeling::{keeps_rank_cap, label};
 use super::local_search::LocalSearch;
 use super::move_bound::least_moves;
 use super::perturbation::perturb;
+use super::reduced::{Found, Start, is_small, keeps_caps, solve_reduced};
 use super::repair::repair;
 use super::rules::Rules;
 use super::search_state::SearchState;
 use super::volumes::{Volumes, balance};
-use crate::limits::{FIRST_PLACEMENT_STEPS, FROZEN_COST};
+use crate::limits::{FIRST_PLACEMENT_STEPS, FROZEN_COST, REDUCED_STEPS};
 use crate::worker_order::order_new;
 use crate::{
     Certificate, JointError, JointProblem, JointSolution, Mapping, Proof, ProvenBound, Relaxation,
@@ -95,17 +98,7 @@ fn keep_current(
         .iter()
         .flat_map(|tenant| &tenant.current_cpus);
     let places: Vec<u16> = current_cpus.copied().collect();
-    let mut mains = vec![0; instance.cpus];
-    let mut core_mains = vec![0; instance.counts[CORE]];
-    let of_tenants = instance.tenants.iter().flat_map(Tenant::mains);
-    for main in of_tenants.map(usize::from) {
-        mains[main] += 1;
-        core_mains[instance.core(main)] += 1;
-    }
-    let cores = instance.core_loads(&volume.loads);
-    let excess = rules.excess(instance, (&volume.loads, &mains), (&cores, &core_mains));
-    let within = |tenant: &Tenant| worker_distances(instance, tenant, &tenant.current_cpus);
-    let value = mains_distance(instance, &mains) + instance.tenants.iter().map(within).sum::<i64>();
+    let (excess, value) = counted(instance, rules, &volume.loads, &places);
     if excess != RuleExcess::default() || value < upper_bound(instance, rules, volume, excess) {
         return None;
     }
@@ -120,6 +113,31 @@ fn keep_current(
         moved_least: 0,
     };
     Some((best, limits))
+}
+
+/// How far a placement with these loads breaks the rules on mains, and its value.
+pub(super) fn counted(
+    instance: &Instance,
+    rules: &Rules,
+    loads: &[u32],
+    places: &[u16],
+) -> (RuleExcess, i64) {
+    let mut mains = vec![0; instance.cpus];
+    let mut core_mains = vec![0; instance.counts[CORE]];
+    let (mut first, mut value) = (0, 0);
+    for tenant in &instance.tenants {
+        let places = &places[first..first + tenant.slots()];
+        first += tenant.slots();
+        value += worker_distances(instance, tenant, places);
+        for main in places.iter().step_by(tenant.threads) {
+            let main = usize::from(*main);
+            mains[main] += 1;
+            core_mains[instance.core(main)] += 1;
+        }
+    }
+    let cores = instance.core_loads(loads);
+    let excess = rules.excess(instance, (loads, &mains), (&cores, &core_mains));
+    (excess, value + mains_distance(instance, &mains))
 }
 
 /// The best that is found by search.
@@ -158,6 +176,7 @@ fn search_best(
     } else {
         enumerate(instance, rules, &volume.loads, budget)
     };
+    let is_enumerated = tiny.as_ref().is_some_and(|tiny| tiny.complete);
     if let Some(tiny) = tiny {
         if let Some((key, places)) = tiny.best.filter(|(key, _)| *key < best.key) {
             if key.0 != best.key.0 {
@@ -176,6 +195,19 @@ fn search_best(
             }
         }
     }
+    if best.value < bound
+        && !is_enumerated
+        && is_small(instance)
+        && !budget.spend(REDUCED_STEPS)
+        && let Some((found, proven)) = reduced(instance, rules, volume, &best)
+    {
+        if found.key < best.key {
+            best = found;
+        }
+        if proven {
+            (bound, proof) = (best.value, Proof::Search);
+        }
+    }
     let limits = Limits {
         upper: ProvenBound { bound, proof },
         moved_least,
@@ -183,8 +215,42 @@ fn search_best(
     (best, limits)
 }
 
+/// What the integer program finds from a placement, and whether it is the best of all that break
+/// the rules on mains no further than that. `None` unless counting confirms what was found.
+fn reduced(
+    instance: &Instance,
+    rules: &Rules,
+    volume: &Volumes,
+    start: &Placement,
+) -> Option<(Placement, bool)> {
+    let from = Start {
+        excess: start.key.0,
+        places: &start.places,
+    };
+    let Found { threads, proven } = solve_reduced(instance, rules, volume, from)?;
+    let mut loads = instance.obstacles.clone();
+    for &cpu in &threads {
+        loads[usize::from(cpu)] += 1;
+    }
+    let (excess, value) = counted(instance, rules, &loads, &threads);
+    let mut both = excess.iter().zip(start.key.0);
+    let is_confirmed = sorted_loads(instance, &loads) == sorted_loads(instance, &volume.loads)
+        && both.all(|(&found, start)| found <= start)
+        && value >= start.value
+        && keeps_caps(instance, &threads);
+    if !is_confirmed {
+        return None;
+    }
+    let found = Outcome {
+        excess,
+        value,
+        threads,
+    };
+    Some((found.labeled(instance), proven))
+}
+
 /// A first placement. Where it crowds mains, another that is led by cores may not.
-fn first_placement<'a>(
+pub(super) fn first_placement<'a>(
     instance: &'a Instance,
     rules: &'a Rules,
     volume: &Volumes,
@@ -228,15 +294,15 @@ fn find_best(search: &mut SearchState<'_>, goal: i64, budget: &mut WorkBudget) {
 }
 
 /// Everybody's cpu, with ranks.
-struct Placement {
-    key: Key,
+pub(super) struct Placement {
+    pub(super) key: Key,
     value: i64,
     /// Position of every slot, tenant by tenant.
-    places: Vec<u16>,
+    pub(super) places: Vec<u16>,
 }
 
 /// A state of the search without its tables.
-struct Outcome {
+pub(super) struct Outcome {
     excess: RuleExcess,
     value: i64,
     /// Cpu of each thread, worker by worker, the main first.
@@ -244,7 +310,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn of(search: &SearchState<'_>) -> Self {
+    pub(super) fn of(search: &SearchState<'_>) -> Self {
         Self {
             excess: search.excess(),
             value: search.value,
@@ -252,7 +318,7 @@ impl Outcome {
         }
     }
 
-    fn labeled(&self, instance: &Instance) -> Placement {
+    pub(super) fn labeled(&self, instance: &Instance) -> Placement {
         let mut places = Vec::with_capacity(instance.slots);
         for tenant in &instance.tenants {
             let own = &self.threads[places.len()..][..tenant.slots()];

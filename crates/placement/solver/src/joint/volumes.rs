@@ -161,13 +161,13 @@ impl Volumes {
     }
 
     /// Whether a thread of the tenant may leave the cpu.
-    fn may_leave(&self, tenant: usize, cpu: usize, may_move: bool) -> bool {
+    pub(super) fn may_leave(&self, tenant: usize, cpu: usize, may_move: bool) -> bool {
         let at = tenant * self.cpus + cpu;
         let staying = if may_move { 0 } else { self.in_place[at] };
         self.counts[at] > staying
     }
 
-    fn may_enter(&self, instance: &Instance, tenant: usize, cpu: usize) -> bool {
+    pub(super) fn may_enter(&self, instance: &Instance, tenant: usize, cpu: usize) -> bool {
         let of = &instance.tenants[tenant];
         of.allows[cpu] && self.counts[tenant * self.cpus + cpu] < of.cpu_cap()
     }

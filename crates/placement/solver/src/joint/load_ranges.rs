@@ -1,0 +1,87 @@
+//! Between which bounds each load is in all balanced placements.
+//!
+//! **Problem.** The integer program needs rule (8) as linear constraints, but balanced loads are
+//! known as a multiset only: which cpu has which of them differs. **Approach.** In all balanced
+//! placements a cpu has one of two loads at most, n and n + 1 (decreasingly minimal elements of an
+//! M-convex set are the bases of a matroid, moved: Frank and Murota). From the loads of `volumes`,
+//! a cpu can have one more if a chain of threads leads to it from a cpu that has one more, and one
+//! less if a chain leads from it to a cpu that has one less. The cpus with the same n have the same
+//! sum in all balanced placements, or the multiset would differ. So the ranges and these sums are
+//! (8), exactly. Loads of cores are sums of elements of the matroid, so the same holds for (8+);
+//! their chains are made of exchanges of two loads of cpus that differ by 1, and may go on from
+//! another cpu of a core. **Limits.** For small problems: every cpu is the start of a search.
+
+#[cfg(test)]
+mod tests;
+
+use super::instance::{CORE, Instance};
+use super::volumes::Volumes;
+
+/// Least and most load of each cpu and of each core that is used; the loads of `volumes` of others.
+pub(super) struct LoadRanges {
+    pub(super) cpus: Vec<(u32, u32)>,
+    pub(super) cores: Vec<(u32, u32)>,
+}
+
+impl LoadRanges {
+    pub(super) fn of(instance: &Instance, volume: &Volumes) -> Self {
+        let leads = chains(instance, volume);
+        let cores = instance.counts[CORE];
+        let mut core_leads = vec![vec![false; cores]; cores];
+        for (from, row) in leads.iter().enumerate() {
+            let ends = row.iter().enumerate().filter(|&(_, &leads)| leads);
+            for (to, _) in ends.filter(|&(to, _)| volume.loads[from] == volume.loads[to] + 1) {
+                core_leads[instance.core(from)][instance.core(to)] = true;
+            }
+        }
+        close(&mut core_leads);
+        Self {
+            cpus: ranges(&volume.loads, &leads),
+            cores: ranges(&instance.core_loads(&volume.loads), &core_leads),
+        }
+    }
+}
+
+/// Whether a chain of threads leads from each cpu to each.
+fn chains(instance: &Instance, volume: &Volumes) -> Vec<Vec<bool>> {
+    let mut leads = vec![vec![false; instance.cpus]; instance.cpus];
+    for (from, row) in leads.iter_mut().enumerate() {
+        for (tenant, of) in instance.tenants.iter().enumerate() {
+            if volume.may_leave(tenant, from, true) {
+                for to in of.cpus.iter().map(|&to| usize::from(to)) {
+                    row[to] |= volume.may_enter(instance, tenant, to);
+                }
+            }
+        }
+    }
+    close(&mut leads);
+    leads
+}
+
+/// Adds what leads from one to another by way of others.
+fn close(leads: &mut [Vec<bool>]) {
+    for by in 0..leads.len() {
+        let onward = leads[by].clone();
+        for row in leads.iter_mut().filter(|row| row[by]) {
+            for (leads, &onward) in row.iter_mut().zip(&onward) {
+                *leads |= onward;
+            }
+        }
+    }
+}
+
+/// The range of each load, where one can be passed on along the ways that lead on.
+fn ranges(loads: &[u32], leads: &[Vec<bool>]) -> Vec<(u32, u32)> {
+    let all = loads.iter().enumerate();
+    all.clone()
+        .map(|(at, &load)| {
+            let falls = all
+                .clone()
+                .any(|(to, &other)| other + 1 == load && leads[at][to]);
+            let rises = all
+                .clone()
+                .any(|(from, &other)| load + 1 == other && leads[from][at]);
+            (load - u32::from(falls), load + u32::from(rises))
+        })
+        .collect()
+}

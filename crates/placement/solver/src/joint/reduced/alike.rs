@@ -1,0 +1,119 @@
+//! Domains that may exchange all that is on them, and the order that the program asks for.
+//!
+//! **Problem.** Two cpus of a core, two cores of an L3, are alike if the same deployments may use
+//! them and equal obstacles weigh on them: the program would prove each arrangement by itself.
+//! **Approach.** Alike siblings of the tree are asked to carry no less than the next one:
+//! [`LOAD_WEIGHT`] for each thread and one more for each main. **Proof sketch.** What siblings
+//! carry may be exchanged as a whole without changing a rule or the value; sorted from the inner
+//! level to the outer one, every placement becomes one that is in order. Which worker of a
+//! deployment is which does not matter to what a cpu carries, so both orders can be kept at once.
+
+use std::collections::BTreeMap;
+
+use super::super::instance::{CORE, Instance};
+
+/// Any number gives a valid order; this one tells loads apart before mains.
+pub(super) const LOAD_WEIGHT: u32 = 8;
+
+/// The usable positions of a domain, those of alike domains in corresponding order.
+type DomainCpus = Vec<u16>;
+
+struct Unit {
+    /// Equal for domains that are alike, if siblings.
+    kind: usize,
+    cpus: DomainCpus,
+}
+
+/// Classes of alike siblings, the inner levels first.
+pub(super) fn alike(instance: &Instance) -> Vec<Vec<DomainCpus>> {
+    let mut kinds: BTreeMap<(usize, u32, Vec<usize>), usize> = BTreeMap::new();
+    let mut kind = |level: usize, obstacles: u32, inner: Vec<usize>| {
+        let next = kinds.len();
+        *kinds.entry((level, obstacles, inner)).or_insert(next)
+    };
+    let used = (0u16..).zip(&instance.is_used).filter(|&(_, &used)| used);
+    let of_cpu = |(cpu, _): (u16, _)| {
+        let at = usize::from(cpu);
+        let tenants = 0..instance.tenants.len();
+        let users = tenants.filter(|&tenant| instance.tenants[tenant].allows[at]);
+        Unit {
+            kind: kind(0, instance.obstacles[at], users.collect()),
+            cpus: vec![cpu],
+        }
+    };
+    let mut units: Vec<Unit> = used.map(of_cpu).collect();
+    let mut classes = Vec::new();
+    for level in 1..=instance.levels {
+        let mut outer: BTreeMap<u16, Vec<Unit>> = BTreeMap::new();
+        for unit in units.drain(..) {
+            let of_level = instance.of.get(level).filter(|_| level < instance.levels);
+            let domain = of_level.map_or(0, |of| of[usize::from(unit.cpus[0])]);
+            outer.entry(domain).or_default().push(unit);
+        }
+        for (domain, mut inner) in outer {
+            inner.sort_by_key(|unit| unit.kind);
+            for class in inner.chunk_by(|a, b| a.kind == b.kind) {
+                if class.len() > 1 {
+                    classes.push(class.iter().map(|unit| unit.cpus.clone()).collect());
+                }
+            }
+            let beside = match level {
+                CORE => beside(instance, domain),
+                _ => 0,
+            };
+            units.push(Unit {
+                kind: kind(level, beside, inner.iter().map(|unit| unit.kind).collect()),
+                cpus: inner.into_iter().flat_map(|unit| unit.cpus).collect(),
+            });
+        }
+    }
+    classes
+}
+
+/// What weighs on cpus of a core that nobody may use.
+fn beside(instance: &Instance, core: u16) -> u32 {
+    let cpus = (0..instance.cpus).filter(|&cpu| instance.of[CORE][cpu] == core);
+    let unused = cpus.filter(|&cpu| !instance.is_used[cpu]);
+    unused.map(|cpu| instance.obstacles[cpu]).sum()
+}
+
+/// What each position carries.
+pub(super) fn weights(instance: &Instance, places: &[u16]) -> Vec<u32> {
+    let mut weights = vec![0; instance.cpus];
+    let mut first = 0;
+    for tenant in &instance.tenants {
+        for (slot, &cpu) in places[first..first + tenant.slots()].iter().enumerate() {
+            let is_main = slot.is_multiple_of(tenant.threads);
+            weights[usize::from(cpu)] += LOAD_WEIGHT + u32::from(is_main);
+        }
+        first += tenant.slots();
+    }
+    weights
+}
+
+/// The position of every slot once alike domains are in order.
+pub(super) fn arranged(instance: &Instance, places: &[u16]) -> Vec<u16> {
+    let weights = weights(instance, places);
+    // whose threads each position has
+    let mut from: Vec<u16> = (0..instance.cpus as u16).collect();
+    for class in alike(instance) {
+        let of_unit = |cpus: &DomainCpus| -> Vec<u16> {
+            cpus.iter().map(|&cpu| from[usize::from(cpu)]).collect()
+        };
+        let mut carried: Vec<Vec<u16>> = class.iter().map(of_unit).collect();
+        let weight = |from: &Vec<u16>| from.iter().map(|&cpu| weights[usize::from(cpu)]).sum();
+        carried.sort_by_key(|from| std::cmp::Reverse::<u32>(weight(from)));
+        for (cpu, was) in class
+            .into_iter()
+            .flatten()
+            .zip(carried.into_iter().flatten())
+        {
+            from[usize::from(cpu)] = was;
+        }
+    }
+    let mut to = vec![0; instance.cpus];
+    for (cpu, &was) in (0u16..).zip(&from) {
+        to[usize::from(was)] = cpu;
+    }
+    places.iter().map(|&cpu| to[usize::from(cpu)]).collect()
+}
