@@ -107,6 +107,11 @@ pub(crate) fn windows(spec: &Spec) -> Vec<(Cell, Vec<WindowId>)> {
     cells.into_iter().map(with_windows).collect()
 }
 
+/// How many windows a cell has.
+pub(crate) fn windows_of_cell(spec: &Spec) -> usize {
+    spec.trials as usize * spec.requests.len() * arms(spec).len()
+}
+
 fn windows_of(spec: &Spec, cell: &Cell, random: &mut Xoshiro256) -> Vec<WindowId> {
     let mut windows = Vec::new();
     for trial in 0..spec.trials {

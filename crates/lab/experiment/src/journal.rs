@@ -1,12 +1,12 @@
 //! `experiment.jsonl`: appended to line by line, and read to resume.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use crate::ExperimentError;
-use crate::grid::WindowId;
+use crate::grid::{Cell, WindowId, windows_of_cell};
 use crate::record::{FORMAT, Failed, Header, Line, Window};
 
 /// The file in a folder of results.
@@ -20,6 +20,7 @@ pub struct Results {
     pub header: Header,
     /// In the order in which they were measured.
     pub windows: Vec<Window>,
+    /// The last failure of each cell that is not complete.
     pub failed: Vec<Failed>,
 }
 
@@ -32,6 +33,22 @@ impl Results {
         let path = journal_file(folder);
         let (results, _) = read(&path)?;
         results.ok_or_else(|| journal(&path, "is empty: run `albacore experiment -f FILE` first"))
+    }
+
+    /// Leaves out failures of cells that were completed later, and all but the last of others.
+    fn keep_last_failures(&mut self) {
+        let mut last: BTreeMap<Cell, Failed> = BTreeMap::new();
+        for failed in self.failed.drain(..) {
+            last.insert(failed.cell.clone(), failed);
+        }
+        let all = windows_of_cell(&self.header.spec);
+        for failed in last.into_values() {
+            let own = self.windows.iter().filter(|w| w.id.cell == failed.cell);
+            let windows = all.saturating_sub(own.count());
+            if windows > 0 {
+                self.failed.push(Failed { windows, ..failed });
+            }
+        }
     }
 
     pub(crate) fn done(&self) -> BTreeSet<WindowId> {
@@ -81,6 +98,9 @@ fn read(path: &Path) -> Result<(Option<Results>, u64), ExperimentError> {
             }
         }
     }
+    if let Some(results) = &mut results {
+        results.keep_last_failures();
+    }
     Ok((results, complete))
 }
 
@@ -114,6 +134,13 @@ impl Journal {
         let mut options = OpenOptions::new();
         let options = options.create(true).truncate(false).read(true).write(true);
         let mut file = options.open(&path).map_err(failed)?;
+        // until this process ends
+        if file.try_lock().is_err() {
+            return Err(journal(
+                &path,
+                "is written by another run: wait for its end",
+            ));
+        }
         let (before, complete) = read(&path)?;
         file.set_len(complete).map_err(failed)?;
         file.seek(SeekFrom::End(0)).map_err(failed)?;

@@ -101,6 +101,49 @@ fn results_of_something_else_are_not_added_to() {
 }
 
 #[test]
+fn a_failure_is_kept_until_its_cell_is_complete() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut journal, _) = Journal::open(folder.path(), header()).unwrap();
+    let failed = |what: &str| Failed {
+        cell: window(0).id.cell,
+        windows: 6,
+        what: what.to_owned(),
+    };
+    journal.append(&Line::Failed(failed("first"))).unwrap();
+    journal.append(&line(0)).unwrap();
+    journal.append(&Line::Failed(failed("second"))).unwrap();
+    let results = Results::read(folder.path()).unwrap();
+    // a kind of request, two trials, two arms and the kernel again: five are missing
+    let left = Failed {
+        windows: 5,
+        ..failed("second")
+    };
+    assert_eq!(results.failed, [left]);
+    for arm in [Arm::Kernel, Arm::KernelAgain, Arm::Scatter] {
+        for trial in 0..2 {
+            let mut window = window(trial);
+            window.id.arm = arm;
+            if (arm, trial) != (Arm::KernelAgain, 0) {
+                journal.append(&Line::Window(Box::new(window))).unwrap();
+            }
+        }
+    }
+    assert_eq!(Results::read(folder.path()).unwrap().failed, []);
+}
+
+#[test]
+fn two_runs_do_not_write_the_same_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = Journal::open(folder.path(), header()).unwrap();
+    let said = Journal::open(folder.path(), header())
+        .unwrap_err()
+        .to_string();
+    assert!(said.contains("another run"), "{said}");
+    drop(first);
+    Journal::open(folder.path(), header()).unwrap();
+}
+
+#[test]
 fn a_full_disk_is_said_and_keeps_what_was_written() {
     let said = std::fs::OpenOptions::new().write(true).open("/dev/full");
     let mut journal = Journal {

@@ -3,6 +3,7 @@
 use albacore_svg::escape;
 
 use crate::journal::Results;
+use crate::spec::Spec;
 
 use super::{curves, intervals_chart, stages_chart, tables};
 
@@ -14,6 +15,23 @@ h1{font-size:1.6rem;margin-bottom:.2rem}h2{font-size:1.1rem;margin-top:2.2rem}\
 table{border-collapse:collapse;width:100%;font-size:.85rem}th,td{text-align:right;padding:.25rem .6rem;border-bottom:1px solid var(--line)}\
 th:first-child,td:first-child{text-align:left}.dim{color:var(--dim)}svg{width:100%;height:auto}\
 summary{cursor:pointer;padding:.3rem 0}li{margin:.3rem 0}";
+
+fn list(counts: &[u16]) -> String {
+    let counts: Vec<String> = counts.iter().map(u16::to_string).collect();
+    counts.join(", ")
+}
+
+fn load(spec: &Spec) -> String {
+    let load = spec.load;
+    match (load.clients_per_worker, load.clients, load.rate) {
+        (Some(each), ..) => format!("{each} clients for each worker, in a closed loop"),
+        (None, Some(clients), _) => format!("{clients} clients in a closed loop"),
+        (None, None, rate) => format!(
+            "{} requests a second in an open loop",
+            rate.unwrap_or_default()
+        ),
+    }
+}
 
 pub(super) fn page(results: &Results, conclusions: &[String]) -> String {
     let header = &results.header;
@@ -37,6 +55,9 @@ pub(super) fn page(results: &Results, conclusions: &[String]) -> String {
         ("Mitigations", mitigations),
         ("Topology", machine.topology.clone()),
         ("Albacore", header.version.clone()),
+        ("Workers", list(&spec.workers)),
+        ("Threads of a worker", list(&spec.threads)),
+        ("Load", load(spec)),
         ("Seed", spec.seed.to_string()),
         (
             "Windows",

@@ -10,7 +10,8 @@ use crate::machine::Machine;
 use crate::record::{FORMAT, Failed, Header, Host, Quantiles, SHARES, Stage, Usage, Window};
 use crate::spec::Spec;
 
-/// Results in which an arm takes so many times as long as the kernel, with noise of so many percent.
+/// Results in which an arm takes so many times as long as the kernel, with noise of so many
+/// percent.
 fn results(times: &[(Arm, f64)], noise: f64) -> Results {
     let spec: Spec = serde_json::from_value(serde_json::json!({
         "name": "known", "workers": [1, 2], "threads": [1, 2, 4],
