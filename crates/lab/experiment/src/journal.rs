@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use crate::ExperimentError;
@@ -13,6 +13,8 @@ use crate::record::{FORMAT, Failed, Header, Line, Window};
 pub(crate) fn journal_file(folder: &Path) -> PathBuf {
     folder.join("experiment.jsonl")
 }
+
+const NO_RESULTS: &str = "has no results: run `albacore experiment -f FILE --output FOLDER` first, or name another folder";
 
 /// What the file of a folder holds.
 #[derive(Clone, PartialEq, Debug)]
@@ -32,7 +34,7 @@ impl Results {
     pub fn read(folder: &Path) -> Result<Self, ExperimentError> {
         let path = journal_file(folder);
         let (results, _) = read(&path)?;
-        results.ok_or_else(|| journal(&path, "is empty: run `albacore experiment -f FILE` first"))
+        results.ok_or_else(|| journal(&path, NO_RESULTS))
     }
 
     /// Leaves out failures of cells that were completed later, and all but the last of others.
@@ -65,7 +67,11 @@ fn read(path: &Path) -> Result<(Option<Results>, u64), ExperimentError> {
         path: path.to_owned(),
         source,
     };
-    let mut reader = BufReader::new(File::open(path).map_err(failed)?);
+    let file = File::open(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => journal(path, NO_RESULTS),
+        _ => failed(error),
+    })?;
+    let mut reader = BufReader::new(file);
     let (mut results, mut complete): (Option<Results>, u64) = (None, 0);
     let mut text = Vec::new();
     for number in 1.. {

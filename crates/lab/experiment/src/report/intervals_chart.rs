@@ -16,6 +16,12 @@ const LEFT: f64 = 330.0;
 const WIDTH: f64 = 968.0;
 const TOP: f64 = 92.0;
 const ROW: f64 = 20.0;
+/// Ratios with a line, as far as they are needed and have room.
+const TICKS: [f64; 13] = [
+    1.0, 0.5, 2.0, 0.2, 5.0, 0.1, 10.0, 0.05, 20.0, 0.02, 50.0, 0.8, 1.25,
+];
+/// Between two labels of lines.
+const LABEL: f64 = 36.0;
 /// Room for figures at the right.
 const FIGURES: f64 = 190.0;
 
@@ -55,10 +61,9 @@ pub(super) fn draw(results: &Results) -> String {
     let groups = groups(results);
     let (reference, _) = reference(results);
     let all = groups.iter().flat_map(|(_, rows)| rows);
-    let farthest = all.flat_map(|(_, interval)| [interval.low, interval.high]);
-    let farthest = farthest.map(|bound| bound.ln().abs()).fold(0.05, f64::max);
-    // twice as fast or slow is as far as it is drawn
-    let farthest = farthest.min(std::f64::consts::LN_2);
+    // ends of wide intervals are cut off
+    let farthest = all.map(|(_, interval)| interval.ratio.ln().abs());
+    let farthest = 1.15 * farthest.fold(0.05, f64::max);
     let scale = (WIDTH - LEFT - FIGURES) / 2.0 / farthest;
     let middle = LEFT + (WIDTH - LEFT - FIGURES) / 2.0;
     let x = |ratio: f64| middle + ratio.ln().clamp(-farthest, farthest) * scale;
@@ -88,17 +93,23 @@ pub(super) fn draw(results: &Results) -> String {
         }
         y += ROW + 8.0;
     }
-    svg.put(format_args!(
-        "<path class=\"grid\" d=\"M{middle:.1} {}V{y:.1}\"/>\
-         <text class=\"tick\" x=\"{:.1}\" y=\"{}\">slower</text>\
-         <text class=\"tick\" x=\"{:.1}\" y=\"{}\">faster</text>",
-        TOP - 14.0,
-        LEFT,
-        TOP - 18.0,
-        WIDTH - FIGURES - 34.0,
-        TOP - 18.0
-    ));
-    let sub = "ratio of p99, mean of the settings of a group, with 99 % confidence intervals";
+    let mut lines: Vec<f64> = Vec::new();
+    for ratio in TICKS {
+        let at = x(ratio);
+        let has_room = lines.iter().all(|line| (line - at).abs() >= LABEL);
+        if ratio.ln().abs() > farthest || !has_room {
+            continue;
+        }
+        lines.push(at);
+        svg.put(format_args!(
+            "<path class=\"grid\" d=\"M{at:.1} {}V{y:.1}\"/>\
+             <text class=\"tick\" text-anchor=\"middle\" x=\"{at:.1}\" y=\"{}\">{ratio}x</text>",
+            TOP - 10.0,
+            TOP - 16.0
+        ));
+    }
+    let sub = "ratio of p99, mean of the settings of a group, with 99 % confidence intervals; \
+               to the right: faster";
     let title = format!("Speed-up beside {}", reference.name());
     frame((WIDTH, y + 8.0), &title, sub, svg)
 }
