@@ -66,10 +66,16 @@ pub(crate) fn measure(
         server: quantiles(answered.iter().filter_map(run).collect()),
         stages: stages(&answered),
         usage,
-        disturbed: disturbance(&host),
+        disturbed: disturbance(&host).or_else(|| broken_connections(&samples)),
         host,
         repeats,
     }))
+}
+
+/// Requests without any answer: a process of the server has died.
+fn broken_connections(samples: &[Sample]) -> Option<String> {
+    let broken = samples.iter().filter(|sample| sample.status == 0).count();
+    (broken > 0).then(|| format!("{broken} of {} requests got no answer", samples.len()))
 }
 
 fn connections(spec: &Spec, workers: u16) -> usize {
@@ -132,4 +138,25 @@ fn stages(answered: &[&Sample]) -> BTreeMap<String, Stage> {
         .into_iter()
         .filter_map(figures)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_in_which_the_server_died_is_disturbed_and_one_with_refusals_is_not() {
+        let sample = |status| Sample {
+            intended: Duration::ZERO,
+            sent: Duration::ZERO,
+            latency: Duration::ZERO,
+            status,
+            stages: StageTimes::default(),
+            request: 0,
+            lag: Duration::ZERO,
+        };
+        assert_eq!(broken_connections(&[sample(200), sample(429)]), None);
+        let said = broken_connections(&[sample(200), sample(0), sample(0)]).unwrap();
+        assert_eq!(said, "2 of 3 requests got no answer");
+    }
 }
