@@ -185,6 +185,7 @@ fn show(page: &Path, is_dark: bool) -> String {
             "--no-sandbox",
             "--disable-gpu",
             "--disable-quic",
+            "--disable-dev-shm-usage",
         ])
         .args(["--no-first-run", "--disable-background-networking"])
         .args(["--disable-component-update", "--disable-sync"])
