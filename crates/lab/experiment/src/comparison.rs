@@ -31,6 +31,17 @@ impl Setting {
             threads,
         }
     }
+
+    /// The name in charts.
+    pub(crate) fn name(&self) -> String {
+        let Self {
+            model,
+            request,
+            workers,
+            threads,
+        } = self;
+        format!("{model}, {request}, {workers} x {threads}")
+    }
 }
 
 /// Threads of a server beside cpus of the machine.

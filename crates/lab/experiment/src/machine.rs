@@ -50,6 +50,20 @@ impl Machine {
         })
     }
 
+    /// Some machine of two cpus.
+    #[cfg(test)]
+    pub(crate) fn of_tests() -> Self {
+        Self {
+            cpu: "a cpu".to_owned(),
+            cpus: 2,
+            kernel: "6.1".to_owned(),
+            governor: None,
+            smt: None,
+            mitigations: Vec::new(),
+            topology: "0".to_owned(),
+        }
+    }
+
     /// Whether results of both may be compared.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         (&self.cpu, self.cpus, &self.kernel, &self.topology)

@@ -250,6 +250,10 @@ impl Spec {
             })?;
         let whole = std::path::absolute(file).map_err(failed)?;
         let folder = whole.parent().unwrap_or(Path::new("/"));
+        if !spec.folder.as_os_str().is_empty() {
+            let what = "folder: it is that of the file: leave it out".to_owned();
+            return Err(Self::invalid(file, what));
+        }
         spec.folder = folder.to_owned();
         for model in &mut spec.models {
             model.file = folder.join(&model.file);

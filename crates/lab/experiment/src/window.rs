@@ -21,6 +21,9 @@ const REQUESTS: usize = 4;
 /// Connections of an open loop: more than can be in flight at the rates that a server holds.
 const OPEN_CONNECTIONS: usize = 256;
 
+/// A delay of the load generator, its 99th percentile, that disturbs a window.
+const LAG_MAX: Duration = Duration::from_millis(1);
+
 /// Measures one window after load that is not measured.
 ///
 /// # Errors
@@ -66,7 +69,9 @@ pub(crate) fn measure(
         server: quantiles(answered.iter().filter_map(run).collect()),
         stages: stages(&answered),
         usage,
-        disturbed: disturbance(&host).or_else(|| broken_connections(&samples)),
+        disturbed: disturbance(&host)
+            .or_else(|| broken_connections(&samples))
+            .or_else(|| late_generator(&samples)),
         host,
         repeats,
     }))
@@ -76,6 +81,15 @@ pub(crate) fn measure(
 fn broken_connections(samples: &[Sample]) -> Option<String> {
     let broken = samples.iter().filter(|sample| sample.status == 0).count();
     (broken > 0).then(|| format!("{broken} of {} requests got no answer", samples.len()))
+}
+
+/// A generator that did not keep to the times of an open loop: latencies include its delay.
+fn late_generator(samples: &[Sample]) -> Option<String> {
+    let mut lags: Vec<Duration> = samples.iter().map(|sample| sample.lag).collect();
+    lags.sort_unstable();
+    let lag = percentile(&lags, 0.99);
+    let ms = lag.as_secs_f64() * 1e3;
+    (lag > LAG_MAX).then(|| format!("the load generator was {ms:.1} ms late"))
 }
 
 fn connections(spec: &Spec, workers: u16) -> usize {
@@ -145,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_in_which_the_server_died_is_disturbed_and_one_with_refusals_is_not() {
+    fn a_dead_server_and_a_late_generator_disturb_and_refusals_do_not() {
         let sample = |status| Sample {
             intended: Duration::ZERO,
             sent: Duration::ZERO,
@@ -156,6 +170,12 @@ mod tests {
             lag: Duration::ZERO,
         };
         assert_eq!(broken_connections(&[sample(200), sample(429)]), None);
+        let late = Sample {
+            lag: 2 * LAG_MAX,
+            ..sample(200)
+        };
+        assert_eq!(late_generator(&[sample(200)]), None);
+        assert!(late_generator(&[late]).unwrap().contains("2.0 ms late"));
         let said = broken_connections(&[sample(200), sample(0), sample(0)]).unwrap();
         assert_eq!(said, "2 of 3 requests got no answer");
     }

@@ -18,15 +18,7 @@ fn header() -> Header {
         version: "0".to_owned(),
         started: 1,
         spec,
-        machine: Machine {
-            cpu: "a cpu".to_owned(),
-            cpus: 2,
-            kernel: "6.1".to_owned(),
-            governor: None,
-            smt: None,
-            mitigations: Vec::new(),
-            topology: "0".to_owned(),
-        },
+        machine: Machine::of_tests(),
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use crate::comparison::{Subscription, compare};
 use crate::journal::Results;
+use crate::record::Window;
 
 use super::reference;
 
@@ -14,20 +15,14 @@ pub(super) fn windows(results: &Results) -> String {
          cpu_seconds,run_delay_seconds,migrations,steal,others,psi_cpu,psi_memory,psi_io,mhz,repeats,disturbed\n",
     );
     for window in &results.windows {
-        let (id, cell) = (&window.id, &window.id.cell);
         let at = |share| number(window.latency.at(share));
         let (usage, host) = (&window.usage, &window.host);
         let migrations = usage.migrations.map(|count| count as f64);
         // infallible: a String
         let _ = writeln!(
             csv,
-            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{:.6},{:.6},{},{:.4},{:.4},{},{},{},{},{},{}",
-            cell.model,
-            cell.workers,
-            cell.threads,
-            quoted(&id.request),
-            id.arm.name(),
-            id.trial,
+            "{},{},{},{},{},{},{},{},{},{:.6},{:.6},{},{:.4},{:.4},{},{},{},{},{},{}",
+            key(window),
             window.seconds,
             window.sent,
             window.answered,
@@ -87,18 +82,12 @@ pub(super) fn comparisons(results: &Results) -> String {
 pub(super) fn stages(results: &Results) -> String {
     let mut csv = String::from("model,workers,threads,request,policy,trial,stage,mean_us,p99_us\n");
     for window in &results.windows {
-        let (id, cell) = (&window.id, &window.id.cell);
         for (name, stage) in &window.stages {
             // infallible: a String
             let _ = writeln!(
                 csv,
-                "{},{},{},{},{},{},{},{:.1},{}",
-                cell.model,
-                cell.workers,
-                cell.threads,
-                quoted(&id.request),
-                id.arm.name(),
-                id.trial,
+                "{},{},{:.1},{}",
+                key(window),
                 quoted(name),
                 stage.mean,
                 stage.p99
@@ -106,6 +95,20 @@ pub(super) fn stages(results: &Results) -> String {
         }
     }
     csv
+}
+
+/// The columns from the model to the trial.
+fn key(window: &Window) -> String {
+    let (id, cell) = (&window.id, &window.id.cell);
+    format!(
+        "{},{},{},{},{},{}",
+        cell.model,
+        cell.workers,
+        cell.threads,
+        quoted(&id.request),
+        id.arm.name(),
+        id.trial
+    )
 }
 
 /// Nothing where there is no value.

@@ -11,35 +11,20 @@ use crate::record::{SHARES, Window};
 use crate::spec::ComparedTime;
 use crate::statistics::median;
 
-/// Most charts of latency: those of the smallest and of the largest servers.
-const LATENCY_CHARTS_MAX: usize = 8;
-
 /// A model and a kind of request.
 type Kind<'a> = (&'a str, &'a str);
 
-pub(super) fn kinds(results: &Results) -> BTreeSet<Kind<'_>> {
-    let windows = results.windows.iter();
-    windows
-        .map(|w| (&w.id.cell.model[..], &w.id.request[..]))
-        .collect()
-}
-
 /// Median over trials of the compared p99, by configuration; a panel for each model and kind.
 pub(super) fn configurations(results: &Results) -> String {
-    let charts: Vec<Chart> = kinds(results)
+    let charts: Vec<Chart> = settings(results)
         .into_iter()
-        .map(|(model, request)| {
-            let settings: BTreeSet<Setting> = of_kind(results, (model, request))
-                .map(Setting::of)
-                .collect();
+        .map(|((model, request), settings)| {
             let settings: Vec<Setting> = settings.into_iter().collect();
             let points = |arm: Arm| {
                 let numbered = settings.iter().enumerate();
                 let point = |(at, setting): (usize, &Setting)| {
-                    let windows = of_kind(results, (model, request));
-                    let own = windows.filter(|w| w.id.arm == arm && Setting::of(w) == *setting);
-                    let times: Vec<f64> = own.filter_map(|w| compared_time(results, w)).collect();
-                    (!times.is_empty()).then(|| (at as f64, median(times) / 1e3))
+                    let micros = median_of(results, setting, arm, |w| compared_time(results, w))?;
+                    Some((at as f64, micros / 1e3))
                 };
                 numbered.filter_map(point).collect()
             };
@@ -71,46 +56,24 @@ fn ticks(settings: &[Setting]) -> Vec<(f64, String)> {
 
 /// Latency by share of requests in the smallest and the largest configuration of each kind.
 pub(super) fn latencies(results: &Results) -> String {
-    let mut charts = Vec::new();
-    for (model, request) in kinds(results) {
-        let mut settings: Vec<Setting> = of_kind(results, (model, request))
-            .map(Setting::of)
-            .collect();
-        settings.sort_by_key(|s| (s.workers * s.threads, s.workers));
-        settings.dedup();
-        let ends = [settings.first(), settings.last()];
-        let mut ends: Vec<&Setting> = ends.into_iter().flatten().collect();
-        ends.dedup();
-        charts.extend(ends.into_iter().map(|setting| latency(results, setting)));
-    }
-    charts.truncate(LATENCY_CHARTS_MAX);
+    let ends = smallest_and_largest(results);
+    let charts: Vec<Chart> = ends.iter().map(|ends| latency(results, ends)).collect();
     let sub = "latency in ms by share of requests, medians of trials; smallest and largest servers";
     draw("Latency", sub, &charts)
 }
 
 fn latency(results: &Results, setting: &Setting) -> Chart {
     let points = |arm: Arm| {
-        let own = |w: &&Window| w.id.arm == arm && Setting::of(w) == *setting;
-        let windows: Vec<&Window> = results.windows.iter().filter(own).collect();
-        let point = |&share: &f64| {
-            let times: Vec<f64> = windows.iter().filter_map(|w| w.latency.at(share)).collect();
-            (!times.is_empty()).then(|| (tail(share), median(times) / 1e3))
+        let shares = SHARES.into_iter().filter(|&share| share < 1.0);
+        let point = |share: f64| {
+            let micros = median_of(results, setting, arm, |w| w.latency.at(share))?;
+            Some((tail(share), micros / 1e3))
         };
-        SHARES
-            .iter()
-            .filter(|&&share| share < 1.0)
-            .filter_map(point)
-            .collect()
+        shares.filter_map(point).collect()
     };
-    let Setting {
-        model,
-        request,
-        workers,
-        threads,
-    } = setting;
     let ticks = [0.5, 0.9, 0.99].map(|share| (tail(share), format!("{}%", share * 100.0)));
     Chart {
-        title: format!("{model}, {request}, {workers} x {threads}"),
+        title: setting.name(),
         is_share: false,
         lines: lines(results, points),
         ticks: ticks.to_vec(),
@@ -128,11 +91,6 @@ fn lines(results: &Results, points: impl Fn(Arm) -> Vec<(f64, f64)>) -> Vec<Line
         points: points(arm),
     };
     arms(&results.header.spec).into_iter().map(line).collect()
-}
-
-fn of_kind<'a>(results: &'a Results, kind: Kind<'a>) -> impl Iterator<Item = &'a Window> {
-    let windows = results.windows.iter();
-    windows.filter(move |w| (&w.id.cell.model[..], &w.id.request[..]) == kind)
 }
 
 /// Median over the windows of a setting and arm.
@@ -159,4 +117,17 @@ pub(super) fn settings(results: &Results) -> BTreeMap<Kind<'_>, BTreeSet<Setting
             .insert(Setting::of(window));
     }
     settings
+}
+
+/// The smallest and the largest server of each model and kind.
+pub(super) fn smallest_and_largest(results: &Results) -> Vec<Setting> {
+    let ends = settings(results).into_values().flat_map(|settings| {
+        let size = |setting: &&Setting| u32::from(setting.workers) * u32::from(setting.threads);
+        let small = settings.iter().min_by_key(size).cloned();
+        let large = settings.iter().max_by_key(size).cloned();
+        let mut ends: Vec<Setting> = [small, large].into_iter().flatten().collect();
+        ends.dedup();
+        ends
+    });
+    ends.collect()
 }

@@ -48,12 +48,12 @@ fn groups(results: &Results) -> Vec<Group> {
             }
         }
     }
-    let named = |((model, request, subscription), rows): (_, _)| {
-        let (model, request, subscription): (String, String, Subscription) =
-            (model, request, subscription);
-        (format!("{model}, {request}, {}", subscription.name()), rows)
-    };
-    groups.into_iter().map(named).collect()
+    groups
+        .into_iter()
+        .map(|((model, request, subscription), rows)| {
+            (format!("{model}, {request}, {}", subscription.name()), rows)
+        })
+        .collect()
 }
 
 /// The chart.

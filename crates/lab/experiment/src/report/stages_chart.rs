@@ -9,7 +9,7 @@ use crate::comparison::Setting;
 use crate::grid::{Arm, arms};
 use crate::journal::Results;
 
-use super::curves::{median_of, settings};
+use super::curves::{median_of, smallest_and_largest};
 
 const LEFT: f64 = 190.0;
 const WIDTH: f64 = 968.0;
@@ -36,7 +36,7 @@ pub(super) fn draw(results: &Results) -> Option<String> {
     if stages.is_empty() {
         return None;
     }
-    let groups: Vec<(Setting, Vec<Bar>)> = ends(results)
+    let groups: Vec<(Setting, Vec<Bar>)> = smallest_and_largest(results)
         .into_iter()
         .map(|setting| {
             let bars = arms(&results.header.spec).into_iter();
@@ -52,13 +52,7 @@ pub(super) fn draw(results: &Results) -> Option<String> {
     let mut svg = Svg::default();
     let mut y = TOP;
     for (setting, bars) in &groups {
-        let Setting {
-            model,
-            request,
-            workers,
-            threads,
-        } = setting;
-        let name = escape(&format!("{model}, {request}, {workers} x {threads}"));
+        let name = escape(&setting.name());
         svg.put(format_args!(
             "<text class=\"name\" x=\"56\" y=\"{y}\">{name}</text>"
         ));
@@ -132,19 +126,6 @@ fn names(results: &Results) -> Vec<String> {
     let place = |name: &String| ORDER.iter().position(|known| known == name);
     names.sort_by_key(|name| (place(name).unwrap_or(ORDER.len()), name.clone()));
     names
-}
-
-/// The smallest and the largest server of each model and kind.
-fn ends(results: &Results) -> Vec<Setting> {
-    let ends = settings(results).into_values().flat_map(|settings| {
-        let size = |setting: &&Setting| u32::from(setting.workers) * u32::from(setting.threads);
-        let small = settings.iter().min_by_key(size).cloned();
-        let large = settings.iter().max_by_key(size).cloned();
-        let mut ends: Vec<Setting> = [small, large].into_iter().flatten().collect();
-        ends.dedup();
-        ends
-    });
-    ends.collect()
 }
 
 fn bar(results: &Results, setting: &Setting, arm: Arm, stages: &[String]) -> Bar {

@@ -33,15 +33,7 @@ fn results(times: &[(Arm, f64)], noise: f64) -> Results {
     };
     let all = windows(&spec).into_iter().flat_map(|(_, windows)| windows);
     let windows = all.map(&mut measured).collect();
-    let machine = Machine {
-        cpu: "a cpu".to_owned(),
-        cpus: 2,
-        kernel: "6.1".to_owned(),
-        governor: None,
-        smt: None,
-        mitigations: Vec::new(),
-        topology: "0".to_owned(),
-    };
+    let machine = Machine::of_tests();
     Results {
         header: Header {
             format: FORMAT,

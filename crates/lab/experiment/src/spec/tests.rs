@@ -54,6 +54,7 @@ fn what_is_wrong_is_named_with_a_way_out() {
         ("features: 29", "features: 0", "models[0].features: 0"),
         ("name: short", "name: A b", "name: \"A b\""),
         ("trials: 3", "trails: 3", "trails"),
+        ("trials: 3", "trials: 3\nfolder: /tmp", "folder: it is"),
     ] {
         let text = FILE.replacen(before, after, 1);
         assert_ne!(text, FILE, "{before}");
