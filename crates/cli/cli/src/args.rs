@@ -50,6 +50,9 @@ pub(crate) enum Command {
     /// Compare policies of placement over a grid of workers, threads, models and requests
     #[command(disable_help_flag = true)]
     Experiment(LaboratoryArgs),
+    /// Find workers, threads, placement and batching for a latency objective, by measurement
+    #[command(disable_help_flag = true)]
+    Tune(LaboratoryArgs),
     /// Serve a deployment on this machine and keep every thread where the plan says
     Run(RunArgs),
     /// Simulate batch scheduling: goodput, late requests and idle workers of a scenario

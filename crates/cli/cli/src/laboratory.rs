@@ -1,4 +1,4 @@
-//! Commands of the laboratory (`bench`, `experiment`, `partition`, `simulate`): the program
+//! Commands of the laboratory (`bench`, `experiment`, `partition`, `simulate`, `tune`): the program
 //! `albacore-lab` beside this one runs them, so that what is shipped to nodes and clusters links no
 //! simulator and no load generator.
 

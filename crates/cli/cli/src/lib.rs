@@ -65,6 +65,7 @@ fn dispatch(command: &Command, is_plugin: bool) -> Result<(), Failure> {
         Command::Model(ModelCommand::Show { file }) => model_command::show(file),
         Command::Bench(args) => laboratory::run("bench", &args.arguments),
         Command::Experiment(args) => laboratory::run("experiment", &args.arguments),
+        Command::Tune(args) => laboratory::run("tune", &args.arguments),
         Command::Partition(args) => laboratory::run("partition", &args.arguments),
         Command::Run(args) => albacore_local::run(&Options {
             file: args.file.clone(),

@@ -15,6 +15,7 @@ mod probe;
 mod schedule;
 mod search;
 mod spec;
+mod staircase;
 mod target;
 
 pub use error::BenchError;
@@ -22,3 +23,4 @@ pub use probe::{Bench, Probe};
 pub use schedule::Schedule;
 pub use search::{Found, highest};
 pub use spec::Spec;
+pub use staircase::{Staircase, median};

@@ -143,6 +143,28 @@ impl Bench {
         self.arrivals.at(rate, length, self.spec.seed)
     }
 
+    /// A run of this length at a rate whose times differ from those of other seeds; of recorded
+    /// times a part that begins elsewhere.
+    ///
+    /// # Errors
+    /// The rate is too high to be sent.
+    pub fn window(&self, rate: f64, length: Duration, seed: u64) -> Result<Schedule, BenchError> {
+        Ok(self.arrivals.at(rate, length, seed)?.part(length, seed))
+    }
+
+    /// Sends one request after the other over so many connections.
+    ///
+    /// # Errors
+    /// The load generator fails.
+    pub fn closed_loop(&self, length: Duration, connections: usize) -> Result<Report, BenchError> {
+        let samples = drive(Load {
+            requests: self.requests.clone(),
+            shape: Shape::Closed(length),
+            connections,
+        })?;
+        Ok(Report::of(&samples, length, self.spec.objective))
+    }
+
     /// Runs the load.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use albacore_load::{gamma, poisson, recorded};
+use albacore_random::SplitMix64;
 
 use crate::error::BenchError;
 
@@ -31,6 +32,30 @@ pub struct Schedule {
     pub(crate) rate: f64,
     pub(crate) length: Duration,
     pub(crate) times: Vec<Duration>,
+}
+
+impl Schedule {
+    /// How long the run is.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.length.as_secs_f64()
+    }
+
+    /// A part of this length of a longer schedule; where it begins depends on the seed.
+    pub(crate) fn part(self, length: Duration, seed: u64) -> Self {
+        if self.length <= length || self.times.is_empty() {
+            return self;
+        }
+        let share = SplitMix64::new(seed).draw() as f64 / u64::MAX as f64;
+        let begin = (self.length - length).mul_f64(share);
+        let times = self.times.into_iter();
+        let inside = times.filter(|&time| time >= begin && time < begin + length);
+        Self {
+            rate: self.rate,
+            length,
+            times: inside.map(|time| time - begin).collect(),
+        }
+    }
 }
 
 impl Arrivals {
@@ -135,6 +160,23 @@ mod tests {
         let schedule = arrivals.at(4.0, Duration::from_secs(9), 1).unwrap();
         assert_eq!(schedule.times, seconds(&[0.25, 0.5, 0.75, 1.0]));
         assert_eq!(schedule.length, Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_part_of_a_schedule_begins_where_its_seed_says() {
+        let second = Duration::from_secs(1);
+        let schedule = |seed| {
+            let arrivals = Arrivals::Recorded((1..=100).map(|at| at * second).collect());
+            arrivals
+                .at(1.0, second, seed)
+                .unwrap()
+                .part(10 * second, seed)
+        };
+        let [one, other] = [schedule(1), schedule(2)];
+        assert_eq!((one.length, one.times.len()), (10 * second, 10));
+        assert_ne!(one.times, other.times);
+        let short = Arrivals::Recorded(vec![second]).at(1.0, second, 1).unwrap();
+        assert_eq!(short.part(10 * second, 1).times, [second]);
     }
 
     #[test]

@@ -21,7 +21,7 @@ const STALL_MAX: f64 = 0.01;
 
 /// Counters at the start of a window.
 #[derive(Debug)]
-pub(crate) struct HostLoad {
+pub struct HostLoad {
     at: Instant,
     cpus: CpuTimes,
     psi: [Option<f64>; 3],
@@ -41,7 +41,8 @@ struct CpuTimes {
 
 impl HostLoad {
     /// The counters now; `server` is the process below which the server runs.
-    pub(crate) fn start(server: Pid) -> Self {
+    #[must_use]
+    pub fn start(server: Pid) -> Self {
         let host = HostRoot::live();
         Self {
             at: Instant::now(),
@@ -53,8 +54,15 @@ impl HostLoad {
         }
     }
 
+    /// Cpu time of this process, the load generator, since the start.
+    #[must_use]
+    pub fn generator_seconds(&self) -> f64 {
+        own_seconds(&HostRoot::live()) - self.own
+    }
+
     /// What has happened since.
-    pub(crate) fn end(&self) -> (Usage, Host) {
+    #[must_use]
+    pub fn end(&self) -> (Usage, Host) {
         let host = HostRoot::live();
         let seconds = self.at.elapsed().as_secs_f64();
         let usage = usage_below(&host, self.server);
@@ -86,7 +94,8 @@ impl HostLoad {
 }
 
 /// Why a window was disturbed, if it was.
-pub(crate) fn disturbance(host: &Host) -> Option<String> {
+#[must_use]
+pub fn disturbance(host: &Host) -> Option<String> {
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let stalled = |share: Option<f64>| share.filter(|&share| share > STALL_MAX);
     if host.steal > STEAL_MAX {

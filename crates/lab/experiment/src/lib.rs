@@ -23,11 +23,13 @@ mod window;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use error::ExperimentError;
+pub use host_load::{HostLoad, disturbance};
 pub use journal::Results;
-pub use record::{Failed, Window};
+pub use record::{Failed, Host, Usage, Window};
 pub use report::write_report;
 pub use run::{Progress, run};
 pub use spec::Spec;
+pub use statistics::{Claim, Interval, SampleMean};
 
 fn seconds_since_epoch() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);

@@ -14,17 +14,17 @@ pub(crate) const CONFIDENCE: f64 = 0.99;
 
 /// A mean ratio of times; above 1 the second of the two is faster.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Interval {
-    pub(crate) ratio: f64,
-    pub(crate) low: f64,
-    pub(crate) high: f64,
+pub struct Interval {
+    pub ratio: f64,
+    pub low: f64,
+    pub high: f64,
     /// Ratios that this is the mean of.
-    pub(crate) count: usize,
+    pub count: usize,
 }
 
 /// What an interval says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Claim {
+pub enum Claim {
     Faster,
     Slower,
     /// The interval includes 1.
@@ -33,7 +33,7 @@ pub(crate) enum Claim {
 
 /// The mean of a sample and what its interval is computed from.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct SampleMean {
+pub struct SampleMean {
     mean: f64,
     /// Of the mean.
     variance: f64,
@@ -42,7 +42,8 @@ pub(crate) struct SampleMean {
 
 impl SampleMean {
     /// `None` for fewer than two values.
-    pub(crate) fn of(values: &[f64]) -> Option<Self> {
+    #[must_use]
+    pub fn of(values: &[f64]) -> Option<Self> {
         let count = values.len();
         if count < 2 {
             return None;
@@ -60,7 +61,8 @@ impl SampleMean {
 
 impl Interval {
     /// Of the logarithms of ratios, the mean over all samples; `None` without one.
-    pub(crate) fn of(samples: &[SampleMean]) -> Option<Self> {
+    #[must_use]
+    pub fn of(samples: &[SampleMean]) -> Option<Self> {
         let size = samples.len() as f64;
         let variances = samples.iter().map(|sample| sample.variance);
         let variance = variances.sum::<f64>();
@@ -86,7 +88,8 @@ impl Interval {
         })
     }
 
-    pub(crate) fn claim(&self) -> Claim {
+    #[must_use]
+    pub fn claim(&self) -> Claim {
         if self.low > 1.0 {
             Claim::Faster
         } else if self.high < 1.0 {

@@ -130,7 +130,7 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn parse_percentile(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_percentile(text: &str) -> Result<f64, String> {
     let percent = text.parse().ok();
     let percent = percent.filter(|percent| (50.0..100.0).contains(percent));
     percent.ok_or_else(|| "50 to less than 100 is due".to_owned())

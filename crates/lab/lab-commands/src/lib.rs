@@ -1,6 +1,6 @@
 //! The subcommands of `albacore` that measure and simulate, which no server or controller needs:
-//! `simulate`, `partition`, `experiment` and `bench`. One module each: `Args` are its options,
-//! `run` executes it. `albacore` starts the program `albacore-lab` for them.
+//! `simulate`, `partition`, `experiment`, `tune` and `bench`. One module each: `Args` are its
+//! options, `run` executes it. `albacore` starts the program `albacore-lab` for them.
 #![forbid(unsafe_code)]
 
 mod bench_command;
@@ -16,6 +16,7 @@ mod experiment_command;
 mod local_server;
 mod partition;
 mod simulate;
+mod tune_command;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ use crate::bench_command::BenchCommand;
 use crate::experiment_command::ExperimentArgs;
 use crate::partition::PartitionArgs;
 use crate::simulate::SimulateArgs;
+use crate::tune_command::TuneArgs;
 
 /// Albacore's simulator, load generators and benchmarks.
 #[derive(Debug, Parser)]
@@ -53,6 +55,8 @@ enum LabCommand {
     Partition(PartitionArgs),
     /// Simulate batch scheduling: goodput, late requests and idle workers of a scenario
     Simulate(SimulateArgs),
+    /// Find workers, threads, placement and batching for a latency objective, by measurement
+    Tune(TuneArgs),
 }
 
 /// Runs the command line `arguments`, the program's name first. Exit codes: 0 done, 1 failed, 64
@@ -74,5 +78,6 @@ fn dispatch(command: &LabCommand) -> Result<(), Failure> {
         LabCommand::Experiment(args) => experiment_command::run(args),
         LabCommand::Partition(args) => partition::run(args),
         LabCommand::Simulate(args) => simulate::run(args),
+        LabCommand::Tune(args) => tune_command::run(args),
     }
 }

@@ -12,6 +12,7 @@
 //! is written, a live one when the client has read it. Cpus that server and client share are part
 //! of the measured costs, not of the simulation.
 
+mod learned_run;
 mod print;
 mod server_metrics;
 mod simulated;
@@ -27,6 +28,7 @@ use crate::probe::{Bench, Probe};
 use crate::schedule::Schedule;
 use server_metrics::ServerMetrics;
 
+pub use learned_run::{LearnedRun, MeasuredRun, ServerUsage};
 pub use print::{heading, json, table};
 pub use simulated::Fault;
 

@@ -2,12 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use albacore_bench::{Bench, Probe, Spec};
+use albacore_bench::{Bench, Probe, Spec, Staircase, median};
 use albacore_command::{Failure, print};
 use serde_json::Value;
 
-use super::staircase::Staircase;
-use super::{BenchDeferralArgs, MODEL, ModelFile, median};
+use super::{BenchDeferralArgs, MODEL, ModelFile};
 use crate::local_server::{LocalServer, ModelShape};
 
 /// Requests of one row for a model.

@@ -7,7 +7,6 @@
 
 mod cases;
 mod costs;
-mod staircase;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -82,17 +81,4 @@ pub(crate) fn run(args: &BenchDeferralArgs) -> Result<(), Failure> {
         costs::print_costs(args.server.as_deref())?;
     }
     CASES.iter().try_for_each(|case| case.run(args))
-}
-
-fn median(values: impl IntoIterator<Item = f64>) -> f64 {
-    quantile(values, 0.5)
-}
-
-/// The value that this share of the values does not exceed.
-fn quantile(values: impl IntoIterator<Item = f64>, share: f64) -> f64 {
-    let mut values: Vec<f64> = values.into_iter().collect();
-    values.sort_by(f64::total_cmp);
-    let last = values.len().saturating_sub(1);
-    let at = (last as f64 * share).round() as usize;
-    values.get(at).copied().unwrap_or(f64::NAN)
 }

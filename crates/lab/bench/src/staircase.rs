@@ -5,35 +5,45 @@
 //! makes the steps smaller. The second half of the runs lies around the rate at which one of two
 //! runs is within the objective.
 
-use super::{median, quantile};
-
-/// The first step, as a factor, and the last.
+/// The first step, as a factor, and the last where none is given.
 const STEP_FIRST: f64 = 1.3;
 const STEP_LAST: f64 = 1.03;
 
-#[derive(Debug)]
-pub(super) struct Staircase {
-    pub(super) rate: f64,
+#[derive(Clone, Debug)]
+pub struct Staircase {
+    /// Of the next run.
+    pub rate: f64,
     step: f64,
+    step_last: f64,
     was_within: Option<bool>,
     rates: Vec<f64>,
 }
 
 impl Staircase {
-    pub(super) fn from(rate: f64) -> Self {
+    /// Begins at this rate.
+    #[must_use]
+    pub fn from(rate: f64) -> Self {
+        Self::with_last_step(rate, STEP_LAST)
+    }
+
+    /// Begins at this rate; steps shrink to this factor. The larger it is, the less a rate depends
+    /// on the one before.
+    #[must_use]
+    pub fn with_last_step(rate: f64, step_last: f64) -> Self {
         Self {
             rate,
             step: STEP_FIRST,
+            step_last,
             was_within: None,
             rates: Vec::new(),
         }
     }
 
     /// A run at `rate` was within the objective, or was not.
-    pub(super) fn note(&mut self, is_within: bool) {
+    pub fn note(&mut self, is_within: bool) {
         self.rates.push(self.rate);
         if self.was_within.is_some_and(|was| was != is_within) {
-            self.step = self.step.sqrt().max(STEP_LAST);
+            self.step = self.step.sqrt().max(self.step_last);
         }
         self.was_within = Some(is_within);
         match is_within {
@@ -46,14 +56,31 @@ impl Staircase {
         self.rates.iter().copied().skip(self.rates.len() / 2)
     }
 
-    pub(super) fn found(&self) -> f64 {
+    /// The rate at which one of two runs is within the objective; NaN before the first run.
+    #[must_use]
+    pub fn found(&self) -> f64 {
         median(self.newer_half())
     }
 
     /// Quartiles of the rates tried last.
-    pub(super) fn spread(&self) -> [f64; 2] {
+    #[must_use]
+    pub fn spread(&self) -> [f64; 2] {
         [0.25, 0.75].map(|share| quantile(self.newer_half(), share))
     }
+}
+
+/// The value in the middle; NaN for none.
+pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    quantile(values, 0.5)
+}
+
+/// The value that this share of the values does not exceed; NaN for none.
+fn quantile(values: impl IntoIterator<Item = f64>, share: f64) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    let last = values.len().saturating_sub(1);
+    let at = (last as f64 * share).round() as usize;
+    values.get(at).copied().unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]

@@ -1,0 +1,119 @@
+//! `albacore tune`, run for real with a short time: its results, and what it refuses.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail loudly"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
+}
+
+/// `albacore tune` with the programs that it starts built beside it.
+fn tune(file: &Path, results: &Path, options: &[&str]) -> Output {
+    albacore_testbed::product_of("albacore-lab-commands", "albacore-lab").unwrap();
+    for program in ["albacore-server", "albacore-params"] {
+        albacore_testbed::product(program).unwrap();
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_albacore"));
+    command.args(["tune", "-f"]).arg(file);
+    command.arg("--output").arg(results).args(options);
+    command.output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A deployment with comments, beside its model.
+fn write_deployment(folder: &Path) -> PathBuf {
+    std::fs::copy(root().join("examples/fraud.ubj"), folder.join("fraud.ubj")).unwrap();
+    let example = std::fs::read_to_string(root().join("examples/fraud.yaml")).unwrap();
+    let file = folder.join("deployment.yaml");
+    let commented = example.replacen("workers: 2\n", "workers: 2 # of mine\n", 1);
+    assert_ne!(commented, example);
+    std::fs::write(&file, commented).unwrap();
+    file
+}
+
+#[test]
+fn a_configuration_is_found_and_the_file_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = write_deployment(folder.path());
+    let before = std::fs::read_to_string(&file).unwrap();
+    let results = folder.path().join("results");
+    let done = tune(
+        &file,
+        &results,
+        &["--time", "10s", "--latency", "400ms", "--rate", "200"],
+    );
+    let said = text(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    for step in ["one process of one thread: 1 x 1", "candidates ranked"] {
+        assert!(said.contains(step), "{said}");
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
+    let patched = std::fs::read_to_string(results.join("fraud.yaml")).unwrap();
+    assert!(patched.contains("# of mine"), "{patched}");
+    let found: Value =
+        serde_json::from_slice(&std::fs::read(results.join("tune.json")).unwrap()).unwrap();
+    let chosen = &found["chosen"];
+    for (field, value) in [
+        ("workers", &chosen["workers"]),
+        ("threads", &chosen["threads"]),
+    ] {
+        assert!(patched.contains(&format!("{field}: {value}")), "{patched}");
+    }
+    assert!(found["pods"]["pods"].as_u64() >= Some(1), "{found}");
+    assert!(found["rankingSeconds"].as_f64().unwrap() > 0.0);
+    assert!(found["measured"].as_array().unwrap().len() >= 2);
+    let report = std::fs::read_to_string(results.join("report.html")).unwrap();
+    assert!(report.contains("p99 by goodput") && !report.contains("<script"));
+    assert!(text(&done.stdout).contains("requests/s at 400 ms: "));
+}
+
+#[test]
+fn an_objective_that_nothing_meets_is_refused_with_one_that_can_be_met() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = write_deployment(folder.path());
+    let done = tune(&file, &folder.path().join("results"), &["--latency", "5us"]);
+    let said = text(&done.stderr);
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("no configuration meets an objective of 0.005 ms"),
+        "{said}"
+    );
+    assert!(
+        said.contains("nearest objective that can be met is about"),
+        "{said}"
+    );
+}
+
+#[test]
+fn bad_input_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = write_deployment(folder.path());
+    let results = folder.path().join("results");
+    let refused = |file: &Path, options: &[&str], what: &str| {
+        let done = tune(file, &results, options);
+        let said = text(&done.stderr);
+        assert_eq!(done.status.code(), Some(64), "{said}");
+        assert!(said.contains(what), "{said}");
+    };
+    refused(&file, &["--cpus", "700"], "--cpus 700");
+    refused(&file, &["--rate", "0"], "--rate");
+    refused(&file, &["--mix", "nobody/1"], "\"nobody\"");
+    let own = root().join("examples/gunicorn.yaml");
+    refused(&own, &[], "albacore experiment");
+    let without = folder.path().join("without.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let text = text.replace("    slo: {latency: 25ms, percentile: 99}\n", "");
+    std::fs::write(&without, text).unwrap();
+    refused(&without, &[], "--latency");
+}

@@ -1,0 +1,274 @@
+//! What requests and batches cost, measured on a few configurations: the first steps of the recipe.
+//!
+//! One worker of one thread, then more threads as long as a lone request gains from them, then as
+//! many workers as the cpus take. The costs are what the servers learn for their own scheduling.
+
+use std::time::Duration;
+
+use albacore_simulator::ServerScenario;
+use serde::Serialize;
+
+use crate::Context;
+use crate::configuration::{Configuration, thread_counts};
+use crate::error::TuneError;
+use crate::server::{Running, Servers, Window};
+
+/// Load of one request after the other.
+const LONE: Duration = Duration::from_millis(150);
+
+/// Load of a few clients, from which the first rate is taken.
+const FEW: Duration = Duration::from_millis(150);
+const FEW_CLIENTS: usize = 8;
+
+/// Windows that search the capacity, and the one that costs are read from.
+const SEARCH: Duration = Duration::from_millis(200);
+const LEARN: Duration = Duration::from_millis(500);
+
+/// A rate of which less than this share is answered in time is beyond the capacity.
+const CARRIED: f64 = 0.95;
+
+/// The next rate after one that was carried, and the most of them.
+const STEP: f64 = 1.6;
+const STEPS_MAX: usize = 10;
+
+/// The search ends after so many rates that were not carried.
+const MISSES_MAX: usize = 3;
+
+/// The part of the capacity at which costs are learned: queues are short there.
+const LEARN_LOAD: f64 = 0.8;
+
+/// More threads go on while they shorten a lone request or raise the capacity by this factor.
+const GAIN_MIN: f64 = 1.05;
+
+/// Batches that seem to take longer than this beside others were disturbed by other programs.
+const SLOWDOWN_MAX: f64 = 2.0;
+
+/// What was measured of one configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct Calibrated {
+    pub(crate) configuration: Configuration,
+    pub(crate) lone_p50: Duration,
+    /// Requests a second within the objective, roughly.
+    pub(crate) capacity: f64,
+    /// The window that costs were learned in.
+    pub(crate) window: Window,
+    /// With the costs and the requests of that window.
+    pub(crate) scenario: ServerScenario,
+    /// Cpu seconds for each request: of the server, and of the load generator.
+    pub(crate) server_cpu: f64,
+    pub(crate) generator_cpu: f64,
+}
+
+/// A step of the recipe and what it showed.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Step {
+    pub step: &'static str,
+    pub tried: String,
+    pub showed: String,
+}
+
+/// All that was learned.
+#[derive(Debug)]
+pub(crate) struct Costs {
+    /// One worker, by rising numbers of threads.
+    pub(crate) by_threads: Vec<Calibrated>,
+    /// As many workers as the cpus take.
+    pub(crate) full: Option<Calibrated>,
+    pub(crate) steps: Vec<Step>,
+}
+
+impl Costs {
+    pub(crate) fn measure(
+        context: &mut Context<'_>,
+        servers: &mut Servers,
+    ) -> Result<Self, TuneError> {
+        let mut costs = Self {
+            by_threads: Vec::new(),
+            full: None,
+            steps: Vec::new(),
+        };
+        let counts = thread_counts(context.cpus.count());
+        refuse_infeasible(context, servers, &counts)?;
+        for threads in counts {
+            let configuration = sized(context, 1, threads);
+            let step = match threads {
+                1 => "one process of one thread",
+                _ => "more threads",
+            };
+            let calibrated = costs.step(context, servers, step, &configuration)?;
+            let best = costs.by_threads.iter();
+            let (fastest, most) = best.fold((Duration::MAX, 0.0_f64), |(time, rate), of| {
+                (time.min(of.lone_p50), rate.max(of.capacity))
+            });
+            let gains = calibrated.lone_p50.mul_f64(GAIN_MIN) < fastest
+                || calibrated.capacity > most * GAIN_MIN;
+            costs.by_threads.push(calibrated);
+            if !gains {
+                break;
+            }
+        }
+        let best = costs.by_threads.iter();
+        let threads = best.max_by(|a, b| a.per_cpu().total_cmp(&b.per_cpu()));
+        let threads = threads.map_or(1, |of| of.configuration.threads);
+        let workers = context.cpus.count() / usize::from(threads);
+        if workers > 1 {
+            let configuration = sized(context, u16::try_from(workers).unwrap_or(u16::MAX), threads);
+            let full = costs.step(context, servers, "more processes", &configuration)?;
+            costs.full = Some(full);
+        }
+        Ok(costs)
+    }
+
+    fn step(
+        &mut self,
+        context: &mut Context<'_>,
+        servers: &mut Servers,
+        step: &'static str,
+        configuration: &Configuration,
+    ) -> Result<Calibrated, TuneError> {
+        context.stop_if_asked()?;
+        let running = servers.with(context, configuration)?;
+        let calibrated = calibrate(running)?;
+        let window = &calibrated.window;
+        let step = Step {
+            step,
+            tried: format!("{} x {}", configuration.workers, configuration.threads),
+            showed: format!(
+                "a lone request takes {:.2} ms; about {:.0} requests/s within the objective; batches of {:.1} rows",
+                calibrated.lone_p50.as_secs_f64() * 1e3,
+                calibrated.capacity,
+                window.batch_rows
+            ),
+        };
+        context.tell(&format!("{}: {}: {}", step.step, step.tried, step.showed));
+        self.steps.push(step);
+        Ok(calibrated)
+    }
+
+    /// The costs with so many threads of a worker.
+    pub(crate) fn of_threads(&self, threads: u16) -> Option<&Calibrated> {
+        let mut all = self.by_threads.iter();
+        all.find(|of| of.configuration.threads == threads)
+    }
+
+    /// How much longer a batch takes when all workers are busy than when one is; memory bandwidth
+    /// and shared caches. At least 1.
+    pub(crate) fn slowdown(&self) -> f64 {
+        let factor = || {
+            let full = self.full.as_ref()?;
+            let alone = self.of_threads(full.configuration.threads)?;
+            Some(row_time(&full.scenario) / row_time(&alone.scenario))
+        };
+        let factor = factor().filter(|f| f.is_finite());
+        factor.map_or(1.0, |f| f.clamp(1.0, SLOWDOWN_MAX))
+    }
+}
+
+/// Time of a row in a batch of many, nanoseconds.
+fn row_time(scenario: &ServerScenario) -> f64 {
+    let queues = scenario.queues.iter().map(|queue| {
+        let line = queue.profile.mean_cost.unwrap_or(queue.time);
+        line.alpha_ns()
+    });
+    queues.sum()
+}
+
+impl Calibrated {
+    /// Requests a second for each cpu second of the server.
+    fn per_cpu(&self) -> f64 {
+        1.0 / self.server_cpu.max(1e-9)
+    }
+}
+
+fn sized(context: &Context<'_>, workers: u16, threads: u16) -> Configuration {
+    Configuration {
+        workers,
+        threads,
+        policy: albacore_api::BatchingPolicy::Auto,
+        max_delay: None,
+        window: None,
+        ..context.deployment.current.clone()
+    }
+}
+
+/// A request alone is the fastest there is: where it takes longer than the objective with the
+/// fewest and with the most threads, nothing meets it.
+fn refuse_infeasible(
+    context: &mut Context<'_>,
+    servers: &mut Servers,
+    counts: &[u16],
+) -> Result<(), TuneError> {
+    let objective = context.deployment.objective;
+    let mut fastest = Duration::MAX;
+    let ends = [counts.first(), counts.last()];
+    for threads in ends.into_iter().flatten() {
+        let configuration = sized(context, 1, *threads);
+        let running = servers.with(context, &configuration)?;
+        let lone = running.bench.closed_loop(LONE, 1)?;
+        if lone.p50 <= objective {
+            return Ok(());
+        }
+        fastest = fastest.min(lone.p99);
+    }
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let rate = 1.0 / fastest.as_secs_f64().max(1e-9);
+    Err(TuneError::Infeasible(format!(
+        "no configuration meets an objective of {:.3} ms: a request alone takes {:.3} ms (99th percentile). The \
+         nearest objective that can be met is about {} ms, at no more than {rate:.0} requests/s of a worker; a smaller \
+         model, fewer rows in a request or faster cpus would help. More pods do not.",
+        ms(objective),
+        ms(fastest),
+        (ms(fastest) * 1.2).ceil()
+    )))
+}
+
+fn calibrate(running: &mut Running) -> Result<Calibrated, TuneError> {
+    let bench = &running.bench;
+    let lone = bench.closed_loop(LONE, 1)?;
+    let few = bench.closed_loop(FEW, FEW_CLIENTS)?;
+    let capacity = find_capacity(running, few.sent as f64 / FEW.as_secs_f64())?;
+    let schedule = bench.window(capacity * LEARN_LOAD, LEARN, 1)?;
+    let load = running.host_load();
+    let learned = bench.learn(&schedule)?;
+    let requests = learned.run.probe.report.sent.max(1) as f64;
+    let seconds = schedule.seconds();
+    let window = running.seen(&learned.run, &load, seconds);
+    Ok(Calibrated {
+        configuration: running.configuration.clone(),
+        lone_p50: lone.p50,
+        capacity,
+        server_cpu: window.cpus * seconds / requests,
+        generator_cpu: window.generator_cpus * seconds / requests,
+        window,
+        scenario: learned.scenario,
+    })
+}
+
+/// The most requests a second that were answered in time: rates rise until some are not, several
+/// times, as other programs may be the reason.
+fn find_capacity(running: &Running, first: f64) -> Result<f64, TuneError> {
+    let mut rate = first.max(10.0);
+    let (mut best, mut missed): (f64, usize) = (0.0, 0);
+    for step in 0..STEPS_MAX {
+        let schedule = running.bench.window(rate, SEARCH, step as u64)?;
+        let probe = running.bench.probe(&schedule)?;
+        best = best.max(probe.report.goodput);
+        let is_carried = probe.report.goodput >= CARRIED * rate;
+        missed += usize::from(!is_carried);
+        if missed == MISSES_MAX {
+            break;
+        }
+        rate = if is_carried {
+            rate * STEP
+        } else {
+            rate / STEP.sqrt()
+        };
+    }
+    match best > 0.0 {
+        true => Ok(best),
+        false => Err(TuneError::Failed(format!(
+            "{}: no request was answered within the objective: is the machine busy?",
+            running.configuration.name()
+        ))),
+    }
+}

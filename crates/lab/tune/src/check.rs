@@ -1,0 +1,95 @@
+//! The last measurement: the rates that the chosen and the file's own configuration sustain within
+//! the objective, in turn.
+
+use std::time::Duration;
+
+use albacore_bench::Staircase;
+use serde::Serialize;
+
+use crate::Context;
+use crate::configuration::Configuration;
+use crate::error::TuneError;
+use crate::race::Race;
+use crate::server::{Servers, Window};
+
+const WINDOW: Duration = Duration::from_millis(400);
+
+/// Windows of each, and at least so many when the time is over.
+const WINDOWS: usize = 12;
+const WINDOWS_MIN: usize = 5;
+
+/// The first rate, as a part of what is carried beyond the capacity.
+const FIRST: f64 = 0.85;
+
+/// What a configuration sustains.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sustained {
+    pub configuration: Configuration,
+    /// Requests a second at which one of two windows is within the objective.
+    pub goodput: f64,
+    /// Quartiles of the rates tried last.
+    pub quartiles: [f64; 2],
+    /// The window at the highest rate that was within the objective.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best: Option<Window>,
+}
+
+/// Of the winner, and of the file's own configuration if that is another.
+pub(crate) fn run(
+    context: &mut Context<'_>,
+    servers: &mut Servers,
+    race: &Race,
+) -> Result<Vec<Sustained>, TuneError> {
+    let current = context.deployment.current.clone();
+    let winner = &race.arms[race.winner].configuration;
+    let mut checked = vec![winner.clone()];
+    let own = race.arms.iter().find(|arm| arm.configuration == current);
+    if *winner != current && own.is_some_and(|own| own.failed.is_none()) {
+        checked.push(current);
+    }
+    servers.keep(&checked.iter().collect::<Vec<_>>())?;
+    let carried = |of: &Configuration| {
+        let arm = race.arms.iter().find(|arm| arm.configuration == *of);
+        let windows = arm.map_or(&[][..], |arm| &arm.windows);
+        windows
+            .iter()
+            .map(|window| window.goodput)
+            .fold(1.0, f64::max)
+    };
+    let mut stairs: Vec<Staircase> = checked
+        .iter()
+        .map(|of| Staircase::from(FIRST * carried(of)))
+        .collect();
+    let mut best: Vec<Option<Window>> = vec![None; checked.len()];
+    for turn in 0..WINDOWS {
+        let is_over = context.elapsed() > context.request.time.as_secs_f64();
+        if is_over && turn >= WINDOWS_MIN {
+            break;
+        }
+        for (index, of) in checked.iter().enumerate() {
+            context.stop_if_asked()?;
+            let seed = context.request.seed.wrapping_add(1_000 + turn as u64);
+            let window = servers
+                .with(context, of)?
+                .window(stairs[index].rate, WINDOW, seed)?;
+            let is_within = window.bad <= context.deployment.bad_max();
+            stairs[index].note(is_within);
+            let is_higher = best[index]
+                .as_ref()
+                .is_none_or(|best| window.rate > best.rate);
+            if is_within && is_higher {
+                best[index] = Some(window);
+            }
+        }
+    }
+    let sustained = checked.into_iter().zip(stairs).zip(best);
+    Ok(sustained
+        .map(|((configuration, stairs), best)| Sustained {
+            configuration,
+            goodput: stairs.found(),
+            quartiles: stairs.spread(),
+            best,
+        })
+        .collect())
+}

@@ -1,0 +1,134 @@
+//! The user's file, as candidates start from it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use albacore_api::{
+    InferenceDeployment, ModelPlace, ModelUri, Slo, Timespan, read_deployment, read_for_one_machine,
+};
+
+use crate::configuration::Configuration;
+use crate::error::TuneError;
+use crate::request::TuneRequest;
+
+/// Bytes of a file.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// A valid deployment of the built-in server with a latency objective.
+#[derive(Debug)]
+pub(crate) struct Deployment {
+    /// Model files are absolute; each model has the objective.
+    object: InferenceDeployment,
+    pub(crate) name: String,
+    /// As written.
+    pub(crate) text: String,
+    pub(crate) models: Vec<String>,
+    pub(crate) objective: Duration,
+    pub(crate) percentile: f64,
+    /// What the file says now.
+    pub(crate) current: Configuration,
+}
+
+impl Deployment {
+    pub(crate) fn read(request: &TuneRequest) -> Result<Self, TuneError> {
+        let file = &request.file;
+        let named = file.display().to_string();
+        let length = std::fs::metadata(file)
+            .map_err(TuneError::file(file))?
+            .len();
+        if length > FILE_BYTES_MAX {
+            let what = format!("{named}: it has {length} bytes: at most {FILE_BYTES_MAX} are read");
+            return Err(TuneError::Usage(what));
+        }
+        let text = std::fs::read_to_string(file).map_err(TuneError::file(file))?;
+        let whole = std::path::absolute(file).map_err(TuneError::file(file))?;
+        let folder = whole.parent().unwrap_or(Path::new("/"));
+        let mut object = read_deployment(&text, &named)?;
+        if !object.spec.is_built_in() {
+            let what = "spec.template: a server of your own has neither batching nor learned costs: compare \
+                        placements of it with `albacore experiment`";
+            return Err(TuneError::Usage(format!("{named}: {what}")));
+        }
+        read_for_one_machine(&text, &named, folder)?;
+        let (objective, percentile) = objective(request, &object, &named)?;
+        for model in &mut object.spec.models {
+            model.uri = absolute(&model.uri, folder, &named)?;
+            model.slo = Some(slo(objective, percentile, &named)?);
+        }
+        Ok(Self {
+            name: object.metadata.name.clone().unwrap_or_default(),
+            models: object.spec.models.iter().map(|m| m.name.clone()).collect(),
+            current: Configuration::of(&object.spec),
+            object,
+            text,
+            objective,
+            percentile,
+        })
+    }
+
+    /// The deployment with these values.
+    pub(crate) fn with(&self, configuration: &Configuration) -> InferenceDeployment {
+        let mut object = self.object.clone();
+        configuration.apply(&mut object.spec);
+        object
+    }
+
+    pub(crate) fn prefer(&self) -> Option<albacore_api::BatchingPreference> {
+        self.object.spec.batching.prefer
+    }
+
+    /// The largest share of requests that may be refused or late.
+    pub(crate) fn bad_max(&self) -> f64 {
+        1.0 - self.percentile / 100.0
+    }
+}
+
+/// Latency and percentile, of the options or of the models.
+fn objective(
+    request: &TuneRequest,
+    object: &InferenceDeployment,
+    named: &str,
+) -> Result<(Duration, f64), TuneError> {
+    let slos: Vec<Slo> = object.spec.models.iter().filter_map(|m| m.slo).collect();
+    let latencies = slos.iter().map(|slo| slo.latency.duration());
+    let latency = request.latency.or(latencies.clone().min());
+    let latency = latency.ok_or_else(|| {
+        let what = "no model has an slo: add spec.models[0].slo.latency, or name --latency";
+        TuneError::Usage(format!("{named}: {what}"))
+    })?;
+    let strictest = slos.iter().map(|slo| slo.percentile).reduce(f64::max);
+    let percentile = request.percentile.or(strictest).unwrap_or(99.0);
+    Ok((latency, percentile))
+}
+
+fn slo(objective: Duration, percentile: f64, named: &str) -> Result<Slo, TuneError> {
+    let micros = u64::try_from(objective.as_micros()).unwrap_or(u64::MAX);
+    let latency = Timespan::from_micros(micros).ok_or_else(|| {
+        let what = "is not between 1us and 10 minutes: name --latency";
+        TuneError::Usage(format!("{named}: an objective of {objective:?} {what}"))
+    })?;
+    // of outputs with an objective of their own the common one counts here, as it does for clients
+    Ok(Slo {
+        latency,
+        percentile,
+        contribs: None,
+        interactions: None,
+    })
+}
+
+/// The URI with a path that does not depend on where the file with it lies.
+fn absolute(uri: &ModelUri, folder: &Path, named: &str) -> Result<ModelUri, TuneError> {
+    let ModelPlace::File { path } = &uri.place else {
+        return Ok(uri.clone());
+    };
+    let path: PathBuf = folder.join(path.strip_prefix("./").unwrap_or(path));
+    let path = path
+        .to_str()
+        .ok_or_else(|| TuneError::Usage(format!("{named}: {} is not UTF-8", path.display())))?;
+    Ok(ModelUri {
+        place: ModelPlace::File {
+            path: path.to_owned(),
+        },
+        sha256: uri.sha256.clone(),
+    })
+}

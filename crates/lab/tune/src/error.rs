@@ -1,0 +1,40 @@
+//! Why a configuration cannot be found.
+
+use std::path::PathBuf;
+
+use albacore_api::ReadError;
+use albacore_bench::BenchError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum TuneError {
+    /// An option or a field is wrong; names it, its value and the way out.
+    #[error("{0}")]
+    Usage(String),
+    /// The deployment's file is not valid.
+    #[error(transparent)]
+    Deployment(#[from] ReadError),
+    #[error("{}: {source}", path.display())]
+    File {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    /// The file's layout does not allow the edit.
+    #[error("{}: the new values cannot be written into it: {what}", path.display())]
+    Patch { path: PathBuf, what: String },
+    /// No configuration meets the objective; says which objective one meets.
+    #[error("{0}")]
+    Infeasible(String),
+    #[error("{0}")]
+    Failed(String),
+    #[error("interrupted; nothing was changed")]
+    Interrupted,
+    #[error(transparent)]
+    Bench(#[from] BenchError),
+}
+
+impl TuneError {
+    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { path, source }
+    }
+}

@@ -1,0 +1,274 @@
+//! What a run found: what `tune.json` holds and the report shows.
+
+use albacore_bench::median;
+use serde::Serialize;
+
+use crate::Context;
+use crate::calibration::{Costs, Step};
+use crate::check::Sustained;
+use crate::configuration::Configuration;
+use crate::error::TuneError;
+use crate::limiting::limit_of;
+use crate::prediction::{Limit, Predicted};
+use crate::race::{Arm, Race};
+use crate::ranking::Ranking;
+use crate::server::Window;
+use crate::yaml_patch::patched;
+
+/// Format of `tune.json`.
+const FORMAT: u32 = 1;
+
+/// Predictions that are kept.
+const PREDICTED_MAX: usize = 40;
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outcome {
+    pub format: u32,
+    pub version: &'static str,
+    pub name: String,
+    /// Latency objective and the percent of requests that have to be within it.
+    pub objective_ms: f64,
+    pub percentile: f64,
+    pub mix: String,
+    pub arrivals: String,
+    pub cpus: usize,
+    pub topology: String,
+    pub seconds: f64,
+    pub steps: Vec<Step>,
+    /// How many candidates were ranked, in which time, and the best predictions.
+    pub candidates: usize,
+    pub ranking_seconds: f64,
+    pub predicted: Vec<Predicted>,
+    /// The candidates that were measured, the file's own first.
+    pub measured: Vec<Measured>,
+    pub rounds: usize,
+    /// The chosen one is ahead of the others by more than the noise, or equal to them.
+    pub is_decided: bool,
+    /// Share of windows in which other processes or a late generator disturbed the measurement.
+    pub disturbed: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disturbed_by: Option<String>,
+    pub chosen: Configuration,
+    pub current: Configuration,
+    /// Of the chosen and of the file's own.
+    pub sustained: Vec<Sustained>,
+    /// Median error of the predicted goodput, as a share of the measured one; `None` with a rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prediction_error: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pods: Option<Pods>,
+    /// The file with the chosen values.
+    #[serde(skip)]
+    pub patched: String,
+}
+
+/// A candidate that was measured.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Measured {
+    pub configuration: Configuration,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub predicted_goodput: Option<f64>,
+    /// Medians over its windows within the objective.
+    pub goodput: f64,
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+    pub cpus: f64,
+    pub batch_rows: f64,
+    pub limit: Limit,
+    pub windows: Vec<Window>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+    /// The chosen one's score by this one's: ratio and interval at 99 %.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chosen_is_better: Option<[f64; 3]>,
+}
+
+/// How many pods a rate needs.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pods {
+    pub rate: f64,
+    pub pods: u32,
+    pub text: String,
+}
+
+pub(crate) fn of(
+    context: &Context<'_>,
+    costs: &Costs,
+    ranking: &Ranking,
+    race: Race,
+    sustained: Vec<Sustained>,
+    steps: Vec<Step>,
+) -> Result<Outcome, TuneError> {
+    let deployment = &context.deployment;
+    let request = context.request;
+    let (disturbed, disturbed_by) = race.disturbed();
+    let chosen = race.arms[race.winner].configuration.clone();
+    let arms = race.arms.into_iter();
+    let measured: Vec<Measured> = arms
+        .map(|arm| {
+            let limit = limit_of(&arm.windows, costs, &context.cpus);
+            measured(arm, ranking, limit, context)
+        })
+        .collect();
+    let errors = measured.iter().filter_map(|of| {
+        let predicted = of.predicted_goodput.filter(|_| of.goodput > 0.0)?;
+        Some((predicted / of.goodput - 1.0).abs())
+    });
+    let error = median(errors.collect::<Vec<f64>>());
+    let pods = request
+        .rate
+        .zip(sustained.first())
+        .map(|(rate, of)| pods(rate, of, deployment.objective.as_secs_f64() * 1e3));
+    Ok(Outcome {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION"),
+        name: deployment.name.clone(),
+        objective_ms: deployment.objective.as_secs_f64() * 1e3,
+        percentile: deployment.percentile,
+        mix: request.mix.clone(),
+        arrivals: request.arrivals.clone(),
+        cpus: context.cpus.count(),
+        topology: context.cpus.topology.hash_text(),
+        seconds: context.elapsed(),
+        steps,
+        candidates: ranking.all,
+        ranking_seconds: ranking.seconds,
+        predicted: ranking
+            .predicted
+            .iter()
+            .take(PREDICTED_MAX)
+            .cloned()
+            .collect(),
+        measured,
+        rounds: race.rounds,
+        is_decided: race.is_decided,
+        disturbed,
+        disturbed_by,
+        patched: patched(
+            &request.file,
+            &deployment.text,
+            &deployment.current,
+            &chosen,
+        )?,
+        current: deployment.current.clone(),
+        chosen,
+        sustained,
+        prediction_error: (request.rate.is_none() && error.is_finite()).then_some(error),
+        pods,
+    })
+}
+
+/// With a fixed rate the goodput is what was answered of it.
+fn measured(arm: Arm, ranking: &Ranking, limit: Limit, context: &Context<'_>) -> Measured {
+    let is_fixed = context.request.rate.is_some();
+    let bad_max = context.deployment.bad_max();
+    // what the candidate holds, not what it was driven beyond
+    let held = arm.held(bad_max);
+    let typical = |value: fn(&Window) -> f64| median(held.iter().map(|window| value(window)));
+    Measured {
+        predicted_goodput: ranking.of(&arm.configuration).map(|of| of.goodput),
+        goodput: match is_fixed {
+            true => typical(|w| w.goodput),
+            false => arm.score().unwrap_or_default(),
+        },
+        p50_ms: typical(|w| w.p50_ms),
+        p99_ms: typical(|w| w.p99_ms),
+        cpus: typical(|w| w.cpus),
+        batch_rows: typical(|w| w.batch_rows),
+        limit,
+        configuration: arm.configuration,
+        windows: arm.windows,
+        left_out: arm.left_out,
+        failed: arm.failed,
+        chosen_is_better: arm.winner_is_better,
+    }
+}
+
+fn pods(rate: f64, sustained: &Sustained, objective_ms: f64) -> Pods {
+    let each = sustained.goodput.max(1e-9);
+    let pods = (rate / each).ceil().min(f64::from(u32::MAX)) as u32;
+    let noun = if pods == 1 { "pod" } else { "pods" };
+    let (workers, threads) = (
+        sustained.configuration.workers,
+        sustained.configuration.threads,
+    );
+    Pods {
+        rate,
+        pods,
+        text: format!(
+            "{rate:.0} requests/s at {objective_ms} ms: {pods} {noun} of {workers} x {threads}"
+        ),
+    }
+}
+
+impl Outcome {
+    /// What was found, a few lines.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let mut lines = Vec::new();
+        let is_kept = self.chosen == self.current;
+        let (chosen, current) = (self.chosen.name(), self.current.name());
+        lines.push(match is_kept {
+            true => format!(
+                "Keep {current}: nothing that was measured is better than it beyond the noise."
+            ),
+            false => format!("Chosen: {chosen}; the file has {current}."),
+        });
+        let own = self
+            .measured
+            .iter()
+            .find(|of| of.configuration == self.current);
+        if let Some([ratio, low, high]) = own.and_then(|own| own.chosen_is_better) {
+            lines.push(format!(
+                "It is {ratio:.2}x as good as the file's ({low:.2} to {high:.2} at 99 % confidence)."
+            ));
+        }
+        if let Some(why) = &self.disturbed_by {
+            let percent = self.disturbed * 100.0;
+            lines.push(format!(
+                "{percent:.0} % of the windows were disturbed ({why}): end other programs for a better answer."
+            ));
+        }
+        if !self.is_decided {
+            lines.push(
+                "Not decided: the candidates that are left differ by less than the noise of this machine; more --time, or a \
+                 quieter machine, would help."
+                    .to_owned(),
+            );
+        }
+        for of in &self.sustained {
+            let p99 = of.best.as_ref().map_or(String::new(), |best| {
+                format!(", p99 {:.2} ms, {:.1} cpus", best.p99_ms, best.cpus)
+            });
+            lines.push(format!(
+                "Sustained within {} ms at {} %: {:.0} requests/s ({}{p99}).",
+                self.objective_ms,
+                self.percentile,
+                of.goodput,
+                of.configuration.name()
+            ));
+        }
+        let limit = self
+            .measured
+            .iter()
+            .find(|of| of.configuration == self.chosen);
+        if let Some(of) = limit {
+            lines.push(format!("Limited by: {}.", of.limit.name()));
+        }
+        if let Some(error) = self.prediction_error {
+            let percent = error * 100.0;
+            lines.push(format!(
+                "Predictions of goodput differed from measurements by {percent:.0} % in the median."
+            ));
+        }
+        if let Some(pods) = &self.pods {
+            lines.push(format!("{}.", pods.text));
+        }
+        lines.join("\n")
+    }
+}

@@ -1,0 +1,389 @@
+//! Candidates measured side by side, in rounds of one window each in random order; those that are
+//! behind the best by more than the noise are left out of the next rounds (successive elimination).
+//!
+//! Without a rate each candidate's rate goes up after a window within the objective and down after
+//! one that is not, so that it stays around the highest that the candidate holds; that rate counts.
+//! With a rate all windows offer that, and the 99th percentile counts.
+
+use std::time::Duration;
+
+use albacore_bench::Staircase;
+use albacore_experiment::{Claim, Interval, SampleMean};
+use albacore_random::Xoshiro256;
+
+use crate::Context;
+use crate::configuration::Configuration;
+use crate::error::TuneError;
+use crate::ranking::Ranking;
+use crate::server::{Servers, Window};
+
+/// A window is so long, and longer where it would have fewer requests, up to a limit.
+const WINDOW: Duration = Duration::from_millis(300);
+const REQUESTS: f64 = 150.0;
+const WINDOW_MAX: Duration = Duration::from_millis(1_500);
+
+/// Rounds in which rates approach what candidates hold; they do not count.
+const APPROACH: usize = 6;
+
+/// Rounds whose mean is one value: the rate of a round depends on that of the round before.
+const BLOCK: usize = 4;
+
+/// Values after which candidates are compared. Each comparison is one at 99 %: few of them keep the
+/// share of false claims below 5 %.
+const LOOKS: [usize; 3] = [4, 6, 8];
+
+/// The last step of rates, as a factor: as large as the noise of a window.
+const STEP: f64 = 1.06;
+
+/// A candidate whose rate is below this part of the best after the approach is far behind.
+const FAR: f64 = 0.7;
+
+/// Candidates that differ by less are equal to a user.
+const EQUAL: f64 = 1.02;
+
+/// The first rate, as a part of the predicted goodput.
+const FIRST: f64 = 0.8;
+
+/// And as a part of the best prediction at least: predictions err.
+const FIRST_MIN: f64 = 0.4;
+
+/// The part of the time limit after which no round begins: the rest is for the last check.
+const TIME_SHARE: f64 = 0.8;
+
+/// A candidate in the race.
+#[derive(Clone, Debug)]
+pub(crate) struct Arm {
+    pub(crate) configuration: Configuration,
+    pub(crate) windows: Vec<Window>,
+    /// What counts in each round; `None` where it was not measured.
+    scores: Vec<Option<f64>>,
+    stairs: Staircase,
+    /// After which round it was left out.
+    pub(crate) left_out: Option<usize>,
+    /// Why it could not be measured.
+    pub(crate) failed: Option<String>,
+    /// The winner's score by its own, with the interval at 99 %; `None` of the winner.
+    pub(crate) winner_is_better: Option<[f64; 3]>,
+}
+
+impl Arm {
+    fn is_racing(&self) -> bool {
+        self.left_out.is_none() && self.failed.is_none()
+    }
+
+    /// Means of blocks of rounds; `None` of blocks in which no window counts.
+    fn blocks(&self) -> Vec<Option<f64>> {
+        let counted = self.scores.get(APPROACH..).unwrap_or_default();
+        let mean = |block: &[Option<f64>]| {
+            let scores: Vec<f64> = block.iter().copied().flatten().collect();
+            (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64)
+        };
+        counted.chunks_exact(BLOCK).map(mean).collect()
+    }
+
+    /// The windows after the approach that were within the objective; all, if none was.
+    pub(crate) fn held(&self, bad_max: f64) -> Vec<&Window> {
+        let counted = self.windows.iter().skip(APPROACH);
+        let held: Vec<&Window> = counted.filter(|window| window.bad <= bad_max).collect();
+        match held.is_empty() {
+            true => self.windows.iter().collect(),
+            false => held,
+        }
+    }
+
+    /// The mean of what counts, as a factor.
+    pub(crate) fn score(&self) -> Option<f64> {
+        let blocks: Vec<f64> = self.blocks().into_iter().flatten().collect();
+        let sum: f64 = blocks.iter().sum();
+        (!blocks.is_empty()).then(|| (sum / blocks.len() as f64).exp())
+    }
+}
+
+/// The whole race.
+#[derive(Debug)]
+pub(crate) struct Race {
+    pub(crate) arms: Vec<Arm>,
+    pub(crate) rounds: usize,
+    pub(crate) winner: usize,
+    /// The winner is ahead of all others by more than the noise, or equal to them.
+    pub(crate) is_decided: bool,
+}
+
+/// A race with more disturbed windows than this share decides nothing.
+const DISTURBED_MAX: f64 = 1.0 / 3.0;
+
+impl Race {
+    /// Share of windows that were disturbed, and what disturbed one.
+    pub(crate) fn disturbed(&self) -> (f64, Option<String>) {
+        let windows: Vec<&Window> = self.arms.iter().flat_map(|arm| &arm.windows).collect();
+        let why: Vec<&String> = windows
+            .iter()
+            .filter_map(|w| w.disturbed.as_ref())
+            .collect();
+        let share = why.len() as f64 / windows.len().max(1) as f64;
+        (share, why.first().map(|&why| why.clone()))
+    }
+}
+
+pub(crate) fn run(
+    context: &mut Context<'_>,
+    servers: &mut Servers,
+    ranking: &Ranking,
+) -> Result<Race, TuneError> {
+    let promising: Vec<&Configuration> = ranking.promising.iter().collect();
+    servers.keep(&promising)?;
+    let mut race = Race {
+        arms: promising
+            .iter()
+            .map(|of| arm(context, ranking, of))
+            .collect(),
+        rounds: 0,
+        winner: 0,
+        is_decided: false,
+    };
+    let mut random = Xoshiro256::new(context.request.seed, 3);
+    // bound: the last look, or the time limit
+    let rounds = |values: usize| APPROACH + BLOCK * values;
+    while !race.is_decided && race.rounds < rounds(LOOKS[LOOKS.len() - 1]) {
+        let end = context.request.time.as_secs_f64() * TIME_SHARE;
+        if context.elapsed() > end && race.rounds >= rounds(1) {
+            break;
+        }
+        race.round(context, servers, &mut random)?;
+        if race.rounds == APPROACH && race.disturbed().0 <= DISTURBED_MAX {
+            race.drop_far();
+        }
+        if LOOKS.map(rounds).contains(&race.rounds) {
+            race.look(context);
+        }
+    }
+    race.finish()?;
+    Ok(race)
+}
+
+fn arm(context: &Context<'_>, ranking: &Ranking, configuration: &Configuration) -> Arm {
+    let best = ranking.predicted.first().map_or(1.0, |of| of.goodput);
+    let predicted = ranking.of(configuration).map_or(best, |of| of.goodput);
+    let rate = (FIRST * predicted).max(FIRST_MIN * best).max(1.0);
+    Arm {
+        configuration: configuration.clone(),
+        windows: Vec::new(),
+        scores: Vec::new(),
+        stairs: Staircase::with_last_step(context.rate_of_pod(ranking).unwrap_or(rate), STEP),
+        left_out: None,
+        failed: None,
+        winner_is_better: None,
+    }
+}
+
+impl Race {
+    fn round(
+        &mut self,
+        context: &mut Context<'_>,
+        servers: &mut Servers,
+        random: &mut Xoshiro256,
+    ) -> Result<(), TuneError> {
+        self.rounds += 1;
+        let mut order: Vec<usize> = (0..self.arms.len()).collect();
+        for last in (1..order.len()).rev() {
+            let other = (random.unit() * (last + 1) as f64) as usize;
+            order.swap(last, other);
+        }
+        let is_fixed = context.request.rate.is_some();
+        for index in order {
+            context.stop_if_asked()?;
+            let arm = &mut self.arms[index];
+            if !arm.is_racing() {
+                continue;
+            }
+            let seed = context.request.seed.wrapping_add(self.rounds as u64);
+            let running = servers.with(context, &arm.configuration);
+            let rate = arm.stairs.rate;
+            let length = Duration::from_secs_f64(REQUESTS / rate).clamp(WINDOW, WINDOW_MAX);
+            match running.and_then(|running| running.window(rate, length, seed)) {
+                Ok(window) => arm.note(window, is_fixed, context.deployment.bad_max()),
+                Err(error) => {
+                    let failed = error.to_string();
+                    arm.failed = Some(failed.clone());
+                    let name = arm.configuration.name();
+                    context.tell(&format!("{name}: left out: {failed}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves out whom nobody needs statistics for; of p99 there is no such rate.
+    fn drop_far(&mut self) {
+        let rates = self.arms.iter().filter(|arm| arm.is_racing());
+        let best = rates.map(|arm| arm.stairs.rate).fold(0.0, f64::max);
+        for arm in self.arms.iter_mut().filter(|arm| arm.is_racing()) {
+            if arm.stairs.rate < FAR * best {
+                arm.left_out = Some(self.rounds);
+            }
+        }
+    }
+
+    /// Leaves out whom the leader beats.
+    fn look(&mut self, context: &mut Context<'_>) {
+        let Some(leader) = self.leader() else { return };
+        let mut is_open = false;
+        for index in 0..self.arms.len() {
+            if index == leader || !self.arms[index].is_racing() {
+                continue;
+            }
+            match self.compare(leader, index) {
+                Some(interval) if interval.claim() == Claim::Faster => {
+                    self.arms[index].left_out = Some(self.rounds);
+                }
+                Some(interval) if interval.high <= EQUAL => {}
+                _ => is_open = true,
+            }
+        }
+        self.winner = leader;
+        self.is_decided = !is_open;
+        let racing = self.arms.iter().filter(|arm| arm.is_racing()).count();
+        let (rounds, name) = (self.rounds, self.arms[leader].configuration.name());
+        let score = self.arms[leader].score().unwrap_or_default();
+        let what = match context.request.rate {
+            Some(_) => format!("p99 {:.2} ms", 1e3 / score),
+            None => format!("{score:.0} requests/s"),
+        };
+        context.tell(&format!(
+            "round {rounds}: {racing} candidates left; best: {name}, {what}"
+        ));
+    }
+
+    fn leader(&self) -> Option<usize> {
+        let arms = self.arms.iter().enumerate();
+        let scores = arms.filter(|(_, arm)| arm.is_racing());
+        let scores = scores.filter_map(|(index, arm)| Some((index, arm.score()?)));
+        let best = scores.max_by(|a, b| a.1.total_cmp(&b.1));
+        best.map(|(index, _)| index)
+    }
+
+    /// The ratio of scores, round by round.
+    fn compare(&self, one: usize, other: usize) -> Option<Interval> {
+        let blocks = [one, other].map(|index| self.arms[index].blocks());
+        let pairs = blocks[0].iter().zip(&blocks[1]);
+        let ratios = pairs.filter_map(|(one, other)| Some((*one)? - (*other)?));
+        let sample = SampleMean::of(&ratios.collect::<Vec<f64>>())?;
+        Interval::of(&[sample])
+    }
+
+    /// The winner is the leader, or the file's own configuration if that is as good to a user.
+    fn finish(&mut self) -> Result<(), TuneError> {
+        let Some(leader) = self.leader() else {
+            let first = self.arms.iter().find_map(|arm| arm.failed.clone());
+            let what = first.unwrap_or_else(|| {
+                "no candidate could be measured in this time: give more --time".to_owned()
+            });
+            return Err(TuneError::Failed(what));
+        };
+        let best = self.arms[leader].score().unwrap_or_default();
+        let is_equal =
+            |arm: &Arm| arm.is_racing() && arm.score().is_some_and(|score| score * EQUAL >= best);
+        let own = self.arms.iter().position(is_equal);
+        self.winner = own.unwrap_or(leader);
+        self.is_decided &= self.disturbed().0 <= DISTURBED_MAX;
+        for index in 0..self.arms.len() {
+            if index != self.winner {
+                let interval = self.compare(self.winner, index);
+                let bounds = interval.map(|i| [i.ratio, i.low, i.high]);
+                self.arms[index].winner_is_better = bounds;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Arm {
+    fn note(&mut self, window: Window, is_fixed: bool, bad_max: f64) {
+        let score = match is_fixed {
+            // what is refused or late makes the answers that are counted faster
+            true => (1.0 - window.bad).max(1e-6).ln() - (window.p99_ms / 1e3).max(1e-6).ln(),
+            false => window.rate.ln(),
+        };
+        self.scores.push(Some(score));
+        if !is_fixed {
+            self.stairs.note(window.bad <= bad_max);
+        }
+        self.windows.push(window);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arm_from(rate: f64) -> Arm {
+        Arm {
+            configuration: crate::configuration::tests_base(),
+            windows: Vec::new(),
+            scores: Vec::new(),
+            stairs: Staircase::with_last_step(rate, STEP),
+            left_out: None,
+            failed: None,
+            winner_is_better: None,
+        }
+    }
+
+    /// Rounds with candidates that hold these rates, whose windows differ from that by a few
+    /// percent.
+    fn rounds(held: [f64; 2], count: usize, random: &mut Xoshiro256) -> Race {
+        let mut race = Race {
+            arms: held.map(|rate| arm_from(0.6 * rate)).into(),
+            rounds: count,
+            winner: 0,
+            is_decided: false,
+        };
+        for _ in 0..count {
+            for (arm, held) in race.arms.iter_mut().zip(held) {
+                let noise = (0..12).map(|_| random.unit()).sum::<f64>() - 6.0;
+                let rate = arm.stairs.rate;
+                let is_within = rate <= held * (0.06 * noise).exp();
+                let window = Window {
+                    rate,
+                    bad: if is_within { 0.0 } else { 0.2 },
+                    ..Window::default()
+                };
+                arm.note(window, false, 0.01);
+            }
+        }
+        race
+    }
+
+    #[test]
+    fn equal_candidates_seem_to_differ_in_less_than_one_of_twenty_races() {
+        let mut random = Xoshiro256::new(5, 0);
+        let mut claims = 0;
+        for _ in 0..1_000 {
+            let whole = rounds([1_000.0; 2], APPROACH + BLOCK * LOOKS[2], &mut random);
+            let is_claimed = LOOKS.iter().any(|&values| {
+                let part = Race {
+                    arms: whole.arms.iter().map(|arm| first(arm, values)).collect(),
+                    ..rounds([1_000.0; 2], 0, &mut Xoshiro256::new(1, 1))
+                };
+                part.compare(0, 1).unwrap().claim() != Claim::Open
+            });
+            claims += usize::from(is_claimed);
+        }
+        assert!(claims < 50, "{claims} of 1,000");
+    }
+
+    fn first(arm: &Arm, values: usize) -> Arm {
+        let mut arm = arm.clone();
+        arm.scores.truncate(APPROACH + BLOCK * values);
+        arm
+    }
+
+    #[test]
+    fn a_candidate_that_holds_a_tenth_more_is_found() {
+        let mut random = Xoshiro256::new(6, 0);
+        let race = rounds([1_100.0, 1_000.0], APPROACH + BLOCK * LOOKS[2], &mut random);
+        let interval = race.compare(0, 1).unwrap();
+        assert_eq!(interval.claim(), Claim::Faster, "{interval:?}");
+        let score = race.arms[0].score().unwrap();
+        assert!((score / 1_100.0 - 1.0).abs() < 0.05, "{score}");
+    }
+}

@@ -1,0 +1,191 @@
+//! All candidates ranked by prediction, and those that are worth measuring.
+
+use std::time::{Duration, Instant};
+
+use albacore_api::{BatchingPolicy, MainThread, Mode};
+
+use crate::Context;
+use crate::calibration::Costs;
+use crate::configuration::{Configuration, candidates};
+use crate::prediction::{Predicted, Speeds, predict, upper_bound};
+
+/// Time for simulations.
+const TIME: Duration = Duration::from_millis(1_800);
+
+/// Sizes (W, T and event loops) whose batching is varied, best first.
+const VARIED_MAX: usize = 4;
+
+/// Candidates that are measured, with the file's own.
+const MEASURED_MAX: usize = 5;
+
+/// Predictions err: sizes down to this share of the best are measured.
+const PROMISING: f64 = 0.75;
+
+/// A more special setting has to be better than a usual one by this factor to be worth measuring.
+const WORTH: f64 = 1.1;
+
+/// What predictions say.
+#[derive(Debug)]
+pub(crate) struct Ranking {
+    /// Simulated candidates, best first.
+    pub(crate) predicted: Vec<Predicted>,
+    /// How many there are.
+    pub(crate) all: usize,
+    pub(crate) seconds: f64,
+    /// To be measured: the file's own first.
+    pub(crate) promising: Vec<Configuration>,
+}
+
+impl Ranking {
+    pub(crate) fn of(&self, configuration: &Configuration) -> Option<&Predicted> {
+        let mut all = self.predicted.iter();
+        all.find(|of| of.configuration == *configuration)
+    }
+}
+
+/// Simulations within a time.
+struct Simulations<'a, 'b> {
+    context: &'a Context<'b>,
+    costs: &'a Costs,
+    speeds: Speeds,
+    begin: Instant,
+    /// Best first.
+    predicted: Vec<Predicted>,
+}
+
+impl Simulations<'_, '_> {
+    fn add(&mut self, configuration: &Configuration) {
+        let is_late = self.begin.elapsed() > TIME && !self.predicted.is_empty();
+        let known = |of: &Predicted| of.configuration == *configuration;
+        if is_late || self.predicted.iter().any(known) {
+            return;
+        }
+        let predicted = predict(self.context, self.costs, &mut self.speeds, configuration);
+        self.predicted.extend(predicted);
+        self.predicted
+            .sort_by(|a, b| b.goodput.total_cmp(&a.goodput));
+    }
+
+    fn bound(&mut self, configuration: &Configuration) -> f64 {
+        upper_bound(self.context, self.costs, &mut self.speeds, configuration)
+    }
+}
+
+/// Sizes with usual settings first, those with the highest bound before others; then the other
+/// settings of the best sizes.
+pub(crate) fn rank(context: &mut Context<'_>, costs: &Costs) -> Ranking {
+    let begin = Instant::now();
+    let current = context.deployment.current.clone();
+    let of_threads = costs.by_threads.iter();
+    let threads: Vec<u16> = of_threads.map(|of| of.configuration.threads).collect();
+    let objective = context.deployment.objective.as_micros() as u64;
+    let all = candidates(&current, &threads, context.cpus.count(), objective);
+    let mut simulations = Simulations {
+        context,
+        costs,
+        speeds: Speeds::default(),
+        begin,
+        predicted: Vec::new(),
+    };
+    simulations.add(&current);
+    let usual = all.iter().filter(|of| is_usual(of));
+    let mut sizes: Vec<(f64, &Configuration)> =
+        usual.map(|of| (simulations.bound(of), of)).collect();
+    sizes.sort_by(|a, b| b.0.total_cmp(&a.0));
+    for (_, configuration) in &sizes {
+        simulations.add(configuration);
+    }
+    let best = simulations.predicted.iter().take(VARIED_MAX);
+    let varied: Vec<Configuration> = best.map(|of| of.configuration.clone()).collect();
+    for size in &varied {
+        let same = all.iter().filter(|of| is_same_size(of, size));
+        same.for_each(|of| simulations.add(of));
+    }
+    let predicted = simulations.predicted;
+    let ranking = Ranking {
+        seconds: begin.elapsed().as_secs_f64(),
+        all: all.len(),
+        promising: promising(&current, &predicted),
+        predicted,
+    };
+    let best = ranking.predicted.first();
+    let best = best.map_or_else(String::new, |best| {
+        format!(
+            "; best: {}, {:.0} requests/s, limited by {}",
+            best.configuration.name(),
+            best.goodput,
+            best.limit.name()
+        )
+    });
+    let (all, simulated, seconds) = (ranking.all, ranking.predicted.len(), ranking.seconds);
+    context.tell(&format!(
+        "{all} candidates ranked, {simulated} of them simulated, in {seconds:.1} s{best}"
+    ));
+    ranking
+}
+
+/// The settings that a file has without a reason for others.
+fn is_usual(of: &Configuration) -> bool {
+    of.policy == BatchingPolicy::Auto && of.max_rows == 1024
+}
+
+fn is_same_size(a: &Configuration, b: &Configuration) -> bool {
+    (a.workers, a.threads, a.front_threads) == (b.workers, b.threads, b.front_threads)
+}
+
+/// The file's own; the best of each W and T that is promising; of those settings that are not usual
+/// one that is better than the usual one; and what no prediction sees, mode and main thread, of the
+/// best.
+fn promising(current: &Configuration, predicted: &[Predicted]) -> Vec<Configuration> {
+    let best = predicted.first().map_or(0.0, |best| best.goodput);
+    let mut chosen = vec![current.clone()];
+    let mut seen: Vec<(u16, u16)> = Vec::new();
+    for of in predicted.iter().filter(|of| of.goodput >= PROMISING * best) {
+        let size = (of.configuration.workers, of.configuration.threads);
+        if seen.contains(&size) || chosen.len() >= MEASURED_MAX - 1 {
+            continue;
+        }
+        seen.push(size);
+        let simplest = simplest(of, predicted);
+        if !chosen.contains(&simplest) {
+            chosen.push(simplest);
+        }
+    }
+    let best = chosen.get(1).unwrap_or(current).clone();
+    let other_mode = match best.mode {
+        Mode::Scatter => Mode::Compact,
+        Mode::Compact => Mode::Scatter,
+    };
+    let unseen = [
+        Configuration {
+            mode: other_mode,
+            ..best.clone()
+        },
+        Configuration {
+            main_thread: MainThread::WorkerSet,
+            ..best.clone()
+        },
+    ];
+    let matters = best.threads > 1;
+    for variant in unseen.into_iter().filter(|_| matters) {
+        if chosen.len() < MEASURED_MAX && !chosen.contains(&variant) {
+            chosen.push(variant);
+        }
+    }
+    chosen
+}
+
+/// The most usual settings of this W and T that are as good as the best, within the prediction.
+fn simplest(best: &Predicted, predicted: &[Predicted]) -> Configuration {
+    let size = (best.configuration.workers, best.configuration.threads);
+    let same = predicted
+        .iter()
+        .filter(|of| (of.configuration.workers, of.configuration.threads) == size);
+    let good = same.filter(|of| of.goodput * WORTH >= best.goodput);
+    let simplest = good.min_by_key(|of| {
+        let of = &of.configuration;
+        let is_special = of.policy != BatchingPolicy::Auto;
+        (is_special, of.front_threads.is_some(), of.max_rows != 1024)
+    });
+    simplest.unwrap_or(best).configuration.clone()
+}

@@ -1,0 +1,31 @@
+//! The options of a run.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use albacore_topology::CpuSet;
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct TuneRequest {
+    /// The InferenceDeployment.
+    pub file: PathBuf,
+    /// Where results are written.
+    pub folder: PathBuf,
+    /// The latency objective; `None`: that of the file's model.
+    pub latency: Option<Duration>,
+    /// Percent of requests within it; `None`: as the file's model says.
+    pub percentile: Option<f64>,
+    /// What clients send: `[MODEL/][OUTPUT:]ROWS[=SHARE]`, comma-separated.
+    pub mix: String,
+    /// `poisson`, `gamma:SHAPE`, or a file of times in seconds.
+    pub arrivals: String,
+    /// Requests a second that all pods together have to carry; `None`: as many as possible.
+    pub rate: Option<f64>,
+    /// Cpus of the servers; `None`: those of this process.
+    pub cpus: Option<CpuSet>,
+    /// Time for measurements.
+    pub time: Duration,
+    /// Equal seeds give equal arrivals and rows.
+    pub seed: u64,
+}
