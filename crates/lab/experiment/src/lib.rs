@@ -10,6 +10,7 @@ mod comparison;
 mod error;
 mod grid;
 mod host_load;
+mod job;
 mod journal;
 mod machine;
 mod record;
@@ -23,6 +24,10 @@ mod window;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use error::ExperimentError;
+pub use job::{
+    Description, FetchedResults, Followed, InputFile, JOB_FOLDER, JobState, begin, describe,
+    fetched_results, follow, receive, release, run_in_pod, state,
+};
 pub use journal::Results;
 pub use record::{Failed, Window};
 pub use report::write_report;
