@@ -40,7 +40,8 @@ struct ClusterArgs {
     /// [default: no requests and no limits]
     #[arg(long, value_name = "NAME", requires = "node")]
     deployment: Option<String>,
-    /// The image with these programs [default: that of this version in registry.albacore.dev]
+    /// The image with these programs [default: that of this version, from the registry of the
+    /// deployment's server]
     #[arg(long, value_name = "IMAGE", requires = "node")]
     image: Option<String>,
     /// The namespace [default: that of the context]
