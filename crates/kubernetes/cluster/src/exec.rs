@@ -1,4 +1,5 @@
-//! Runs a program in a container, writes its input and reads its output, with the rights of the user at the prompt.
+//! Runs a program in a container, writes its input and reads its output, with the rights of the
+//! user at the prompt.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! `albacore-lab experiment-job`: what `albacore experiment --node` runs here and in its pod. Not for
-//! users: `albacore` and the images of one version belong together.
+//! `albacore-lab experiment-job`: what `albacore experiment --node` runs here and in its pod. Not
+//! for users: `albacore` and the images of one version belong together.
 
 use std::io::{Write as _, stdin, stdout};
 use std::path::{Path, PathBuf};

@@ -17,8 +17,8 @@ pub struct Layer {
     pub gzip: Vec<u8>,
 }
 
-/// The layer with these programs (name, bytes) at the root, owned by root and not writable, with the
-/// time `epoch`.
+/// The layer with these programs (name, bytes) at the root, owned by root and not writable, with
+/// the time `epoch`.
 ///
 /// # Errors
 /// A name that a tar cannot hold.

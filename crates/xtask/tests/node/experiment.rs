@@ -12,7 +12,8 @@ use crate::rig::{Rig, root};
 
 const JOB: &str = "albacore-experiment-tiny";
 
-/// One cell: 10 trials, so that it still runs when it is left, of two policies and the kernel again.
+/// One cell: 10 trials, so that it still runs when it is left, of two policies and the kernel
+/// again.
 const WINDOWS: usize = 30;
 
 fn experiment(rig: &Rig, more: &str) -> PathBuf {
@@ -78,7 +79,7 @@ pub(crate) fn runs_as_a_job(rig: &mut Rig) {
     refused(rig, &words(&file, &results, &node), 1, "it is cordoned");
     rig.kubectl(&["uncordon", &node]);
 
-    a_stranger_is_told_what_is_missing(rig, &words(&file, &results, &node));
+    a_stranger_learns_which_right_is_missing(rig, &words(&file, &results, &node));
 
     let masks = rig.masks();
     let (said, code) = left_early(rig, &words(&file, &results, &node), |child| {
@@ -132,7 +133,7 @@ pub(crate) fn runs_as_a_job(rig: &mut Rig) {
     );
 }
 
-fn a_stranger_is_told_what_is_missing(rig: &Rig, words: &[&str]) {
+fn a_stranger_learns_which_right_is_missing(rig: &Rig, words: &[&str]) {
     let stranger = rig.node.plane().kubeconfig_of("stranger", None).unwrap();
     let mut command = Rig::command_as(&stranger, words);
     let output = rig.node.within(move || command.output()).unwrap().unwrap();
@@ -159,8 +160,8 @@ fn signal(child: &Child, name: &str) {
     assert!(status.success());
 }
 
-/// Runs until a window is fetched and until the threads in the pod, which has no rights, are pinned;
-/// then `leave`. What it said, and its exit code.
+/// Runs until a window is fetched and until the threads in the pod, which has no rights, are
+/// pinned; then `leave`. What it said, and its exit code.
 fn left_early(rig: &Rig, words: &[&str], leave: impl FnOnce(&Child)) -> (String, i32) {
     let mut command = rig.command(words);
     let start = move || command.stderr(Stdio::piped()).spawn();

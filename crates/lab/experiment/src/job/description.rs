@@ -1,4 +1,4 @@
-//! What a job needs to be told of an experiment on the machine where its file lies.
+//! What a job needs to know of an experiment on the machine where its file lies.
 
 use std::fs::File;
 use std::io::Read as _;

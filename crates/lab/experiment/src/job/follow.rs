@@ -19,20 +19,20 @@ const POLL: Duration = Duration::from_millis(500);
 /// A sign of life while a window is measured.
 const ALIVE_PERIOD: Duration = Duration::from_secs(10);
 
-/// What a follower is told.
+/// What a follower gets.
 #[derive(Debug)]
 pub enum Followed<'a> {
     /// A line of `experiment.jsonl`, with its end, and what it means.
     Line(&'a str, Option<Progress<'a>>),
     Alive,
-    /// The experiment has ended, and all lines were told; why it failed.
+    /// The experiment has ended, and all lines were sent; why it failed.
     End(Option<String>),
 }
 
 /// Tells all lines of the results behind those that were fetched already, until the end.
 ///
 /// # Errors
-/// What was fetched is not the beginning of these results; whoever is told does not listen.
+/// What was fetched is not the beginning of these results; the follower has gone.
 pub fn follow(
     folder: &Path,
     fetched: &FetchedResults,
@@ -40,7 +40,7 @@ pub fn follow(
 ) -> Result<(), ExperimentError> {
     let path = journal_file(&folder.join(RESULTS));
     let failed = file_error(&path);
-    let told = |result: std::io::Result<()>| result.map_err(file_error(Path::new("the follower")));
+    let sent = |result: std::io::Result<()>| result.map_err(file_error(Path::new("the follower")));
     let mut counted = Counted::default();
     let mut open: Option<BufReader<File>> = None;
     let (mut text, mut position, mut last) = (String::new(), 0, Instant::now());
@@ -60,7 +60,7 @@ pub fn follow(
                 let line = serde_json::from_str(&text).ok();
                 let progress = line.as_ref().map(|line| counted.progress(line, is_new));
                 if is_new {
-                    told(tell(Followed::Line(&text, progress)))?;
+                    sent(tell(Followed::Line(&text, progress)))?;
                     last = Instant::now();
                 }
                 text.clear();
@@ -71,10 +71,10 @@ pub fn follow(
                 Ok(Ended { failure }) => failure,
                 Err(error) => Some(error.to_string()),
             };
-            return told(tell(Followed::End(failure)));
+            return sent(tell(Followed::End(failure)));
         }
         if last.elapsed() >= ALIVE_PERIOD {
-            told(tell(Followed::Alive))?;
+            sent(tell(Followed::Alive))?;
             last = Instant::now();
         }
         std::thread::sleep(POLL);
@@ -96,7 +96,7 @@ fn check_beginning(path: &Path, fetched: &FetchedResults) -> Result<(), Experime
 /// Counts windows and estimates what is left.
 struct Counted {
     begin: Instant,
-    /// Windows that were told.
+    /// Windows that were sent.
     measured: u32,
     done: usize,
     all: usize,

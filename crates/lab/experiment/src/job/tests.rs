@@ -92,8 +92,8 @@ fn what_a_job_cannot_run_is_refused() {
     );
 }
 
-/// Lines and the end that a follower is told.
-fn told(job: &Path, fetched: &FetchedResults) -> (String, Vec<String>, Option<String>) {
+/// Lines and the end that a follower gets.
+fn sent(job: &Path, fetched: &FetchedResults) -> (String, Vec<String>, Option<String>) {
     let (mut lines, mut progress, mut end) = (String::new(), Vec::new(), None);
     follow(job, fetched, &mut |what| {
         match what {
@@ -115,7 +115,7 @@ fn told(job: &Path, fetched: &FetchedResults) -> (String, Vec<String>, Option<St
 }
 
 #[test]
-fn a_follower_is_told_what_it_does_not_have() {
+fn a_follower_gets_what_it_does_not_have() {
     let (here, job) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let results = job.path().join(RESULTS);
     std::fs::create_dir(&results).unwrap();
@@ -145,12 +145,12 @@ fn a_follower_is_told_what_it_does_not_have() {
     write(&job.path().join(ENDED), ended.as_bytes()).unwrap();
 
     let none = fetched_results(here.path()).unwrap();
-    let (lines, progress, end) = told(job.path(), &none);
+    let (lines, progress, end) = sent(job.path(), &none);
     let whole = std::fs::read_to_string(journal_file(&results)).unwrap();
     assert_eq!(lines, whole);
     assert_eq!(progress, ["0 of 6", "no"]);
     assert_eq!(end.as_deref(), Some("interrupted"));
-    let (lines, progress, _) = told(job.path(), &begin);
+    let (lines, progress, _) = sent(job.path(), &begin);
     assert!(
         whole.ends_with(&lines) && lines.lines().count() == 1,
         "{lines}"
