@@ -5,7 +5,7 @@ mod args;
 mod cluster_access;
 mod cluster_plan;
 mod draw;
-mod experiment_job;
+mod experiment_node;
 mod json;
 mod laboratory;
 mod limits;
@@ -65,8 +65,8 @@ fn dispatch(command: &Command, is_plugin: bool) -> Result<(), Failure> {
         Command::Predict(args) => predict_command::run(args),
         Command::Model(ModelCommand::Show { file }) => model_command::show(file),
         Command::Bench(args) => laboratory::run("bench", &args.arguments),
-        Command::Experiment(args) if experiment_job::is_meant(&args.arguments) => {
-            experiment_job::run(&args.arguments)
+        Command::Experiment(args) if experiment_node::is_meant(&args.arguments) => {
+            experiment_node::run(&args.arguments)
         }
         Command::Experiment(args) => laboratory::run("experiment", &args.arguments),
         Command::Partition(args) => laboratory::run("partition", &args.arguments),

@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 
 use albacore_command::Failure;
 
-use super::description::FetchedResults;
+use crate::description::FetchedResults;
 
 /// The file, which no other run writes meanwhile.
-pub(super) struct LocalResults {
+pub(crate) struct LocalResults {
     folder: PathBuf,
     path: PathBuf,
     file: File,
 }
 
 impl LocalResults {
-    pub(super) fn open(folder: &Path) -> Result<Self, Failure> {
+    pub(crate) fn open(folder: &Path) -> Result<Self, Failure> {
         let path = folder.join("experiment.jsonl");
         std::fs::create_dir_all(folder).map_err(|error| Failure::file(folder, &error))?;
         let mut options = OpenOptions::new();
@@ -36,7 +36,7 @@ impl LocalResults {
     }
 
     /// How much is here; the next line follows it.
-    pub(super) fn fetched(&mut self) -> Result<FetchedResults, Failure> {
+    pub(crate) fn fetched(&mut self) -> Result<FetchedResults, Failure> {
         let fetched = FetchedResults::read(&self.folder)?;
         let placed = self.file.set_len(fetched.bytes);
         let placed = placed.and_then(|()| self.file.seek(SeekFrom::Start(fetched.bytes)));
@@ -47,7 +47,7 @@ impl LocalResults {
     }
 
     /// Adds a line with its end.
-    pub(super) fn append(&mut self, line: &str) -> Result<(), Failure> {
+    pub(crate) fn append(&mut self, line: &str) -> Result<(), Failure> {
         let written = self.file.write_all(line.as_bytes());
         written.map_err(|error| Failure::file(&self.path, &error))
     }

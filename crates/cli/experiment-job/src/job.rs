@@ -8,25 +8,25 @@ use albacore_command::{Failure, sentence};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::events::v1::Event;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::object::{DeploymentSettings, identity};
-use super::pod::{PodState, state};
-use crate::cluster_access::typed;
 use crate::limits::{EXPERIMENT_POLL, JOB_DELETE_TIME_MAX, JOB_EVENTS_MAX};
+use crate::object::{DeploymentSettings, identity};
+use crate::pod::{PodState, state};
 
 /// What a user needs to be allowed.
 const RIGHTS: &str = "`albacore experiment --node` needs the rights to get, create, patch and delete jobs, to \
                       list pods, and to get and create pods/exec in the namespace";
 
 /// A Job of this name, whether it exists or not.
-pub(super) struct JobClient {
-    pub(super) cluster: Cluster,
-    pub(super) key: ObjectKey,
+pub(crate) struct JobClient {
+    pub(crate) cluster: Cluster,
+    pub(crate) key: ObjectKey,
 }
 
 /// A failed request.
-pub(super) fn failed(error: &ClusterError) -> Failure {
+pub(crate) fn failed(error: &ClusterError) -> Failure {
     let says = sentence(error);
     Failure::Failed(match error.class() {
         ErrorClass::Forbidden => format!("{says}; {RIGHTS}"),
@@ -36,14 +36,14 @@ pub(super) fn failed(error: &ClusterError) -> Failure {
 
 impl JobClient {
     /// `kubectl` with this Job, for messages.
-    pub(super) fn kubectl(&self, words: &str) -> String {
+    pub(crate) fn kubectl(&self, words: &str) -> String {
         let ObjectKey { namespace, name } = &self.key;
         format!("`kubectl {words} job/{name} -n {namespace}`")
     }
 
     /// Whether the node can take a pod, as far as this user may know; if not, the scheduler says
     /// so.
-    pub(super) async fn check_node(&self, name: &str) -> Result<(), Failure> {
+    pub(crate) async fn check_node(&self, name: &str) -> Result<(), Failure> {
         let kind = ApiResource::erase::<Node>(&());
         let found = match self.cluster.get(&kind, &ObjectKey::new("", name)).await {
             Ok(found) => found,
@@ -65,7 +65,7 @@ impl JobClient {
     }
 
     /// What the pod has of a deployment.
-    pub(super) async fn settings(&self, name: Option<&str>) -> Result<DeploymentSettings, Failure> {
+    pub(crate) async fn settings(&self, name: Option<&str>) -> Result<DeploymentSettings, Failure> {
         let Some(name) = name else {
             return Ok(DeploymentSettings::default());
         };
@@ -74,26 +74,19 @@ impl JobClient {
         let key = ObjectKey::new(namespace, name);
         let found = self.cluster.get(&kind, &key).await;
         let found = found.map_err(|error| failed(&error))?;
-        let mut unread = Vec::new();
-        let found: Vec<InferenceDeployment> = typed(found.into_iter().collect(), &mut unread);
-        if let Some(why) = unread.first() {
-            return Err(Failure::Failed(format!("--deployment {why}")));
-        }
-        let missing = || {
+        let found = found.ok_or_else(|| {
             Failure::Failed(format!(
                 "--deployment {name}: there is no such InferenceDeployment; `kubectl get infd -n {namespace}` \
                  lists them"
             ))
-        };
-        found
-            .first()
-            .map(DeploymentSettings::of)
-            .ok_or_else(missing)
+        })?;
+        let deployment: InferenceDeployment = typed(found)?;
+        Ok(DeploymentSettings::of(&deployment))
     }
 
     /// The uid of the Job if it runs this experiment on this node. One that has ended is deleted:
     /// its pod has no results any more.
-    pub(super) async fn find(&self, node: &str, digest: &str) -> Result<Option<String>, Failure> {
+    pub(crate) async fn find(&self, node: &str, digest: &str) -> Result<Option<String>, Failure> {
         let Some(found) = self.get().await.map_err(|e| failed(&e))? else {
             return Ok(None);
         };
@@ -144,7 +137,7 @@ impl JobClient {
     }
 
     /// Makes the Job; its uid.
-    pub(super) async fn create(&self, object: &Value) -> Result<String, Failure> {
+    pub(crate) async fn create(&self, object: &Value) -> Result<String, Failure> {
         let kind = ApiResource::erase::<Job>(&());
         let made = self.cluster.apply(&kind, object).await;
         let made = made.map_err(|error| failed(&error))?;
@@ -152,7 +145,7 @@ impl JobClient {
     }
 
     /// Deletes the Job with its pod.
-    pub(super) async fn delete(&self, uid: &str) -> Result<(), Failure> {
+    pub(crate) async fn delete(&self, uid: &str) -> Result<(), Failure> {
         let kind = ApiResource::erase::<Job>(&());
         let deleted = self.cluster.delete(&kind, &self.key, uid).await;
         deleted.map(drop).map_err(|error| failed(&error))
@@ -176,7 +169,7 @@ impl JobClient {
     }
 
     /// Why the Job has ended, if it has; also if it is gone.
-    pub(super) async fn end(&self, uid: &str) -> Result<Option<String>, ClusterError> {
+    pub(crate) async fn end(&self, uid: &str) -> Result<Option<String>, ClusterError> {
         let found = self.get().await?;
         let ours = found.filter(|job| job.metadata.uid.as_deref() == Some(uid));
         let Some(job) = ours else {
@@ -186,27 +179,25 @@ impl JobClient {
     }
 
     /// The pod of the Job; `None` while there is none.
-    pub(super) async fn pod(&self, uid: &str) -> Result<Option<Pod>, ClusterError> {
+    pub(crate) async fn pod(&self, uid: &str) -> Result<Option<Pod>, ClusterError> {
         let kind = ApiResource::erase::<Pod>(&());
         let label = format!("batch.kubernetes.io/controller-uid={uid}");
         let namespace = Some(self.key.namespace.as_str());
         let found = self.cluster.list(&kind, namespace, &label).await?;
-        // the API server has checked it: a pod always fits its type
-        let pods: Vec<Pod> = typed(found, &mut Vec::new());
-        Ok(pods.into_iter().next())
+        Ok(found.into_iter().find_map(|pod| typed(pod).ok()))
     }
 
     /// The last event about the Job, which says why it has no pod; `None` also without the right
     /// to read events.
-    pub(super) async fn last_event(&self, uid: &str) -> Option<String> {
+    pub(crate) async fn last_event(&self, uid: &str) -> Option<String> {
         let kind = ApiResource::erase::<Event>(&());
         let fields = format!("regarding.uid={uid}");
         let namespace = &self.key.namespace;
         let found = self
             .cluster
             .list_limited(&kind, namespace, &fields, JOB_EVENTS_MAX);
-        let events: Vec<Event> = typed(found.await.ok()?, &mut Vec::new());
-        events.into_iter().next_back()?.note
+        let last: Event = typed(found.await.ok()?.pop()?).ok()?;
+        last.note
     }
 }
 
@@ -228,4 +219,11 @@ fn end_of(job: &Value) -> Option<String> {
         }
         reason => format!("{reason}: {}", text("message")),
     })
+}
+
+/// An object as its type. The API server has checked it, so it fits, or it is of a later version.
+fn typed<K: DeserializeOwned>(object: DynamicObject) -> Result<K, Failure> {
+    let key = ObjectKey::of(&object);
+    let value = serde_json::to_value(object).and_then(serde_json::from_value);
+    value.map_err(|error| Failure::Failed(format!("{key}: {error}")))
 }

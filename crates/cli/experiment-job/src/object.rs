@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use crate::limits::{EXPERIMENT_JOB_KEPT, EXPERIMENT_JOB_TIME_MORE, JOB_NAME_BYTES_MAX};
 
 /// The container's name.
-pub(super) const CONTAINER: &str = "experiment";
+pub(crate) const CONTAINER: &str = "experiment";
 
 /// The program in the image, and its command with which everything begins.
-pub(super) const PROGRAM: [&str; 2] = ["/albacore-lab", "experiment-job"];
+pub(crate) const PROGRAM: [&str; 2] = ["/albacore-lab", "experiment-job"];
 
 /// Annotation of the Job: SHA-256 of experiment and models.
 const DIGEST: &str = "albacore.dev/experiment-digest";
@@ -33,7 +33,7 @@ const POD_FIELDS: [&str; 6] = [
 
 /// What the pod has of a deployment; nothing without one.
 #[derive(Debug, Default)]
-pub(super) struct DeploymentSettings {
+pub(crate) struct DeploymentSettings {
     /// The image of its built-in server.
     server_image: Option<String>,
     /// Of the container.
@@ -43,7 +43,7 @@ pub(super) struct DeploymentSettings {
 }
 
 impl DeploymentSettings {
-    pub(super) fn of(deployment: &InferenceDeployment) -> Self {
+    pub(crate) fn of(deployment: &InferenceDeployment) -> Self {
         let spec = serde_json::to_value(&deployment.spec).unwrap_or_default();
         let template = &spec["template"]["spec"];
         let containers = template["containers"].as_array();
@@ -76,17 +76,17 @@ impl DeploymentSettings {
 }
 
 /// What a Job is made from.
-pub(super) struct JobSpec<'a> {
-    pub(super) key: &'a ObjectKey,
-    pub(super) node: &'a str,
-    pub(super) image: Option<&'a str>,
-    pub(super) settings: &'a DeploymentSettings,
-    pub(super) digest: &'a str,
-    pub(super) seconds_max: u64,
+pub(crate) struct JobSpec<'a> {
+    pub(crate) key: &'a ObjectKey,
+    pub(crate) node: &'a str,
+    pub(crate) image: Option<&'a str>,
+    pub(crate) settings: &'a DeploymentSettings,
+    pub(crate) digest: &'a str,
+    pub(crate) seconds_max: u64,
 }
 
 /// The name of an experiment's Job.
-pub(super) fn job_name(experiment: &str) -> Result<String, Failure> {
+pub(crate) fn job_name(experiment: &str) -> Result<String, Failure> {
     let name = format!(
         "albacore-experiment-{}",
         experiment.replace(['_', '.'], "-")
@@ -102,7 +102,7 @@ pub(super) fn job_name(experiment: &str) -> Result<String, Failure> {
 }
 
 /// The object, as it is applied.
-pub(super) fn job(spec: &JobSpec<'_>) -> Value {
+pub(crate) fn job(spec: &JobSpec<'_>) -> Value {
     let image = spec
         .image
         .map_or_else(|| spec.settings.image(), str::to_owned);
@@ -169,7 +169,7 @@ pub(super) fn job(spec: &JobSpec<'_>) -> Value {
 }
 
 /// Digest and node of a Job as it was made.
-pub(super) fn identity(job: &Value) -> (&str, &str) {
+pub(crate) fn identity(job: &Value) -> (&str, &str) {
     let digest = &job["metadata"]["annotations"][DIGEST];
     let node = job.pointer(
         "/spec/template/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution\

@@ -5,9 +5,8 @@ use albacore_cluster::ObjectKey;
 use k8s_openapi::api::batch::v1::Job;
 use serde_json::{Value, json};
 
-use super::object::{DeploymentSettings, JobSpec, identity, job, job_name};
-use super::pod::{PodState, state};
-use super::*;
+use crate::object::{DeploymentSettings, JobSpec, identity, job, job_name};
+use crate::pod::{PodState, state};
 
 fn made(settings: &DeploymentSettings) -> Value {
     let key = ObjectKey::new("team", "albacore-experiment-a");
@@ -86,19 +85,6 @@ fn a_name_that_no_job_can_have_is_refused() {
         let failure = job_name(&bad).unwrap_err();
         assert!(failure.text().contains("change name"), "{}", failure.text());
     }
-}
-
-#[test]
-fn only_a_named_node_means_a_cluster() {
-    let words = |text: &str| -> Vec<OsString> { text.split(' ').map(OsString::from).collect() };
-    assert!(is_meant(&words("-f a --node n")));
-    assert!(is_meant(&words("--node=n -f a")));
-    for other in ["-f a", "-f a --nodes n", "--node n --help", "report node"] {
-        assert!(!is_meant(&words(other)), "{other}");
-    }
-    let failure = run(&words("--node n")).unwrap_err();
-    assert!(matches!(failure, Failure::Usage(_)), "{failure:?}");
-    assert!(failure.text().contains("--file"), "{}", failure.text());
 }
 
 /// The state of a pod with this status.

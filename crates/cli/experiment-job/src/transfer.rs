@@ -10,15 +10,15 @@ use albacore_command::{Failure, sentence};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::description::{Description, InputFile};
-use super::job::{JobClient, failed};
-use super::local_results::LocalResults;
-use super::object::{CONTAINER, PROGRAM};
-use super::pod::{PodState, state, wait_until_running};
+use crate::description::{Description, InputFile};
+use crate::job::{JobClient, failed};
 use crate::limits::{
     EXPERIMENT_LOST_TIME_MAX, EXPERIMENT_PART_BYTES, EXPERIMENT_POLL, EXPERIMENT_SILENCE_MAX,
     POD_END_TIME_MAX,
 };
+use crate::local_results::LocalResults;
+use crate::object::{CONTAINER, PROGRAM};
+use crate::pod::{PodState, state, wait_until_running};
 
 /// What the pod's program says while it is followed.
 #[derive(Default, Deserialize)]
@@ -39,7 +39,7 @@ struct End {
 }
 
 /// From the Job with this uid to all of its results in the folder here; then the Job is deleted.
-pub(super) async fn run(
+pub(crate) async fn run(
     job: &JobClient,
     uid: &str,
     description: &Description,

@@ -10,39 +10,39 @@ use serde::de::DeserializeOwned;
 
 /// The experiment as its Job runs it.
 #[derive(Debug, Deserialize)]
-pub(super) struct Description {
-    pub(super) name: String,
+pub(crate) struct Description {
+    pub(crate) name: String,
     /// The folder of the results.
-    pub(super) output: PathBuf,
+    pub(crate) output: PathBuf,
     /// The text of the experiment's own file.
-    pub(super) spec: String,
-    pub(super) files: Vec<InputFile>,
+    pub(crate) spec: String,
+    pub(crate) files: Vec<InputFile>,
     /// Of experiment and models.
-    pub(super) digest: String,
+    pub(crate) digest: String,
     /// The most seconds that it can take.
-    pub(super) seconds_max: u64,
+    pub(crate) seconds_max: u64,
 }
 
 /// A file that is sent.
 #[derive(Debug, Deserialize)]
-pub(super) struct InputFile {
-    pub(super) path: String,
+pub(crate) struct InputFile {
+    pub(crate) path: String,
     /// `None` for the experiment's own.
-    pub(super) source: Option<PathBuf>,
-    pub(super) bytes: u64,
-    pub(super) sha256: String,
+    pub(crate) source: Option<PathBuf>,
+    pub(crate) bytes: u64,
+    pub(crate) sha256: String,
 }
 
 /// The complete lines of the results that are here.
 #[derive(Debug, Deserialize)]
-pub(super) struct FetchedResults {
-    pub(super) bytes: u64,
-    pub(super) sha256: String,
+pub(crate) struct FetchedResults {
+    pub(crate) bytes: u64,
+    pub(crate) sha256: String,
 }
 
 impl Description {
     /// Has the file checked.
-    pub(super) fn read(
+    pub(crate) fn read(
         file: &Path,
         is_quick: bool,
         output: Option<&PathBuf>,
@@ -60,7 +60,7 @@ impl Description {
 }
 
 impl FetchedResults {
-    pub(super) fn read(folder: &Path) -> Result<Self, Failure> {
+    pub(crate) fn read(folder: &Path) -> Result<Self, Failure> {
         ask(&["fetched".into(), folder.into()])
     }
 }

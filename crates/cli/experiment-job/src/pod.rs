@@ -6,9 +6,9 @@ use albacore_cluster::{ClusterError, ErrorClass, ObjectKey};
 use albacore_command::{Failure, sentence};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 
-use super::job::{JobClient, failed};
-use super::object::CONTAINER;
+use crate::job::{JobClient, failed};
 use crate::limits::{EXPERIMENT_POLL, POD_BLOCKED_TIME_MAX, POD_START_TIME_MAX};
+use crate::object::CONTAINER;
 
 /// Reasons for which a container waits that only somebody can change.
 const BLOCKING: [&str; 7] = [
@@ -23,7 +23,7 @@ const BLOCKING: [&str; 7] = [
 
 /// Where a pod is.
 #[derive(PartialEq, Eq, Debug)]
-pub(super) enum PodState {
+pub(crate) enum PodState {
     /// It is on its way: the image is pulled, say.
     Starting,
     /// It waits for somebody to change something.
@@ -34,7 +34,7 @@ pub(super) enum PodState {
 }
 
 /// Where this pod is.
-pub(super) fn state(pod: &Pod) -> PodState {
+pub(crate) fn state(pod: &Pod) -> PodState {
     let Some(status) = &pod.status else {
         return PodState::Starting;
     };
@@ -96,7 +96,7 @@ fn end_of(status: &PodStatus) -> String {
 }
 
 /// Waits until the pod runs; `Err` says what keeps it from that.
-pub(super) async fn wait_until_running(job: &JobClient, uid: &str) -> Result<ObjectKey, Failure> {
+pub(crate) async fn wait_until_running(job: &JobClient, uid: &str) -> Result<ObjectKey, Failure> {
     let begin = Instant::now();
     let mut blocked: Option<Instant> = None;
     let mut last = "it has no pod yet".to_owned();
