@@ -119,11 +119,7 @@ pub(crate) fn runs_as_a_job(rig: &mut Rig) {
     assert!(output.status.success(), "{said}");
     assert!(said.contains("it is made again"), "{said}");
     assert_eq!(windows(&results), WINDOWS, "{said}");
-    let report = std::fs::read_to_string(results.join("report.html")).unwrap();
-    assert!(report.contains("fraud"), "the report is of the model");
-    for name in ["windows.csv", "comparisons.csv", "stages.csv"] {
-        assert!(results.join(name).is_file(), "{name}");
-    }
+    a_report_is_in(&results);
     let left = rig.kubectl(&["get", "jobs", "-o", "name"]);
     assert!(!left.contains(JOB), "{left}");
     assert_eq!(
@@ -131,6 +127,14 @@ pub(crate) fn runs_as_a_job(rig: &mut Rig) {
         masks,
         "what the agent places stays where it is"
     );
+}
+
+fn a_report_is_in(results: &Path) {
+    let report = std::fs::read_to_string(results.join("report.html")).unwrap();
+    assert!(report.contains("fraud"), "the report is of the model");
+    for name in ["windows.csv", "comparisons.csv", "stages.csv"] {
+        assert!(results.join(name).is_file(), "{name}");
+    }
 }
 
 fn a_stranger_learns_which_right_is_missing(rig: &Rig, words: &[&str]) {
