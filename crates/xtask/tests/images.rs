@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::path::Path;
 
-use albacore_xtask::images::{IMAGES, Image, REGISTRY, Source, bill, write};
+use albacore_xtask::images::{IMAGES, Image, REGISTRY, Source, Written, bill, write};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -18,6 +18,17 @@ fn program() -> Vec<u8> {
     (0..300_000_u32)
         .flat_map(|n| (n / 7).wrapping_mul(n).to_le_bytes())
         .collect()
+}
+
+/// Stand for the programs of an image, all different.
+fn programs(image: &Image) -> Vec<Vec<u8>> {
+    let all = image.programs.iter().enumerate();
+    all.map(|(index, _)| program()[index..].to_vec()).collect()
+}
+
+fn written(image: &Image, programs: &[Vec<u8>]) -> Written {
+    let programs: Vec<&[u8]> = programs.iter().map(Vec::as_slice).collect();
+    write(image, &source(), &programs).unwrap()
 }
 
 fn source() -> Source {
@@ -92,7 +103,7 @@ fn read_as_a_registry_does(image: &Image, archive: &[u8], digest: &str) {
     let named = &index["manifests"][0];
     assert_eq!(named["digest"], digest);
     let annotations = &named["annotations"];
-    let reference = format!("{REGISTRY}/{}:1.2.3", image.package);
+    let reference = format!("{REGISTRY}/{}:1.2.3", image.name);
     assert_eq!(annotations["io.containerd.image.name"], reference.as_str());
     assert_eq!(annotations["org.opencontainers.image.ref.name"], "1.2.3");
 
@@ -112,7 +123,7 @@ fn read_as_a_registry_does(image: &Image, archive: &[u8], digest: &str) {
     assert_eq!(run["User"], image.user);
     assert_eq!(
         run["Entrypoint"],
-        serde_json::json!([format!("/{}", image.program)])
+        serde_json::json!([format!("/{}", image.programs[0].name)])
     );
     let ports: BTreeSet<String> = image
         .ports
@@ -141,17 +152,15 @@ fn read_as_a_registry_does(image: &Image, archive: &[u8], digest: &str) {
         serde_json::json!([sha256(&tar)])
     );
     let layer = unpacked(&tar, 0o555);
-    assert_eq!(
-        layer,
-        BTreeMap::from([(image.program.to_owned(), program())])
-    );
+    let names = image.programs.iter().map(|program| program.name.to_owned());
+    assert_eq!(layer, names.zip(programs(image)).collect());
     assert!(files.keys().eq(&seen), "nothing else is in it");
 }
 
 #[test]
 fn every_image_is_what_the_oci_describes() {
     for image in &IMAGES {
-        let written = write(image, &source(), &program()).unwrap();
+        let written = written(image, &programs(image));
         read_as_a_registry_does(image, &written.bytes, &written.digest);
     }
 }
@@ -159,11 +168,13 @@ fn every_image_is_what_the_oci_describes() {
 #[test]
 fn equal_programs_give_equal_archives_and_others_do_not() {
     for image in &IMAGES {
-        let once = write(image, &source(), &program()).unwrap();
-        let again = write(image, &source(), &program()).unwrap();
+        let once = written(image, &programs(image));
+        let again = written(image, &programs(image));
         assert_eq!(once.digest, again.digest);
-        assert!(once.bytes == again.bytes, "{}", image.package);
-        let other = write(image, &source(), &program()[1..]).unwrap();
+        assert!(once.bytes == again.bytes, "{}", image.name);
+        let mut others = programs(image);
+        others.last_mut().unwrap().pop();
+        let other = written(image, &others);
         assert_ne!(once.digest, other.digest);
     }
 }
@@ -173,10 +184,10 @@ fn an_archive_is_the_same_on_every_machine() {
     // Written down once: should it change with a new miniz_oxide alone, all digests do, and that
     // is for the release notes.
     let image = Image {
-        package: "fixed",
+        name: "fixed",
         ..IMAGES[0]
     };
-    let archive = write(&image, &source(), &program()).unwrap().bytes;
+    let archive = written(&image, &programs(&image)).bytes;
     let layer = unpacked(&archive, 0o444)
         .into_values()
         .find(|bytes| bytes.starts_with(&[0x1f, 0x8b]))
@@ -195,12 +206,12 @@ fn only_the_agent_is_root_and_every_user_is_a_number() {
             .split(':')
             .map(|id| id.parse().unwrap())
             .collect();
-        assert_eq!(ids.len(), 2, "{}", image.package);
+        assert_eq!(ids.len(), 2, "{}", image.name);
         assert_eq!(
             ids[0] == 0,
-            image.package == "albacore-agent",
+            image.name == "albacore-agent",
             "{}",
-            image.package
+            image.name
         );
     }
 }
@@ -213,10 +224,10 @@ fn a_bill_names_every_crate_that_is_linked_with_its_license_and_sum() {
         .unwrap();
     let image = IMAGES
         .iter()
-        .find(|image| image.package == "albacore-server")
+        .find(|image| image.name == "albacore-server")
         .unwrap();
-    let text = bill(root, image, &source(), b"program").unwrap();
-    assert_eq!(text, bill(root, image, &source(), b"program").unwrap());
+    let text = bill(root, image, &source(), &[b"program"]).unwrap();
+    assert_eq!(text, bill(root, image, &source(), &[b"program"]).unwrap());
     let bill: Value = serde_json::from_str(&text).unwrap();
     let sum = &bill["metadata"]["component"]["hashes"][0]["content"];
     assert_eq!(
@@ -270,5 +281,28 @@ fn a_bill_names_every_crate_that_is_linked_with_its_license_and_sum() {
                 .all(|end| end.as_str().is_some_and(|end| known.contains(end))),
             "{edge}"
         );
+    }
+}
+
+#[test]
+fn a_bill_of_several_programs_names_each_with_its_sum() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+    let is_several = |image: &&Image| image.programs.len() > 1;
+    let image = IMAGES.iter().find(is_several).unwrap();
+    let programs = programs(image);
+    let contents: Vec<&[u8]> = programs.iter().map(Vec::as_slice).collect();
+    let bill = bill(root.unwrap(), image, &source(), &contents).unwrap();
+    let bill: Value = serde_json::from_str(&bill).unwrap();
+    let components = bill["components"].as_array().unwrap();
+    let of = |name: &str| components.iter().find(|c| c["name"] == name);
+    let first = &bill["metadata"]["component"];
+    for (program, bytes) in image.programs.iter().zip(&programs) {
+        let found = of(program.name).unwrap_or(first);
+        assert_eq!(found["name"], program.name);
+        let sum = found["hashes"][0]["content"].as_str().unwrap();
+        assert_eq!(format!("sha256:{sum}"), sha256(bytes), "{}", program.name);
+    }
+    for linked in ["kube-client", "albacore-experiment", "tonic"] {
+        assert!(of(linked).is_some(), "{linked}");
     }
 }

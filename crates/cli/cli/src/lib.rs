@@ -5,6 +5,7 @@ mod args;
 mod cluster_access;
 mod cluster_plan;
 mod draw;
+mod experiment_node;
 mod json;
 mod laboratory;
 mod limits;
@@ -64,6 +65,9 @@ fn dispatch(command: &Command, is_plugin: bool) -> Result<(), Failure> {
         Command::Predict(args) => predict_command::run(args),
         Command::Model(ModelCommand::Show { file }) => model_command::show(file),
         Command::Bench(args) => laboratory::run("bench", &args.arguments),
+        Command::Experiment(args) if experiment_node::is_meant(&args.arguments) => {
+            experiment_node::run(&args.arguments)
+        }
         Command::Experiment(args) => laboratory::run("experiment", &args.arguments),
         Command::Tune(args) => laboratory::run("tune", &args.arguments),
         Command::Partition(args) => laboratory::run("partition", &args.arguments),

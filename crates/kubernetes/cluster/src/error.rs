@@ -47,6 +47,12 @@ pub enum ClusterError {
         action: String,
         seconds: u64,
     },
+    /// The connection to a program in a container ended before the program.
+    #[error("{action}: the connection broke")]
+    Broken {
+        /// The request: verb, kind and object.
+        action: String,
+    },
     /// The answer does not fit its kind.
     #[error("{action}: the answer of the API server is not what its kind says")]
     Unreadable {
@@ -97,9 +103,10 @@ impl ClusterError {
                 retry_after,
                 ..
             } => class_of(status, *retry_after),
-            Self::NoAnswer { .. } | Self::TimedOut { .. } | Self::NotLeading { .. } => {
-                ErrorClass::Transient
-            }
+            Self::NoAnswer { .. }
+            | Self::TimedOut { .. }
+            | Self::Broken { .. }
+            | Self::NotLeading { .. } => ErrorClass::Transient,
             Self::Kubeconfig { .. } | Self::InCluster { .. } | Self::Client { .. } => {
                 ErrorClass::Invalid
             }

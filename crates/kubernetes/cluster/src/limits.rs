@@ -113,5 +113,13 @@ pub(crate) const EXEC_TIME_MAX: Duration = Duration::from_secs(60);
 #[cfg(feature = "exec")]
 pub(crate) const EXEC_BYTES_MAX: u64 = 16 << 20;
 
+/// Bytes of input that wait to be sent to such a program: some messages of the connection.
+#[cfg(feature = "exec")]
+pub(crate) const EXEC_INPUT_BUFFER: usize = 64 << 10;
+
+/// Bytes of a line that such a program prints: a window of an experiment has some KiB.
+#[cfg(feature = "exec")]
+pub(crate) const EXEC_LINE_BYTES_MAX: u64 = 1 << 20;
+
 /// How long a program that stops waits for work in progress; Kubernetes kills after 30 s.
 pub(crate) const DRAIN_TIME_MAX: Duration = Duration::from_secs(15);

@@ -15,6 +15,9 @@ pub enum ExperimentError {
     /// The folder has results that this run cannot be added to.
     #[error("{}: {what}", path.display())]
     Journal { path: PathBuf, what: String },
+    /// The job of a cluster cannot take a file, or has no results for whoever asks.
+    #[error("{what}")]
+    Job { what: String },
     #[error(transparent)]
     Os(#[from] albacore_os::OsError),
     /// The machine's topology is not understood.

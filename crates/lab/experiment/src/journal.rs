@@ -110,7 +110,15 @@ fn read(path: &Path) -> Result<(Option<Results>, u64), ExperimentError> {
     Ok((results, complete))
 }
 
-fn journal(path: &Path, what: &str) -> ExperimentError {
+/// The bytes of a file's complete lines.
+///
+/// # Errors
+/// It cannot be read, or is not of this program.
+pub(crate) fn complete_bytes(path: &Path) -> Result<u64, ExperimentError> {
+    Ok(read(path)?.1)
+}
+
+pub(crate) fn journal(path: &Path, what: &str) -> ExperimentError {
     ExperimentError::Journal {
         path: path.to_owned(),
         what: what.to_owned(),

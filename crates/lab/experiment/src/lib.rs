@@ -10,6 +10,7 @@ mod comparison;
 mod error;
 mod grid;
 mod host_load;
+mod job;
 mod journal;
 mod machine;
 mod record;
@@ -24,6 +25,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use error::ExperimentError;
 pub use host_load::{HostLoad, disturbance};
+pub use job::{
+    Description, FetchedResults, Followed, InputFile, JOB_FOLDER, JobState, begin, describe,
+    fetched_results, follow, receive, release, run_in_pod, state,
+};
 pub use journal::Results;
 pub use record::{Failed, Host, Usage, Window};
 pub use report::write_report;

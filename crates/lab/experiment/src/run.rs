@@ -16,10 +16,10 @@ use crate::spec::Spec;
 use crate::window::measure;
 
 /// How often a disturbed window is repeated before it is kept with a mark.
-const REPEATS_MAX: u32 = 2;
+pub(crate) const REPEATS_MAX: u32 = 2;
 
 /// How often the servers of a cell are started: again once, after a window without an answer.
-const STARTS_MAX: usize = 2;
+pub(crate) const STARTS_MAX: usize = 2;
 
 /// What a run tells while it goes on.
 #[derive(Debug)]

@@ -13,13 +13,13 @@ use crate::grid::Cell;
 use crate::spec::{Model, Policy, Spec, Template};
 
 /// A server loads its model and has its threads placed within this.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const START_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A changed policy is in force within this.
-const SWITCH_PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const SWITCH_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Longer than a server takes to answer what it has accepted.
-const STOP_PATIENCE: Duration = Duration::from_secs(45);
+pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(45);
 
 /// Why a cell cannot be measured: a sentence.
 pub(crate) type CellError = String;

@@ -24,6 +24,35 @@ pub(crate) struct ExperimentArgs {
     /// experiment-NAME, with --quick experiment-NAME-quick]
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+}
+
+/// Options that `albacore` handles itself, before it would start this program; here for their help.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "On a node of a cluster")]
+struct ClusterArgs {
+    /// Run on this node of a cluster, as a Job, and fetch the results; the same command goes on
+    /// with a Job that it finds
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+    /// Take resources, tolerations, priority and pull secrets from this InferenceDeployment
+    /// [default: no requests and no limits]
+    #[arg(long, value_name = "NAME", requires = "node")]
+    deployment: Option<String>,
+    /// The image with these programs [default: that of this version, from the registry of the
+    /// deployment's server]
+    #[arg(long, value_name = "IMAGE", requires = "node")]
+    image: Option<String>,
+    /// The namespace [default: that of the context]
+    #[arg(short, long, value_name = "NAME", requires = "node")]
+    namespace: Option<String>,
+    /// The context of the kubeconfig [default: the current one]
+    #[arg(long, value_name = "NAME", requires = "node")]
+    context: Option<String>,
+    /// The kubeconfig [default: as kubectl: KUBECONFIG, then ~/.kube/config]
+    #[arg(long, value_name = "FILE", requires = "node")]
+    kubeconfig: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -43,6 +72,11 @@ enum ExperimentCommand {
 pub(crate) fn run(args: &ExperimentArgs) -> Result<(), Failure> {
     if let Some(ExperimentCommand::Report { folder }) = &args.command {
         return report(folder);
+    }
+    if args.cluster.node.is_some() {
+        return Err(Failure::Usage(
+            "--node: this program has no client of a cluster: run `albacore experiment`".to_owned(),
+        ));
     }
     let Some(file) = &args.file else {
         return Err(Failure::Usage("--file: name the experiment".to_owned()));
@@ -67,7 +101,7 @@ fn report(folder: &std::path::Path) -> Result<(), Failure> {
     print(&format!("{conclusions}\nReport: {}\n", file.display()))
 }
 
-fn usage_or_failed(error: &ExperimentError) -> Failure {
+pub(crate) fn usage_or_failed(error: &ExperimentError) -> Failure {
     match error {
         ExperimentError::Spec { .. } | ExperimentError::Journal { .. } => {
             Failure::Usage(error.to_string())
@@ -78,7 +112,24 @@ fn usage_or_failed(error: &ExperimentError) -> Failure {
 
 /// On a terminal one line that changes, else a line for each window.
 fn tell(progress: &Progress<'_>, is_terminal: bool) {
-    let line = match progress {
+    let line = progress_line(progress);
+    let is_passing = matches!(progress, Progress::Window { .. });
+    match is_terminal {
+        true if is_passing => {
+            eprint!("\r\x1b[K{line}");
+            // a progress line that cannot be written is no reason to end
+            let _ = std::io::stderr().flush();
+        }
+        true => {
+            clear_line();
+            eprintln!("{line}");
+        }
+        false => eprintln!("{line}"),
+    }
+}
+
+pub(crate) fn progress_line(progress: &Progress<'_>) -> String {
+    match progress {
         Progress::Start { done: 0, all, left } => {
             format!("{all} windows, {}", in_words(*left))
         }
@@ -103,19 +154,6 @@ fn tell(progress: &Progress<'_>, is_terminal: bool) {
             let name = format!("{} {} x {}", cell.model, cell.workers, cell.threads);
             format!("{name}: {windows} windows are missing: {}", failed.what)
         }
-    };
-    let is_passing = matches!(progress, Progress::Window { .. });
-    match is_terminal {
-        true if is_passing => {
-            eprint!("\r\x1b[K{line}");
-            // a progress line that cannot be written is no reason to end
-            let _ = std::io::stderr().flush();
-        }
-        true => {
-            clear_line();
-            eprintln!("{line}");
-        }
-        false => eprintln!("{line}"),
     }
 }
 

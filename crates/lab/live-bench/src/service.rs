@@ -10,7 +10,7 @@ use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use albacore_os::{Spawn, SpawnOutput};
+use albacore_os::{Pid, PidFd, Spawn, SpawnOutput};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
@@ -227,10 +227,7 @@ impl Service {
             .workers
             .get(index)
             .context("no such worker was reported")?;
-        let status = Command::new("kill")
-            .args(["-KILL", &pid.to_string()])
-            .status()?;
-        ensure!(status.success(), "kill -KILL {pid}: {status}");
+        PidFd::open(Pid(i32::try_from(pid)?))?.kill()?;
         let mut times = Vec::new();
         let deadline = Instant::now() + patience;
         // bound: `next` fails when the deadline passes
@@ -288,6 +285,13 @@ impl Service {
         bail!("placement did not settle; the last event was {last}")
     }
 
+    /// Sends SIGTERM. Without the program `kill`, which an image of these programs alone lacks.
+    fn terminate(&self) -> Result<()> {
+        let pid = Pid(i32::try_from(self.child.id())?);
+        PidFd::open(pid)?.terminate()?;
+        Ok(())
+    }
+
     fn drain(&mut self) {
         while let Ok(event) = self.events.try_recv() {
             self.note(&event);
@@ -296,8 +300,7 @@ impl Service {
 
     /// Sends SIGTERM and returns the exit code.
     pub fn stop(mut self, patience: Duration) -> Result<Option<i32>> {
-        let pid = self.child.id().to_string();
-        Command::new("kill").args(["-TERM", &pid]).status()?;
+        self.terminate()?;
         let deadline = Instant::now() + patience;
         while Instant::now() < deadline {
             if let Some(status) = self.child.try_wait()? {
@@ -387,9 +390,10 @@ impl Drop for Service {
     /// Stops the process if the caller failed before `stop`.
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
-            let pid = self.child.id().to_string();
-            drop(Command::new("kill").args(["-TERM", &pid]).status());
-            drop(self.child.wait());
+            // a child that gets no signal is not waited for
+            if self.terminate().is_ok() {
+                drop(self.child.wait());
+            }
         }
     }
 }

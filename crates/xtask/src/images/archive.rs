@@ -24,12 +24,14 @@ pub struct Written {
     pub digest: String,
 }
 
-/// The image's archive with `program` in it.
+/// The image's archive with its programs, whose bytes are in the order of [`Image::programs`].
 ///
 /// # Errors
 /// A machine whose kind the OCI has no name for; a name that a tar cannot hold.
-pub fn write(image: &Image, source: &Source, program: &[u8]) -> Result<Written> {
-    let layer = layer(image.program, program, source.epoch)?;
+pub fn write(image: &Image, source: &Source, programs: &[&[u8]]) -> Result<Written> {
+    let names = image.programs.iter().map(|program| program.name);
+    let files: Vec<(&str, &[u8])> = names.zip(programs.iter().copied()).collect();
+    let layer = layer(&files, source.epoch)?;
     let config = text(configuration(image, source, &digest(&layer.tar))?);
     let manifest = text(json!({
         "schemaVersion": 2,
@@ -67,13 +69,15 @@ fn configuration(image: &Image, source: &Source, layer: &str) -> Result<Value> {
         .iter()
         .map(|port| (format!("{port}/tcp"), json!({})))
         .collect();
+    let entrypoint = image.programs.first();
+    let entrypoint = entrypoint.ok_or_else(|| Error::other("the image has no program"))?;
     Ok(json!({
         "created": source.created(),
         "architecture": architecture()?,
         "os": "linux",
         "config": {
             "User": image.user,
-            "Entrypoint": [format!("/{}", image.program)],
+            "Entrypoint": [format!("/{}", entrypoint.name)],
             "Env": ["PATH=/"],
             "WorkingDir": "/",
             "ExposedPorts": ports,
@@ -86,7 +90,7 @@ fn configuration(image: &Image, source: &Source, layer: &str) -> Result<Value> {
 
 fn labels(image: &Image, source: &Source) -> Value {
     let mut labels = json!({
-        "org.opencontainers.image.title": image.package,
+        "org.opencontainers.image.title": image.name,
         "org.opencontainers.image.description": image.description,
         "org.opencontainers.image.version": source.version,
         "org.opencontainers.image.created": source.created(),

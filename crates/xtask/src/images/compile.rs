@@ -13,7 +13,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-use super::Image;
+use super::Program;
 
 /// The profile of Cargo.toml.
 const PROFILE: &str = "image";
@@ -96,17 +96,16 @@ impl Compiler {
         })
     }
 
-    /// Compiles the programs of `images` in one build and gives their paths, in the same order.
-    /// What
-    /// several of them link is compiled once, with the features that any of them asks for; what a
-    /// program does not call, the linker leaves out.
+    /// Compiles `programs` in one build and gives their paths, in the same order. What several of
+    /// them link is compiled once, with the features that any of them asks for; what a program does
+    /// not call, the linker leaves out.
     ///
     /// # Errors
     /// The compiler's.
-    pub(super) fn compile(&self, images: &[Image]) -> Result<Vec<PathBuf>> {
+    pub(super) fn compile(&self, programs: &[Program]) -> Result<Vec<PathBuf>> {
         let mut command = Command::new(cargo());
         command
-            .args(arguments(&self.target, images))
+            .args(arguments(&self.target, programs))
             .current_dir(&self.root);
         // Settings of the caller's that would get into the program.
         for (name, _) in std::env::vars_os() {
@@ -133,9 +132,9 @@ impl Compiler {
             );
         }
         let folder = self.folder.join(&self.target).join(PROFILE);
-        Ok(images
+        Ok(programs
             .iter()
-            .map(|image| folder.join(image.program))
+            .map(|program| folder.join(program.name))
             .collect())
     }
 
@@ -177,7 +176,7 @@ impl Compiler {
 }
 
 /// Arguments of cargo: one build of all programs.
-fn arguments<'a>(target: &'a str, images: &'a [Image]) -> Vec<&'a str> {
+fn arguments<'a>(target: &'a str, programs: &'a [Program]) -> Vec<&'a str> {
     let mut all = vec![
         "build",
         "--locked",
@@ -186,8 +185,8 @@ fn arguments<'a>(target: &'a str, images: &'a [Image]) -> Vec<&'a str> {
         "--target",
         target,
     ];
-    for image in images {
-        all.extend(["--package", image.package, "--bin", image.program]);
+    for program in programs {
+        all.extend(["--package", program.package, "--bin", program.name]);
     }
     all
 }
@@ -226,20 +225,18 @@ pub(super) fn stdout_of(command: &mut Command) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::IMAGES;
+    use super::super::programs;
     use super::*;
 
     #[test]
     fn one_build_makes_every_program() {
-        let arguments = arguments("target", &IMAGES);
+        let programs = programs();
+        let arguments = arguments("target", &programs);
         assert_eq!(arguments.iter().filter(|word| **word == "build").count(), 1);
-        for image in &IMAGES {
-            assert!(
-                arguments
-                    .windows(2)
-                    .any(|w| w == ["--package", image.package])
-            );
-            assert!(arguments.windows(2).any(|w| w == ["--bin", image.program]));
+        for program in &programs {
+            let has = |words: [&str; 2]| arguments.windows(2).any(|pair| pair == words);
+            assert!(has(["--package", program.package]));
+            assert!(has(["--bin", program.name]));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The layer of an image: one program in a compressed tar, reproducible byte for byte.
+//! The layer of an image: its programs in a compressed tar, reproducible byte for byte.
 //!
 //! It is compressed with `miniz_oxide`, not with `flate2`, whose output depends on the backend that
 //! the features of the build select. The gzip frame is written here, without a time stamp.
@@ -17,13 +17,17 @@ pub struct Layer {
     pub gzip: Vec<u8>,
 }
 
-/// The layer whose only file is `program` at `/name`, owned by root and not writable, with
+/// The layer with these programs (name, bytes) at the root, owned by root and not writable, with
 /// the time `epoch`.
 ///
 /// # Errors
 /// A name that a tar cannot hold.
-pub fn layer(name: &str, program: &[u8], epoch: u64) -> io::Result<Layer> {
-    let tar = tar(&[(name, 0o555, program)], epoch)?;
+pub fn layer(programs: &[(&str, &[u8])], epoch: u64) -> io::Result<Layer> {
+    let files: Vec<(&str, u32, &[u8])> = programs
+        .iter()
+        .map(|&(name, bytes)| (name, 0o555, bytes))
+        .collect();
+    let tar = tar(&files, epoch)?;
     let gzip = gzip(&tar);
     Ok(Layer { tar, gzip })
 }

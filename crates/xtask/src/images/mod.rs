@@ -1,7 +1,8 @@
 //! `xtask images`: container images without a container builder.
 //!
-//! Each program is compiled into a static file, the only one of its layer, and written as an
-//! archive of the OCI image layout, with its bill of materials beside it. Equal sources and
+//! Each program is compiled into a static file. The programs of an image, most often one, are its
+//! only layer; it is written as an archive of the OCI image layout, with its bill of materials
+//! beside it. Equal sources and
 //! compilers give equal bytes, so an image can be verified by building it again.
 //!
 //! No image holds root certificates: the HTTP client of the server has those of Mozilla compiled
@@ -14,6 +15,7 @@ mod layer;
 mod sbom;
 mod source;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
@@ -24,13 +26,12 @@ pub use layer::layer;
 pub use sbom::bill;
 pub use source::Source;
 
-/// One image: a program and what a runtime must know to start it.
+/// One image: programs and what a runtime must know to start it.
 #[derive(Clone, Copy, Debug)]
 pub struct Image {
-    /// The package that holds the program; the image's name, too.
-    pub package: &'static str,
-    /// The program: the only file, at the root.
-    pub program: &'static str,
+    pub name: &'static str,
+    /// The files, at the root. The first is what is run.
+    pub programs: &'static [Program],
     /// `uid:gid`, as numbers: `runAsNonRoot` of Kubernetes requires that.
     pub user: &'static str,
     /// TCP ports on which it listens by default.
@@ -39,6 +40,31 @@ pub struct Image {
     pub description: &'static str,
 }
 
+/// A program of the workspace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Program {
+    pub package: &'static str,
+    pub name: &'static str,
+}
+
+/// A program that has the name of its package.
+const fn program(name: &'static str) -> Program {
+    Program {
+        package: name,
+        name,
+    }
+}
+
+const CLI: Program = Program {
+    package: "albacore-cli",
+    name: "albacore",
+};
+
+const LABORATORY: Program = Program {
+    package: "albacore-lab-commands",
+    name: "albacore-lab",
+};
+
 /// A user that owns no file, neither in the image nor on a node.
 const NOBODY: &str = "65532:65532";
 
@@ -46,41 +72,54 @@ const NOBODY: &str = "65532:65532";
 const ROOT: &str = "0:0";
 
 /// Every image that is built.
-pub const IMAGES: [Image; 5] = [
+pub const IMAGES: [Image; 6] = [
     Image {
-        package: "albacore-server",
-        program: "albacore-server",
+        name: "albacore-server",
+        programs: &[program("albacore-server")],
         user: NOBODY,
         ports: &[8080, 8081],
         description: "Serves tree models over the Open Inference Protocol",
     },
     Image {
-        package: "albacore-controller",
-        program: "albacore-controller",
+        name: "albacore-controller",
+        programs: &[program("albacore-controller")],
         user: NOBODY,
         ports: &[9090],
         description: "Turns InferenceDeployments into running services",
     },
     Image {
-        package: "albacore-agent",
-        program: "albacore-agent",
+        name: "albacore-agent",
+        programs: &[program("albacore-agent")],
         user: ROOT,
         ports: &[],
         description: "Places the threads of serving pods on the cpus of its node",
     },
     Image {
-        package: "albacore-params",
-        program: "albacore-params",
+        name: "albacore-params",
+        programs: &[program("albacore-params")],
         user: NOBODY,
         ports: &[8082, 9091],
         description: "Hands serving pods the parameters of their deployments",
     },
     Image {
-        package: "albacore-cli",
-        program: "albacore",
+        name: "albacore-cli",
+        programs: &[CLI],
         user: NOBODY,
         ports: &[],
         description: "Plans, explains and reports placements",
+    },
+    Image {
+        name: "albacore-experiment",
+        // it starts the others
+        programs: &[
+            LABORATORY,
+            CLI,
+            program("albacore-server"),
+            program("albacore-params"),
+        ],
+        user: NOBODY,
+        ports: &[],
+        description: "Compares policies of placement on a node",
     },
 ];
 
@@ -91,12 +130,24 @@ impl Image {
     /// The name that runtimes and charts use: registry, repository and tag.
     #[must_use]
     pub fn reference(&self, source: &Source) -> String {
-        format!("{REGISTRY}/{}:{}", self.package, source.version)
+        format!("{REGISTRY}/{}:{}", self.name, source.version)
     }
 }
 
-/// Compiles every image's program from the checkout at `root` and writes archives, bills of
-/// materials and the programs with their function names (`PACKAGE.symbols`) to `folder`.
+/// Every program that some image has, once.
+#[must_use]
+pub fn programs() -> Vec<Program> {
+    let mut all: Vec<Program> = Vec::new();
+    for program in IMAGES.iter().flat_map(|image| image.programs) {
+        if !all.contains(program) {
+            all.push(*program);
+        }
+    }
+    all
+}
+
+/// Compiles every program from the checkout at `root` and writes archives, bills of materials and
+/// the programs with their function names (`PACKAGE.symbols`) to `folder`.
 ///
 /// # Errors
 /// A missing target or C compiler, code that does not compile, a folder that cannot be written.
@@ -105,23 +156,33 @@ pub fn run(root: &Path, folder: &Path) -> Result<()> {
     let compiler = compile::Compiler::find(root)?;
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let start = Instant::now();
-    println!("[1/2] compiling {} programs in one build", IMAGES.len());
-    let files = compiler.compile(&IMAGES)?;
+    let programs = programs();
+    println!("[1/2] compiling {} programs in one build", programs.len());
+    let files = compiler.compile(&programs)?;
     println!(
         "[2/2] writing {} images after {} s",
         IMAGES.len(),
         start.elapsed().as_secs()
     );
-    for (image, file) in IMAGES.iter().zip(files) {
+    let mut contents = BTreeMap::new();
+    for (program, file) in programs.iter().zip(files) {
         let stripped = compiler.strip(&file)?;
-        let program = std::fs::read(&stripped).with_context(|| stripped.display().to_string())?;
-        let symbols = folder.join(format!("{}.symbols", image.package));
+        let bytes = std::fs::read(&stripped).with_context(|| stripped.display().to_string())?;
+        contents.insert(program.name, bytes);
+        let symbols = folder.join(format!("{}.symbols", program.package));
         std::fs::copy(&file, &symbols).with_context(|| symbols.display().to_string())?;
-        let archive = folder.join(format!("{}.tar", image.package));
-        let written = write(image, &source, &program)?;
+    }
+    for image in &IMAGES {
+        let own: Vec<&[u8]> = image
+            .programs
+            .iter()
+            .map(|program| contents.get(program.name).map_or(&[][..], Vec::as_slice))
+            .collect();
+        let archive = folder.join(format!("{}.tar", image.name));
+        let written = write(image, &source, &own)?;
         std::fs::write(&archive, &written.bytes).with_context(|| archive.display().to_string())?;
-        let bill_file = folder.join(format!("{}.cdx.json", image.package));
-        std::fs::write(&bill_file, bill(root, image, &source, &program)?)
+        let bill_file = folder.join(format!("{}.cdx.json", image.name));
+        std::fs::write(&bill_file, bill(root, image, &source, &own)?)
             .with_context(|| bill_file.display().to_string())?;
         let mebibytes = written.bytes.len() as f64 / f64::from(1 << 20);
         println!("wrote {} ({mebibytes:.1} MiB)", archive.display());

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::archive::hex;
 use super::compile::{cargo, stdout_of, target};
-use super::{IMAGES, Image, Source};
+use super::{Image, Program, Source, programs};
 
 /// CrateId and version of a crate.
 type CrateId = (String, String);
@@ -26,12 +26,16 @@ struct LinkedCrate {
     dependencies: BTreeSet<CrateId>,
 }
 
-/// The bill of materials of `program`, the program of `image` built from the checkout at `root`.
+/// The bill of materials of an image, whose programs were built from the checkout at `root`; their
+/// bytes are in the order of [`Image::programs`]. It is of the first, and the others are parts.
 ///
 /// # Errors
 /// No cargo, no `Cargo.lock`, or one that is older than the manifests.
-pub fn bill(root: &Path, image: &Image, source: &Source, program: &[u8]) -> Result<String> {
-    let packages = IMAGES.iter().flat_map(|image| ["--package", image.package]);
+pub fn bill(root: &Path, image: &Image, source: &Source, contents: &[&[u8]]) -> Result<String> {
+    let all = programs();
+    let packages = all
+        .iter()
+        .flat_map(|program| ["--package", program.package]);
     let tree = stdout_of(
         Command::new(cargo())
             .args(["tree", "--locked"])
@@ -40,20 +44,37 @@ pub fn bill(root: &Path, image: &Image, source: &Source, program: &[u8]) -> Resu
             .args(["--prefix", "depth", "--format", "\t{p}\t{l}"])
             .current_dir(root),
     )?;
-    let crates = linked(parse_tree(&tree)?, image.package);
+    let own: Vec<&str> = image
+        .programs
+        .iter()
+        .map(|program| program.package)
+        .collect();
+    let crates = linked(parse_tree(&tree)?, &own);
     let lock = root.join("Cargo.lock");
     let lock = std::fs::read_to_string(&lock).with_context(|| lock.display().to_string())?;
     let sums = parse_lock(&lock);
     let library = stdout_of(Command::new("rustc").arg("--version"))?;
     let library = library.split(' ').nth(1).unwrap_or_default();
 
-    let itself = crates.keys().find(|name| name.0 == image.package);
-    let itself = itself.context("cargo tree does not list the package that it was asked about")?;
+    let of = |program: &Program| {
+        let name = crates.keys().find(|name| name.0 == program.package);
+        name.context("cargo tree does not list a package that it was asked about")
+    };
+    let mut named = image.programs.iter().zip(contents);
+    let (first, content) = named.next().context("the image has no program")?;
+    let itself = of(first)?;
+    let mut others = BTreeMap::new();
+    for (program, content) in named {
+        others.insert(of(program)?, application(of(program)?, program, content));
+    }
     let standard = ("rust-std".to_owned(), library.to_owned());
     let mut components: Vec<Value> = crates
         .iter()
         .filter(|(name, _)| *name != itself)
-        .map(|(name, krate)| component(name, &krate.license, sums.get(name)))
+        .map(|(name, krate)| match others.remove(name) {
+            Some(program) => program,
+            None => component(name, &krate.license, sums.get(name)),
+        })
         .collect();
     components.push(json!({
         "type": "library",
@@ -67,27 +88,32 @@ pub fn bill(root: &Path, image: &Image, source: &Source, program: &[u8]) -> Resu
         let dependencies = krate.dependencies.iter().chain([&standard]).map(reference);
         json!({"ref": reference(name), "dependsOn": dependencies.collect::<Vec<_>>()})
     });
+    let mut whole = application(itself, first, content);
+    whole["description"] = json!(image.description);
     let mut bill = json!({
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
         "version": 1,
         "metadata": {
             "timestamp": source.created(),
-            "component": {
-                "type": "application",
-                "bom-ref": reference(itself),
-                "name": image.program,
-                "version": itself.1,
-                "description": image.description,
-                "licenses": [{"expression": env!("CARGO_PKG_LICENSE")}],
-                "hashes": [{"alg": "SHA-256", "content": hex(program)}],
-            },
+            "component": whole,
         },
         "components": components,
         "dependencies": edges.collect::<Vec<_>>(),
     });
     bill.sort_all_objects();
     Ok(format!("{bill:#}\n"))
+}
+
+fn application(name: &CrateId, program: &Program, content: &[u8]) -> Value {
+    json!({
+        "type": "application",
+        "bom-ref": reference(name),
+        "name": program.name,
+        "version": name.1,
+        "licenses": [{"expression": env!("CARGO_PKG_LICENSE")}],
+        "hashes": [{"alg": "SHA-256", "content": hex(content)}],
+    })
 }
 
 fn component(name: &CrateId, license: &str, sum: Option<&String>) -> Value {
@@ -111,15 +137,15 @@ fn reference((name, version): &CrateId) -> String {
     format!("{name}@{version}")
 }
 
-/// `package` and its direct and indirect dependencies among `crates`.
+/// `packages` and their direct and indirect dependencies among `crates`.
 fn linked(
     mut crates: BTreeMap<CrateId, LinkedCrate>,
-    package: &str,
+    packages: &[&str],
 ) -> BTreeMap<CrateId, LinkedCrate> {
     let mut reached = BTreeSet::new();
     let mut open: Vec<CrateId> = crates
         .keys()
-        .filter(|name| name.0 == package)
+        .filter(|name| packages.contains(&name.0.as_str()))
         .cloned()
         .collect();
     // bound: each crate is reached once.
@@ -224,7 +250,7 @@ mod tests {
         let text = "0\ta v1.0.0 (/a)\tMIT\n1\tb v2.0.0\tMIT\n2\tc v3.0.0\tISC\n\n\
                     0\td v1.0.0 (/d)\tMIT\n1\tc v3.0.0\tISC (*)\n";
         let names = |package: &str| -> Vec<String> {
-            let linked = linked(parse_tree(text).unwrap(), package);
+            let linked = linked(parse_tree(text).unwrap(), &[package]);
             linked.into_keys().map(|(name, _)| name).collect()
         };
         assert_eq!(names("a"), ["a", "b", "c"]);

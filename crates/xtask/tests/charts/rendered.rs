@@ -206,8 +206,8 @@ fn the_images_are_those_that_make_images_builds() {
     let rendered = render(&[]);
     let pod = &of_kind(&rendered, "Deployment")[0]["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
-    let image_of = |package: &str| {
-        let image = IMAGES.iter().find(|image| image.package == package);
+    let image_of = |name: &str| {
+        let image = IMAGES.iter().find(|image| image.name == name);
         image.unwrap()
     };
     let controller = image_of("albacore-controller");

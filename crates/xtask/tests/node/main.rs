@@ -10,6 +10,7 @@
 )]
 
 mod distances;
+mod experiment;
 mod gunicorn;
 mod kernel;
 mod observe;
@@ -50,6 +51,7 @@ fn a_release_runs_on_a_node() {
     rig.step("what the profile refuses", |rig| seccomp::refuses(rig));
     rig.step("threads are shown and let go", threads_are_shown_and_let_go);
     rig.step("the chart's Observe", observe::by_the_chart);
+    rig.step("an experiment on the node", experiment::runs_as_a_job);
     if rig.is_release() {
         rig.step("gunicorn and XGBoost", gunicorn_is_placed);
     }

@@ -128,6 +128,31 @@ impl Rig {
         }
     }
 
+    /// Puts the image of `albacore experiment --node` on the node.
+    pub(crate) fn import_experiment_image(&self) {
+        let name = "albacore-experiment";
+        let archive = match std::env::var_os(MADE).map(PathBuf::from) {
+            Some(folder) => folder.join(name).with_extension("tar"),
+            None => {
+                let cli = product_of("albacore-cli", "albacore").unwrap();
+                let others = ["albacore-server", "albacore-params"];
+                let mut files = vec![("/albacore".to_owned(), cli)];
+                files.extend(others.map(|other| (format!("/{other}"), product(other).unwrap())));
+                let archive = self.folder.path().join(name).with_extension("tar");
+                let image = Image {
+                    reference: format!("{REGISTRY}/{name}:{}", env!("CARGO_PKG_VERSION")),
+                    program: product_of("albacore-lab-commands", "albacore-lab").unwrap(),
+                    user: 65_532,
+                    files,
+                    ..Image::default()
+                };
+                image.write(&archive).unwrap();
+                archive
+            }
+        };
+        self.node.import(&archive).unwrap();
+    }
+
     fn image(&self, package: &str, user: u32) -> PathBuf {
         let archive = self.folder.path().join(package).with_extension("tar");
         let image = Image {
@@ -154,18 +179,34 @@ impl Rig {
         self.run("kubectl", words)
     }
 
-    /// Runs `albacore` as an administrator; it must succeed.
-    #[track_caller]
-    pub(crate) fn albacore(&self, words: &[&str]) -> String {
-        let mut command =
-            std::process::Command::new(product_of("albacore-cli", "albacore").unwrap());
+    /// `albacore` as an administrator.
+    pub(crate) fn command(&self, words: &[&str]) -> std::process::Command {
+        Self::command_as(self.node.plane().kubeconfig(), words)
+    }
+
+    /// `albacore` with this kubeconfig.
+    pub(crate) fn command_as(kubeconfig: &Path, words: &[&str]) -> std::process::Command {
+        let program = product_of("albacore-cli", "albacore").unwrap();
+        let mut command = std::process::Command::new(program);
         command
             .args(words)
             .arg("--kubeconfig")
-            .arg(self.node.plane().kubeconfig())
+            .arg(kubeconfig)
             .env_clear();
+        command
+    }
+
+    /// Runs `albacore` as an administrator.
+    pub(crate) fn try_albacore(&self, words: &[&str]) -> std::process::Output {
+        let mut command = self.command(words);
         // The API server is in the node's network alone.
-        let output = self.node.within(move || command.output()).unwrap().unwrap();
+        self.node.within(move || command.output()).unwrap().unwrap()
+    }
+
+    /// Runs `albacore` as an administrator; it must succeed.
+    #[track_caller]
+    pub(crate) fn albacore(&self, words: &[&str]) -> String {
+        let output = self.try_albacore(words);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "albacore {words:?}: {said}");
         String::from_utf8(output.stdout).unwrap()

@@ -1,0 +1,92 @@
+//! `albacore experiment --node`: the command line of an experiment in a cluster.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use albacore_cluster::UserConnectOptions;
+use albacore_command::Failure;
+use albacore_experiment_job::JobRequest;
+use clap::Parser;
+
+use crate::args::ClusterArgs;
+use crate::laboratory;
+
+/// The options; their help is that of `albacore-lab experiment`, which has the same.
+#[derive(Debug, Parser)]
+#[command(name = "albacore experiment", disable_help_flag = true)]
+struct ExperimentNodeArgs {
+    #[arg(short, long)]
+    file: PathBuf,
+    #[arg(long = "quick")]
+    is_quick: bool,
+    #[arg(long)]
+    output: Option<PathBuf>,
+    #[arg(long)]
+    node: String,
+    #[arg(long)]
+    deployment: Option<String>,
+    #[arg(long)]
+    image: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+}
+
+/// Whether these arguments of `albacore experiment` mean a node of a cluster.
+pub(crate) fn is_meant(arguments: &[OsString]) -> bool {
+    let is_option = |word: &OsStr, name: &str| {
+        let word = word.to_string_lossy();
+        word.strip_prefix(name)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+    };
+    let has = |name: &str| arguments.iter().any(|word| is_option(word, name));
+    has("--node") && !has("--help") && !has("-h")
+}
+
+/// Runs the experiment, or goes on with the Job that runs it, and writes the report.
+pub(crate) fn run(arguments: &[OsString]) -> Result<(), Failure> {
+    let program = OsString::from("albacore experiment");
+    let words = std::iter::once(&program).chain(arguments);
+    let args = ExperimentNodeArgs::try_parse_from(words).map_err(|e| bad_usage(&e))?;
+    let folder = albacore_experiment_job::run(&JobRequest {
+        file: args.file,
+        is_quick: args.is_quick,
+        output: args.output,
+        node: args.node,
+        deployment: args.deployment,
+        image: args.image,
+        namespace: args.cluster.namespace,
+        cluster: UserConnectOptions {
+            kubeconfig: args.cluster.kubeconfig,
+            context: args.cluster.context,
+            manager: "kubectl-albacore",
+        },
+    })?;
+    laboratory::run("experiment", &[OsString::from("report"), folder.into()])
+}
+
+/// clap's message in one line.
+fn bad_usage(error: &clap::Error) -> Failure {
+    let text = error.to_string();
+    let text = text.split("\n\nUsage").next().unwrap_or_default();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let text = words.join(" ");
+    Failure::Usage(text.strip_prefix("error: ").unwrap_or(&text).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_named_node_means_a_cluster() {
+        let words = |text: &str| -> Vec<OsString> { text.split(' ').map(OsString::from).collect() };
+        assert!(is_meant(&words("-f a --node n")));
+        assert!(is_meant(&words("--node=n -f a")));
+        for other in ["-f a", "-f a --nodes n", "--node n --help", "report node"] {
+            assert!(!is_meant(&words(other)), "{other}");
+        }
+        let failure = run(&words("--node n")).unwrap_err();
+        assert!(matches!(failure, Failure::Usage(_)), "{failure:?}");
+        assert!(failure.text().contains("--file"), "{}", failure.text());
+    }
+}

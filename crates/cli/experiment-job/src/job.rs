@@ -1,0 +1,229 @@
+//! The Job in the cluster: checked, found, made, deleted.
+
+use std::time::Instant;
+
+use albacore_api::InferenceDeployment;
+use albacore_cluster::{ApiResource, Cluster, ClusterError, DynamicObject, ErrorClass, ObjectKey};
+use albacore_command::{Failure, sentence};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::events::v1::Event;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::limits::{EXPERIMENT_POLL, JOB_DELETE_TIME_MAX, JOB_EVENTS_MAX};
+use crate::object::{DeploymentSettings, identity};
+use crate::pod::{PodState, state};
+
+/// What a user needs to be allowed.
+const RIGHTS: &str = "`albacore experiment --node` needs the rights to get, create, patch and delete jobs, to \
+                      list pods, and to get and create pods/exec in the namespace";
+
+/// A Job of this name, whether it exists or not.
+pub(crate) struct JobClient {
+    pub(crate) cluster: Cluster,
+    pub(crate) key: ObjectKey,
+}
+
+/// A failed request.
+pub(crate) fn failed(error: &ClusterError) -> Failure {
+    let says = sentence(error);
+    Failure::Failed(match error.class() {
+        ErrorClass::Forbidden => format!("{says}; {RIGHTS}"),
+        _ => says,
+    })
+}
+
+impl JobClient {
+    /// `kubectl` with this Job, for messages.
+    pub(crate) fn kubectl(&self, words: &str) -> String {
+        let ObjectKey { namespace, name } = &self.key;
+        format!("`kubectl {words} job/{name} -n {namespace}`")
+    }
+
+    /// Whether the node can take a pod, as far as this user may know; if not, the scheduler says
+    /// so.
+    pub(crate) async fn check_node(&self, name: &str) -> Result<(), Failure> {
+        let kind = ApiResource::erase::<Node>(&());
+        let found = match self.cluster.get(&kind, &ObjectKey::new("", name)).await {
+            Ok(found) => found,
+            Err(error) if error.class() == ErrorClass::Forbidden => return Ok(()),
+            Err(error) => return Err(failed(&error)),
+        };
+        let Some(node) = found else {
+            return Err(Failure::Failed(format!(
+                "--node {name}: there is no such node; `kubectl get nodes` lists them"
+            )));
+        };
+        match node.data["spec"]["unschedulable"] == true {
+            true => Err(Failure::Failed(format!(
+                "--node {name}: it is cordoned and takes no pods: `kubectl uncordon {name}` first, or \
+                 name another node"
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    /// What the pod has of a deployment.
+    pub(crate) async fn settings(&self, name: Option<&str>) -> Result<DeploymentSettings, Failure> {
+        let Some(name) = name else {
+            return Ok(DeploymentSettings::default());
+        };
+        let namespace = &self.key.namespace;
+        let kind = ApiResource::erase::<InferenceDeployment>(&());
+        let key = ObjectKey::new(namespace, name);
+        let found = self.cluster.get(&kind, &key).await;
+        let found = found.map_err(|error| failed(&error))?;
+        let found = found.ok_or_else(|| {
+            Failure::Failed(format!(
+                "--deployment {name}: there is no such InferenceDeployment; `kubectl get infd -n {namespace}` \
+                 lists them"
+            ))
+        })?;
+        let deployment: InferenceDeployment = typed(found)?;
+        Ok(DeploymentSettings::of(&deployment))
+    }
+
+    /// The uid of the Job if it runs this experiment on this node. One that has ended is deleted:
+    /// its pod has no results any more.
+    pub(crate) async fn find(&self, node: &str, digest: &str) -> Result<Option<String>, Failure> {
+        let Some(found) = self.get().await.map_err(|e| failed(&e))? else {
+            return Ok(None);
+        };
+        let value = serde_json::to_value(&found).unwrap_or_default();
+        let (its_digest, its_node) = identity(&value);
+        if its_digest != digest {
+            return Err(Failure::Failed(format!(
+                "Job {} runs another experiment of this name: wait for its end, delete it ({}), or \
+                 change name in the experiment's file",
+                self.key,
+                self.kubectl("delete"),
+            )));
+        }
+        if its_node != node {
+            return Err(Failure::Failed(format!(
+                "Job {} runs this experiment on node {its_node}: follow it with --node {its_node}, or \
+                 delete it: {}",
+                self.key,
+                self.kubectl("delete"),
+            )));
+        }
+        let uid = found.metadata.uid.clone().unwrap_or_default();
+        let is_leaving = found.metadata.deletion_timestamp.is_some();
+        let mut end = end_of(&value);
+        if end.is_none() {
+            // the Job itself says so some seconds later
+            let pod = self.pod(&uid).await.map_err(|error| failed(&error))?;
+            if let Some(PodState::Ended(why)) = pod.as_ref().map(state) {
+                end = Some(why);
+            }
+        }
+        match end {
+            None if !is_leaving => return Ok(Some(uid)),
+            None => {}
+            Some(why) => eprintln!(
+                "Job {} has ended before ({why}); it is made again",
+                self.key
+            ),
+        }
+        self.delete(&uid).await?;
+        self.wait_until_gone(&uid).await?;
+        Ok(None)
+    }
+
+    async fn get(&self) -> Result<Option<DynamicObject>, ClusterError> {
+        let kind = ApiResource::erase::<Job>(&());
+        self.cluster.get(&kind, &self.key).await
+    }
+
+    /// Makes the Job; its uid.
+    pub(crate) async fn create(&self, object: &Value) -> Result<String, Failure> {
+        let kind = ApiResource::erase::<Job>(&());
+        let made = self.cluster.apply(&kind, object).await;
+        let made = made.map_err(|error| failed(&error))?;
+        Ok(made.metadata.uid.unwrap_or_default())
+    }
+
+    /// Deletes the Job with its pod.
+    pub(crate) async fn delete(&self, uid: &str) -> Result<(), Failure> {
+        let kind = ApiResource::erase::<Job>(&());
+        let deleted = self.cluster.delete(&kind, &self.key, uid).await;
+        deleted.map(drop).map_err(|error| failed(&error))
+    }
+
+    async fn wait_until_gone(&self, uid: &str) -> Result<(), Failure> {
+        let begin = Instant::now();
+        while begin.elapsed() < JOB_DELETE_TIME_MAX {
+            let found = self.get().await.map_err(|e| failed(&e))?;
+            if found.is_none_or(|job| job.metadata.uid.as_deref() != Some(uid)) {
+                return Ok(());
+            }
+            tokio::time::sleep(EXPERIMENT_POLL).await;
+        }
+        Err(Failure::Failed(format!(
+            "Job {} is deleted and still there after {} s: see {}",
+            self.key,
+            JOB_DELETE_TIME_MAX.as_secs(),
+            self.kubectl("describe")
+        )))
+    }
+
+    /// Why the Job has ended, if it has; also if it is gone.
+    pub(crate) async fn end(&self, uid: &str) -> Result<Option<String>, ClusterError> {
+        let found = self.get().await?;
+        let ours = found.filter(|job| job.metadata.uid.as_deref() == Some(uid));
+        let Some(job) = ours else {
+            return Ok(Some("somebody deleted it".to_owned()));
+        };
+        Ok(end_of(&serde_json::to_value(job).unwrap_or_default()))
+    }
+
+    /// The pod of the Job; `None` while there is none.
+    pub(crate) async fn pod(&self, uid: &str) -> Result<Option<Pod>, ClusterError> {
+        let kind = ApiResource::erase::<Pod>(&());
+        let label = format!("batch.kubernetes.io/controller-uid={uid}");
+        let namespace = Some(self.key.namespace.as_str());
+        let found = self.cluster.list(&kind, namespace, &label).await?;
+        Ok(found.into_iter().find_map(|pod| typed(pod).ok()))
+    }
+
+    /// The last event about the Job, which says why it has no pod; `None` also without the right
+    /// to read events.
+    pub(crate) async fn last_event(&self, uid: &str) -> Option<String> {
+        let kind = ApiResource::erase::<Event>(&());
+        let fields = format!("regarding.uid={uid}");
+        let namespace = &self.key.namespace;
+        let found = self
+            .cluster
+            .list_limited(&kind, namespace, &fields, JOB_EVENTS_MAX);
+        let last: Event = typed(found.await.ok()?.pop()?).ok()?;
+        last.note
+    }
+}
+
+/// Why a Job has ended; `None` while it goes on.
+fn end_of(job: &Value) -> Option<String> {
+    let conditions = job["status"]["conditions"].as_array()?;
+    let is_end = |c: &&Value| {
+        let is_kind = ["Complete", "Failed", "FailureTarget"]
+            .iter()
+            .any(|kind| c["type"] == *kind);
+        is_kind && c["status"] == "True"
+    };
+    let end = conditions.iter().find(is_end)?;
+    let text = |field: &str| end[field].as_str().unwrap_or_default().to_owned();
+    Some(match text("reason").as_str() {
+        "" => text("type"),
+        "DeadlineExceeded" => {
+            "DeadlineExceeded: it took longer than its activeDeadlineSeconds".to_owned()
+        }
+        reason => format!("{reason}: {}", text("message")),
+    })
+}
+
+/// An object as its type. The API server has checked it, so it fits, or it is of a later version.
+fn typed<K: DeserializeOwned>(object: DynamicObject) -> Result<K, Failure> {
+    let key = ObjectKey::of(&object);
+    let value = serde_json::to_value(object).and_then(serde_json::from_value);
+    value.map_err(|error| Failure::Failed(format!("{key}: {error}")))
+}

@@ -1,0 +1,54 @@
+//! `experiment.jsonl` in the folder of results here: grows line by line as it is fetched.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+
+use albacore_command::Failure;
+
+use crate::description::FetchedResults;
+
+/// The file, which no other run writes meanwhile.
+pub(crate) struct LocalResults {
+    folder: PathBuf,
+    path: PathBuf,
+    file: File,
+}
+
+impl LocalResults {
+    pub(crate) fn open(folder: &Path) -> Result<Self, Failure> {
+        let path = folder.join("experiment.jsonl");
+        std::fs::create_dir_all(folder).map_err(|error| Failure::file(folder, &error))?;
+        let mut options = OpenOptions::new();
+        let options = options.create(true).truncate(false).read(true).write(true);
+        let file = options
+            .open(&path)
+            .map_err(|error| Failure::file(&path, &error))?;
+        // until this process ends, as a run on this machine does
+        if file.try_lock().is_err() {
+            return Err(Failure::Failed(format!(
+                "{}: is written by another run: wait for its end",
+                path.display()
+            )));
+        }
+        let folder = folder.to_owned();
+        Ok(Self { folder, path, file })
+    }
+
+    /// How much is here; the next line follows it.
+    pub(crate) fn fetched(&mut self) -> Result<FetchedResults, Failure> {
+        let fetched = FetchedResults::read(&self.folder)?;
+        let placed = self.file.set_len(fetched.bytes);
+        let placed = placed.and_then(|()| self.file.seek(SeekFrom::Start(fetched.bytes)));
+        match placed {
+            Ok(_) => Ok(fetched),
+            Err(error) => Err(Failure::file(&self.path, &error)),
+        }
+    }
+
+    /// Adds a line with its end.
+    pub(crate) fn append(&mut self, line: &str) -> Result<(), Failure> {
+        let written = self.file.write_all(line.as_bytes());
+        written.map_err(|error| Failure::file(&self.path, &error))
+    }
+}

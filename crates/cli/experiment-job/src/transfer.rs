@@ -1,0 +1,295 @@
+//! Sends the files and fetches the results, over as many connections as it takes.
+
+use std::fs::File;
+use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::path::Path;
+use std::time::Instant;
+
+use albacore_cluster::{ClusterError, ErrorClass, ExecOutput, ObjectKey};
+use albacore_command::{Failure, sentence};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::description::{Description, InputFile};
+use crate::job::{JobClient, failed};
+use crate::limits::{
+    EXPERIMENT_LOST_TIME_MAX, EXPERIMENT_PART_BYTES, EXPERIMENT_POLL, EXPERIMENT_SILENCE_MAX,
+    POD_END_TIME_MAX,
+};
+use crate::local_results::LocalResults;
+use crate::object::{CONTAINER, PROGRAM};
+use crate::pod::{PodState, state, wait_until_running};
+
+/// What the pod's program says while it is followed.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Message {
+    /// Of the results, with its end.
+    line: Option<String>,
+    /// The same for people.
+    text: Option<String>,
+    /// Whether the next text takes its place.
+    is_passing: bool,
+    end: Option<End>,
+}
+
+#[derive(Deserialize)]
+struct End {
+    failure: Option<String>,
+}
+
+/// From the Job with this uid to all of its results in the folder here; then the Job is deleted.
+pub(crate) async fn run(
+    job: &JobClient,
+    uid: &str,
+    description: &Description,
+) -> Result<(), Failure> {
+    let mut results = LocalResults::open(&description.output)?;
+    let pod = match wait_until_running(job, uid).await {
+        Ok(pod) => pod,
+        Err(failure) => {
+            // why it did not start is the message, whether this succeeds or not
+            drop(job.delete(uid).await);
+            return Err(failure);
+        }
+    };
+    let session = Session { job, uid, pod };
+    if session.is_waiting().await? {
+        session.send(description).await?;
+    }
+    let failure = session.follow(&mut results).await?;
+    let released = session.run(&["release"], &[]).await;
+    // the pod deletes itself later where this user may not
+    if let Err(failure) = job.delete(uid).await {
+        let kept = job.kubectl("delete");
+        eprintln!(
+            "Job {} stays: {}; delete it: {kept}",
+            job.key,
+            failure.text()
+        );
+        released?;
+    }
+    match failure {
+        None => Ok(()),
+        Some(failure) => Err(Failure::Failed(format!("Job {}: {failure}", job.key))),
+    }
+}
+
+/// A pod that runs.
+struct Session<'a> {
+    job: &'a JobClient,
+    uid: &'a str,
+    pod: ObjectKey,
+}
+
+impl Session<'_> {
+    /// Whether the pod waits for its files.
+    async fn is_waiting(&self) -> Result<bool, Failure> {
+        #[derive(Deserialize)]
+        struct State {
+            state: String,
+        }
+        let said = self.run(&["state"], &[]).await?;
+        match serde_json::from_slice(&said) {
+            Ok(State { state }) => Ok(state == "waiting"),
+            Err(error) => Err(Failure::Failed(format!(
+                "the program in pod {} is of another version: {}; give --image the image of version {}",
+                self.pod,
+                sentence(&error),
+                env!("CARGO_PKG_VERSION")
+            ))),
+        }
+    }
+
+    /// Sends all files and has the experiment started.
+    async fn send(&self, description: &Description) -> Result<(), Failure> {
+        let bytes: u64 = description.files.iter().map(|file| file.bytes).sum();
+        let files = description.files.len();
+        eprintln!("sending {files} files, {} KiB", bytes.div_ceil(1024));
+        for file in &description.files {
+            match &file.source {
+                None => self.send_part(file, 0, description.spec.as_bytes()).await?,
+                Some(source) => self.send_file(file, source).await?,
+            }
+        }
+        let list = description.files.iter();
+        let list = list.map(|file| json!({"path": file.path, "sha256": file.sha256}));
+        let list = Value::Array(list.collect()).to_string();
+        self.run(&["begin"], list.as_bytes()).await.map(drop)
+    }
+
+    async fn send_file(&self, file: &InputFile, source: &Path) -> Result<(), Failure> {
+        let failed = |error| Failure::file(source, &error);
+        let mut reader = File::open(source).map_err(failed)?.take(file.bytes);
+        let mut offset = 0;
+        // bound: the bytes of the file. An empty one is one part, too.
+        loop {
+            let mut part = Vec::new();
+            let next = reader.by_ref().take(EXPERIMENT_PART_BYTES);
+            let read = { next }.read_to_end(&mut part).map_err(failed)?;
+            self.send_part(file, offset, &part).await?;
+            offset += read as u64;
+            if read == 0 || offset == file.bytes {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn send_part(&self, file: &InputFile, offset: u64, part: &[u8]) -> Result<(), Failure> {
+        let (offset, bytes) = (offset.to_string(), part.len().to_string());
+        let words = ["receive", &file.path, &offset, &bytes];
+        self.run(&words, part).await.map(drop)
+    }
+
+    /// Fetches results until the experiment has ended; why it failed.
+    async fn follow(&self, results: &mut LocalResults) -> Result<Option<String>, Failure> {
+        let mut screen = Screen {
+            is_terminal: std::io::stderr().is_terminal(),
+        };
+        let mut lost: Option<Instant> = None;
+        // bound: EXPERIMENT_LOST_TIME_MAX without a message.
+        loop {
+            let fetched = results.fetched()?;
+            let (bytes, sha256) = (fetched.bytes.to_string(), fetched.sha256);
+            let command = [&PROGRAM[..], &["follow", &bytes, &sha256]].concat();
+            let (mut end, mut unwritten) = (None, None);
+            let mut take = |line: &str| {
+                lost = None;
+                // a line of another version of the program is no message
+                let message: Message = serde_json::from_str(line).unwrap_or_default();
+                if let Some(line) = &message.line {
+                    unwritten = results.append(line).err();
+                }
+                if let Some(text) = &message.text {
+                    screen.tell(text, message.is_passing);
+                }
+                end = message.end;
+                end.is_none() && unwritten.is_none()
+            };
+            let (cluster, silence) = (&self.job.cluster, EXPERIMENT_SILENCE_MAX);
+            let followed = cluster.exec_lines(&self.pod, CONTAINER, &command, silence, &mut take);
+            let followed = followed.await;
+            screen.clear();
+            if let Some(failure) = unwritten {
+                return Err(failure);
+            }
+            if let Some(End { failure }) = end {
+                return Ok(failure);
+            }
+            self.explain(followed, "follow").await?;
+            let since = *lost.get_or_insert_with(Instant::now);
+            if since.elapsed() >= EXPERIMENT_LOST_TIME_MAX {
+                return Err(Failure::Failed(format!(
+                    "the connection to pod {} is lost; Job {} goes on, and what was fetched is kept: run \
+                     the same command again to follow it",
+                    self.pod, self.job.key
+                )));
+            }
+            tokio::time::sleep(EXPERIMENT_POLL).await;
+        }
+    }
+
+    /// Runs a short command of the pod's program, again where the connection breaks; what it
+    /// printed.
+    async fn run(&self, words: &[&str], input: &[u8]) -> Result<Vec<u8>, Failure> {
+        let command = [&PROGRAM[..], words].concat();
+        let begin = Instant::now();
+        // bound: EXPERIMENT_LOST_TIME_MAX.
+        loop {
+            let cluster = &self.job.cluster;
+            let said = cluster.exec_with_input(&self.pod, CONTAINER, &command, input);
+            let said = said.await;
+            if let Ok(ExecOutput {
+                output,
+                failure: None,
+                ..
+            }) = said
+            {
+                return Ok(output);
+            }
+            let is_late = begin.elapsed() >= EXPERIMENT_LOST_TIME_MAX;
+            match said {
+                Err(error) if is_late => return Err(failed(&error)),
+                said => self.explain(said, words[0]).await?,
+            }
+            tokio::time::sleep(EXPERIMENT_POLL).await;
+        }
+    }
+
+    /// Says why a program ended early; `Ok` if only the connection did.
+    async fn explain(
+        &self,
+        said: Result<ExecOutput, ClusterError>,
+        what: &str,
+    ) -> Result<(), Failure> {
+        if let Err(error) = &said
+            && error.class() == ErrorClass::Forbidden
+        {
+            return Err(failed(error));
+        }
+        let begin = Instant::now();
+        // bound: POD_END_TIME_MAX. The node reports an end some seconds later.
+        loop {
+            if let Some(why) = self.end().await {
+                return Err(Failure::Failed(format!(
+                    "Job {} ended: {why}. What was fetched is kept: run the same command again to go on",
+                    self.job.key
+                )));
+            }
+            match &said {
+                Ok(said) if begin.elapsed() >= POD_END_TIME_MAX => {
+                    let error = said.error.trim();
+                    let error = error.strip_prefix("albacore: ").unwrap_or(error);
+                    let failure = said.failure.as_deref().unwrap_or("it ended too early");
+                    let why = if error.is_empty() { failure } else { error };
+                    return Err(Failure::Failed(format!("pod {}, {what}: {why}", self.pod)));
+                }
+                Ok(_) => tokio::time::sleep(EXPERIMENT_POLL).await,
+                Err(_) => return Ok(()),
+            }
+        }
+    }
+
+    /// Why the pod has ended, if it has. An API server that is away says nothing.
+    async fn end(&self) -> Option<String> {
+        let job = async || self.job.end(self.uid).await.ok().flatten();
+        match self.job.pod(self.uid).await.ok()? {
+            Some(pod) => match state(&pod) {
+                // the deadline deletes the pod
+                PodState::Ended(why) if pod.metadata.deletion_timestamp.is_some() => {
+                    Some(job().await.unwrap_or(why))
+                }
+                PodState::Ended(why) => Some(why),
+                _ => None,
+            },
+            None => job()
+                .await
+                .or_else(|| Some("somebody deleted its pod".to_owned())),
+        }
+    }
+}
+
+/// Standard error: on a terminal, one line that changes.
+struct Screen {
+    is_terminal: bool,
+}
+
+impl Screen {
+    fn tell(&mut self, text: &str, is_passing: bool) {
+        self.clear();
+        match self.is_terminal && is_passing {
+            true => {
+                eprint!("{text}");
+                // a progress line that cannot be written is no reason to end
+                let _ = std::io::stderr().flush();
+            }
+            false => eprintln!("{text}"),
+        }
+    }
+
+    fn clear(&self) {
+        if self.is_terminal {
+            eprint!("\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Sends the results of a job line by line while they are measured.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::description::{FetchedResults, sum};
+use super::{ENDED, Ended, RESULTS, file_error};
+use crate::ExperimentError;
+use crate::grid::windows;
+use crate::journal::journal_file;
+use crate::record::Line;
+use crate::run::Progress;
+
+/// How often the file is looked at: rarely enough that nobody sees it in the measurements.
+const POLL: Duration = Duration::from_millis(500);
+
+/// A sign of life while a window is measured.
+const ALIVE_PERIOD: Duration = Duration::from_secs(10);
+
+/// What a follower gets.
+#[derive(Debug)]
+pub enum Followed<'a> {
+    /// A line of `experiment.jsonl`, with its end, and what it means.
+    Line(&'a str, Option<Progress<'a>>),
+    Alive,
+    /// The experiment has ended, and all lines were sent; why it failed.
+    End(Option<String>),
+}
+
+/// Tells all lines of the results behind those that were fetched already, until the end.
+///
+/// # Errors
+/// What was fetched is not the beginning of these results; the follower has gone.
+pub fn follow(
+    folder: &Path,
+    fetched: &FetchedResults,
+    tell: &mut dyn FnMut(Followed<'_>) -> std::io::Result<()>,
+) -> Result<(), ExperimentError> {
+    let path = journal_file(&folder.join(RESULTS));
+    let failed = file_error(&path);
+    let sent = |result: std::io::Result<()>| result.map_err(file_error(Path::new("the follower")));
+    let mut counted = Counted::default();
+    let mut open: Option<BufReader<File>> = None;
+    let (mut text, mut position, mut last) = (String::new(), 0, Instant::now());
+    // bound: the time that a job may take.
+    loop {
+        // before the lines: those that are written until the end are read below
+        let end = std::fs::read(folder.join(ENDED)).ok();
+        if open.is_none() && path.exists() {
+            check_beginning(&path, fetched)?;
+            open = Some(BufReader::new(File::open(&path).map_err(&failed)?));
+        }
+        if let Some(reader) = &mut open {
+            // bound: the file's length; a line without its end stays for the next time
+            while reader.read_line(&mut text).map_err(&failed)? > 0 && text.ends_with('\n') {
+                position += text.len() as u64;
+                let is_new = position > fetched.bytes;
+                let line = serde_json::from_str(&text).ok();
+                let progress = line.as_ref().map(|line| counted.progress(line, is_new));
+                if is_new {
+                    sent(tell(Followed::Line(&text, progress)))?;
+                    last = Instant::now();
+                }
+                text.clear();
+            }
+        }
+        if let Some(end) = end {
+            let failure = match serde_json::from_slice(&end) {
+                Ok(Ended { failure }) => failure,
+                Err(error) => Some(error.to_string()),
+            };
+            return sent(tell(Followed::End(failure)));
+        }
+        if last.elapsed() >= ALIVE_PERIOD {
+            sent(tell(Followed::Alive))?;
+            last = Instant::now();
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// Whether what was fetched is the beginning of the results.
+fn check_beginning(path: &Path, fetched: &FetchedResults) -> Result<(), ExperimentError> {
+    let length = std::fs::metadata(path).map_err(file_error(path))?.len();
+    if length < fetched.bytes || sum(path, Some(fetched.bytes))? != fetched.sha256 {
+        let what = "the folder has results of another run: name another folder with --output";
+        return Err(ExperimentError::Job {
+            what: what.to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// Counts windows and estimates what is left.
+struct Counted {
+    begin: Instant,
+    /// Windows that were sent.
+    measured: u32,
+    done: usize,
+    all: usize,
+    /// The shortest time of a window.
+    expected: Duration,
+}
+
+impl Default for Counted {
+    fn default() -> Self {
+        Self {
+            begin: Instant::now(),
+            measured: 0,
+            done: 0,
+            all: 0,
+            expected: Duration::ZERO,
+        }
+    }
+}
+
+impl Counted {
+    fn progress<'a>(&mut self, line: &'a Line, is_new: bool) -> Progress<'a> {
+        match line {
+            Line::Experiment(header) => {
+                let spec = &header.spec;
+                self.all = windows(spec).iter().map(|(_, cell)| cell.len()).sum();
+                self.expected = spec.window.0 + spec.settle.0;
+                let (done, all, left) = (self.done, self.all, self.left());
+                Progress::Start { done, all, left }
+            }
+            Line::Window(window) => {
+                self.done += 1;
+                self.measured += u32::from(is_new);
+                let (done, all, left) = (self.done, self.all, self.left());
+                Progress::Window {
+                    window,
+                    done,
+                    all,
+                    left,
+                }
+            }
+            Line::Failed(failed) => Progress::Failed(failed),
+        }
+    }
+
+    fn left(&self) -> Duration {
+        let each = match self.measured {
+            0 => self.expected,
+            // windows that were measured before this follower came took no time
+            measured => (self.begin.elapsed() / measured).max(self.expected),
+        };
+        each.saturating_mul(self.all.saturating_sub(self.done) as u32)
+    }
+}

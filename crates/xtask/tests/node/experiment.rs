@@ -1,0 +1,191 @@
+//! `albacore experiment --node`: as a Job of an unprivileged pod that is followed, killed and made
+//! again; its results are here.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::kernel;
+use crate::rig::{Rig, root};
+
+const JOB: &str = "albacore-experiment-tiny";
+
+/// One cell: 10 trials, so that it still runs when it is left, of two policies and the kernel
+/// again.
+const WINDOWS: usize = 30;
+
+fn experiment(rig: &Rig, more: &str) -> PathBuf {
+    let model = root().join("examples/fraud.ubj");
+    let text = format!(
+        "name: tiny\nworkers: [1]\nthreads: [2]\npolicies: [kernel, scatter]\nmodels:\n\
+         - {{name: fraud, file: {}, features: 61}}\nrequests: [{{rows: 2}}]\n\
+         load: {{clients: 1}}\ntrials: 10\nwindow: 200ms\nsettle: 20ms\n{more}",
+        model.display()
+    );
+    let file = rig.folder().join("tiny.yaml");
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+/// Of `albacore experiment`, with these results, on this node.
+fn words<'a>(file: &'a Path, results: &'a Path, node: &'a str) -> Vec<&'a str> {
+    let text = |path: &'a Path| path.to_str().unwrap();
+    let file = ["experiment", "-f", text(file), "--output", text(results)];
+    let place = ["--node", node, "--deployment", "fraud", "-n", "default"];
+    [&file[..], &place].concat()
+}
+
+#[track_caller]
+fn refused(rig: &Rig, words: &[&str], code: i32, why: &str) {
+    let output = rig.try_albacore(words);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(said.contains(why), "{said}");
+}
+
+fn windows(results: &Path) -> usize {
+    let text = std::fs::read_to_string(results.join("experiment.jsonl")).unwrap_or_default();
+    let lines = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.filter(|line| line["kind"] == "window").count()
+}
+
+pub(crate) fn runs_as_a_job(rig: &mut Rig) {
+    rig.import_experiment_image();
+    let node = rig.node.name().to_owned();
+    let results = rig.folder().join("results");
+    let own_server = "template: {command: [x]}\n";
+    let file = experiment(rig, own_server);
+    let path = "[{rows: 2, path: /predict}]";
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("[{rows: 2}]", path)).unwrap();
+    refused(
+        rig,
+        &words(&file, &results, &node),
+        64,
+        "leave template out",
+    );
+    let file = experiment(rig, "");
+    refused(
+        rig,
+        &words(&file, &results, "nowhere"),
+        1,
+        "there is no such node",
+    );
+    rig.kubectl(&["cordon", &node]);
+    refused(rig, &words(&file, &results, &node), 1, "it is cordoned");
+    rig.kubectl(&["uncordon", &node]);
+
+    a_stranger_learns_which_right_is_missing(rig, &words(&file, &results, &node));
+
+    let masks = rig.masks();
+    let (said, code) = left_early(rig, &words(&file, &results, &node), |child| {
+        signal(child, "INT");
+    });
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("goes on"), "{said}");
+    assert!(said.contains("kubectl delete job"), "{said}");
+    let job = rig.kubectl(&["get", "job", JOB, "-o", "json"]);
+    let job: Value = serde_json::from_str(&job).unwrap();
+    let container = &job["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["resources"]["limits"]["cpu"], "4", "{job}");
+    let other = experiment(rig, "seed: 2\n");
+    let elsewhere = rig.folder().join("elsewhere");
+    for (folder, code) in [(&results, 64), (&elsewhere, 1)] {
+        refused(
+            rig,
+            &words(&other, folder, &node),
+            code,
+            "another experiment",
+        );
+    }
+
+    let file = experiment(rig, "");
+    let (said, code) = left_early(rig, &words(&file, &results, &node), |_| {
+        let server = kernel::find("albacore-lab", &uid(rig)).unwrap();
+        rig.kill(server);
+    });
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("following it"), "{said}");
+    assert!(said.contains("exit code 137"), "{said}");
+    let before = windows(&results);
+    assert!((2..WINDOWS).contains(&before), "{before}: {said}");
+
+    let output = rig.try_albacore(&words(&file, &results, &node));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("it is made again"), "{said}");
+    assert_eq!(windows(&results), WINDOWS, "{said}");
+    a_report_is_in(&results);
+    let left = rig.kubectl(&["get", "jobs", "-o", "name"]);
+    assert!(!left.contains(JOB), "{left}");
+    assert_eq!(
+        rig.masks(),
+        masks,
+        "what the agent places stays where it is"
+    );
+}
+
+fn a_report_is_in(results: &Path) {
+    let report = std::fs::read_to_string(results.join("report.html")).unwrap();
+    assert!(report.contains("fraud"), "the report is of the model");
+    for name in ["windows.csv", "comparisons.csv", "stages.csv"] {
+        assert!(results.join(name).is_file(), "{name}");
+    }
+}
+
+fn a_stranger_learns_which_right_is_missing(rig: &Rig, words: &[&str]) {
+    let stranger = rig.node.plane().kubeconfig_of("stranger", None).unwrap();
+    let mut command = Rig::command_as(&stranger, words);
+    let output = rig.node.within(move || command.output()).unwrap().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for part in [
+        "\"stranger\" cannot get resource \"jobs\"",
+        "needs the rights to get, create",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+}
+
+/// Of the pod of the Job.
+fn uid(rig: &Rig) -> String {
+    rig.uid("default", &format!("batch.kubernetes.io/job-name={JOB}"))
+        .unwrap()
+}
+
+fn signal(child: &Child, name: &str) {
+    let pid = child.id().to_string();
+    let name = format!("-{name}");
+    let status = Command::new("kill").args([&name, &pid]).status().unwrap();
+    assert!(status.success());
+}
+
+/// Runs until a window is fetched and until the threads in the pod, which has no rights, are
+/// pinned; then `leave`. What it said, and its exit code.
+fn left_early(rig: &Rig, words: &[&str], leave: impl FnOnce(&Child)) -> (String, i32) {
+    let mut command = rig.command(words);
+    let start = move || command.stderr(Stdio::piped()).spawn();
+    let mut child = rig.node.within(start).unwrap().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut said = String::new();
+    for line in lines.by_ref().map_while(Result::ok) {
+        said += &format!("{line}\n");
+        if line.contains(" p99 ") {
+            break;
+        }
+    }
+    let server = kernel::find("albacore-server", &uid(rig)).expect("a server");
+    assert!(kernel::rights(server).contains("CapEff:\t0000000000000000"));
+    rig.until("a window of scatter", || {
+        let masks = kernel::masks(&kernel::workers(server));
+        let is_pinned = masks.len() == 2 && masks.values().all(|mask| !mask.contains('-'));
+        is_pinned.then_some(())
+    });
+    leave(&child);
+    said.extend(lines.map_while(Result::ok));
+    (said, child.wait().unwrap().code().unwrap())
+}
