@@ -107,10 +107,12 @@ impl Costs {
                 break;
             }
         }
-        let best = costs.by_threads.iter();
-        let threads = best.max_by(|a, b| a.per_cpu().total_cmp(&b.per_cpu()));
+        let cpus = context.cpus.count();
+        let several = costs.by_threads.iter();
+        let several = several.filter(|of| 2 * usize::from(of.configuration.threads) <= cpus);
+        let threads = several.max_by(|a, b| a.per_cpu().total_cmp(&b.per_cpu()));
         let threads = threads.map_or(1, |of| of.configuration.threads);
-        let workers = context.cpus.count() / usize::from(threads);
+        let workers = cpus / usize::from(threads);
         if workers > 1 {
             let configuration = sized(context, u16::try_from(workers).unwrap_or(u16::MAX), threads);
             let full = costs.step(context, servers, "more processes", &configuration)?;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::Context;
 use crate::configuration::Configuration;
 use crate::error::TuneError;
-use crate::race::Race;
+use crate::race::{EQUAL, Race};
 use crate::server::{Servers, Window};
 
 const WINDOW: Duration = Duration::from_millis(400);
@@ -33,6 +33,14 @@ pub struct Sustained {
     /// The window at the highest rate that was within the objective.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best: Option<Window>,
+}
+
+/// Whether the file's own configuration, the second, sustains as much as the first.
+pub(crate) fn is_own_as_good(sustained: &[Sustained]) -> bool {
+    match sustained {
+        [chosen, own] => own.goodput * EQUAL >= chosen.goodput,
+        _ => false,
+    }
 }
 
 /// Of the winner, and of the file's own configuration if that is another.

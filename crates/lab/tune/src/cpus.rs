@@ -40,10 +40,9 @@ impl Cpus {
         Ok(Self { topology })
     }
 
-    /// So many cores of one thread.
     #[cfg(test)]
-    pub(crate) fn of_tests(cores: usize) -> Self {
-        let text = format!("package:1 core:{cores} pu:1");
+    pub(crate) fn of_tests(cores: usize, threads: usize) -> Self {
+        let text = format!("package:1 core:{cores} pu:{threads}");
         Self {
             topology: albacore_topology::parse_synthetic(&text).unwrap(),
         }

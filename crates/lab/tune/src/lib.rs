@@ -14,6 +14,7 @@ mod deployment;
 mod error;
 mod limiting;
 mod outcome;
+mod placement;
 mod prediction;
 mod race;
 mod ranking;
@@ -95,8 +96,12 @@ pub fn tune(request: &TuneRequest, tell: &mut dyn FnMut(&str)) -> Result<Outcome
     let mut servers = Servers::new();
     let costs = Costs::measure(&mut context, &mut servers)?;
     let ranking = ranking::rank(&mut context, &costs);
-    let race = race::run(&mut context, &mut servers, &ranking)?;
-    let checked = check::run(&mut context, &mut servers, &race)?;
+    let mut race = race::run(&mut context, &mut servers, &ranking)?;
+    let mut checked = check::run(&mut context, &mut servers, &race)?;
+    if request.rate.is_none() && check::is_own_as_good(&checked) {
+        checked.reverse();
+        race.keep(&context.deployment.current);
+    }
     servers.keep(&[])?;
     let recipe = recipe::finish(&context, &costs, &ranking, &race);
     outcome::of(&context, &costs, &ranking, race, checked, recipe)

@@ -46,7 +46,7 @@ mod tests {
             full: None,
             steps: Vec::new(),
         };
-        let cpus = Cpus::of_tests(4);
+        let cpus = Cpus::of_tests(4, 1);
         let window = |front_busy, workers_busy, cpus| Window {
             front_busy,
             workers_busy,

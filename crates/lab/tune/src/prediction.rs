@@ -6,20 +6,17 @@
 //! rate within the objective if every thread had a cpu. Where threads of server and load generator
 //! ask for more cpus than there are, that rate falls in proportion.
 
-use std::collections::BTreeMap;
-
-use albacore_api::{BatchingPolicy, BatchingPreference, Mode};
+use albacore_api::{BatchingPolicy, BatchingPreference};
 use albacore_batching::deadlines::Cost;
 use albacore_batching::{Nanos, Policy, Prefer};
 use albacore_random::Xoshiro256;
 use albacore_simulator::{ServerRequest, ServerScenario, simulate_server};
-use albacore_solver::{Problem, WorkBudget, solve};
 use serde::Serialize;
 
 use crate::Context;
 use crate::calibration::{Calibrated, Costs};
 use crate::configuration::Configuration;
-use crate::cpus::SMT_YIELD;
+use crate::placement::Placements;
 
 /// Time that is simulated at a rate: the larger of this and a number of objectives, so that a queue
 /// that grows is seen to grow; and the number of requests at least and at most.
@@ -29,9 +26,6 @@ const SIMULATED_REQUESTS: (f64, f64) = (500.0, 10_000.0);
 
 /// Halvings of the interval between a rate that is carried and one that is not.
 const HALVINGS: usize = 6;
-
-/// Work of the solver for one placement, in steps of about a microsecond.
-const SOLVE_STEPS: u64 = 2_000;
 
 /// What limits a configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -69,64 +63,6 @@ pub struct Predicted {
     pub limit: Limit,
 }
 
-/// Speed of threads by placement: 1 if each has a core of its own.
-#[derive(Debug, Default)]
-pub(crate) struct Speeds(BTreeMap<(u16, u16, bool), f64>);
-
-impl Speeds {
-    pub(crate) fn of(&mut self, context: &Context<'_>, configuration: &Configuration) -> f64 {
-        let (workers, threads) = (configuration.workers, configuration.threads);
-        let is_compact = configuration.mode == Mode::Compact;
-        let known = self.0.entry((workers, threads, is_compact));
-        *known.or_insert_with(|| speed(context, workers, threads, is_compact))
-    }
-}
-
-/// The mean over threads, as the solver places them.
-fn speed(context: &Context<'_>, workers: u16, threads: u16, is_compact: bool) -> f64 {
-    let topology = &context.cpus.topology;
-    let problem = Problem {
-        workers,
-        threads,
-        mode: if is_compact {
-            albacore_solver::Mode::Compact
-        } else {
-            albacore_solver::Mode::Scatter
-        },
-        topology: topology.clone(),
-        distances: topology.distances(),
-        current: None,
-    };
-    // the agent refuses what the solver refuses: such a placement has no speed
-    let Ok(solution) = solve(&problem, &mut WorkBudget::of_steps(SOLVE_STEPS)) else {
-        return 0.0;
-    };
-    let core_of: BTreeMap<_, _> = topology
-        .cpus()
-        .iter()
-        .map(|cpu| (cpu.id, cpu.core))
-        .collect();
-    let mut cores: BTreeMap<_, (usize, std::collections::BTreeSet<_>)> = BTreeMap::new();
-    for (_, cpu) in solution.mapping.iter() {
-        if let Some(core) = core_of.get(&cpu) {
-            let (count, cpus) = cores.entry(*core).or_default();
-            *count += 1;
-            cpus.insert(cpu);
-        }
-    }
-    // more threads than cpus share time, which the demand for cpus counts
-    let of_core = |(threads, cpus): &(usize, std::collections::BTreeSet<_>)| {
-        let own = (*threads).min(cpus.len());
-        if own > 1 { SMT_YIELD } else { own as f64 }
-    };
-    let work: f64 = cores.values().map(of_core).sum();
-    let threads: usize = cores
-        .values()
-        .map(|(threads, cpus)| (*threads).min(cpus.len()))
-        .sum();
-    work / threads.max(1) as f64
-}
-
 /// Scenario and demand for cpus of a configuration.
 struct Model<'a> {
     base: &'a Calibrated,
@@ -141,11 +77,12 @@ impl<'a> Model<'a> {
     fn of(
         context: &Context<'_>,
         costs: &'a Costs,
-        speeds: &mut Speeds,
+        placements: &mut Placements,
         configuration: &Configuration,
     ) -> Option<Self> {
         let base = costs.of_threads(configuration.threads)?;
-        let speed = speeds.of(context, configuration) / speeds.of(context, &base.configuration);
+        let mut speed_of = |of| placements.speed(&context.cpus, of);
+        let speed = speed_of(configuration) / speed_of(&base.configuration);
         let full = costs.full.as_ref().map_or(1, |of| of.configuration.workers);
         let share = f64::from(configuration.workers - 1) / f64::from(full.max(2) - 1);
         let slowdown = 1.0 + (costs.slowdown() - 1.0) * share.min(1.0);
@@ -241,10 +178,10 @@ fn policy(configuration: &Configuration, prefer: Option<BatchingPreference>) -> 
 pub(crate) fn upper_bound(
     context: &Context<'_>,
     costs: &Costs,
-    speeds: &mut Speeds,
+    placements: &mut Placements,
     configuration: &Configuration,
 ) -> f64 {
-    let Some(model) = Model::of(context, costs, speeds, configuration) else {
+    let Some(model) = Model::of(context, costs, placements, configuration) else {
         return 0.0;
     };
     let rows = f64::from(configuration.max_rows);
@@ -257,10 +194,10 @@ pub(crate) fn upper_bound(
 pub(crate) fn predict(
     context: &Context<'_>,
     costs: &Costs,
-    speeds: &mut Speeds,
+    placements: &mut Placements,
     configuration: &Configuration,
 ) -> Option<Predicted> {
-    let mut model = Model::of(context, costs, speeds, configuration)?;
+    let mut model = Model::of(context, costs, placements, configuration)?;
     let bound = model.bounds(f64::from(configuration.max_rows));
     let bound = bound[0].min(bound[1]);
     let (mut good, mut bad) = (0.0, bound);

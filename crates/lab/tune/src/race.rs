@@ -35,11 +35,12 @@ const LOOKS: [usize; 3] = [4, 6, 8];
 /// The last step of rates, as a factor: as large as the noise of a window.
 const STEP: f64 = 1.06;
 
-/// A candidate whose rate is below this part of the best after the approach is far behind.
+/// A candidate that after so many values held no rate above this part of the best is far behind.
+const FAR_VALUES: usize = 2;
 const FAR: f64 = 0.7;
 
 /// Candidates that differ by less are equal to a user.
-const EQUAL: f64 = 1.02;
+pub(crate) const EQUAL: f64 = 1.02;
 
 /// The first rate, as a part of the predicted goodput.
 const FIRST: f64 = 0.8;
@@ -79,6 +80,12 @@ impl Arm {
             (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64)
         };
         counted.chunks_exact(BLOCK).map(mean).collect()
+    }
+
+    /// The highest rate of a window within the objective.
+    fn highest(&self, bad_max: f64) -> f64 {
+        let held = self.windows.iter().filter(|window| window.bad <= bad_max);
+        held.map(|window| window.rate).fold(0.0, f64::max)
     }
 
     /// The windows after the approach that were within the objective; all, if none was.
@@ -150,8 +157,8 @@ pub(crate) fn run(
             break;
         }
         race.round(context, servers, &mut random)?;
-        if race.rounds == APPROACH && race.disturbed().0 <= DISTURBED_MAX {
-            race.drop_far();
+        if race.rounds == rounds(FAR_VALUES) && race.disturbed().0 <= DISTURBED_MAX {
+            race.drop_far(context.deployment.bad_max());
         }
         if LOOKS.map(rounds).contains(&race.rounds) {
             race.look(context);
@@ -213,12 +220,12 @@ impl Race {
         Ok(())
     }
 
-    /// Leaves out whom nobody needs statistics for; of p99 there is no such rate.
-    fn drop_far(&mut self) {
-        let rates = self.arms.iter().filter(|arm| arm.is_racing());
-        let best = rates.map(|arm| arm.stairs.rate).fold(0.0, f64::max);
+    /// Leaves out whom nobody needs statistics for.
+    fn drop_far(&mut self, bad_max: f64) {
+        let racing = self.arms.iter().filter(|arm| arm.is_racing());
+        let best = racing.map(|arm| arm.highest(bad_max)).fold(0.0, f64::max);
         for arm in self.arms.iter_mut().filter(|arm| arm.is_racing()) {
-            if arm.stairs.rate < FAR * best {
+            if arm.highest(bad_max) < FAR * best {
                 arm.left_out = Some(self.rounds);
             }
         }
@@ -271,6 +278,22 @@ impl Race {
         Interval::of(&[sample])
     }
 
+    /// The file's own configuration wins after all.
+    pub(crate) fn keep(&mut self, configuration: &Configuration) {
+        let own = |arm: &Arm| arm.configuration == *configuration;
+        self.winner = self.arms.iter().position(own).unwrap_or(self.winner);
+        self.compare_all();
+    }
+
+    /// The winner beside each of the others.
+    fn compare_all(&mut self) {
+        for index in 0..self.arms.len() {
+            let interval = (index != self.winner).then(|| self.compare(self.winner, index));
+            let bounds = interval.flatten().map(|i| [i.ratio, i.low, i.high]);
+            self.arms[index].winner_is_better = bounds;
+        }
+    }
+
     /// The winner is the leader, or the file's own configuration if that is as good to a user.
     fn finish(&mut self) -> Result<(), TuneError> {
         let Some(leader) = self.leader() else {
@@ -286,13 +309,7 @@ impl Race {
         let own = self.arms.iter().position(is_equal);
         self.winner = own.unwrap_or(leader);
         self.is_decided &= self.disturbed().0 <= DISTURBED_MAX;
-        for index in 0..self.arms.len() {
-            if index != self.winner {
-                let interval = self.compare(self.winner, index);
-                let bounds = interval.map(|i| [i.ratio, i.low, i.high]);
-                self.arms[index].winner_is_better = bounds;
-            }
-        }
+        self.compare_all();
         Ok(())
     }
 }

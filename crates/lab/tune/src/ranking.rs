@@ -7,9 +7,11 @@ use albacore_api::{BatchingPolicy, MainThread, Mode};
 use crate::Context;
 use crate::calibration::Costs;
 use crate::configuration::{Configuration, candidates};
-use crate::prediction::{Predicted, Speeds, predict, upper_bound};
+use crate::placement::Placements;
+use crate::prediction::{Predicted, predict, upper_bound};
 
-/// Time for simulations.
+/// Time for simulations of sizes, and for all.
+const SIZES_TIME: Duration = Duration::from_millis(1_100);
 const TIME: Duration = Duration::from_millis(1_800);
 
 /// Sizes (W, T and event loops) whose batching is varied, best first.
@@ -47,7 +49,8 @@ impl Ranking {
 struct Simulations<'a, 'b> {
     context: &'a Context<'b>,
     costs: &'a Costs,
-    speeds: Speeds,
+    placements: Placements,
+    until: Duration,
     begin: Instant,
     /// Best first.
     predicted: Vec<Predicted>,
@@ -55,19 +58,29 @@ struct Simulations<'a, 'b> {
 
 impl Simulations<'_, '_> {
     fn add(&mut self, configuration: &Configuration) {
-        let is_late = self.begin.elapsed() > TIME && !self.predicted.is_empty();
+        let is_late = self.begin.elapsed() > self.until && !self.predicted.is_empty();
         let known = |of: &Predicted| of.configuration == *configuration;
         if is_late || self.predicted.iter().any(known) {
             return;
         }
-        let predicted = predict(self.context, self.costs, &mut self.speeds, configuration);
+        let predicted = predict(
+            self.context,
+            self.costs,
+            &mut self.placements,
+            configuration,
+        );
         self.predicted.extend(predicted);
         self.predicted
             .sort_by(|a, b| b.goodput.total_cmp(&a.goodput));
     }
 
     fn bound(&mut self, configuration: &Configuration) -> f64 {
-        upper_bound(self.context, self.costs, &mut self.speeds, configuration)
+        upper_bound(
+            self.context,
+            self.costs,
+            &mut self.placements,
+            configuration,
+        )
     }
 }
 
@@ -83,7 +96,8 @@ pub(crate) fn rank(context: &mut Context<'_>, costs: &Costs) -> Ranking {
     let mut simulations = Simulations {
         context,
         costs,
-        speeds: Speeds::default(),
+        placements: Placements::default(),
+        until: SIZES_TIME,
         begin,
         predicted: Vec::new(),
     };
@@ -97,15 +111,23 @@ pub(crate) fn rank(context: &mut Context<'_>, costs: &Costs) -> Ranking {
     }
     let best = simulations.predicted.iter().take(VARIED_MAX);
     let varied: Vec<Configuration> = best.map(|of| of.configuration.clone()).collect();
+    simulations.until = TIME;
     for size in &varied {
         let same = all.iter().filter(|of| is_same_size(of, size));
         same.for_each(|of| simulations.add(of));
     }
-    let predicted = simulations.predicted;
+    let Simulations {
+        predicted,
+        mut placements,
+        ..
+    } = simulations;
+    let is_same = |one: &Configuration, other: &Configuration| {
+        placements.are_equal(&context.cpus, one, other)
+    };
     let ranking = Ranking {
         seconds: begin.elapsed().as_secs_f64(),
         all: all.len(),
-        promising: promising(&current, &predicted),
+        promising: promising(&current, &predicted, is_same),
         predicted,
     };
     let best = ranking.predicted.first();
@@ -133,10 +155,13 @@ fn is_same_size(a: &Configuration, b: &Configuration) -> bool {
     (a.workers, a.threads, a.front_threads) == (b.workers, b.threads, b.front_threads)
 }
 
-/// The file's own; the best of each W and T that is promising; of those settings that are not usual
-/// one that is better than the usual one; and what no prediction sees, mode and main thread, of the
-/// best.
-fn promising(current: &Configuration, predicted: &[Predicted]) -> Vec<Configuration> {
+/// The file's own; the best of each W and T that is promising; and what no prediction sees of the
+/// best: a mode that maps its threads otherwise, and the main thread.
+fn promising(
+    current: &Configuration,
+    predicted: &[Predicted],
+    mut is_same: impl FnMut(&Configuration, &Configuration) -> bool,
+) -> Vec<Configuration> {
     let best = predicted.first().map_or(0.0, |best| best.goodput);
     let mut chosen = vec![current.clone()];
     let mut seen: Vec<(u16, u16)> = Vec::new();
@@ -156,18 +181,22 @@ fn promising(current: &Configuration, predicted: &[Predicted]) -> Vec<Configurat
         Mode::Scatter => Mode::Compact,
         Mode::Compact => Mode::Scatter,
     };
-    let unseen = [
-        Configuration {
-            mode: other_mode,
-            ..best.clone()
-        },
-        Configuration {
-            main_thread: MainThread::WorkerSet,
-            ..best.clone()
-        },
-    ];
-    let matters = best.threads > 1;
-    for variant in unseen.into_iter().filter(|_| matters) {
+    let other_mode = Configuration {
+        mode: other_mode,
+        ..best.clone()
+    };
+    let own_main = Configuration {
+        main_thread: MainThread::WorkerSet,
+        ..best.clone()
+    };
+    let mut unseen = Vec::new();
+    if !is_same(&best, &other_mode) {
+        unseen.push(other_mode);
+    }
+    if best.threads > 1 {
+        unseen.push(own_main);
+    }
+    for variant in unseen {
         if chosen.len() < MEASURED_MAX && !chosen.contains(&variant) {
             chosen.push(variant);
         }

@@ -26,6 +26,10 @@ const CONNECTIONS: usize = 1024;
 /// Load before a window that is not measured: the server had none since its last window.
 const SETTLE: Duration = Duration::from_millis(60);
 
+/// Load on a new server that is not measured: it loads pages and learns its costs.
+const WARMING: Duration = Duration::from_millis(400);
+const WARMING_CLIENTS: usize = 8;
+
 /// How often a disturbed window is repeated.
 const REPEATS_MAX: usize = 2;
 
@@ -169,6 +173,7 @@ fn start(
         seed: request.seed,
         pids: vec![service.pid()],
     })?;
+    bench.closed_loop(WARMING, WARMING_CLIENTS)?;
     let loops = bench.front_threads()?;
     Ok(Running {
         configuration: configuration.clone(),
