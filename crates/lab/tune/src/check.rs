@@ -35,12 +35,17 @@ pub struct Sustained {
     pub best: Option<Window>,
 }
 
-/// Whether the file's own configuration, the second, sustains as much as the first.
-pub(crate) fn is_own_as_good(sustained: &[Sustained]) -> bool {
-    match sustained {
-        [chosen, own] => own.goodput * EQUAL >= chosen.goodput,
-        _ => false,
-    }
+/// Whether there is no reason to leave the file's own configuration, the second: it sustains as
+/// much as the first, or the rounds did not tell them apart and their rates overlap here, too.
+pub(crate) fn is_own_kept(sustained: &[Sustained], race: &Race) -> bool {
+    let [chosen, own] = sustained else {
+        return false;
+    };
+    let mut arms = race.arms.iter();
+    let arm = arms.find(|arm| arm.configuration == own.configuration);
+    let is_open = arm.is_some_and(|arm| arm.left_out.is_none());
+    let overlaps = own.quartiles[1] >= chosen.quartiles[0];
+    own.goodput * EQUAL >= chosen.goodput || (is_open && overlaps)
 }
 
 /// Of the winner, and of the file's own configuration if that is another.

@@ -98,7 +98,7 @@ pub fn tune(request: &TuneRequest, tell: &mut dyn FnMut(&str)) -> Result<Outcome
     let ranking = ranking::rank(&mut context, &costs);
     let mut race = race::run(&mut context, &mut servers, &ranking)?;
     let mut checked = check::run(&mut context, &mut servers, &race)?;
-    if request.rate.is_none() && check::is_own_as_good(&checked) {
+    if request.rate.is_none() && check::is_own_kept(&checked, &race) {
         checked.reverse();
         race.keep(&context.deployment.current);
     }

@@ -56,8 +56,8 @@ const TIME_SHARE: f64 = 0.8;
 pub(crate) struct Arm {
     pub(crate) configuration: Configuration,
     pub(crate) windows: Vec<Window>,
-    /// What counts in each round; `None` where it was not measured.
-    scores: Vec<Option<f64>>,
+    /// What counts of each round, as a logarithm.
+    scores: Vec<f64>,
     stairs: Staircase,
     /// After which round it was left out.
     pub(crate) left_out: Option<usize>,
@@ -72,13 +72,10 @@ impl Arm {
         self.left_out.is_none() && self.failed.is_none()
     }
 
-    /// Means of blocks of rounds; `None` of blocks in which no window counts.
-    fn blocks(&self) -> Vec<Option<f64>> {
+    /// Means of blocks of rounds after the approach.
+    fn blocks(&self) -> Vec<f64> {
         let counted = self.scores.get(APPROACH..).unwrap_or_default();
-        let mean = |block: &[Option<f64>]| {
-            let scores: Vec<f64> = block.iter().copied().flatten().collect();
-            (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64)
-        };
+        let mean = |block: &[f64]| block.iter().sum::<f64>() / block.len() as f64;
         counted.chunks_exact(BLOCK).map(mean).collect()
     }
 
@@ -100,7 +97,7 @@ impl Arm {
 
     /// The mean of what counts, as a factor.
     pub(crate) fn score(&self) -> Option<f64> {
-        let blocks: Vec<f64> = self.blocks().into_iter().flatten().collect();
+        let blocks = self.blocks();
         let sum: f64 = blocks.iter().sum();
         (!blocks.is_empty()).then(|| (sum / blocks.len() as f64).exp())
     }
@@ -164,7 +161,7 @@ pub(crate) fn run(
             race.look(context);
         }
     }
-    race.finish()?;
+    race.finish(context)?;
     Ok(race)
 }
 
@@ -273,7 +270,7 @@ impl Race {
     fn compare(&self, one: usize, other: usize) -> Option<Interval> {
         let blocks = [one, other].map(|index| self.arms[index].blocks());
         let pairs = blocks[0].iter().zip(&blocks[1]);
-        let ratios = pairs.filter_map(|(one, other)| Some((*one)? - (*other)?));
+        let ratios = pairs.map(|(one, other)| one - other);
         let sample = SampleMean::of(&ratios.collect::<Vec<f64>>())?;
         Interval::of(&[sample])
     }
@@ -295,7 +292,7 @@ impl Race {
     }
 
     /// The winner is the leader, or the file's own configuration if that is as good to a user.
-    fn finish(&mut self) -> Result<(), TuneError> {
+    fn finish(&mut self, context: &Context<'_>) -> Result<(), TuneError> {
         let Some(leader) = self.leader() else {
             let first = self.arms.iter().find_map(|arm| arm.failed.clone());
             let what = first.unwrap_or_else(|| {
@@ -304,9 +301,16 @@ impl Race {
             return Err(TuneError::Failed(what));
         };
         let best = self.arms[leader].score().unwrap_or_default();
-        let is_equal =
-            |arm: &Arm| arm.is_racing() && arm.score().is_some_and(|score| score * EQUAL >= best);
-        let own = self.arms.iter().position(is_equal);
+        // of p99 there is no later check: what may be noise is no reason to change
+        let is_fixed = context.request.rate.is_some();
+        let is_kept = |&index: &usize| {
+            let arm = &self.arms[index];
+            let is_equal = arm.score().is_some_and(|score| score * EQUAL >= best);
+            let is_open = || self.compare(leader, index).map(|i| i.claim()) != Some(Claim::Faster);
+            let is_own = arm.configuration == context.deployment.current;
+            arm.is_racing() && (is_equal || (is_fixed && is_own && is_open()))
+        };
+        let own = (0..self.arms.len()).find(is_kept);
         self.winner = own.unwrap_or(leader);
         self.is_decided &= self.disturbed().0 <= DISTURBED_MAX;
         self.compare_all();
@@ -321,7 +325,7 @@ impl Arm {
             true => (1.0 - window.bad).max(1e-6).ln() - (window.p99_ms / 1e3).max(1e-6).ln(),
             false => window.rate.ln(),
         };
-        self.scores.push(Some(score));
+        self.scores.push(score);
         if !is_fixed {
             self.stairs.note(window.bad <= bad_max);
         }
