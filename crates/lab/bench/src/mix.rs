@@ -97,8 +97,9 @@ fn class(text: &str) -> Option<Class> {
     })
 }
 
-/// The class of each of [`REQUESTS`] requests: in proportion to the shares, spread evenly.
-pub(crate) fn spread(classes: &[Class]) -> Vec<usize> {
+/// The class of each of [`REQUESTS`] requests: in proportion to the shares, spread evenly. Only
+/// `most` of them, but so many that every class has one.
+pub(crate) fn spread(classes: &[Class], most: usize) -> Vec<usize> {
     let total: f64 = classes.iter().map(|class| class.share).sum();
     let mut owed = vec![0.0; classes.len()];
     let turn = |_| {
@@ -110,7 +111,11 @@ pub(crate) fn spread(classes: &[Class]) -> Vec<usize> {
         owed[most] -= 1.0;
         most
     };
-    (0..REQUESTS).map(turn).collect()
+    let mut spread: Vec<usize> = (0..REQUESTS).map(turn).collect();
+    let firsts = (0..classes.len()).filter_map(|class| spread.iter().position(|&of| of == class));
+    let all = firsts.max().map_or(0, |last| last + 1);
+    spread.truncate(most.max(all));
+    spread
 }
 
 #[cfg(test)]
@@ -123,7 +128,12 @@ mod tests {
         assert_eq!(classes[1].output.as_deref(), Some("contribs"));
         assert_eq!((classes[1].rows, &*classes[2].name), (10, "7"));
         assert_eq!(classes[2].output, None);
-        let spread = spread(&classes);
+        let few = spread(&classes, 4);
+        assert!(
+            (0..3).all(|class| few.contains(&class)) && few.len() < 20,
+            "{few:?}"
+        );
+        let spread = spread(&classes, REQUESTS);
         let count = |class| spread.iter().filter(|&&it| it == class).count() as f64;
         for (class, share) in [(0, 3.0), (1, 1.0), (2, 0.5)] {
             let due = REQUESTS as f64 * share / 4.5;

@@ -18,6 +18,10 @@ const WARMING: Duration = Duration::from_secs(1);
 
 const WARMING_CONNECTIONS: usize = 4;
 
+/// Bytes of the values of all different requests, where a few are not more: fewer are sent in turn
+/// where they are large.
+const REQUEST_BYTES_MAX: usize = 64 << 20;
+
 /// A generator that is later than this share of the objective distorts the measurement.
 const LAG_SHARE: f64 = 0.2;
 
@@ -65,7 +69,11 @@ impl Bench {
             ));
         }
         let target = Target::find(&spec)?;
-        let class_of = mix::spread(&classes);
+        let bytes = classes
+            .iter()
+            .map(|class| class.rows * target.inputs[class.model].features * 4);
+        let largest = bytes.max().unwrap_or_default().max(1);
+        let class_of = mix::spread(&classes, REQUEST_BYTES_MAX / largest);
         let mut random = Xoshiro256::new(spec.seed, 0x5eed);
         let requests = class_of.iter().map(|&class| {
             let Class {

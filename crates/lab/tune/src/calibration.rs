@@ -201,27 +201,39 @@ fn refuse_infeasible(
     counts: &[u16],
 ) -> Result<(), TuneError> {
     let objective = context.deployment.objective;
-    let mut fastest = Duration::MAX;
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let mut fastest: Option<Duration> = None;
     let ends = [counts.first(), counts.last()];
     for threads in ends.into_iter().flatten() {
         let configuration = sized(context, 1, *threads);
         let running = servers.with(context, &configuration)?;
         let lone = running.bench.closed_loop(LONE, 1)?;
+        // a server that knows its costs refuses what it cannot answer in time
+        if lone.good + lone.late == 0 {
+            continue;
+        }
         if lone.p50 <= objective {
             return Ok(());
         }
-        fastest = fastest.min(lone.p99);
+        fastest = Some(fastest.map_or(lone.p99, |fastest| fastest.min(lone.p99)));
     }
-    let ms = |time: Duration| time.as_secs_f64() * 1e3;
-    let rate = 1.0 / fastest.as_secs_f64().max(1e-9);
-    Err(TuneError::Infeasible(format!(
-        "no configuration meets an objective of {:.3} ms: a request alone takes {:.3} ms (99th percentile). The \
-         nearest objective that can be met is about {} ms, at no more than {rate:.0} requests/s of a worker; a smaller \
-         model, fewer rows in a request or faster cpus would help. More pods do not.",
-        ms(objective),
-        ms(fastest),
-        (ms(fastest) * 1.2).ceil()
-    )))
+    let advice =
+        "a smaller model, fewer rows in a request or faster cpus would help; more pods do not";
+    let objective = ms(objective);
+    Err(TuneError::Infeasible(match fastest {
+        Some(fastest) => format!(
+            "no configuration meets an objective of {objective:.3} ms: a request alone takes {:.3} ms (99th \
+             percentile). The nearest objective that can be met is about {} ms, at no more than {:.0} requests/s of \
+             a worker; {advice}",
+            ms(fastest),
+            (ms(fastest) * 1.2).ceil(),
+            1.0 / fastest.as_secs_f64().max(1e-9)
+        ),
+        None => format!(
+            "no configuration meets an objective of {objective:.3} ms: the server refuses even a request alone, which \
+             takes longer: name a longer --latency; {advice}"
+        ),
+    }))
 }
 
 fn calibrate(running: &mut Running) -> Result<Calibrated, TuneError> {
