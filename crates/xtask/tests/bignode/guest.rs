@@ -11,7 +11,7 @@ use albacore_os::{
 };
 use nix::sched::{CloneFlags, unshare};
 
-use crate::{DONE, many, memory};
+use crate::{DONE, distances, many, memory};
 
 const CGROUPS: &str = "/sys/fs/cgroup";
 const UID: &str = "0f0e0d0c-0b0a-4908-8706-050403020100";
@@ -33,6 +33,7 @@ pub(crate) fn live() {
         step("the machine", || {
             the_machine(&["8 cpus", "4 cores", "2 numa domains", "2 packages"]);
         });
+        step("distances", distances::are_measured);
         let (pod, container) = step("a pod", || make_pod("0-3"));
         let mut placer = step("placed", || placed(&container));
         step("the cpuset widens", || widens(&container));

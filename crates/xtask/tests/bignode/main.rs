@@ -9,6 +9,7 @@
     reason = "tests fail loudly"
 )]
 
+mod distances;
 mod guest;
 #[path = "../node/kernel.rs"]
 #[allow(dead_code, reason = "reads the machine at hand; the rig knows it")]
@@ -16,6 +17,7 @@ mod kernel;
 mod many;
 mod memory;
 mod release;
+mod resized;
 #[path = "../node/rig.rs"]
 #[allow(dead_code, reason = "some of it is for nodes on the machine at hand")]
 mod rig;

@@ -5,6 +5,7 @@
 use albacore_testbed::{Machine, PodMasks};
 use serde_json::Value;
 
+use crate::resized;
 use crate::rig::{AGENT, Rig};
 use crate::threads::{Cpus, Watch, gaps, list, look};
 
@@ -20,13 +21,21 @@ pub(crate) fn lives() {
     rig.step("the machine", |rig| is_another_machine(rig, &cpus));
     rig.step("images", Rig::import_images);
     rig.step("helm install", |rig| rig.helm("install", &[]));
-    let steps: [(&str, Step); 10] = [
+    let steps: [(&str, Step); 12] = [
         ("ready and placed", ready_and_placed),
         ("NodePlacement says the same", the_api_says_the_same),
         ("paths are relative to the reader", paths_are_relative),
         (
             "a neighbor with four cpus of its own",
             a_neighbor_comes_and_goes,
+        ),
+        (
+            "a resize in the shared cpus",
+            resized::a_quota_in_the_shared_cpus,
+        ),
+        (
+            "a resize of exclusive cpus",
+            resized::exclusive_cpus_keep_their_size,
         ),
         ("a worker is killed", a_worker_is_killed),
         ("a cpu goes and comes back", a_cpu_goes_and_comes_back),
@@ -50,13 +59,13 @@ fn is_another_machine(rig: &Rig, cpus: &Cpus) {
 }
 
 /// The uid of the server's pod, which its cgroups carry.
-fn uid(rig: &Rig) -> String {
+pub(crate) fn uid(rig: &Rig) -> String {
     rig.uid("default", "albacore.dev/deployment=fraud").unwrap()
 }
 
 /// Until the kernel says that all threads are placed, within these cpus; what it said.
 #[track_caller]
-fn until_placed(rig: &Rig, cpus: &Cpus, cpuset: &str) -> PodMasks {
+pub(crate) fn until_placed(rig: &Rig, cpus: &Cpus, cpuset: &str) -> PodMasks {
     let uid = uid(rig);
     rig.until(&format!("placed within {cpuset}"), || {
         let seen = look(&rig.node, &uid);
@@ -78,12 +87,12 @@ fn ready_and_placed(rig: &Rig, cpus: &Cpus) {
     assert!(answer.contains("\"outputs\""), "{answer}");
 }
 
-fn json(rig: &Rig, words: &[&str]) -> Value {
+pub(crate) fn json(rig: &Rig, words: &[&str]) -> Value {
     serde_json::from_str(&rig.kubectl(words)).unwrap()
 }
 
 /// The node's NodePlacement, and in it the pod's entry.
-fn placement(rig: &Rig) -> (Value, Value) {
+pub(crate) fn placement(rig: &Rig) -> (Value, Value) {
     let name = rig.node.name();
     let status = json(rig, &["get", "nodeplacement", name, "-o", "json"])["status"].take();
     let pods = status["pods"].as_array().into_iter().flatten();
