@@ -223,10 +223,10 @@ fn refuse_infeasible(
     Err(TuneError::Infeasible(match fastest {
         Some(fastest) => format!(
             "no configuration meets an objective of {objective:.3} ms: a request alone takes {:.3} ms (99th \
-             percentile). The nearest objective that can be met is about {} ms, at no more than {:.0} requests/s of \
+             percentile). The nearest objective that can be met is about {:.2} ms, at no more than {:.0} requests/s of \
              a worker; {advice}",
             ms(fastest),
-            (ms(fastest) * 1.2).ceil(),
+            ms(fastest) * 1.2,
             1.0 / fastest.as_secs_f64().max(1e-9)
         ),
         None => format!(
