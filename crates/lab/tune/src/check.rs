@@ -106,3 +106,54 @@ pub(crate) fn run(
         })
         .collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::configuration::tests_base;
+    use crate::race::Arm;
+
+    #[test]
+    fn the_files_own_configuration_stays_without_a_reason() {
+        let own = tests_base();
+        let chosen = Configuration {
+            workers: 1,
+            ..tests_base()
+        };
+        let race = |left_out| {
+            let mut arm = Arm::of_tests(own.clone(), 1.0);
+            arm.left_out = left_out;
+            Race {
+                arms: vec![arm, Arm::of_tests(chosen.clone(), 1.0)],
+                rounds: 22,
+                winner: 1,
+                is_decided: true,
+            }
+        };
+        let sustained = |configuration: &Configuration, [low, goodput, high]: [f64; 3]| Sustained {
+            configuration: configuration.clone(),
+            goodput,
+            quartiles: [low, high],
+            best: None,
+        };
+        let is_kept = |chosen_rates, own_rates, left_out| {
+            let both = [sustained(&chosen, chosen_rates), sustained(&own, own_rates)];
+            is_own_kept(&both, &race(left_out))
+        };
+        let better = [110.0, 120.0, 130.0];
+        assert!(!is_kept(better, [90.0, 100.0, 105.0], None));
+        assert!(is_kept(better, [90.0, 100.0, 115.0], None), "they overlap");
+        assert!(
+            !is_kept(better, [90.0, 100.0, 115.0], Some(22)),
+            "the rounds tell them apart"
+        );
+        assert!(
+            is_kept(better, [110.0, 119.0, 125.0], Some(22)),
+            "it sustains as much"
+        );
+        assert!(
+            !is_own_kept(&[sustained(&own, better)], &race(None)),
+            "alone"
+        );
+    }
+}

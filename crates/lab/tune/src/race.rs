@@ -334,12 +334,10 @@ impl Arm {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn arm_from(rate: f64) -> Arm {
-        Arm {
-            configuration: crate::configuration::tests_base(),
+impl Arm {
+    pub(crate) fn of_tests(configuration: Configuration, rate: f64) -> Self {
+        Self {
+            configuration,
             windows: Vec::new(),
             scores: Vec::new(),
             stairs: Staircase::with_last_step(rate, STEP),
@@ -347,6 +345,15 @@ mod tests {
             failed: None,
             winner_is_better: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arm_from(rate: f64) -> Arm {
+        Arm::of_tests(crate::configuration::tests_base(), rate)
     }
 
     /// Rounds with candidates that hold these rates, whose windows differ from that by a few
