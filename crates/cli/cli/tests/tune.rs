@@ -104,7 +104,6 @@ fn bad_input_is_refused_by_name() {
         assert_eq!(done.status.code(), Some(64), "{said}");
         assert!(said.contains(what), "{said}");
     };
-    refused(&file, &["--cpus", "700"], "--cpus 700");
     refused(&file, &["--rate", "0"], "--rate");
     refused(&file, &["--mix", "nobody/1"], "\"nobody\"");
     let own = root().join("examples/gunicorn.yaml");

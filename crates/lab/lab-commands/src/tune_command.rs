@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use albacore_command::{Failure, print};
-use albacore_topology::CpuSet;
 use albacore_tune::{TuneError, TuneRequest, tune, write_results};
 
 use crate::bench_serve::{parse_percentile, parse_time};
@@ -32,9 +31,6 @@ pub(crate) struct TuneArgs {
     /// output:1=9,contribs:10=1. Without MODEL it is asked of every model in equal parts
     #[arg(long, value_name = "LIST", default_value = "1")]
     mix: String,
-    /// Cpus of the server, such as 0-3 [default: those of this process]
-    #[arg(long, value_name = "LIST")]
-    cpus: Option<CpuSet>,
     /// Time for measurements
     #[arg(long, value_name = "TIME", default_value = "90s", value_parser = parse_time)]
     time: Duration,
@@ -70,7 +66,6 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
         mix: args.mix.clone(),
         arrivals: args.arrivals.clone(),
         rate: args.rate,
-        cpus: args.cpus.clone(),
         time: args.time,
         seed: args.seed,
     };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use albacore_os::{HostRoot, Tid, read_mask, read_sysfs};
-use albacore_topology::{CpuSet, Topology, parse_sysfs};
+use albacore_topology::{Topology, parse_sysfs};
 
 use crate::error::TuneError;
 
@@ -18,8 +18,7 @@ pub(crate) struct Cpus {
 }
 
 impl Cpus {
-    /// Those of the list, or those that this process may use.
-    pub(crate) fn read(list: Option<&CpuSet>) -> Result<Self, TuneError> {
+    pub(crate) fn read() -> Result<Self, TuneError> {
         let failed = |what: String| TuneError::Failed(format!("this machine's cpus: {what}"));
         let host = HostRoot::live();
         let files =
@@ -27,16 +26,7 @@ impl Cpus {
         let whole = parse_sysfs(&files).map_err(|e| failed(e.to_string()))?;
         let main = i32::try_from(std::process::id()).unwrap_or_default();
         let mask = read_mask(&host, Tid(main)).map_err(|e| failed(e.to_string()))?;
-        if let Some(list) = list {
-            let missing = list.difference(&mask);
-            if !missing.is_empty() {
-                let what =
-                    format!("--cpus {list}: this process may not use {missing}; it has {mask}");
-                return Err(TuneError::Usage(what));
-            }
-        }
-        let cpus = list.unwrap_or(&mask);
-        let topology = whole.restrict(cpus).map_err(|e| failed(e.to_string()))?;
+        let topology = whole.restrict(&mask).map_err(|e| failed(e.to_string()))?;
         Ok(Self { topology })
     }
 

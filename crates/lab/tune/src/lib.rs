@@ -88,7 +88,7 @@ pub fn tune(request: &TuneRequest, tell: &mut dyn FnMut(&str)) -> Result<Outcome
     let mut context = Context {
         request,
         deployment,
-        cpus: Cpus::read(request.cpus.as_ref())?,
+        cpus: Cpus::read()?,
         begin: Instant::now(),
         signals: Signals::install().map_err(|e| TuneError::Failed(e.to_string()))?,
         tell,

@@ -3,8 +3,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use albacore_topology::CpuSet;
-
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct TuneRequest {
@@ -22,8 +20,6 @@ pub struct TuneRequest {
     pub arrivals: String,
     /// Requests a second that all pods together have to carry; `None`: as many as possible.
     pub rate: Option<f64>,
-    /// Cpus of the servers; `None`: those of this process.
-    pub cpus: Option<CpuSet>,
     /// Time for measurements.
     pub time: Duration,
     /// Equal seeds give equal arrivals and rows.

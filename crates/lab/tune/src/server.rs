@@ -7,7 +7,7 @@ use albacore_bench::comparison::MeasuredRun;
 use albacore_bench::{Bench, Spec};
 use albacore_experiment::{HostLoad, disturbance};
 use albacore_live_bench::service::Service;
-use albacore_os::{HostRoot, Pid, current_thread, read_mask, write_mask};
+use albacore_os::Pid;
 use serde::Serialize;
 
 use crate::Context;
@@ -151,8 +151,7 @@ fn start(
             "{name}: the server does not start: {what}; see {log}"
         ))
     };
-    let mut service = on_cpus(context, || Service::start_with_log(&file, &options, &log))?
-        .map_err(|e| failed(&e))?;
+    let mut service = Service::start_with_log(&file, &options, &log).map_err(|e| failed(&e))?;
     let address = service.listening().map_err(|e| failed(&e))?;
     service.ready(START_PATIENCE).map_err(|e| failed(&e))?;
     let request = context.request;
@@ -181,20 +180,6 @@ fn start(
         bench,
         loops,
     })
-}
-
-/// Starts a process on the cpus that servers may use; this thread keeps its own.
-fn on_cpus<T>(context: &Context<'_>, start: impl FnOnce() -> T) -> Result<T, TuneError> {
-    let Some(cpus) = &context.request.cpus else {
-        return Ok(start());
-    };
-    let failed = |e: albacore_os::MaskError| TuneError::Usage(format!("--cpus {cpus}: {e}"));
-    let own = current_thread();
-    let before = read_mask(&HostRoot::live(), own).map_err(failed)?;
-    write_mask(own, cpus).map_err(failed)?;
-    let started = start();
-    write_mask(own, &before).map_err(failed)?;
-    Ok(started)
 }
 
 impl Running {
