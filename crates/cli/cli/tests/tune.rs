@@ -113,4 +113,21 @@ fn bad_input_is_refused_by_name() {
     let text = text.replace("    slo: {latency: 25ms, percentile: 99}\n", "");
     std::fs::write(&without, text).unwrap();
     refused(&without, &[], "--latency");
+    let other = folder.path().join("other.yaml");
+    for (own, what) in [
+        (
+            "slo: {latency: 25ms, contribs: 90ms}",
+            "spec.models[0].slo: one objective",
+        ),
+        (
+            "batching: {maxRows: 64}\n    slo: {latency: 25ms}",
+            "spec.models[0].batching: ",
+        ),
+    ] {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let edited = text.replace("slo: {latency: 25ms, percentile: 99}", own);
+        assert_ne!(edited, text);
+        std::fs::write(&other, edited).unwrap();
+        refused(&other, &[], what);
+    }
 }

@@ -31,7 +31,7 @@ pub use job::{
 };
 pub use journal::Results;
 pub use record::{Failed, Host, Usage, Window};
-pub use report::write_report;
+pub use report::{report_page, write_report};
 pub use run::{Progress, run};
 pub use spec::Spec;
 pub use statistics::{Claim, Interval, SampleMean};

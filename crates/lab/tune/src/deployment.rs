@@ -50,6 +50,7 @@ impl Deployment {
             return Err(TuneError::Usage(format!("{named}: {what}")));
         }
         read_for_one_machine(&text, &named, folder)?;
+        refuse_own_settings(request, &object, &named)?;
         let (objective, percentile) = objective(request, &object, &named)?;
         for model in &mut object.spec.models {
             model.uri = absolute(&model.uri, folder, &named)?;
@@ -81,6 +82,31 @@ impl Deployment {
     pub(crate) fn bad_max(&self) -> f64 {
         1.0 - self.percentile / 100.0
     }
+}
+
+/// What a single model has and the candidates would not change, or not measure.
+fn refuse_own_settings(
+    request: &TuneRequest,
+    object: &InferenceDeployment,
+    named: &str,
+) -> Result<(), TuneError> {
+    for (index, model) in object.spec.models.iter().enumerate() {
+        let refused = |field: &str, what: &str| {
+            let what = format!("{named}: spec.models[{index}].{field}: {what}");
+            Err(TuneError::Usage(what))
+        };
+        if model.batching.is_some() {
+            let what =
+                "spec.batching is tuned, which this overrides: remove it from a copy of the file";
+            return refused("batching", what);
+        }
+        let has_others = |slo: Slo| slo.contribs.is_some() || slo.interactions.is_some();
+        if request.latency.is_none() && model.slo.is_some_and(has_others) {
+            let what = "one objective is tuned for, and this has several: name it with --latency";
+            return refused("slo", what);
+        }
+    }
+    Ok(())
 }
 
 /// Latency and percentile, of the options or of the models.

@@ -104,5 +104,7 @@ pub fn tune(request: &TuneRequest, tell: &mut dyn FnMut(&str)) -> Result<Outcome
     }
     servers.keep(&[])?;
     let recipe = recipe::finish(&context, &costs, &ranking, &race);
-    outcome::of(&context, &costs, &ranking, race, checked, recipe)
+    Ok(outcome::of(
+        &context, &costs, &ranking, race, checked, recipe,
+    ))
 }

@@ -7,7 +7,6 @@ use crate::Context;
 use crate::calibration::{Costs, Step};
 use crate::check::Sustained;
 use crate::configuration::Configuration;
-use crate::error::TuneError;
 use crate::limiting::limit_of;
 use crate::prediction::{Limit, Predicted};
 use crate::race::{Arm, Race};
@@ -58,9 +57,9 @@ pub struct Outcome {
     pub prediction_error: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pods: Option<Pods>,
-    /// The file with the chosen values.
+    /// The file with the chosen values, or why its layout does not take them.
     #[serde(skip)]
-    pub patched: String,
+    pub patched: Result<String, String>,
 }
 
 /// A candidate that was measured.
@@ -103,7 +102,7 @@ pub(crate) fn of(
     race: Race,
     sustained: Vec<Sustained>,
     steps: Vec<Step>,
-) -> Result<Outcome, TuneError> {
+) -> Outcome {
     let deployment = &context.deployment;
     let request = context.request;
     let (disturbed, disturbed_by) = race.disturbed();
@@ -124,7 +123,7 @@ pub(crate) fn of(
         .rate
         .zip(sustained.first())
         .map(|(rate, of)| pods(rate, of, deployment.objective.as_secs_f64() * 1e3));
-    Ok(Outcome {
+    Outcome {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION"),
         name: deployment.name.clone(),
@@ -154,13 +153,14 @@ pub(crate) fn of(
             &deployment.text,
             &deployment.current,
             &chosen,
-        )?,
+        )
+        .map_err(|error| error.to_string()),
         current: deployment.current.clone(),
         chosen,
         sustained,
         prediction_error: (request.rate.is_none() && error.is_finite()).then_some(error),
         pods,
-    })
+    }
 }
 
 /// With a fixed rate the goodput is what was answered of it.
@@ -215,7 +215,7 @@ impl Outcome {
         let (chosen, current) = (self.chosen.name(), self.current.name());
         lines.push(match is_kept {
             true => format!(
-                "Keep {current}: nothing that was measured is better than it beyond the noise."
+                "Keep {current}: nothing is better than it beyond the noise both in the rounds and in the last check."
             ),
             false => format!("Chosen: {chosen}; the file has {current}."),
         });

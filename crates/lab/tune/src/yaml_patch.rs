@@ -77,10 +77,7 @@ fn with_field(document: &Document, (keys, value): &Field) -> Result<Document, St
     let found = document.query_exact(&whole).ok().flatten();
     let operation = match (found, value) {
         (None, None) => return Ok(document.clone()),
-        (Some(_), None) => Patch {
-            route: whole,
-            operation: Op::Remove,
-        },
+        (Some(_), None) => return without_field(document, keys),
         // only the value's bytes: a replacement by the library loses values of flow maps
         (Some(feature), Some(value)) => {
             let (begin, end) = feature.location.byte_span;
@@ -91,6 +88,35 @@ fn with_field(document: &Document, (keys, value): &Field) -> Result<Document, St
         (None, Some(value)) => addition(document, keys, value),
     };
     apply_yaml_patches(document, &[operation]).map_err(|e| e.to_string())
+}
+
+/// Removes a field, with its map if that has no other: an empty map may mean something else than
+/// none.
+fn without_field(document: &Document, keys: &[&'static str]) -> Result<Document, String> {
+    let parents = &keys[..keys.len().saturating_sub(1)];
+    let file: Value = yaml_serde::from_str(document.source()).map_err(|e| e.to_string())?;
+    let map = parents.iter().fold(&file["spec"], |map, key| &map[*key]);
+    let map = map.as_mapping().cloned().unwrap_or_default();
+    let whole = document.query_exact(&route(parents)).ok().flatten();
+    let is_only = map.len() == 1 && !parents.is_empty();
+    // the library removes the line of a flow map with the field
+    if let Some(whole) = whole.filter(|of| !is_only && document.extract(of).starts_with('{')) {
+        let kept = map
+            .iter()
+            .filter(|(key, _)| key.as_str() != keys.last().copied());
+        let kept: Vec<String> = kept
+            .map(|(key, value)| format!("{}: {}", scalar(key), scalar(value)))
+            .collect();
+        let (begin, end) = whole.location.byte_span;
+        let mut text = document.source().to_owned();
+        text.replace_range(begin..end, &format!("{{{}}}", kept.join(", ")));
+        return Document::new(text).map_err(|e| e.to_string());
+    }
+    let removal = Patch {
+        route: route(if is_only { parents } else { keys }),
+        operation: Op::Remove,
+    };
+    apply_yaml_patches(document, &[removal]).map_err(|e| e.to_string())
 }
 
 fn scalar(value: &Value) -> String {
@@ -138,73 +164,4 @@ fn verify(path: &Path, text: &str, patched: &str, chosen: &Configuration) -> Res
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use albacore_api::{BatchingPolicy, Mode};
-
-    const FILE: &str = "\
-# A comment at the top.
-apiVersion: albacore.dev/v1alpha1
-kind: InferenceDeployment
-metadata:
-  name: fraud
-spec:
-  workers: 2  # as many as cpus
-  threads: 2
-  mode: Scatter
-  models:
-  # the model
-  - name: fraud
-    uri: file://./fraud.ubj
-    slo: {latency: 25ms, percentile: 99}
-  batching: {policy: Auto, maxRows: 1024} # flow
-";
-
-    fn both(change: impl FnOnce(&mut Configuration)) -> (String, String) {
-        let current = Configuration::of(&read_deployment(FILE, "f").unwrap().spec);
-        let mut chosen = current.clone();
-        change(&mut chosen);
-        let text = patched(Path::new("f.yaml"), FILE, &current, &chosen).unwrap();
-        let back = Configuration::of(&read_deployment(&text, "f").unwrap().spec);
-        assert_eq!(back, chosen);
-        (FILE.to_owned(), text)
-    }
-
-    #[test]
-    fn nothing_changes_without_other_values() {
-        let (before, after) = both(|_| {});
-        assert_eq!(before, after);
-    }
-
-    #[test]
-    fn values_change_and_comments_stay() {
-        let (before, after) = both(|chosen| {
-            chosen.workers = 4;
-            chosen.mode = Mode::Compact;
-            chosen.max_rows = 256;
-        });
-        let due = before
-            .replace("workers: 2 ", "workers: 4 ")
-            .replace("Scatter", "Compact")
-            .replace("1024", "256");
-        assert_eq!(after, due);
-    }
-
-    #[test]
-    fn fields_and_maps_that_are_missing_are_added() {
-        let (_, after) = both(|chosen| {
-            chosen.front_threads = Some(2);
-            chosen.main_thread = MainThread::WorkerSet;
-            chosen.policy = BatchingPolicy::Timeout;
-            chosen.max_delay = albacore_api::Timespan::from_micros(500);
-        });
-        for line in [
-            "# A comment at the top.",
-            "# as many as cpus",
-            "# the model",
-            "# flow",
-        ] {
-            assert!(after.contains(line), "{after}");
-        }
-    }
-}
+mod tests;

@@ -1,20 +1,12 @@
-//! `report.html`: one file, no script, no fetch.
+//! `report.html`.
 
 use albacore_svg::escape;
 
 use crate::journal::Results;
 use crate::spec::Spec;
 
+use super::page::report_page;
 use super::{curves, intervals_chart, stages_chart, tables};
-
-const STYLE: &str = "\
-:root{color-scheme:light dark;--ink:#1c2430;--dim:#66707f;--page:#fff;--line:#dfe3e9}\
-@media(prefers-color-scheme:dark){:root{--ink:#e8ebf0;--dim:#98a2b3;--page:#14181f;--line:#2c333f}}\
-body{font:16px/1.55 system-ui,sans-serif;color:var(--ink);background:var(--page);max-width:980px;margin:3rem auto;padding:0 1rem}\
-h1{font-size:1.6rem;margin-bottom:.2rem}h2{font-size:1.1rem;margin-top:2.2rem}\
-table{border-collapse:collapse;width:100%;font-size:.85rem}th,td{text-align:right;padding:.25rem .6rem;border-bottom:1px solid var(--line)}\
-th:first-child,td:first-child{text-align:left}.dim{color:var(--dim)}svg{width:100%;height:auto}\
-summary{cursor:pointer;padding:.3rem 0}li{margin:.3rem 0}";
 
 fn list(counts: &[u16]) -> String {
     let counts: Vec<String> = counts.iter().map(u16::to_string).collect();
@@ -36,7 +28,6 @@ fn load(spec: &Spec) -> String {
 pub(super) fn page(results: &Results, conclusions: &[String]) -> String {
     let header = &results.header;
     let (spec, machine) = (&header.spec, &header.machine);
-    let name = escape(&spec.name);
     let conclusions: String = conclusions
         .iter()
         .map(|conclusion| format!("<li>{}</li>\n", escape(conclusion)))
@@ -74,19 +65,17 @@ pub(super) fn page(results: &Results, conclusions: &[String]) -> String {
     let stages = stages_chart::draw(results).unwrap_or_else(|| {
         "<p class='dim'>The server reports no stages (no Server-Timing header).</p>".to_owned()
     });
-    format!(
-        "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' \
-         content='width=device-width,initial-scale=1'><title>Experiment {name}</title>\
-         <style>{STYLE}</style>\n<h1>Experiment {name}</h1>\n\
-         <p class='dim'>Ratios are times of the other by times of the policy that is named first: above 1 that one is \
+    let body = format!(
+        "<p class='dim'>Ratios are times of the other by times of the policy that is named first: above 1 that one is \
          faster. Intervals are those of 99 % confidence.</p>\n\
          <h2>Conclusions</h2><ul>\n{conclusions}</ul>\n\
          <h2>Speed-up by group</h2>{}\n<h2>Configurations</h2>{}\n<h2>Stages</h2>{stages}\n\
-         <h2>Latency</h2>{}\n<h2>Figures</h2>{}\n{}<h2>Machine and method</h2><table>{facts}</table></html>\n",
+         <h2>Latency</h2>{}\n<h2>Figures</h2>{}\n{}<h2>Machine and method</h2><table>{facts}</table>",
         intervals_chart::draw(results),
         curves::configurations(results),
         curves::latencies(results),
         tables::figures(results),
         tables::failures(results),
-    )
+    );
+    report_page(&format!("Experiment {}", spec.name), &body)
 }

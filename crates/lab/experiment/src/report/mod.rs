@@ -6,10 +6,13 @@ mod csv;
 mod curves;
 mod html;
 mod intervals_chart;
+mod page;
 mod stages_chart;
 mod tables;
 
 use std::path::Path;
+
+pub use page::report_page;
 
 use crate::ExperimentError;
 use crate::grid::{Arm, arms};

@@ -1,36 +1,30 @@
-//! `report.html`: one file, no script, no fetch.
+//! `report.html`.
 
 use std::fmt::Write as _;
 
+use albacore_experiment::report_page;
 use albacore_svg::escape;
 
 use super::pareto;
 use crate::outcome::{Measured, Outcome};
 
-const STYLE: &str = "\
-:root{color-scheme:light dark;--ink:#1c2430;--dim:#66707f;--page:#fff;--line:#dfe3e9}\
-@media(prefers-color-scheme:dark){:root{--ink:#e8ebf0;--dim:#98a2b3;--page:#14181f;--line:#2c333f}}\
-body{font:16px/1.55 system-ui,sans-serif;color:var(--ink);background:var(--page);max-width:980px;margin:3rem auto;padding:0 1rem}\
-h1{font-size:1.6rem;margin-bottom:.2rem}h2{font-size:1.1rem;margin-top:2.2rem}\
-table{border-collapse:collapse;width:100%;font-size:.85rem}th,td{text-align:right;padding:.25rem .6rem;border-bottom:1px solid var(--line)}\
-th:first-child,td:first-child{text-align:left}.words td{text-align:left}.dim{color:var(--dim)}svg{width:100%;height:auto}\
-pre{overflow:auto;border:1px solid var(--line);padding:.6rem;font-size:.8rem}";
+/// Beside the style of all reports.
+const STYLE: &str = ".words td{text-align:left}pre{overflow:auto;border:1px solid var(--line);padding:.6rem;font-size:.8rem}";
 
 pub(super) fn page(outcome: &Outcome) -> String {
-    let name = escape(&outcome.name);
     let summary: String = outcome
         .summary()
         .lines()
         .map(|line| format!("<p>{}</p>\n", escape(line)))
         .collect();
-    format!(
-        "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' \
-         content='width=device-width,initial-scale=1'><title>Tuning of {name}</title>\
-         <style>{STYLE}</style>\n<h1>Tuning of {name}</h1>\n\
-         <p class='dim'>{} ms at {} %; requests: {}; arrivals: {}; {} cpus; {:.0} s</p>\n{summary}\
+    let file = match &outcome.patched {
+        Ok(text) | Err(text) => escape(text),
+    };
+    let body = format!(
+        "<style>{STYLE}</style><p class='dim'>{} ms at {} %; requests: {}; arrivals: {}; {} cpus; {:.0} s</p>\n{summary}\
          <h2>Measured</h2>{}\n{}\n<h2>Recipe</h2>{}\n<h2>Predicted</h2>\n\
          <p class='dim'>{} candidates were ranked in {:.1} s; these are the best of those that were simulated.</p>{}\n\
-         <h2>The file</h2><pre>{}</pre></html>\n",
+         <h2>The file</h2><pre>{file}</pre>",
         outcome.objective_ms,
         outcome.percentile,
         escape(&outcome.mix),
@@ -43,8 +37,8 @@ pub(super) fn page(outcome: &Outcome) -> String {
         outcome.candidates,
         outcome.ranking_seconds,
         predicted(outcome),
-        escape(&outcome.patched),
-    )
+    );
+    report_page(&format!("Tuning of {}", outcome.name), &body)
 }
 
 fn measured(outcome: &Outcome) -> String {

@@ -11,18 +11,21 @@ use crate::outcome::Outcome;
 /// Writes the results into a folder; returns the path of the file with the chosen values.
 ///
 /// # Errors
-/// A file cannot be written.
+/// A file cannot be written; the layout of the user's file does not take the values: the others are
+/// written.
 pub fn write_results(outcome: &Outcome, folder: &Path) -> Result<PathBuf, TuneError> {
     let json = serde_json::to_string_pretty(outcome)
         .map_err(|e| TuneError::Failed(format!("tune.json: {e}")))?;
-    let patched = folder.join(format!("{}.yaml", outcome.name));
-    let files = [
-        (folder.join("tune.json"), json + "\n"),
-        (folder.join("report.html"), html::page(outcome)),
-        (patched.clone(), outcome.patched.clone()),
-    ];
-    for (path, text) in files {
-        std::fs::write(&path, text).map_err(TuneError::file(&path))?;
+    let write = |path: &Path, text: &str| std::fs::write(path, text).map_err(TuneError::file(path));
+    write(&folder.join("tune.json"), &(json + "\n"))?;
+    write(&folder.join("report.html"), &html::page(outcome))?;
+    let path = folder.join(format!("{}.yaml", outcome.name));
+    match &outcome.patched {
+        Ok(text) => write(&path, text).map(|()| path),
+        Err(why) => {
+            let (chosen, folder) = (outcome.chosen.name(), folder.display());
+            let what = format!("{why}; chosen: {chosen}; the other results are in {folder}");
+            Err(TuneError::Failed(what))
+        }
     }
-    Ok(patched)
 }
