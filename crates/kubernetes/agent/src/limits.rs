@@ -15,7 +15,7 @@ pub(crate) const LOOKUP_PAUSE_MIN: Duration = Duration::from_millis(200);
 /// ... and the longest: a pod in a crash loop costs a walk over the cgroups every 10 s.
 pub(crate) const LOOKUP_PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// How long the placer may take to answer: it may solve for 50 ms and write some thousand masks
+/// How long the placer may take to answer: it may solve for 30 ms and write some thousand masks
 /// meanwhile.
 pub(crate) const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
 

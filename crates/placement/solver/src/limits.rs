@@ -138,3 +138,18 @@ pub(crate) const REPAIR_STEPS: usize = 20;
 
 /// Steps for one thread and one cpu while several deployments are balanced and placed first.
 pub(crate) const FIRST_PLACEMENT_STEPS: usize = 2;
+
+/// Steps for two cpus that are compared in the local search of several deployments.
+pub(crate) const CPU_PAIR_STEPS: usize = 16;
+
+/// Steps for the gain of one thread at one cpu, in the local search of several deployments.
+pub(crate) const GAIN_STEPS: usize = 2;
+
+/// The same where threads run already: whether it stays counts, too.
+pub(crate) const GAIN_OF_RUNNING_STEPS: usize = 4;
+
+/// Steps for one exchange of two threads of several deployments that is evaluated.
+pub(crate) const EXCHANGE_STEPS: usize = 12;
+
+/// Steps for each cpu to make a move: both workers' sums of distances change.
+pub(crate) const MOVE_MADE_STEPS: usize = 4;

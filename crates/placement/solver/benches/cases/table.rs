@@ -11,7 +11,7 @@ use albacore_topology::{Distances, Topology};
 /// Runs of each case: the machine that measures is busy, the least is nearest to the truth.
 const RUNS: usize = 5;
 /// Time that the solver may take.
-pub(crate) const BUDGET: Duration = Duration::from_millis(50);
+pub(crate) const BUDGET: Duration = Duration::from_millis(30);
 
 /// What a summary needs of a row.
 pub(crate) struct Row {

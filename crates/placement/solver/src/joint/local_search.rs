@@ -17,6 +17,9 @@ use std::collections::VecDeque;
 use super::instance::NO_CPU;
 use super::search_state::{CYCLE, Move, SearchState, Thread};
 use crate::WorkBudget;
+use crate::limits::{
+    CPU_PAIR_STEPS, EXCHANGE_STEPS, GAIN_OF_RUNNING_STEPS, GAIN_STEPS, MOVE_MADE_STEPS,
+};
 
 const NEVER: i64 = i64::MIN / 8;
 
@@ -148,6 +151,7 @@ impl GainTable {
             let distances = search.instance.distances(from);
             let here = i64::from(worker_distance[from]) - i64::from(distances[from]);
             let stay_worth = search.stay_worth();
+            let leaves = i64::from(of.is_running && search.leaves_own(thread));
             for &to in &of.cpus {
                 let to = usize::from(to);
                 if to == from || held[to] >= of.worker_cap {
@@ -156,7 +160,8 @@ impl GainTable {
                 let there = i64::from(worker_distance[to]) - i64::from(distances[to]);
                 let mut worth = of.sign * (there - here) * CYCLE;
                 if of.is_running {
-                    worth += search.stays(thread, to) * stay_worth;
+                    let comes = i64::from(search.comes_back(thread, to));
+                    worth += (comes - leaves) * stay_worth;
                 }
                 gains[to] = gains[to].max(worth);
             }
@@ -245,7 +250,7 @@ impl LocalSearch {
         while let Some(cpu) = self.queue.pop_front() {
             self.waits[cpu] = false;
             let is_done = search.value >= goal && search.unmoved == self.max_unmoved;
-            if is_done || budget.spend(8 * search.instance.cpus) {
+            if is_done || budget.spend(CPU_PAIR_STEPS * search.instance.cpus) {
                 return false;
             }
             self.improve(search, cpu, budget);
@@ -288,6 +293,16 @@ impl LocalSearch {
         }
     }
 
+    /// What [`Self::refresh`] counts as.
+    fn refresh_steps(&self, search: &SearchState<'_>, cpu: usize) -> usize {
+        let each = match search.instance.has_running() {
+            true => GAIN_OF_RUNNING_STEPS,
+            false => GAIN_STEPS,
+        };
+        let threads = usize::from(self.is_stale[cpu]) * search.on[cpu].len();
+        each * threads * search.instance.cpus
+    }
+
     fn refresh(&mut self, search: &SearchState<'_>, cpu: usize) {
         if std::mem::replace(&mut self.is_stale[cpu], false) {
             self.gains.fill(search, cpu);
@@ -300,23 +315,27 @@ impl LocalSearch {
         while let Some(step) = main_with_own_peer(search, cpu) {
             self.make(search, step);
         }
+        if budget.spend(self.refresh_steps(search, cpu)) {
+            return;
+        }
         self.refresh(search, cpu);
         for other in (0..search.instance.cpus).filter(|&other| other != cpu) {
-            let filled = search.on[other].len() * search.instance.cpus;
-            if self.is_stale[other] && budget.spend(filled) {
+            if budget.spend(self.refresh_steps(search, other)) {
                 return;
             }
             self.refresh(search, other);
             // bound: each turn raises worth
             while self.gains.may_improve(search, cpu, other) {
                 let moves = search.on[cpu].len() * search.on[other].len();
-                if budget.spend(6 * moves + 4 * search.instance.cpus) {
+                if budget.spend(EXCHANGE_STEPS * moves) {
                     return;
                 }
                 let Some(step) = best_between(search, cpu, other) else {
                     break;
                 };
                 self.make(search, step);
+                let refresh = self.refresh_steps(search, cpu) + self.refresh_steps(search, other);
+                budget.spend(MOVE_MADE_STEPS * search.instance.cpus + refresh);
                 self.refresh(search, cpu);
                 self.refresh(search, other);
             }

@@ -3,7 +3,7 @@
 use super::local_search::{evaluate, make, may_trade};
 use super::search_state::{CYCLE, Move, SearchState, Thread};
 use crate::WorkBudget;
-use crate::limits::FROZEN_COST;
+use crate::limits::{FROZEN_COST, REPAIR_STEPS};
 
 /// Lowers the violations of the rules on mains, thread by thread: first by moves that keep every
 /// thread on its current cpu, then by any.
@@ -28,7 +28,9 @@ fn repair_with(search: &mut SearchState<'_>, least: i64, budget: &mut WorkBudget
             if budget.spend(12 * search.instance.cpus) {
                 return;
             }
-            if let Some(step) = best_repair(search, thread, least) {
+            let found = best_repair(search, thread, least);
+            budget.spend(REPAIR_STEPS * found.evaluated);
+            if let Some(step) = found.step {
                 make(search, step);
                 idle = 0;
             }
@@ -37,12 +39,21 @@ fn repair_with(search: &mut SearchState<'_>, least: i64, budget: &mut WorkBudget
     }
 }
 
+/// What was found for a thread.
+struct Repair {
+    step: Option<Move>,
+    /// Moves that were evaluated.
+    evaluated: usize,
+}
+
 /// The move of a thread that lowers the violations most.
-fn best_repair(search: &SearchState<'_>, thread: usize, least: i64) -> Option<Move> {
+fn best_repair(search: &SearchState<'_>, thread: usize, least: i64) -> Repair {
     let mut best: Option<((i64, i64), Move)> = None;
+    let mut evaluated = 0;
     let Thread { main, cpu, .. } = search.threads[thread];
     let from = usize::from(cpu);
     let mut consider = |step: Move| {
+        evaluated += 1;
         let lowers = |&(violation, worth): &(i64, i64)| violation < 0 && worth >= least;
         if let Some((violation, worth)) = evaluate(search, step).filter(lowers) {
             let key = (violation, -worth);
@@ -61,5 +72,8 @@ fn best_repair(search: &SearchState<'_>, thread: usize, least: i64) -> Option<Mo
             }
         }
     }
-    best.map(|(_, step)| step)
+    Repair {
+        step: best.map(|(_, step)| step),
+        evaluated,
+    }
 }
