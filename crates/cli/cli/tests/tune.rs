@@ -43,23 +43,19 @@ fn write_deployment(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_configuration_is_found_and_the_file_is_left_alone() {
+fn a_configuration_is_found_and_applied() {
     let folder = tempfile::tempdir().unwrap();
     let file = write_deployment(folder.path());
-    let before = std::fs::read_to_string(&file).unwrap();
     let results = folder.path().join("results");
-    let done = tune(
-        &file,
-        &results,
-        &["--time", "10s", "--latency", "400ms", "--rate", "200"],
-    );
+    let options = ["--time", "10s", "--latency", "400ms", "--rate", "200"];
+    let done = tune(&file, &results, &[&options[..], &["--apply"]].concat());
     let said = text(&done.stderr);
     assert!(done.status.success(), "{said}");
     for step in ["one process of one thread: 1 x 1", "candidates ranked"] {
         assert!(said.contains(step), "{said}");
     }
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
     let patched = std::fs::read_to_string(results.join("fraud.yaml")).unwrap();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), patched);
     assert!(patched.contains("# of mine"), "{patched}");
     let found: Value =
         serde_json::from_slice(&std::fs::read(results.join("tune.json")).unwrap()).unwrap();
@@ -82,7 +78,10 @@ fn a_configuration_is_found_and_the_file_is_left_alone() {
 fn an_objective_that_nothing_meets_is_refused_with_one_that_can_be_met() {
     let folder = tempfile::tempdir().unwrap();
     let file = write_deployment(folder.path());
-    let done = tune(&file, &folder.path().join("results"), &["--latency", "5us"]);
+    let before = std::fs::read_to_string(&file).unwrap();
+    let options = ["--latency", "5us", "--apply"];
+    let done = tune(&file, &folder.path().join("results"), &options);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
     let said = text(&done.stderr);
     assert_eq!(done.status.code(), Some(1), "{said}");
     assert!(
@@ -106,6 +105,9 @@ fn bad_input_is_refused_by_name() {
     };
     refused(&file, &["--rate", "0"], "--rate");
     refused(&file, &["--mix", "nobody/1"], "\"nobody\"");
+    refused(&file, &["--watch", "http://127.0.0.1:1"], "--apply");
+    let nowhere = ["--apply", "--watch", "127.0.0.1:8080"];
+    refused(&file, &nowhere, "--watch: 127.0.0.1:8080: http://HOST:PORT");
     let own = root().join("examples/gunicorn.yaml");
     refused(&own, &[], "albacore experiment");
     let without = folder.path().join("without.yaml");

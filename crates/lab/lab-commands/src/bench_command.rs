@@ -11,6 +11,7 @@ use crate::bench_overload::{self, BenchOverloadArgs};
 use crate::bench_scheduler::{self, BenchSchedulerArgs};
 use crate::bench_serve::{self, BenchServeArgs};
 use crate::bench_solver::{self, BenchSolverArgs};
+use crate::bench_tune::{self, BenchTuneArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
@@ -61,6 +62,11 @@ pub(crate) enum BenchCommand {
     Serve(Box<BenchServeArgs>),
     /// Solve a placement as `albacore plan` does, and by the integer program of the article
     Solver(BenchSolverArgs),
+    /// Measure how often albacore tune chooses the same, and how near to the best of all
+    ///
+    /// Runs albacore tune several times, then measures all of its candidates one by one (20 minutes
+    /// on 2 cpus), and at last the choice of most runs beside the best of all, in turn.
+    Tune(BenchTuneArgs),
 }
 
 impl BenchCommand {
@@ -78,6 +84,7 @@ impl BenchCommand {
             Self::Scheduler(args) => bench_scheduler::run(args),
             Self::Serve(args) => bench_serve::run(args),
             Self::Solver(args) => bench_solver::run(args),
+            Self::Tune(args) => bench_tune::run(args),
         }
     }
 }

@@ -12,6 +12,7 @@ mod bench_overload;
 mod bench_scheduler;
 mod bench_serve;
 mod bench_solver;
+mod bench_tune;
 mod experiment_command;
 mod experiment_job_command;
 mod local_server;

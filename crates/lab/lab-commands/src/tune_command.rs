@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use albacore_command::{Failure, print};
-use albacore_tune::{TuneError, TuneRequest, tune, write_results};
+use albacore_tune::{ApplyRequest, TuneError, TuneRequest, Watching, apply, tune, write_results};
 
 use crate::bench_serve::{parse_percentile, parse_time};
 
 /// The arguments of `albacore tune`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TuneArgs {
-    /// The InferenceDeployment; it is not changed
+    /// The InferenceDeployment; it is changed with --apply alone
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
     /// The latency objective [default: the strictest of the file's models]
@@ -40,6 +40,16 @@ pub(crate) struct TuneArgs {
     /// Where results are written [default: tune-NAME]
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
+    /// Write the chosen values into the file
+    #[arg(long)]
+    apply: bool,
+    /// With --apply: the server that runs from the file, under its clients' load, http://HOST:PORT.
+    /// The file is as before again if the server becomes worse
+    #[arg(long, value_name = "URL", requires = "apply")]
+    watch: Option<String>,
+    /// How long the server is watched before, and again after the change
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
+    watch_time: Duration,
 }
 
 fn parse_rate(text: &str) -> Result<f64, String> {
@@ -69,6 +79,12 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
         time: args.time,
         seed: args.seed,
     };
+    let changes = ApplyRequest {
+        file: args.file.clone(),
+        server: args.watch.clone(),
+        time: args.watch_time,
+    };
+    let watching = Watching::check(&changes).map_err(failure)?;
     let outcome = tune(&request, &mut |line| eprintln!("{line}")).map_err(failure)?;
     let patched = write_results(&outcome, &folder).map_err(failure)?;
     print(&format!(
@@ -76,10 +92,17 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
         outcome.summary(),
         folder.join("report.html").display(),
         patched.display()
-    ))
+    ))?;
+    if !args.apply {
+        return Ok(());
+    }
+    let applied = apply(&changes, &watching, &outcome, &mut |line| {
+        eprintln!("{line}")
+    });
+    print(&(applied.map_err(failure)? + "\n"))
 }
 
-fn failure(error: TuneError) -> Failure {
+pub(crate) fn failure(error: TuneError) -> Failure {
     match error {
         TuneError::Usage(_) | TuneError::Deployment(_) | TuneError::Patch { .. } => {
             Failure::Usage(error.to_string())

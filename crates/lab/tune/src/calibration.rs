@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use albacore_bench::Staircase;
 use albacore_simulator::ServerScenario;
 use serde::Serialize;
 
@@ -20,19 +21,15 @@ const LONE: Duration = Duration::from_millis(150);
 const FEW: Duration = Duration::from_millis(150);
 const FEW_CLIENTS: usize = 8;
 
-/// Windows that search the capacity, and the one that costs are read from.
+/// A window that searches the capacity: so long, and longer where it would have fewer requests, up
+/// to a limit; and how many there are.
 const SEARCH: Duration = Duration::from_millis(200);
+const SEARCH_REQUESTS: f64 = 60.0;
+const SEARCH_MAX: Duration = Duration::from_millis(800);
+const SEARCHES: usize = 14;
+
+/// The window that costs are read from.
 const LEARN: Duration = Duration::from_millis(500);
-
-/// A rate of which less than this share is answered in time is beyond the capacity.
-const CARRIED: f64 = 0.95;
-
-/// The next rate after one that was carried, and the most of them.
-const STEP: f64 = 1.6;
-const STEPS_MAX: usize = 10;
-
-/// The search ends after so many rates that were not carried.
-const MISSES_MAX: usize = 3;
 
 /// The part of the capacity at which costs are learned: queues are short there.
 const LEARN_LOAD: f64 = 0.8;
@@ -48,7 +45,7 @@ const SLOWDOWN_MAX: f64 = 2.0;
 pub(crate) struct Calibrated {
     pub(crate) configuration: Configuration,
     pub(crate) lone_p50: Duration,
-    /// Requests a second within the objective, roughly.
+    /// Requests a second within the objective.
     pub(crate) capacity: f64,
     /// The window that costs were learned in.
     pub(crate) window: Window,
@@ -129,8 +126,9 @@ impl Costs {
         configuration: &Configuration,
     ) -> Result<Calibrated, TuneError> {
         context.stop_if_asked()?;
+        let bad_max = context.deployment.bad_max();
         let running = servers.with(context, configuration)?;
-        let calibrated = calibrate(running)?;
+        let calibrated = calibrate(running, bad_max)?;
         let window = &calibrated.window;
         let step = Step {
             step,
@@ -236,11 +234,11 @@ fn refuse_infeasible(
     }))
 }
 
-fn calibrate(running: &mut Running) -> Result<Calibrated, TuneError> {
+fn calibrate(running: &mut Running, bad_max: f64) -> Result<Calibrated, TuneError> {
     let bench = &running.bench;
     let lone = bench.closed_loop(LONE, 1)?;
     let few = bench.closed_loop(FEW, FEW_CLIENTS)?;
-    let capacity = find_capacity(running, few.sent as f64 / FEW.as_secs_f64())?;
+    let capacity = find_capacity(running, few.sent as f64 / FEW.as_secs_f64(), bad_max)?;
     let schedule = bench.window(capacity * LEARN_LOAD, LEARN, 1)?;
     let load = running.host_load();
     let learned = bench.learn(&schedule)?;
@@ -258,28 +256,20 @@ fn calibrate(running: &mut Running) -> Result<Calibrated, TuneError> {
     })
 }
 
-/// The most requests a second that were answered in time: rates rise until some are not, several
-/// times, as other programs may be the reason.
-fn find_capacity(running: &Running, first: f64) -> Result<f64, TuneError> {
-    let mut rate = first.max(10.0);
-    let (mut best, mut missed): (f64, usize) = (0.0, 0);
-    for step in 0..STEPS_MAX {
-        let schedule = running.bench.window(rate, SEARCH, step as u64)?;
+/// The rate at which one of two windows is within the objective, requests a second.
+fn find_capacity(running: &Running, first: f64, bad_max: f64) -> Result<f64, TuneError> {
+    let mut stairs = Staircase::from(first.max(10.0));
+    let mut is_answered = false;
+    for turn in 0..SEARCHES {
+        let length = Duration::from_secs_f64(SEARCH_REQUESTS / stairs.rate.max(1.0));
+        let length = length.clamp(SEARCH, SEARCH_MAX);
+        let schedule = running.bench.window(stairs.rate, length, turn as u64)?;
         let probe = running.bench.probe(&schedule)?;
-        best = best.max(probe.report.goodput);
-        let is_carried = probe.report.goodput >= CARRIED * rate;
-        missed += usize::from(!is_carried);
-        if missed == MISSES_MAX {
-            break;
-        }
-        rate = if is_carried {
-            rate * STEP
-        } else {
-            rate / STEP.sqrt()
-        };
+        is_answered |= probe.report.goodput > 0.0;
+        stairs.note(probe.report.bad_rate <= bad_max);
     }
-    match best > 0.0 {
-        true => Ok(best),
+    match is_answered {
+        true => Ok(stairs.found()),
         false => Err(TuneError::Failed(format!(
             "{}: no request was answered within the objective: is the machine busy?",
             running.configuration.name()

@@ -70,12 +70,23 @@ pub(crate) fn run(
             .map(|window| window.goodput)
             .fold(1.0, f64::max)
     };
-    let mut stairs: Vec<Staircase> = checked
-        .iter()
-        .map(|of| Staircase::from(FIRST * carried(of)))
-        .collect();
+    let first = checked.iter().map(|of| FIRST * carried(of));
+    let first: Vec<f64> = first.collect();
+    sustained(context, servers, &checked, &first, WINDOWS)
+}
+
+/// What each of these sustains, in turn, from these first rates; fewer windows when the time of the
+/// run is over.
+pub(crate) fn sustained(
+    context: &mut Context<'_>,
+    servers: &mut Servers,
+    checked: &[Configuration],
+    first: &[f64],
+    windows: usize,
+) -> Result<Vec<Sustained>, TuneError> {
+    let mut stairs: Vec<Staircase> = first.iter().map(|&rate| Staircase::from(rate)).collect();
     let mut best: Vec<Option<Window>> = vec![None; checked.len()];
-    for turn in 0..WINDOWS {
+    for turn in 0..windows {
         let is_over = context.elapsed() > context.request.time.as_secs_f64();
         if is_over && turn >= WINDOWS_MIN {
             break;
@@ -96,10 +107,10 @@ pub(crate) fn run(
             }
         }
     }
-    let sustained = checked.into_iter().zip(stairs).zip(best);
+    let sustained = checked.iter().zip(stairs).zip(best);
     Ok(sustained
         .map(|((configuration, stairs), best)| Sustained {
-            configuration,
+            configuration: configuration.clone(),
             goodput: stairs.found(),
             quartiles: stairs.spread(),
             best,

@@ -6,12 +6,15 @@
 //! the others by more than the noise. Nothing of the user's is changed but what `apply` writes.
 #![forbid(unsafe_code)]
 
+mod apply;
 mod calibration;
 mod check;
 mod configuration;
+mod correction;
 mod cpus;
 mod deployment;
 mod error;
+mod exhaustive;
 mod limiting;
 mod outcome;
 mod placement;
@@ -26,8 +29,11 @@ mod yaml_patch;
 
 use std::time::Instant;
 
+pub use apply::{ApplyRequest, Watching, apply};
+pub use check::Sustained;
 pub use configuration::Configuration;
 pub use error::TuneError;
+pub use exhaustive::{Measurement, measure};
 pub use outcome::{Measured, Outcome};
 pub use report::write_results;
 pub use request::TuneRequest;
@@ -50,7 +56,24 @@ pub(crate) struct Context<'a> {
     tell: &'a mut dyn FnMut(&str),
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    /// The clock begins now.
+    pub(crate) fn new(
+        request: &'a TuneRequest,
+        tell: &'a mut dyn FnMut(&str),
+    ) -> Result<Self, TuneError> {
+        let deployment = Deployment::read(request)?;
+        std::fs::create_dir_all(&request.folder).map_err(TuneError::file(&request.folder))?;
+        Ok(Self {
+            request,
+            deployment,
+            cpus: Cpus::read()?,
+            begin: Instant::now(),
+            signals: Signals::install().map_err(|e| TuneError::Failed(e.to_string()))?,
+            tell,
+        })
+    }
+
     pub(crate) fn tell(&mut self, line: &str) {
         (self.tell)(line);
     }
@@ -83,16 +106,7 @@ impl Context<'_> {
 /// A bad file or option, an objective that no configuration meets, a server that does not start, a
 /// signal.
 pub fn tune(request: &TuneRequest, tell: &mut dyn FnMut(&str)) -> Result<Outcome, TuneError> {
-    let deployment = Deployment::read(request)?;
-    std::fs::create_dir_all(&request.folder).map_err(TuneError::file(&request.folder))?;
-    let mut context = Context {
-        request,
-        deployment,
-        cpus: Cpus::read()?,
-        begin: Instant::now(),
-        signals: Signals::install().map_err(|e| TuneError::Failed(e.to_string()))?,
-        tell,
-    };
+    let mut context = Context::new(request, tell)?;
     let mut servers = Servers::new();
     let costs = Costs::measure(&mut context, &mut servers)?;
     let ranking = ranking::rank(&mut context, &costs);

@@ -60,6 +60,9 @@ pub struct Outcome {
     /// The file with the chosen values, or why its layout does not take them.
     #[serde(skip)]
     pub patched: Result<String, String>,
+    /// The file as it was read.
+    #[serde(skip)]
+    pub text: String,
 }
 
 /// A candidate that was measured.
@@ -155,6 +158,7 @@ pub(crate) fn of(
             &chosen,
         )
         .map_err(|error| error.to_string()),
+        text: deployment.text.clone(),
         current: deployment.current.clone(),
         chosen,
         sustained,

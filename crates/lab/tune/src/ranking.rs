@@ -7,6 +7,7 @@ use albacore_api::{BatchingPolicy, MainThread, Mode};
 use crate::Context;
 use crate::calibration::Costs;
 use crate::configuration::{Configuration, candidates};
+use crate::correction::Correction;
 use crate::placement::Placements;
 use crate::prediction::{Predicted, predict, upper_bound};
 
@@ -50,6 +51,7 @@ struct Simulations<'a, 'b> {
     context: &'a Context<'b>,
     costs: &'a Costs,
     placements: Placements,
+    correction: Correction,
     until: Duration,
     begin: Instant,
     /// Best first.
@@ -69,7 +71,8 @@ impl Simulations<'_, '_> {
             &mut self.placements,
             configuration,
         );
-        self.predicted.extend(predicted);
+        self.predicted
+            .extend(predicted.map(|of| self.correction.correct(of)));
         self.predicted
             .sort_by(|a, b| b.goodput.total_cmp(&a.goodput));
     }
@@ -93,10 +96,13 @@ pub(crate) fn rank(context: &mut Context<'_>, costs: &Costs) -> Ranking {
     let threads: Vec<u16> = of_threads.map(|of| of.configuration.threads).collect();
     let objective = context.deployment.objective.as_micros() as u64;
     let all = candidates(&current, &threads, context.cpus.count(), objective);
+    let mut placements = Placements::default();
+    let correction = Correction::of(context, costs, &mut placements);
     let mut simulations = Simulations {
         context,
         costs,
-        placements: Placements::default(),
+        placements,
+        correction,
         until: SIZES_TIME,
         begin,
         predicted: Vec::new(),

@@ -14,7 +14,7 @@
 
 mod learned_run;
 mod print;
-mod server_metrics;
+pub(crate) mod server_metrics;
 mod simulated;
 
 use std::time::Duration;

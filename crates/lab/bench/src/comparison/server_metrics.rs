@@ -12,7 +12,7 @@ use crate::probe::Bench;
 
 /// The text of `/metrics`.
 #[derive(Debug)]
-pub(super) struct ServerMetrics(String);
+pub(crate) struct ServerMetrics(pub(crate) String);
 
 /// How a server schedules.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub(super) struct Learned {
 
 impl ServerMetrics {
     /// The sum of a metric's series that have all these labels; `None` if there is none.
-    pub(super) fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+    pub(crate) fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let labels: Vec<String> = labels.iter().map(|(k, v)| format!("{k}=\"{v}\"")).collect();
         let series = self.0.lines().filter(|line| {
             let rest = line.strip_prefix(name);

@@ -1,0 +1,136 @@
+//! `albacore bench tune`: `albacore tune` beside the measurement of all its candidates.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use albacore_bench::median;
+use albacore_command::{Failure, print};
+use albacore_tune::{Configuration, Measurement, Outcome, Sustained, TuneRequest, measure, tune};
+
+use crate::tune_command::failure;
+
+/// Windows of each configuration when the best of both are compared.
+const COMPARED_WINDOWS: usize = 24;
+
+/// The arguments of `albacore bench tune`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct BenchTuneArgs {
+    /// The InferenceDeployment
+    #[arg(short, long, value_name = "FILE")]
+    file: PathBuf,
+    /// What requests ask for, as in albacore tune
+    #[arg(long, value_name = "LIST", default_value = "1")]
+    mix: String,
+    /// How often albacore tune is run, each time with another seed
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    repeat: u64,
+    /// Windows of 0.4 s for each candidate; 0: the candidates are not measured one by one
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    windows: usize,
+    /// Where results are written
+    #[arg(long, value_name = "FOLDER", default_value = "bench-tune")]
+    output: PathBuf,
+}
+
+/// Prints a line for each run, the spread of what was sustained, and the ratio to the best of all.
+///
+/// # Errors
+/// As `albacore tune`.
+pub(crate) fn run(args: &BenchTuneArgs) -> Result<(), Failure> {
+    let request = |seed: u64, time: Duration| TuneRequest {
+        file: args.file.clone(),
+        folder: args.output.clone(),
+        latency: None,
+        percentile: None,
+        mix: args.mix.clone(),
+        arrivals: "poisson".to_owned(),
+        rate: None,
+        time,
+        seed,
+    };
+    let mut outcomes = Vec::new();
+    for seed in 1..=args.repeat {
+        let found = tune(&request(seed, Duration::from_secs(90)), &mut |_| {});
+        let found = found.map_err(failure)?;
+        print(&line(seed, &found))?;
+        outcomes.push(found);
+    }
+    print(&summary(&outcomes))?;
+    let Some(first) = outcomes.first().filter(|_| args.windows > 0) else {
+        return Ok(());
+    };
+    let begin = Instant::now();
+    let request = request(1, Duration::MAX);
+    let all = measure(&request, &Measurement::All, args.windows, &mut |line| {
+        eprintln!("{line}");
+    });
+    let all = all.map_err(failure)?;
+    let seconds = begin.elapsed().as_secs_f64();
+    let highest = all.iter().max_by(|a, b| a.goodput.total_cmp(&b.goodput));
+    let Some(best) = highest.map(|of| of.configuration.clone()) else {
+        return Ok(());
+    };
+    let chosen = most_chosen(&outcomes).unwrap_or(&first.chosen);
+    let share = 100.0 * median(outcomes.iter().map(|of| of.seconds)) / seconds;
+    print(&format!(
+        "all {} candidates: {seconds:.0} s; best: {}\ntune takes {share:.1} % of that time\n",
+        all.len(),
+        best.name()
+    ))?;
+    if *chosen == best {
+        return print("the choice of most runs is the best of all\n");
+    }
+    let both = Measurement::Beside(vec![chosen.clone(), best]);
+    let both = measure(&request, &both, COMPARED_WINDOWS, &mut |_| {}).map_err(failure)?;
+    let names = both.iter().map(of_both).collect::<String>();
+    let rates: Vec<f64> = both.iter().map(|of| of.goodput).collect();
+    let percent = 100.0 * rates[0] / rates[1];
+    print(&format!(
+        "{names}the choice of most runs has {percent:.1} % of the best of all\n"
+    ))
+}
+
+fn of_both(of: &Sustained) -> String {
+    let [low, high] = of.quartiles;
+    let (name, rate) = (of.configuration.name(), of.goodput);
+    format!("{name}: {rate:.0} requests/s ({low:.0} to {high:.0})\n")
+}
+
+/// What the chosen configuration of a run sustained.
+fn goodput(outcome: &Outcome) -> f64 {
+    outcome.sustained.first().map_or(0.0, |of| of.goodput)
+}
+
+fn line(seed: u64, of: &Outcome) -> String {
+    let error = of.prediction_error.unwrap_or_default() * 100.0;
+    format!(
+        "seed {seed}: {}: {:.0} requests/s in {:.0} s, {} rounds, decided: {}, predictions off by {error:.1} %\n",
+        of.chosen.name(),
+        goodput(of),
+        of.seconds,
+        of.rounds,
+        of.is_decided
+    )
+}
+
+fn summary(outcomes: &[Outcome]) -> String {
+    let rates = || outcomes.iter().map(goodput);
+    let (low, high) = rates().fold((f64::MAX, 0.0_f64), |(low, high), rate| {
+        (low.min(rate), high.max(rate))
+    });
+    let middle = median(rates());
+    let apart = rates().map(|rate| (rate / middle - 1.0).abs() * 100.0);
+    let error = median(outcomes.iter().filter_map(|of| of.prediction_error)) * 100.0;
+    format!(
+        "{} runs: {middle:.0} requests/s in the median, {low:.0} to {high:.0}, at most {:.1} % apart from it; predictions \
+         off by {error:.1} % in the median\n",
+        outcomes.len(),
+        apart.fold(0.0, f64::max)
+    )
+}
+
+fn most_chosen(outcomes: &[Outcome]) -> Option<&Configuration> {
+    let times = |of: &Configuration| outcomes.iter().filter(|o| o.chosen == *of).count();
+    let chosen = outcomes.iter().map(|of| &of.chosen);
+    chosen.max_by_key(|of| times(of))
+}

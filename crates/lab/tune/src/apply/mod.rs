@@ -1,0 +1,132 @@
+//! `--apply`: writes the chosen values over the user's file, watches the server that runs from it,
+//! and takes them back where that server became worse.
+
+mod watch;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use albacore_os::Signals;
+
+use crate::error::TuneError;
+use crate::outcome::Outcome;
+use watch::{Change, Watch};
+
+/// What is to be changed, and what is watched.
+#[derive(Clone, Debug)]
+pub struct ApplyRequest {
+    /// The InferenceDeployment.
+    pub file: PathBuf,
+    /// `http://HOST:PORT` of the server that runs from it, under its clients' load; `None`: the
+    /// file is written and nothing watched.
+    pub server: Option<String>,
+    /// How long the server is watched before, and again after the change.
+    pub time: Duration,
+}
+
+/// A server that can be watched, with what it does now.
+#[derive(Debug)]
+pub struct Watching(Option<Watch>);
+
+impl Watching {
+    /// Checks the options before hours are spent on them.
+    ///
+    /// # Errors
+    /// The server does not answer, or has too few requests to tell a change.
+    pub fn check(request: &ApplyRequest) -> Result<Self, TuneError> {
+        let watch = request.server.as_deref();
+        let watch = watch.map(|url| Watch::connect(url, request.time));
+        Ok(Self(watch.transpose()?))
+    }
+}
+
+/// Writes the values into the file; returns what was found, in sentences.
+///
+/// # Errors
+/// The file was edited meanwhile, or cannot be written; the server has too few requests; the server
+/// became worse, and the file is as before again.
+pub fn apply(
+    request: &ApplyRequest,
+    watching: &Watching,
+    outcome: &Outcome,
+    tell: &mut dyn FnMut(&str),
+) -> Result<String, TuneError> {
+    let file = request.file.display();
+    if outcome.chosen == outcome.current {
+        return Ok(format!(
+            "{file}: nothing to apply; it has the chosen values."
+        ));
+    }
+    let patched = outcome.patched.as_ref();
+    let patched = patched.map_err(|why| TuneError::Failed(format!("--apply: {why}")))?;
+    let own = &outcome.text;
+    let Some(watch) = &watching.0 else {
+        replace(&request.file, own, patched)?;
+        return Ok(format!("{file} has the chosen values now."));
+    };
+    let signals = Signals::install().map_err(|e| TuneError::Failed(e.to_string()))?;
+    tell("measuring the server before the change");
+    let before = watch.measure(&signals)?;
+    replace(&request.file, own, patched)?;
+    let undo = || replace(&request.file, patched, own);
+    tell(&format!("{file} has the chosen values now"));
+    if let Err(error) = watch.wait_for(outcome, &signals, tell) {
+        undo()?;
+        return Err(TuneError::Failed(format!(
+            "{error}; {file} is as before again"
+        )));
+    }
+    tell("measuring the server after the change");
+    let after = watch.measure(&signals).map_err(|error| {
+        let what = format!("{error}; {file} keeps the chosen values, which were not judged");
+        TuneError::Failed(what)
+    })?;
+    let change = Change::between(&before, &after);
+    let text = change.text();
+    if change.is_worse() {
+        undo()?;
+        return Err(TuneError::Failed(format!(
+            "{text}: worse beyond the noise, so {file} is as before again; start its server again if workers or \
+             threads had changed"
+        )));
+    }
+    Ok(format!("{text}. {file} keeps the chosen values."))
+}
+
+/// Replaces the file in one step if it still says `expected`.
+fn replace(file: &Path, expected: &str, text: &str) -> Result<(), TuneError> {
+    let now = std::fs::read_to_string(file).map_err(TuneError::file(file))?;
+    if now != expected {
+        return Err(TuneError::Failed(format!(
+            "{}: it was edited meanwhile, so it is left as it is now",
+            file.display()
+        )));
+    }
+    let mut new = file.as_os_str().to_owned();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    let written = std::fs::write(&new, text).and_then(|()| {
+        let permissions = std::fs::metadata(file)?.permissions();
+        std::fs::set_permissions(&new, permissions)?;
+        std::fs::rename(&new, file)
+    });
+    written.map_err(TuneError::file(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_only_if_nobody_else_edited_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.yaml");
+        std::fs::write(&file, "one").unwrap();
+        replace(&file, "one", "two").unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "two");
+        let refused = replace(&file, "one", "three").unwrap_err().to_string();
+        assert!(refused.contains("edited meanwhile"), "{refused}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "two");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}
