@@ -429,7 +429,7 @@ proptest! {
             };
             let Some(now) = trial.due() else { break };
             trial.add_sample(Some(Sample { latency, usage }), None, now);
-            trial.progress();
+            let _ = trial.progress();
         }
     }
 }
