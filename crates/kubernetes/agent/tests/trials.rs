@@ -175,7 +175,7 @@ fn a_server_of_the_users_own_is_tried_by_the_time_that_its_threads_wait() {
         {"name": "server", "image": "x", "command": ["sh", "-c", OWN_SERVER]}]}});
     let arms = ["Scatter", "None"];
     let trial = json!({"trial": {"window": "1s", "arms": arms}});
-    let own = json!({"models": null, "template": template, "placement": trial});
+    let own = json!({"models": [], "template": template, "placement": trial});
     rig.deploy("own", 2, 1, &own);
     let mut pod = rig.pod("own-1", "own", &["2", "1", "named"]);
     rig.run_program(
