@@ -140,7 +140,7 @@ pub(crate) const TRIAL_THREADS_MAX: usize = 4096;
 /// window.
 pub(crate) const REPORT_PERIOD: Duration = Duration::from_millis(500);
 
-/// The same after the verdict, while only the load is looked at: a hundredth of a percent of a cpu.
+/// The same after the verdict, while only the load is looked at: a tenth of the reports of a trial.
 pub(crate) const LOAD_REPORT_PERIOD: Duration = Duration::from_secs(5);
 
 /// How often the pipe of latency reports is read while a sample waits for one.

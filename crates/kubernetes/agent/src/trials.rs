@@ -107,6 +107,8 @@ impl Trials {
             if policy.enforcement == Enforcement::Observe
                 || policy.placement == PlacementMethod::None
             {
+                // All windows would be the same; it begins when masks are written again.
+                self.trials.remove(uid);
                 continue;
             }
             let known = self.trials.get(uid);

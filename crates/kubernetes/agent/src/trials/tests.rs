@@ -157,6 +157,19 @@ fn without_reports_the_plan_stays_and_that_is_reported() {
 }
 
 #[test]
+fn a_node_that_only_observes_measures_nothing() {
+    let mut node = Node::new(Figure::Latency);
+    node.report(true);
+    let mut desired = vec![desired(Figure::Latency)];
+    if let PodAction::Place { policy, .. } = &mut desired[0].action {
+        policy.enforcement = Enforcement::Observe;
+    }
+    node.trials.apply(&mut desired, node.now);
+    assert_eq!(node.trials.facts("u"), TrialFacts::default());
+    assert_eq!(node.trials.next(), None);
+}
+
+#[test]
 fn a_pod_with_too_many_threads_is_not_read() {
     let keep = tempfile::tempdir().unwrap();
     let host = HostRoot::recorded(keep.path());
