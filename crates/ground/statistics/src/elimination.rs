@@ -1,6 +1,6 @@
 //! Successive elimination (Even-Dar, Mannor, Mansour 2006): arms are measured side by side, one
-//! value each in a round, and compared after fixed numbers of rounds. An arm that is behind the best
-//! by more than the noise is measured no more.
+//! value each in a round, and compared after fixed numbers of rounds. An arm that is behind the
+//! best by more than the noise is measured no more.
 //!
 //! Few comparisons at fixed numbers keep the share of false claims low: who compares after every
 //! round finds a difference between equal arms sooner or later.

@@ -87,7 +87,8 @@ pub(crate) struct Trials {
 
 impl Trials {
     /// Gives the policy of each pod on trial the arm that has its window now, or the one that its
-    /// trial decided for. Begins trials that are asked for, and forgets those that are not any more.
+    /// trial decided for. Begins trials that are asked for, and forgets those that are not any
+    /// more.
     pub(crate) fn apply(&mut self, desired: &mut [DesiredPod], now: Instant) {
         let is_desired = |uid: &String| desired.iter().any(|desired| desired.pod.uid == *uid);
         self.trials.retain(|uid, _| is_desired(uid));

@@ -1,6 +1,6 @@
 //! A trial on a live pod: windows of several placements in turn, a verdict, and its consequences.
-//! The test plays `albacore-params`: it writes the reports of a server, so that the verdict does not
-//! depend on this machine.
+//! The test plays `albacore-params`: it writes the reports of a server, so that the verdict does
+//! not depend on this machine.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 mod rig;

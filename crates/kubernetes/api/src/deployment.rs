@@ -289,7 +289,7 @@ impl Default for Trial {
     }
 }
 
-/// A placement in a trial.
+/// A placement that a trial compares with others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum TrialArm {
     /// Policy Tuna with mode Scatter.

@@ -156,7 +156,8 @@ pub struct PodPlacement {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// What the last trial of `spec.placement.trial` decided, if the pod is still placed: ratios to
-    /// the placement that stays, with intervals. Absent where the report would be too large with it.
+    /// the placement that stays, with intervals. Absent where the report would be too large with
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<String>,
 }
