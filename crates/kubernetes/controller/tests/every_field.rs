@@ -82,6 +82,7 @@ fn other(pointer: &str, value: &Value) -> Value {
     let field = pointer.rsplit('/').next().unwrap();
     match (field, value) {
         _ if pointer.contains("/outputs/") => json!("leaf"),
+        _ if pointer.contains("/arms/") => json!("Compact"),
         ("mode", _) => json!("Compact"),
         ("enforcement", _) => json!("Observe"),
         ("mainThread", _) => json!("WorkerSet"),
