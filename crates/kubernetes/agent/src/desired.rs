@@ -5,11 +5,11 @@
 //! the pod's namespace, and the API server's record that it runs on this node. The names that the
 //! container or its processes give themselves do not count.
 
-use albacore_api::{InferenceDeployment, policy_of, validate};
+use albacore_api::{InferenceDeployment, policy_of, trial_of, validate};
 use albacore_plan::{Enforcement, ServerKind, SubjectPolicy};
+use albacore_trial::TrialSpec;
 
 use crate::labeled_pod::{LabeledPod, ServerContainer};
-use crate::trial::TrialSpec;
 
 /// Namespaces whose pods are never placed, whatever their labels say.
 const NEVER_PLACED: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
@@ -81,7 +81,7 @@ pub(crate) enum PodAction {
         policy: SubjectPolicy,
         /// The generation of the deployment that the policy is of.
         generation: i64,
-        /// Whether the plan has to prove its gain.
+        /// The other placements that this one has to be compared with.
         trial: Option<TrialSpec>,
     },
     /// Leave the placement unchanged, if there is one: the deployment is invalid now.
@@ -170,12 +170,7 @@ fn action(
         },
         policy,
         generation: deployment.metadata.generation.unwrap_or_default(),
-        trial: deployment
-            .spec
-            .placement
-            .trial
-            .as_ref()
-            .map(TrialSpec::from),
+        trial: trial_of(&deployment.spec),
     }
 }
 

@@ -13,13 +13,14 @@ use crate::facts::{NodeFacts, PodFacts};
 use crate::limits::{MISSING_TIME, THROTTLED_SHARE};
 use crate::locate::NotPlaced;
 use crate::placer_stats::{BackOffSummary, SubjectStats};
-use crate::trial::NO_LATENCY_REPORTS;
 
 /// What was reported of one pod so far.
 #[derive(Clone, Debug, Default)]
 struct PodHistory {
     is_verified: bool,
     stats: SubjectStats,
+    /// The verdict of its trial, if its plan was not withdrawn.
+    decided: Option<String>,
     missing_since: Option<Instant>,
     /// Reasons of lasting problems that were reported and still hold.
     reported: BTreeSet<&'static str>,
@@ -82,6 +83,11 @@ impl PodHistory {
             events.push(EventDraft::normal("PlacementVerified", "Pin", note));
         }
         self.is_verified = is_verified;
+        let decided = pod.trial.decided.clone();
+        if let Some(note) = decided.clone().filter(|_| decided != self.decided) {
+            events.push(EventDraft::normal("TrialDecided", "Observe", note));
+        }
+        self.decided = decided;
         events.extend(self.new_problems(pod, now));
         events
     }
@@ -153,14 +159,13 @@ impl PodHistory {
                 throttled * 100.0
             )
         });
-        let without_reports = pod
-            .trial_lacks_reports
-            .then(|| NO_LATENCY_REPORTS.to_owned());
+        let trial = &pod.trial;
+        let without_reports = trial.progress.clone().filter(|_| trial.lacks_reports);
         let problems: [(&'static str, &'static str, Option<String>); 6] = [
             ("WorkersMissing", "Observe", missing),
             ("CpusetEmpty", "Observe", empty),
             ("Throttled", "Observe", throttled),
-            ("PlacementWithdrawn", "Restore", pod.withdrawn.clone()),
+            ("PlacementWithdrawn", "Restore", trial.withdrawn.clone()),
             ("TrialWithoutFigures", "Observe", without_reports),
             ("Unsupported", "Observe", unsupported),
         ];

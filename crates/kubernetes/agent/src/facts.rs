@@ -2,6 +2,7 @@
 //! parameters.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use albacore_api::{Isolation, counted};
 use albacore_placer::{SlotRow, SlotState, SubjectState};
@@ -36,12 +37,22 @@ pub(crate) struct PodFacts {
     pub(crate) state: Option<SubjectState>,
     pub(crate) rows: Vec<SlotRow>,
     pub(crate) throttling: Throttling,
-    /// Why its plan was withdrawn, if a trial did that.
+    pub(crate) trial: TrialFacts,
+}
+
+/// The facts about the trial of one pod; the default is that of a pod without one.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct TrialFacts {
+    /// How far it is.
+    pub(crate) progress: Option<String>,
+    /// Why the plan was withdrawn, if the trial did that.
     pub(crate) withdrawn: Option<String>,
-    /// How far its trial is.
-    pub(crate) trial: Option<String>,
-    /// Whether its trial got no latency report when it needed one.
-    pub(crate) trial_lacks_reports: bool,
+    /// What it decided otherwise.
+    pub(crate) decided: Option<String>,
+    /// Whether it got no latency report when it needed one.
+    pub(crate) lacks_reports: bool,
+    /// How often the server has to report its latency for it.
+    pub(crate) report_period: Option<Duration>,
 }
 
 /// Why something is so: a stable word for programs and a sentence for people.
@@ -174,7 +185,7 @@ impl PodFacts {
             PodAction::Keep { reason } => return Some(format!("placement unchanged: {reason}")),
             PodAction::Place { .. } => {}
         }
-        if let Some(withdrawn) = &self.withdrawn {
+        if let Some(withdrawn) = &self.trial.withdrawn {
             return Some(withdrawn.clone());
         }
         if !self.is_placed {
@@ -183,7 +194,7 @@ impl PodFacts {
         }
         let counts = self.counts();
         let (workers, threads) = self.shape()?;
-        let mut parts: Vec<String> = self.trial.iter().cloned().collect();
+        let mut parts: Vec<String> = self.trial.progress.iter().cloned().collect();
         if self.is_cpuset_empty() {
             parts.push("its cpuset has no cpu that is online".to_owned());
         }

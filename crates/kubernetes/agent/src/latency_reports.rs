@@ -10,9 +10,9 @@ use std::path::Path;
 use albacore_os::{FifoReader, OsError};
 use albacore_settings::REPORT_LINE_BYTES_MAX;
 use albacore_settings::agent_stream::LatencyReport;
+use albacore_trial::LatencyHistogram;
 
 use crate::limits::REPORTS_BYTES_MAX;
-use crate::trial::LatencyHistogram;
 
 /// The newest histogram of each pod, by uid.
 pub(crate) type LatestLatency = BTreeMap<String, LatencyHistogram>;

@@ -38,6 +38,5 @@ mod slot_snapshot;
 mod status;
 mod status_writer;
 mod throttling;
-mod trial;
 mod trials;
 mod waker;

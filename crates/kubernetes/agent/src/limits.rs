@@ -132,16 +132,16 @@ pub(crate) const FEED_RETRY: Duration = Duration::from_millis(100);
 /// How long the throw-away child of the kernel probe lives if nothing ends it.
 pub(crate) const IDLE_TIME: Duration = Duration::from_secs(60);
 
-/// A window of a trial begins this fraction of its length after the masks were ordered: caches are
-/// warm again.
-pub(crate) const TRIAL_SETTLE_SHARE: u32 = 10;
-
-/// Fewest requests of a window that counts: the p99 of fewer is one request.
-pub(crate) const TRIAL_REQUESTS_MIN: u64 = 200;
+/// Threads of a pod whose times are read for a trial: workers x threads is at most 2,048, and a pod
+/// that makes more must not delay the repair of masks.
+pub(crate) const TRIAL_THREADS_MAX: usize = 4096;
 
 /// How often the server of a pod on trial reports its latency: bounds the error of both ends of a
 /// window.
 pub(crate) const REPORT_PERIOD: Duration = Duration::from_millis(500);
+
+/// The same after the verdict, while only the load is looked at: a tenth of the reports of a trial.
+pub(crate) const LOAD_REPORT_PERIOD: Duration = Duration::from_secs(5);
 
 /// How often the pipe of latency reports is read while a sample waits for one.
 pub(crate) const REPORT_POLL: Duration = Duration::from_millis(100);

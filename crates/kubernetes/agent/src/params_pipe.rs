@@ -11,7 +11,7 @@ use albacore_os::{LineFifo, OsError, Written};
 use albacore_settings::agent_stream::{ModelSlo, NodeSnapshot, Parameters, ServingPod};
 
 use crate::facts::PodFacts;
-use crate::limits::{FEED_PERIOD, FEED_POLL, FEED_RETRY, REPORT_PERIOD};
+use crate::limits::{FEED_PERIOD, FEED_POLL, FEED_RETRY};
 
 /// The pods with their parameters. Parameters go to all pods of a deployment, placed or not.
 pub(crate) fn params_pods<'a>(
@@ -78,7 +78,7 @@ fn parameters(pod: &PodFacts, deployment: &InferenceDeployment) -> Parameters {
         generation: generation
             .and_then(|g| u64::try_from(g).ok())
             .unwrap_or_default(),
-        report: pod.trial.is_some().then_some(REPORT_PERIOD),
+        report: pod.trial.report_period,
     }
 }
 

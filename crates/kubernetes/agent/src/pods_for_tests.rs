@@ -7,7 +7,7 @@ use albacore_plan::{Enforcement, MainThread, PlacementMethod, ServerKind, Subjec
 use albacore_solver::{Mode, Rank, Slot, WorkerIndex};
 
 use crate::desired::{DesiredPod, PodAction};
-use crate::facts::{PodFacts, Throttling};
+use crate::facts::{PodFacts, Throttling, TrialFacts};
 use crate::labeled_pod::{LabeledPod, ServerContainer};
 use crate::placer_stats::SubjectStats;
 
@@ -82,8 +82,6 @@ pub(crate) fn pod_facts(pod: LabeledPod, policy: SubjectPolicy, rows: Vec<SlotRo
         stats: SubjectStats::default(),
         rows,
         throttling: Throttling::default(),
-        withdrawn: None,
-        trial: None,
-        trial_lacks_reports: false,
+        trial: TrialFacts::default(),
     }
 }

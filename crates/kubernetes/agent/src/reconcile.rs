@@ -27,7 +27,7 @@ use crate::placer_supervisor::PlacerSupervisor;
 use crate::publisher::Publisher;
 use crate::slot_snapshot::SlotSnapshot;
 use crate::throttling::ThrottlingMonitor;
-use crate::trials::{self, Trials};
+use crate::trials::{self, Reading, Trials};
 use crate::waker::WakeReceiver;
 
 /// Reason of every pod whose masks are given back because the agent stops.
@@ -213,14 +213,16 @@ impl ReconcileLoop {
         // Read in every turn: a report that came before a sample is due does not count for it.
         let reports = self.inputs.latency_reports.as_mut();
         let latest = reports.map_or_else(LatestLatency::new, |reports| {
-            reports.read(|uid| self.trials.progress(uid).is_some())
+            reports.read(|uid| self.trials.takes_reports(uid))
         });
         let (placed, slots, host) = (&self.placed, &self.slots, &self.options.host);
-        let usage = |desired: &DesiredPod| {
+        let read = |desired: &DesiredPod| {
             let id = placed.get(&desired.pod.uid)?.id;
-            trials::read_workers(host, &slots.worker_pids(id), slots.state(id))
+            let usage = trials::read_workers(host, &slots.worker_pids(id), slots.state(id))?;
+            let mapping = trials::mapping_hash(desired, slots.rows(id), slots.state(id));
+            Some(Reading { usage, mapping })
         };
-        self.trials.advance(&self.desired, &latest, usage, now)
+        self.trials.advance(&self.desired, &latest, read, now)
     }
 
     fn update_desired(&mut self, now: Instant) {
@@ -306,9 +308,7 @@ impl ReconcileLoop {
                 .map(|id| self.slots.rows(id).to_vec())
                 .unwrap_or_default(),
             throttling: self.throttling.of(uid),
-            withdrawn: self.trials.withdrawn(uid),
-            trial: self.trials.progress(uid),
-            trial_lacks_reports: self.trials.lacks_reports(uid),
+            trial: self.trials.facts(uid),
         }
     }
 

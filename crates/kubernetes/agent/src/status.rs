@@ -99,6 +99,11 @@ impl StatusBuilder {
             }),
             respawns: count(pod.stats.respawns),
             reason: pod.reason().map(|reason| cut(&reason, REASON_BYTES_MAX)),
+            trial: pod
+                .trial
+                .decided
+                .as_ref()
+                .map(|text| cut(text, REASON_BYTES_MAX)),
             mapping: None,
         }
     }
@@ -195,7 +200,8 @@ fn name(pod: &PodFacts, bytes: usize) -> String {
 fn shrink_to_fit(status: &mut NodePlacementStatus, pods: &[PodFacts]) {
     let max = plan_input::limit(status)
         + STATUS_BYTES_PER_20_PODS * status.pods.len().div_ceil(20).max(1);
-    let shrinks: [fn(&mut PodPlacement, &PodFacts); 10] = [
+    let shrinks: [fn(&mut PodPlacement, &PodFacts); 11] = [
+        |entry, _| entry.trial = None,
         |entry, _| entry.since = None,
         |entry, _| entry.front = entry.front.filter(|front| front.verified < front.planned),
         |entry, _| {

@@ -1,20 +1,31 @@
 //! The trials of this node's pods: which policy each window has, and the samples at its ends.
 //!
 //! A sample is due at both ends of a window. Its latency is the first report of the pod that comes
-//! after that moment (see `latency_reports.rs`); its CPU time is read from the kernel when that
-//! report is there.
+//! after that moment (see `latency_reports.rs`); what the kernel counts is read when that report is
+//! there. Servers of a user's own report no latency: theirs is what the kernel counts alone.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use albacore_os::{HostRoot, Pid, read_usage};
-use albacore_placer::SubjectState;
-use albacore_plan::{Enforcement, PlacementMethod};
+use albacore_os::{HostRoot, Pid, read_tasks, read_usage};
+use albacore_placer::{SlotRow, SubjectState};
+use albacore_plan::{Enforcement, PlacementMethod, SubjectPolicy, masks_hash};
+use albacore_trial::{
+    Arm, Figure, LatencyHistogram, Outcome, PodUsage, Sample, TrialRun, TrialSpec, TrialState,
+};
 
 use crate::desired::{DesiredPod, PodAction};
+use crate::facts::TrialFacts;
 use crate::latency_reports::LatestLatency;
-use crate::limits::REPORT_WAIT_MAX;
-use crate::trial::{LatencyHistogram, PodUsage, Sample, TrialRun, TrialSpec, TrialState};
+use crate::limits::{LOAD_REPORT_PERIOD, REPORT_PERIOD, REPORT_WAIT_MAX, TRIAL_THREADS_MAX};
+
+/// What the kernel and the placer say of a pod at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    pub(crate) usage: PodUsage,
+    /// Hash of the mapping in force.
+    pub(crate) mapping: Option<u32>,
+}
 
 /// The trial of one container under one generation of its deployment; a change of either begins
 /// another.
@@ -22,39 +33,49 @@ use crate::trial::{LatencyHistogram, PodUsage, Sample, TrialRun, TrialSpec, Tria
 struct PodTrial {
     container: String,
     generation: i64,
-    trial: TrialRun,
+    run: TrialRun,
     /// Since when a sample that is due waits for a latency report.
     waits_since: Option<Instant>,
 }
 
 impl PodTrial {
-    /// Adds a sample if one is due and its report has come, or gives up on the report; true if
-    /// either happened.
+    fn is_over(&self) -> bool {
+        matches!(self.run.state(), TrialState::Over(_))
+    }
+
+    /// Adds a sample if one is due and its report has come, or gives up on the report; true if the
+    /// trial shows that.
     fn advance(
         &mut self,
         latency: Option<&LatencyHistogram>,
-        usage: impl FnOnce() -> Option<PodUsage>,
+        read: impl FnOnce() -> Option<Reading>,
         now: Instant,
     ) -> bool {
-        if self.trial.due().is_none_or(|due| due > now) {
+        if self.run.due().is_none_or(|due| due > now) {
             return false;
+        }
+        if self.run.figure() == Figure::RunDelay {
+            return self.add(LatencyHistogram::new(), read(), now);
         }
         let Some(since) = self.waits_since else {
             // A report that came until now may describe a time before the sample was due.
             self.waits_since = Some(now);
             return false;
         };
-        match latency {
-            Some(latency) => {
-                let latency = latency.clone();
-                let sample = usage().map(|usage| Sample { latency, usage });
-                self.trial.add_sample(sample, now);
-            }
+        let is_changed = match latency {
+            Some(latency) => self.add(latency.clone(), read(), now),
             None if now.duration_since(since) < REPORT_WAIT_MAX => return false,
-            None => self.trial.report_missing(now),
-        }
+            None => self.run.report_missing(now),
+        };
         self.waits_since = None;
-        true
+        is_changed
+    }
+
+    fn add(&mut self, latency: LatencyHistogram, reading: Option<Reading>, now: Instant) -> bool {
+        let mapping = reading.as_ref().and_then(|reading| reading.mapping);
+        let usage = reading.map(|reading| reading.usage);
+        let sample = usage.map(|usage| Sample { latency, usage });
+        self.run.add_sample(sample, mapping, now)
     }
 }
 
@@ -65,12 +86,14 @@ pub(crate) struct Trials {
 }
 
 impl Trials {
-    /// Removes the placement from the policy of each pod whose trial runs without a plan now.
-    /// Begins trials that are asked for, and forgets those that are not any more.
+    /// Gives the policy of each pod on trial the arm that has its window now, or the one that its
+    /// trial decided for. Begins trials that are asked for, and forgets those that are not any
+    /// more.
     pub(crate) fn apply(&mut self, desired: &mut [DesiredPod], now: Instant) {
         let is_desired = |uid: &String| desired.iter().any(|desired| desired.pod.uid == *uid);
         self.trials.retain(|uid, _| is_desired(uid));
         for desired in desired {
+            let uid = &desired.pod.uid;
             let PodAction::Place {
                 container,
                 policy,
@@ -79,64 +102,51 @@ impl Trials {
                 ..
             } = &mut desired.action
             else {
-                self.trials.remove(&desired.pod.uid);
+                self.trials.remove(uid);
                 continue;
             };
             if policy.enforcement == Enforcement::Observe
                 || policy.placement == PlacementMethod::None
             {
+                // All windows would be the same; it begins when masks are written again.
+                self.trials.remove(uid);
                 continue;
             }
-            let state = self.state(&desired.pod.uid, container, *generation, *spec, now);
-            if !state.has_plan() {
-                policy.placement = PlacementMethod::None;
+            let known = self.trials.get(uid);
+            if known.is_none_or(|t| t.container != *container || t.generation != *generation) {
+                let begun = PodTrial {
+                    container: container.clone(),
+                    generation: *generation,
+                    run: begin(spec.clone(), policy, uid, now),
+                    waits_since: None,
+                };
+                self.trials.insert(uid.clone(), begun);
+            }
+            if let Some(trial) = self.trials.get(uid) {
+                trial.run.state().arm().apply(policy);
             }
         }
-    }
-
-    /// The state of a pod's trial, which begins now unless it runs already.
-    fn state(
-        &mut self,
-        uid: &str,
-        container: &str,
-        generation: i64,
-        spec: TrialSpec,
-        now: Instant,
-    ) -> TrialState {
-        let known = self.trials.get(uid);
-        let known = known.filter(|t| t.container == container && t.generation == generation);
-        if let Some(known) = known {
-            return known.trial.state();
-        }
-        let begun = PodTrial {
-            container: container.to_owned(),
-            generation,
-            trial: TrialRun::new(spec, now),
-            waits_since: None,
-        };
-        let state = begun.trial.state();
-        self.trials.insert(uid.to_owned(), begun);
-        state
     }
 
     /// When the next sample is due, of those that do not wait for a report yet.
     pub(crate) fn next(&self) -> Option<Instant> {
         let idle = self.trials.values().filter(|t| t.waits_since.is_none());
-        idle.filter_map(|t| t.trial.due()).min()
+        idle.filter_map(|t| t.run.due()).min()
     }
 
-    /// Whether a sample waits for a report.
+    /// Whether a sample of a window waits for a report. One of the load has time.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.trials.values().any(|t| t.waits_since.is_some())
+        let mut trials = self.trials.values();
+        trials.any(|t| t.waits_since.is_some() && !t.is_over())
     }
 
     /// Adds the samples that are due and reported; true if a window ended or began. `latest` holds
-    /// what was reported since the last call; `usage` reads a pod's counters from the kernel.
+    /// what was reported since the last call; `read` reads a pod's counters.
     pub(crate) fn advance(
         &mut self,
         desired: &[DesiredPod],
         latest: &LatestLatency,
-        usage: impl Fn(&DesiredPod) -> Option<PodUsage>,
+        read: impl Fn(&DesiredPod) -> Option<Reading>,
         now: Instant,
     ) -> bool {
         let mut is_changed = false;
@@ -145,38 +155,59 @@ impl Trials {
             let Some(trial) = self.trials.get_mut(uid) else {
                 continue;
             };
-            if !trial.advance(latest.get(uid), || usage(desired), now) {
+            if !trial.advance(latest.get(uid), || read(desired), now) {
                 continue;
             }
             is_changed = true;
-            if let TrialState::Kept(why) = trial.trial.state() {
-                tracing::info!(pod = %desired.pod.key, why, "the plan stays");
+            if let TrialState::Over(verdict) = trial.run.state() {
+                tracing::info!(pod = %desired.pod.key, verdict = verdict.text, "a trial is over");
             }
         }
         is_changed
     }
 
-    /// Why a pod's plan was withdrawn, if its trial did that.
-    pub(crate) fn withdrawn(&self, uid: &str) -> Option<String> {
-        match self.trials.get(uid)?.trial.state() {
-            TrialState::Withdrawn(why) => Some(why),
-            _ => None,
-        }
-    }
-
-    /// How far a pod's trial is, for people; `None` if it has none or it is over.
-    pub(crate) fn progress(&self, uid: &str) -> Option<String> {
-        self.trials.get(uid)?.trial.progress()
-    }
-
-    /// Whether a pod's trial got no latency report when it needed one.
-    pub(crate) fn lacks_reports(&self, uid: &str) -> bool {
+    /// Whether latency reports of a pod are used.
+    pub(crate) fn takes_reports(&self, uid: &str) -> bool {
         let trial = self.trials.get(uid);
-        trial.is_some_and(|trial| trial.trial.lacks_reports())
+        trial.is_some_and(|t| t.run.figure() == Figure::Latency && t.run.due().is_some())
+    }
+
+    /// What is reported of a pod's trial.
+    pub(crate) fn facts(&self, uid: &str) -> TrialFacts {
+        let Some(trial) = self.trials.get(uid) else {
+            return TrialFacts::default();
+        };
+        let period = match trial.is_over() {
+            true => LOAD_REPORT_PERIOD,
+            false => REPORT_PERIOD,
+        };
+        let mut facts = TrialFacts {
+            progress: trial.run.progress(),
+            lacks_reports: trial.run.lacks_reports(),
+            report_period: self.takes_reports(uid).then_some(period),
+            ..TrialFacts::default()
+        };
+        if let TrialState::Over(verdict) = trial.run.state() {
+            match verdict.outcome {
+                Outcome::Withdrawn => facts.withdrawn = Some(verdict.text),
+                Outcome::Kept | Outcome::Changed => facts.decided = Some(verdict.text),
+            }
+        }
+        facts
     }
 }
 
-/// Sums the kernel's counters over the workers of a pod; `None` if one cannot be read.
+/// Pods of one deployment have their arms in different orders.
+fn begin(spec: TrialSpec, policy: &SubjectPolicy, uid: &str, now: Instant) -> TrialRun {
+    // FNV-1a
+    let seed = uid.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    TrialRun::new(spec, policy, seed, now)
+}
+
+/// Sums the kernel's counters over the workers of a pod; `None` if one cannot be read, or if there
+/// are more than [`TRIAL_THREADS_MAX`] threads.
 pub(crate) fn read_workers(
     host: &HostRoot,
     workers: &[Pid],
@@ -189,15 +220,41 @@ pub(crate) fn read_workers(
         migrations: Some(0),
         ..PodUsage::default()
     };
+    let mut threads = 0;
     for pid in workers {
+        threads += read_tasks(host, *pid).ok()?.len();
+        if threads > TRIAL_THREADS_MAX {
+            return None;
+        }
         let usage = read_usage(host, *pid).ok()?;
         sum.cpu_micros += usage.running_micros;
+        sum.waiting_micros += usage.waiting_micros;
         let migrations = sum.migrations.zip(usage.migrations);
         sum.migrations = migrations.map(|(a, b)| a + b);
         sum.processes.push(pid.0);
     }
     sum.processes.sort_unstable();
     Some(sum)
+}
+
+/// A hash of the cpus of all threads of a pod; `None` before all have one, and while what was read
+/// last is of another arm than the one that has the window.
+pub(crate) fn mapping_hash(
+    desired: &DesiredPod,
+    rows: &[SlotRow],
+    state: Option<&SubjectState>,
+) -> Option<u32> {
+    let PodAction::Place { policy, .. } = &desired.action else {
+        return None;
+    };
+    if Arm::of(&state?.policy) != Arm::of(policy) {
+        return None;
+    }
+    let planned = rows
+        .iter()
+        .map(|row| Some((row.slot, row.planned.as_ref()?)));
+    let planned: Vec<_> = planned.collect::<Option<_>>()?;
+    masks_hash(0, planned)
 }
 
 #[cfg(test)]

@@ -134,10 +134,10 @@ fn reports_of_a_server_advance_its_trial() {
         scope.spawn(|| load(http, features, &stop));
         let _stop = SetOnDrop(&stop);
         let mut seen = Vec::new();
-        wait("windows are counted", || {
+        wait("rounds are counted", || {
             let entry = rig.entry(&pod);
             let reason = entry["reason"].as_str().unwrap_or_default().to_owned();
-            let is_later = reason.contains(" of 16") && !reason.contains("window 1 of");
+            let is_later = reason.contains("round ") && !reason.contains("round 1 of");
             seen.push(reason);
             is_later
         });

@@ -1,6 +1,6 @@
-//! A trial on a live pod: alternating windows with and without the plan, a verdict, and its
-//! consequences. The test plays `albacore-params`: it writes the reports of a server, so that the
-//! verdict does not depend on this machine.
+//! A trial on a live pod: windows of several placements in turn, a verdict, and its consequences.
+//! The test plays `albacore-params`: it writes the reports of a server, so that the verdict does
+//! not depend on this machine.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests fail by panicking
 
 mod rig;
@@ -23,10 +23,10 @@ struct Figures {
 
 impl Figures {
     /// Adds what the server answered since the last report, and makes the report.
-    fn report(&mut self, pod: &Pod, is_pinned: bool, is_plan_good: bool) -> String {
+    fn report(&mut self, pod: &Pod, is_fast: bool) -> String {
         // The side that should win answers 20 times as many, so it also wins in CPU time per
         // request.
-        match is_pinned == is_plan_good {
+        match is_fast {
             true => self.fast += 10_000,
             false => self.slow += 500,
         }
@@ -39,12 +39,12 @@ impl Figures {
     }
 }
 
-/// Writes reports of `pod` until asked to stop.
-fn report(path: &Path, pod: &Pod, is_plan_good: bool, stop: &AtomicBool) {
+/// Writes reports of `pod`, which is fast while it `is_fast`, until asked to stop.
+fn report(path: &Path, pod: &Pod, is_fast: impl Fn(&Pod) -> bool, stop: &AtomicBool) {
     let mut pipe = std::fs::OpenOptions::new().write(true).open(path).unwrap();
     let mut figures = Figures { fast: 0, slow: 0 };
     while !stop.load(Ordering::Relaxed) {
-        let line = figures.report(pod, pod.is_pinned(2), is_plan_good);
+        let line = figures.report(pod, is_fast(pod));
         pipe.write_all(line.as_bytes()).unwrap();
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -52,9 +52,15 @@ fn report(path: &Path, pod: &Pod, is_plan_good: bool, stop: &AtomicBool) {
 
 /// A pod on trial, and an agent that reads reports from the pipe at the path.
 fn try_plan(rig: &Rig) -> (Pod, rig::Agent, PathBuf) {
-    let trial = json!({"placement": {"trial": {"window": "1s", "windows": 8}}});
+    let arms = ["Scatter", "None"];
+    let trial = json!({"placement": {"trial": {"window": "1s", "windows": 8, "arms": arms}}});
     rig.deploy("fraud", 2, 1, &trial);
-    let pod = rig.pod("fraud-1", "fraud", &["2", "1", "named"]);
+    try_pod(rig, "1")
+}
+
+/// The same of a deployment with two workers of so many threads.
+fn try_pod(rig: &Rig, threads: &str) -> (Pod, rig::Agent, PathBuf) {
+    let pod = rig.pod("fraud-1", "fraud", &["2", threads, "named"]);
     let path = rig.folder.path().join("reports");
     let agent = rig.agent(&["--reports", path.to_str().unwrap()]);
     wait("the pipe is there", || path.exists());
@@ -72,7 +78,7 @@ fn a_plan_is_tried_on_the_live_pod_and_judged() {
     let (pod, agent, path) = try_plan(&rig);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| report(&path, &pod, false, &stop));
+        scope.spawn(|| report(&path, &pod, |pod| !pod.is_pinned(2), &stop));
         let _stop = SetOnDrop(&stop);
         let (mut with, mut without) = (false, false);
         wait("it is withdrawn", || {
@@ -86,7 +92,11 @@ fn a_plan_is_tried_on_the_live_pod_and_judged() {
         );
     });
     let verdict = reason(&rig, &pod);
-    assert!(verdict.contains("(better in 0 of 8 pairs)"), "{verdict}");
+    // 1 ms without the plan, up to 4 ms with it.
+    assert!(
+        verdict.contains("p99 relative to None: Scatter 4."),
+        "{verdict}"
+    );
     // That stays, and every mask was given back.
     rig.wait_for_event("fraud-1", "PlacementWithdrawn");
     pod.wait_until_free("0-1");
@@ -103,18 +113,97 @@ fn a_plan_that_helps_stays_in_force() {
     let (pod, agent, path) = try_plan(&rig);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| report(&path, &pod, true, &stop));
+        scope.spawn(|| report(&path, &pod, |pod| pod.is_pinned(2), &stop));
         let _stop = SetOnDrop(&stop);
         wait("it is kept", || {
-            agent.log().contains("the trial shows a gain")
+            agent.log().contains("trial: Scatter stays")
         });
     });
     rig.wait_for_verified(&pod, 2);
     assert!(pod.is_pinned(2));
+    rig.wait_for_event("fraud-1", "TrialDecided");
+    wait("the verdict is reported", || {
+        let text = rig.entry(&pod)["trial"].to_string();
+        text.contains("trial: Scatter stays; p99 relative to Scatter: None 4.")
+    });
     assert!(
         !rig.events("fraud-1")
             .contains(&"PlacementWithdrawn".to_owned())
     );
+    assert!(agent.stop().success());
+}
+
+/// On two cpus the main threads of both workers share one with RoundRobin, and no other placement.
+fn is_round_robin(pod: &Pod) -> bool {
+    let threads = pod.threads();
+    let mask = |main: &str| {
+        let thread = threads.values().find(|(name, _)| name == main);
+        thread.map(|(_, mask)| mask.as_str())
+    };
+    mask("albw0.0") == Some("0") && mask("albw1.0") == Some("0")
+}
+
+#[test]
+fn the_best_of_several_placements_stays() {
+    let rig = Rig::start();
+    let trial = json!({"placement": {"trial": {"window": "1s"}}});
+    rig.deploy("fraud", 2, 2, &trial);
+    let (pod, agent, path) = try_pod(&rig, "2");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| report(&path, &pod, is_round_robin, &stop));
+        let _stop = SetOnDrop(&stop);
+        rig.wait_for_event("fraud-1", "TrialDecided");
+    });
+    wait("the winner places the pod", || is_round_robin(&pod));
+    rig.wait_for_verified(&pod, 4);
+    let verdict = rig.entry(&pod)["trial"].to_string();
+    let head = "trial: RoundRobin instead of Scatter; p99 relative to RoundRobin: Scatter 4.";
+    assert!(verdict.contains(head), "{verdict}");
+    let log = agent.log();
+    assert!(log.contains("Compact places as Scatter"), "{log}");
+    assert!(agent.stop().success());
+}
+
+/// A shell with two children that compute: a pre-fork server that reports nothing.
+const OWN_SERVER: &str = "for i in 1 2; do (while :; do :; done) & done; wait";
+
+#[test]
+fn a_server_of_the_users_own_is_tried_by_the_time_that_its_threads_wait() {
+    let rig = Rig::start();
+    let template = json!({"spec": {"containers": [
+        {"name": "server", "image": "x", "command": ["sh", "-c", OWN_SERVER]}]}});
+    let arms = ["Scatter", "None"];
+    let trial = json!({"trial": {"window": "1s", "arms": arms}});
+    let own = json!({"models": [], "template": template, "placement": trial});
+    rig.deploy("own", 2, 1, &own);
+    let mut pod = rig.pod("own-1", "own", &["2", "1", "named"]);
+    rig.run_program(
+        &mut pod,
+        Path::new("/bin/sh"),
+        &["-c", OWN_SERVER],
+        "10.1.0.7",
+    );
+    let agent = rig.agent(&[]);
+    let (mut with, mut without) = (false, false);
+    wait("the verdict", || {
+        let pinned = pod.masks().iter().filter(|mask| *mask != "0-1").count();
+        with |= pinned == 2;
+        without |= with && pinned == 0;
+        agent.log().contains("a trial is over")
+    });
+    assert!(
+        with && without,
+        "windows with ({with}) and without ({without})"
+    );
+    // Which of both it is depends on what else runs on this machine.
+    let log = agent.log();
+    let figure = "time waited for a cpu (no latency) relative to ";
+    assert!(log.contains(figure), "{log}");
+    let events = || rig.events("own-1");
+    let is_verdict = |event: &String| event == "TrialDecided" || event == "PlacementWithdrawn";
+    wait("its event", || events().iter().any(is_verdict));
+    assert!(!events().contains(&"TrialWithoutFigures".to_owned()));
     assert!(agent.stop().success());
 }
 
@@ -201,7 +290,7 @@ fn a_trial_without_latency_reports_keeps_the_plan_and_reports_it() {
     pod.wait_until_pinned(2);
     let start = Instant::now();
     rig.wait_for_event("fraud-1", "TrialWithoutFigures");
-    rig.wait_for_reason(&pod, "no latency is reported, so the plan stays");
+    rig.wait_for_reason(&pod, "no latency is reported, so Scatter stays");
     println!("said after {:?}", start.elapsed());
     assert!(pod.is_pinned(2));
     assert!(

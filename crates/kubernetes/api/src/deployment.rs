@@ -201,7 +201,7 @@ pub enum Mode {
 }
 
 /// How threads are placed on cpus, and whether that is enforced.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Placement {
     /// What decides on which cpu a thread runs.
@@ -218,9 +218,10 @@ pub struct Placement {
     /// those of the node hold for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distances: Option<LevelDistances>,
-    /// Compare the plan with no placement on the live pod, in alternating windows, and withdraw the
-    /// plan if it brings no gain. Needs the built-in server (`models`) under load; each pod runs
-    /// its own trial.
+    /// Compare placements on the live pod, window by window, and keep the best: the deployment's
+    /// own unless another is better, the kernel's if none is better than that. Each pod runs its
+    /// own trial under its load, again when the deployment or the load changes. Servers of your own
+    /// are compared by the time that their threads wait for a cpu.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<Trial>,
 }
@@ -257,19 +258,25 @@ pub struct LevelDistances {
     pub machine: Option<u32>,
 }
 
-/// A trial of a plan: as many windows with it as without, alternating.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+/// A trial: rounds in which each placement has one window, in an order that changes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Trial {
     /// Length of a window: a whole number of ms or s, as in `10s`, at least 1s. It should cover
     /// several hundred requests.
     #[serde(default = "ten_seconds")]
     pub window: Timespan,
-    /// Number of pairs of windows, one with the plan and one without. A gain is reported if 7 of 8
-    /// pairs show it.
+    /// Most rounds. Placements are compared after half of them, three quarters and all; one that
+    /// is behind the best by more than the noise has no further windows.
     #[serde(default = "eight")]
-    #[schemars(range(min = limits::TRIAL_PAIRS_MIN, max = limits::TRIAL_PAIRS_MAX))]
+    #[schemars(range(min = limits::TRIAL_ROUNDS_MIN, max = limits::TRIAL_ROUNDS_MAX))]
     pub windows: u16,
+    /// The placements that are compared, beside the deployment's own. Default: all. Without None
+    /// the pod is placed whatever the trial shows.
+    #[serde(default = "all_arms")]
+    #[schemars(length(min = limits::TRIAL_ARMS_MIN, max = limits::TRIAL_ARMS_MAX))]
+    #[schemars(extend("x-kubernetes-list-type" = "set"))]
+    pub arms: Vec<TrialArm>,
 }
 
 impl Default for Trial {
@@ -277,8 +284,27 @@ impl Default for Trial {
         Self {
             window: ten_seconds(),
             windows: eight(),
+            arms: all_arms(),
         }
     }
+}
+
+/// A placement that a trial compares with others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub enum TrialArm {
+    /// Policy Tuna with mode Scatter.
+    Scatter,
+    /// Policy Tuna with mode Compact.
+    Compact,
+    /// Policy RoundRobin.
+    RoundRobin,
+    /// The kernel schedules the threads.
+    None,
+}
+
+fn all_arms() -> Vec<TrialArm> {
+    use TrialArm::{Compact, None, RoundRobin, Scatter};
+    vec![Scatter, Compact, RoundRobin, None]
 }
 
 fn ten_seconds() -> Timespan {
@@ -286,7 +312,7 @@ fn ten_seconds() -> Timespan {
 }
 
 fn eight() -> u16 {
-    limits::TRIAL_PAIRS_MIN
+    limits::TRIAL_ROUNDS_MIN
 }
 
 /// What decides on which cpu a thread runs.

@@ -34,7 +34,7 @@ pub use counted::counted;
 pub use deployment::{
     Autoscaling, Batching, BatchingPolicy, BatchingPreference, Enforcement, Front,
     InferenceDeployment, InferenceDeploymentSpec, MainThread, Mode, Model, Output, Placement,
-    PlacementPolicy, Queue, Slo, Trial,
+    PlacementPolicy, Queue, Slo, Trial, TrialArm,
 };
 pub use iterations::{IterationRange, Iterations, NamedIterations};
 pub use model_batching::ModelBatching;
@@ -45,7 +45,7 @@ pub use node_placement::{
 };
 pub use one_machine::{BuiltInServer, OneMachine, OwnServer, Server, for_one_machine};
 pub use pod_problem::PodProblem;
-pub use policy::policy_of;
+pub use policy::{policy_of, trial_of};
 pub use quantity::cpus as cpus_of_quantity;
 pub use read::{ReadError, read_deployment, read_for_one_machine};
 pub use remedy::remedy_of;

@@ -82,11 +82,17 @@ pub const VIOLATIONS_MAX: usize = 20;
 /// Longest piece of a user's value that a message repeats, in characters.
 pub const QUOTED_CHARS_MAX: usize = 60;
 
-/// Fewest pairs of windows of a trial: of fewer, chance alone makes 7 of 8 agree too often.
-pub const TRIAL_PAIRS_MIN: u16 = 8;
+/// Fewest rounds of a trial: of fewer, the interval at 99 % is wider than most differences.
+pub const TRIAL_ROUNDS_MIN: u16 = 8;
 
-/// Most pairs of windows of a trial: with windows of 10 s, 21 minutes.
-pub const TRIAL_PAIRS_MAX: u16 = 64;
+/// Most rounds of a trial: four placements with windows of 10 s take 50 minutes.
+pub const TRIAL_ROUNDS_MAX: u16 = 64;
+
+/// Fewest placements in a trial: one is compared with nothing.
+pub const TRIAL_ARMS_MIN: usize = 2;
+
+/// Most placements in a trial: there are no more.
+pub const TRIAL_ARMS_MAX: usize = 4;
 
 /// Shortest window of a trial: the masks of a large pod take some milliseconds to write, caches
 /// longer to fill.

@@ -155,6 +155,11 @@ pub struct PodPlacement {
     /// Why the pod, or a part of it, is not placed; absent if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What the last trial of `spec.placement.trial` decided, if the pod is still placed: ratios to
+    /// the placement that stays, with intervals. Absent where the report would be too large with
+    /// it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<String>,
 }
 
 /// The plan in force of a pod, with what the agent solved it from.

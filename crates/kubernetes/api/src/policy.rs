@@ -2,8 +2,9 @@
 //! nothing of YAML, this crate nothing of planning.
 
 use albacore_plan::{DistanceOverrides, Enforcement, MainThread, PlacementMethod, SubjectPolicy};
+use albacore_trial::{Arm, Figure, TrialSpec};
 
-use crate::deployment::{self, InferenceDeploymentSpec, LevelDistances, PlacementPolicy};
+use crate::deployment::{self, InferenceDeploymentSpec, LevelDistances, PlacementPolicy, TrialArm};
 
 impl LevelDistances {
     /// The same as the planner takes it.
@@ -52,9 +53,9 @@ pub fn policy_of(spec: &InferenceDeploymentSpec) -> SubjectPolicy {
         enforcement,
         main_thread,
         distances,
-        // Decides when the policy applies, not what it is.
+        // Decides when the policy applies, and which other policies are compared with it.
         trial: _,
-    } = spec.placement;
+    } = &spec.placement;
     SubjectPolicy {
         workers: spec.workers,
         threads: spec.threads,
@@ -78,4 +79,24 @@ pub fn policy_of(spec: &InferenceDeploymentSpec) -> SubjectPolicy {
         // takes the smaller of the two.
         is_pool_size_known: spec.is_built_in(),
     }
+}
+
+/// The trial that a spec asks for. Only the built-in server reports latency.
+pub fn trial_of(spec: &InferenceDeploymentSpec) -> Option<TrialSpec> {
+    let trial = spec.placement.trial.as_ref()?;
+    let arms = trial.arms.iter().map(|arm| match arm {
+        TrialArm::Scatter => Arm::Scatter,
+        TrialArm::Compact => Arm::Compact,
+        TrialArm::RoundRobin => Arm::RoundRobin,
+        TrialArm::None => Arm::None,
+    });
+    Some(TrialSpec {
+        window: trial.window.duration(),
+        rounds: trial.windows,
+        arms: arms.collect(),
+        figure: match spec.is_built_in() {
+            true => Figure::Latency,
+            false => Figure::RunDelay,
+        },
+    })
 }

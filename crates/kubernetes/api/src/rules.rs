@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Container;
 
 use crate::deployment::{Batching, InferenceDeployment, InferenceDeploymentSpec, Queue};
 use crate::iterations::Iterations;
-use crate::limits::{NAME_CHARS_MAX, SLOTS_MAX, TRIAL_WINDOW_MICROS_MIN};
+use crate::limits::{NAME_CHARS_MAX, SLOTS_MAX, TRIAL_ARMS_MIN, TRIAL_WINDOW_MICROS_MIN};
 use crate::quantity;
 use crate::violation::{Violation, quoted};
 
@@ -256,16 +256,6 @@ pub(crate) const RULES: [Rule; 27] = [
         check: Some(autoscaling_has_a_server),
     },
     Rule {
-        at: "spec",
-        cel: Some(
-            "!has(self.placement) || !has(self.placement.trial) || \
-             (has(self.models) && size(self.models) > 0)",
-        ),
-        message: "placement.trial goes by what the built-in server measures: serve models, or remove it",
-        field: Some(".placement.trial"),
-        check: Some(trial_has_a_server),
-    },
-    Rule {
         at: "spec.placement.distances",
         cel: Some(
             "(!has(self.l1) || !has(self.l2) || self.l1 <= self.l2) && \
@@ -294,6 +284,14 @@ pub(crate) const RULES: [Rule; 27] = [
         message: "window is at least 1s",
         field: Some(".window"),
         check: Some(trial_is_long_enough),
+    },
+    // A set of at least two in the schema.
+    Rule {
+        at: "spec.placement.trial",
+        cel: None,
+        message: "",
+        field: None,
+        check: Some(arms_differ),
     },
     // Otherwise half of the pods would speak another protocol behind one Service during the
     // roll-out.
@@ -506,15 +504,6 @@ fn replicas_are_ordered(deployment: &InferenceDeployment) -> Option<Violation> {
     })
 }
 
-fn trial_has_a_server(deployment: &InferenceDeployment) -> Option<Violation> {
-    let spec = &deployment.spec;
-    (!spec.is_built_in() && spec.placement.trial.is_some()).then(|| {
-        let problem = "goes by what the built-in server measures, and this deployment runs a \
-                       server of its own; remove it";
-        Violation::new("spec.placement.trial", problem)
-    })
-}
-
 fn distances_are_ordered(deployment: &InferenceDeployment) -> Option<Violation> {
     let distances = deployment.spec.placement.distances?;
     let error = distances.overrides().validate().err()?;
@@ -525,10 +514,28 @@ fn distances_are_ordered(deployment: &InferenceDeployment) -> Option<Violation> 
 }
 
 fn trial_is_long_enough(deployment: &InferenceDeployment) -> Option<Violation> {
-    let window = deployment.spec.placement.trial?.window;
+    let window = deployment.spec.placement.trial.as_ref()?.window;
     (window.as_micros() < TRIAL_WINDOW_MICROS_MIN).then(|| {
         let problem = format!("is {window}, in which little can be seen; write 1s or more");
         Violation::new("spec.placement.trial.window", problem)
+    })
+}
+
+fn arms_differ(deployment: &InferenceDeployment) -> Option<Violation> {
+    let arms = &deployment.spec.placement.trial.as_ref()?.arms;
+    let twice = (1..arms.len()).find(|&index| arms[..index].contains(&arms[index]));
+    if let Some(index) = twice {
+        let problem = format!("is {:?}, as is an earlier one; remove it", arms[index]);
+        let field = format!("spec.placement.trial.arms[{index}]");
+        return Some(Violation::new(field, problem));
+    }
+    (arms.len() < TRIAL_ARMS_MIN).then(|| {
+        let problem = format!(
+            "has {} of the {TRIAL_ARMS_MIN} that a comparison needs; write two or more of Scatter, \
+             Compact, RoundRobin and None, or remove it for all",
+            arms.len()
+        );
+        Violation::new("spec.placement.trial.arms", problem)
     })
 }
 

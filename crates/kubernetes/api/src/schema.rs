@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::deployment::{
     BatchingPolicy, BatchingPreference, Enforcement, InferenceDeployment, MainThread, Mode, Output,
-    PlacementPolicy,
+    PlacementPolicy, TrialArm,
 };
 use crate::iterations;
 use crate::node_placement::{self, DriftCause, Isolation};
@@ -175,6 +175,8 @@ fn join_lines(map: &mut Map<String, Value>) {
 }
 
 fn describe_values(spec: &mut Value) {
+    let arms = &mut node_at(spec, "placement.trial.arms")["items"];
+    describe(arms, &schema_for!(TrialArm).to_value());
     for (path, values) in [
         ("mode", schema_for!(Mode)),
         ("placement.policy", schema_for!(PlacementPolicy)),

@@ -26,7 +26,7 @@ fn sample() -> Value {
                 {"policy": "RoundRobin", "enforcement": "Observe", "mainThread": "WorkerSet",
                 "distances": {"l1": 5, "l2": 11, "l3": 60, "numa": 110, "package": 130,
                     "machine": 300},
-                "trial": {"window": "20s", "windows": 9}},
+                "trial": {"window": "20s", "windows": 9, "arms": ["Compact", "None"]}},
             "models": [{"name": "fraud", "uri": "file:///models/fraud.ubj",
                 "iterations": {"begin": 1, "end": 20}, "outputs": ["margin"], "threads": 1,
                 "weight": 300,

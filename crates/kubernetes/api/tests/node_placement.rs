@@ -44,6 +44,7 @@ fn full() -> NodePlacement {
         cause: DriftCause::CpusetChange,
     });
     troubled.reason = Some("found 3 of 4 workers".to_owned());
+    troubled.trial = Some("trial: Scatter stays".to_owned());
     troubled.quota_threads = Some(2);
     troubled.hot_threads = Some(7);
     troubled.front = Some(FrontPlacement {

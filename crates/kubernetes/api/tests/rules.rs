@@ -49,6 +49,7 @@ fn server_examples() -> Vec<Example> {
     own_with_front["front"] = json!({"threads": 2});
     let mut own_with_trial = own();
     own_with_trial["placement"] = json!({"trial": {}});
+    let with_arms = |arms: Value| json!({"placement": {"trial": {"arms": arms}}});
     vec![
         (
             "workers x threads is at most 2048",
@@ -101,10 +102,16 @@ fn server_examples() -> Vec<Example> {
             "spec.autoscaling",
         ),
         (
-            "placement.trial goes by what the built-in server measures: serve models, or remove it",
-            models(json!({"placement": {"trial": {}}})),
+            "should have at least 2 items",
+            models(with_arms(json!(["Compact", "RoundRobin"]))),
+            models(with_arms(json!(["Compact"]))),
+            "spec.placement.trial.arms",
+        ),
+        (
+            "Duplicate value",
             own_with_trial,
-            "spec.placement.trial",
+            models(with_arms(json!(["None", "Compact", "None"]))),
+            "spec.placement.trial.arms[2]",
         ),
         (
             "distances must not fall from l1 over l2, l3, numa and package to machine",

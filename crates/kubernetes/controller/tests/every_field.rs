@@ -25,7 +25,7 @@ fn sample() -> Value {
         "placement": {"policy": "Tuna", "enforcement": "Enforce", "mainThread": "Pinned",
             "distances": {"l1": 5, "l2": 11, "l3": 60, "numa": 110, "package": 130,
                 "machine": 300},
-            "trial": {"window": "10s", "windows": 8}},
+            "trial": {"window": "10s", "windows": 8, "arms": ["Scatter", "None"]}},
         "models": [{"name": "m", "uri": "pvc://models/m.ubj",
             "iterations": {"begin": 1, "end": 20}, "outputs": ["margin"], "threads": 1,
             "weight": 300,
@@ -82,6 +82,7 @@ fn other(pointer: &str, value: &Value) -> Value {
     let field = pointer.rsplit('/').next().unwrap();
     match (field, value) {
         _ if pointer.contains("/outputs/") => json!("leaf"),
+        _ if pointer.contains("/arms/") => json!("Compact"),
         ("mode", _) => json!("Compact"),
         ("enforcement", _) => json!("Observe"),
         ("mainThread", _) => json!("WorkerSet"),
@@ -265,7 +266,6 @@ fn each_field_of_the_template_reaches_the_pods_or_is_refused_by_name() {
         if is_command.contains(&path.as_str()) {
             whole.spec.models.clear();
             whole.spec.autoscaling = None;
-            whole.spec.placement.trial = None;
             whole.spec.batching = albacore_api::Batching::default();
             whole.spec.queue = albacore_api::Queue::default();
             whole.spec.front = None;

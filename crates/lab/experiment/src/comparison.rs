@@ -6,7 +6,7 @@ use crate::grid::{Arm, Cell};
 use crate::journal::Results;
 use crate::record::Window;
 use crate::spec::ComparedTime;
-use crate::statistics::{Interval, SampleMean};
+use albacore_statistics::{Interval, SampleMean};
 
 /// A cell and a kind of request.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -18,7 +18,6 @@ mod report;
 mod run;
 mod server;
 mod spec;
-mod statistics;
 mod window;
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -34,7 +33,6 @@ pub use record::{Failed, Host, Usage, Window};
 pub use report::{report_page, write_report};
 pub use run::{Progress, run};
 pub use spec::Spec;
-pub use statistics::{Claim, Interval, SampleMean};
 
 fn seconds_since_epoch() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);

@@ -4,12 +4,13 @@
 use std::time::Duration;
 
 use albacore_bench::Staircase;
+use albacore_statistics::EQUAL;
 use serde::Serialize;
 
 use crate::Context;
 use crate::configuration::Configuration;
 use crate::error::TuneError;
-use crate::race::{EQUAL, Race};
+use crate::race::Race;
 use crate::server::{Servers, Window};
 
 const WINDOW: Duration = Duration::from_millis(400);

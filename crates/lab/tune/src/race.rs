@@ -8,8 +8,8 @@
 use std::time::Duration;
 
 use albacore_bench::Staircase;
-use albacore_experiment::{Claim, Interval, SampleMean};
 use albacore_random::Xoshiro256;
+use albacore_statistics::{CONFIDENCE, Claim, EQUAL, Interval, Look, compare, looks};
 
 use crate::Context;
 use crate::configuration::Configuration;
@@ -30,7 +30,7 @@ const BLOCK: usize = 4;
 
 /// Values after which candidates are compared. Each comparison is one at 99 %: few of them keep the
 /// share of false claims below 5 %.
-const LOOKS: [usize; 3] = [4, 6, 8];
+const LOOKS: [usize; 3] = looks(8);
 
 /// The last step of rates, as a factor: as large as the noise of a window.
 const STEP: f64 = 1.06;
@@ -38,9 +38,6 @@ const STEP: f64 = 1.06;
 /// A candidate that after so many values held no rate above this part of the best is far behind.
 const FAR_VALUES: usize = 2;
 const FAR: f64 = 0.7;
-
-/// Candidates that differ by less are equal to a user.
-pub(crate) const EQUAL: f64 = 1.02;
 
 /// The first rate, as a part of the predicted goodput.
 const FIRST: f64 = 0.8;
@@ -230,22 +227,15 @@ impl Race {
 
     /// Leaves out whom the leader beats.
     fn look(&mut self, context: &mut Context<'_>) {
-        let Some(leader) = self.leader() else { return };
-        let mut is_open = false;
-        for index in 0..self.arms.len() {
-            if index == leader || !self.arms[index].is_racing() {
-                continue;
-            }
-            match self.compare(leader, index) {
-                Some(interval) if interval.claim() == Claim::Faster => {
-                    self.arms[index].left_out = Some(self.rounds);
-                }
-                Some(interval) if interval.high <= EQUAL => {}
-                _ => is_open = true,
-            }
+        let Some(look) = Look::at(&self.racing_blocks(), CONFIDENCE) else {
+            return;
+        };
+        for &index in &look.behind {
+            self.arms[index].left_out = Some(self.rounds);
         }
+        let leader = look.leader;
         self.winner = leader;
-        self.is_decided = !is_open;
+        self.is_decided = look.is_decided;
         let racing = self.arms.iter().filter(|arm| arm.is_racing()).count();
         let (rounds, name) = (self.rounds, self.arms[leader].configuration.name());
         let score = self.arms[leader].score().unwrap_or_default();
@@ -266,13 +256,16 @@ impl Race {
         best.map(|(index, _)| index)
     }
 
+    /// The values of the candidates that are still in the race.
+    fn racing_blocks(&self) -> Vec<Option<Vec<f64>>> {
+        let blocks = |arm: &Arm| arm.is_racing().then(|| arm.blocks());
+        self.arms.iter().map(blocks).collect()
+    }
+
     /// The ratio of scores, round by round.
     fn compare(&self, one: usize, other: usize) -> Option<Interval> {
-        let blocks = [one, other].map(|index| self.arms[index].blocks());
-        let pairs = blocks[0].iter().zip(&blocks[1]);
-        let ratios = pairs.map(|(one, other)| one - other);
-        let sample = SampleMean::of(&ratios.collect::<Vec<f64>>())?;
-        Interval::of(&[sample])
+        let [one, other] = [one, other].map(|index| self.arms[index].blocks());
+        compare(&one, &other, CONFIDENCE)
     }
 
     /// The file's own configuration wins after all.

@@ -74,10 +74,12 @@ const fn row(
 /// The matrix of ARCHITECTURE.md. What is not here is forbidden.
 const MATRIX: &[Row] = &[
     row("values", &[], &[]),
+    row("statistics", &[], &[]),
     row("topology", &[], &[]),
     row("mapping", &[], &["topology", "values"]),
     row("solver", &[Solver], &["mapping", "topology", "values"]),
     row("plan", &[], &["solver", "topology", "values"]),
+    row("trial", &[], &["plan", "solver", "statistics", "values"]),
     row("batching", &[], &["values"]),
     row("svg", &[], &[]),
     row("random", &[], &[]),
@@ -91,7 +93,11 @@ const MATRIX: &[Row] = &[
     row("trees", &[], &["formats", "simd"]),
     row("settings", &[], &["batching"]),
     row("storage", &[], &["settings"]),
-    row("api", &[KubeTypes], &["plan", "settings", "solver"]),
+    row(
+        "api",
+        &[KubeTypes],
+        &["plan", "settings", "solver", "trial"],
+    ),
     row("proto", &[Grpc], &[]),
     row("os", &[Kernel], &["topology", "values"]),
     row(
@@ -110,7 +116,7 @@ const MATRIX: &[Row] = &[
         "agent",
         &[KubeTypes, Async, CommandLine],
         &[
-            "api", "cluster", "os", "placer", "plan", "program", "settings", "topology",
+            "api", "cluster", "os", "placer", "plan", "program", "settings", "topology", "trial",
         ],
     ),
     row(
@@ -225,6 +231,7 @@ const MATRIX: &[Row] = &[
             "os",
             "random",
             "simulator",
+            "statistics",
             "svg",
             "topology",
         ],
@@ -242,6 +249,7 @@ const MATRIX: &[Row] = &[
             "random",
             "simulator",
             "solver",
+            "statistics",
             "svg",
             "topology",
         ],

@@ -178,7 +178,10 @@ fn notes(deployment: &InferenceDeployment, newcomer: &Newcomer) -> Vec<String> {
         notes.push("spec.placement.policy is RoundRobin: cpus are dealt, not solved".to_owned());
     }
     if deployment.spec.placement.trial.is_some() {
-        notes.push("spec.placement.trial: the plan is kept only if it proves its gain".to_owned());
+        notes.push(
+            "spec.placement.trial: each pod keeps the placement that its trial finds best"
+                .to_owned(),
+        );
     }
     notes
 }

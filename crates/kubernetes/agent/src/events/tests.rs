@@ -131,8 +131,9 @@ fn a_lasting_problem_is_reported_when_it_begins() {
     pod.throttling.throttled = 0.3;
     pod.stats.cpuset = Some(Default::default());
     pod.not_placed = Some(NotPlaced::Unsupported("gVisor".to_owned()));
-    pod.withdrawn = Some("no gain".to_owned());
-    pod.trial_lacks_reports = true;
+    pod.trial.withdrawn = Some("no gain".to_owned());
+    pod.trial.progress = Some("trial: no latency".to_owned());
+    pod.trial.lacks_reports = true;
     let all = [
         "CpusetEmpty",
         "Throttled",
@@ -146,6 +147,19 @@ fn a_lasting_problem_is_reported_when_it_begins() {
     assert!(observer.at(&facts(&pod), 3).is_empty());
     pod.throttling.throttled = 0.3;
     assert_eq!(observer.at(&facts(&pod), 4), ["Throttled"]);
+}
+
+#[test]
+fn each_verdict_of_a_trial_makes_one_event() {
+    let (mut observer, mut pod) = (observer(), pod());
+    observer.at(&facts(&pod), 0);
+    pod.trial.decided = Some("trial: Scatter stays".to_owned());
+    assert_eq!(observer.at(&facts(&pod), 1), ["TrialDecided"]);
+    assert!(observer.at(&facts(&pod), 2).is_empty());
+    pod.trial.decided = None;
+    assert!(observer.at(&facts(&pod), 3).is_empty(), "it is repeated");
+    pod.trial.decided = Some("trial: Scatter stays".to_owned());
+    assert_eq!(observer.at(&facts(&pod), 4), ["TrialDecided"]);
 }
 
 #[test]

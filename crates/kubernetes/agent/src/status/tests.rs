@@ -401,7 +401,8 @@ proptest! {
             pod.stats.failure = Some(failure);
             // A cpuset with holes prints long.
             pod.stats.cpuset = Some((0..256).step_by(2).map(albacore_topology::CpuId).collect());
-            pod.withdrawn = withdrawn;
+            pod.trial.decided = withdrawn.clone().filter(|_| number % 2 == 0);
+            pod.trial.withdrawn = withdrawn.filter(|_| number % 2 == 1);
             pod
         });
         let mut facts = facts(pods.collect());

@@ -1,19 +1,20 @@
-//! Which report a sample takes, and the trial of a pod without reports.
+//! Which report a sample takes, the trial of a pod without reports, and that of a user's server.
 
 use std::time::Duration;
 
 use super::*;
 use crate::pods_for_tests::{labeled_pod, place, policy};
-use crate::trial::LatencyHistogram;
 
 const WINDOW: Duration = Duration::from_secs(10);
 
-fn desired() -> DesiredPod {
-    let mut action = place(policy(1, 1));
+fn desired(figure: Figure) -> DesiredPod {
+    let mut action = place(policy(1, 2));
     if let PodAction::Place { trial, .. } = &mut action {
         *trial = Some(TrialSpec {
             window: WINDOW,
-            pairs: 8,
+            rounds: 8,
+            arms: vec![Arm::Compact, Arm::None],
+            figure,
         });
     }
     DesiredPod {
@@ -25,41 +26,47 @@ fn desired() -> DesiredPod {
 /// A node of one pod on trial whose server answers 1,000 requests between two reports.
 struct Node {
     trials: Trials,
-    desired: Vec<DesiredPod>,
+    figure: Figure,
     now: Instant,
     answered: [u64; 2],
+    usage: PodUsage,
 }
 
 impl Node {
-    fn new() -> Self {
+    fn new(figure: Figure) -> Self {
         let mut node = Self {
             trials: Trials::default(),
-            desired: vec![desired()],
+            figure,
             now: Instant::now(),
             answered: [0; 2],
+            usage: PodUsage {
+                processes: vec![1],
+                ..PodUsage::default()
+            },
         };
-        node.trials.apply(&mut node.desired, node.now);
+        node.arm();
         node
     }
 
-    fn has_plan(&mut self) -> bool {
-        let mut desired = vec![desired()];
+    fn arm(&mut self) -> Arm {
+        let mut desired = vec![desired(self.figure)];
         self.trials.apply(&mut desired, self.now);
         let PodAction::Place { policy, .. } = &desired[0].action else {
             panic!("{desired:?}")
         };
-        policy.placement != PlacementMethod::None
+        Arm::of(policy)
     }
 
     fn advance(&mut self, latency: Option<LatencyHistogram>) -> bool {
         let latest = latency.map(|latency| ("u".to_owned(), latency));
         let latest: LatestLatency = latest.into_iter().collect();
-        let usage = PodUsage {
-            processes: vec![1],
-            ..PodUsage::default()
+        let reading = Reading {
+            usage: self.usage.clone(),
+            mapping: None,
         };
-        let usage = |_: &DesiredPod| Some(usage.clone());
-        self.trials.advance(&self.desired, &latest, usage, self.now)
+        let read = |_: &DesiredPod| Some(reading.clone());
+        let desired = [desired(self.figure)];
+        self.trials.advance(&desired, &latest, read, self.now)
     }
 
     /// Advances to the next sample and reports.
@@ -76,21 +83,47 @@ impl Node {
 
 #[test]
 fn the_reported_latency_decides_a_trial() {
-    for is_faster_with_plan in [true, false] {
-        let mut node = Node::new();
-        while node.trials.progress("u").is_some() {
-            let is_fast = node.has_plan() == is_faster_with_plan;
+    for winner in [Arm::Scatter, Arm::Compact, Arm::None] {
+        let mut node = Node::new(Figure::Latency);
+        while node.trials.facts("u").progress.is_some() {
+            let period = node.trials.facts("u").report_period;
+            assert_eq!(period, Some(REPORT_PERIOD));
+            let is_fast = node.arm() == winner;
             node.report(is_fast);
         }
-        assert_eq!(node.has_plan(), is_faster_with_plan);
-        let withdrawn = node.trials.withdrawn("u");
-        assert_eq!(withdrawn.is_none(), is_faster_with_plan, "{withdrawn:?}");
+        assert_eq!(node.arm(), winner);
+        let facts = node.trials.facts("u");
+        assert_eq!(facts.withdrawn.is_some(), winner == Arm::None, "{facts:?}");
+        assert_eq!(facts.decided.is_none(), winner == Arm::None, "{facts:?}");
+        // The load is looked at from then on, which no turn of the loop waits for.
+        assert_eq!(facts.report_period, Some(LOAD_REPORT_PERIOD));
+        node.now = node.trials.next().unwrap();
+        assert!(!node.advance(None) && !node.trials.is_waiting());
     }
 }
 
 #[test]
+fn a_users_server_is_judged_by_the_time_that_its_threads_wait() {
+    let mut node = Node::new(Figure::RunDelay);
+    assert_eq!(node.trials.facts("u").report_period, None);
+    while node.trials.facts("u").progress.is_some() {
+        node.now = node.trials.next().unwrap();
+        node.usage.cpu_micros += 1_000_000;
+        node.usage.waiting_micros += match node.arm() {
+            Arm::Compact => 10_000,
+            _ => 200_000,
+        };
+        assert!(node.advance(None), "nothing is waited for");
+    }
+    assert_eq!(node.arm(), Arm::Compact);
+    let text = node.trials.facts("u").decided.unwrap();
+    let head = "trial: Compact instead of Scatter; time waited for a cpu (no latency) relative to";
+    assert!(text.starts_with(head), "{text}");
+}
+
+#[test]
 fn a_report_from_before_a_sample_is_due_does_not_count() {
-    let mut node = Node::new();
+    let mut node = Node::new(Figure::Latency);
     let early = || Some(vec![(f64::INFINITY, 7)]);
     assert!(!node.advance(early()) && !node.trials.is_waiting());
     node.now = node.trials.next().unwrap();
@@ -103,12 +136,11 @@ fn a_report_from_before_a_sample_is_due_does_not_count() {
 
 #[test]
 fn without_reports_the_plan_stays_and_that_is_reported() {
-    let mut node = Node::new();
-    // Two windows; the third is the second one without the plan.
-    for _ in 0..4 {
+    let mut node = Node::new(Figure::Latency);
+    // bound: the arms of the first round
+    while node.arm() != Arm::None {
         node.report(true);
     }
-    assert!(!node.has_plan());
     for _ in 0..3 {
         if let Some(due) = node.trials.next() {
             node.now = due;
@@ -116,10 +148,40 @@ fn without_reports_the_plan_stays_and_that_is_reported() {
         assert!(!node.advance(None));
         node.now += REPORT_WAIT_MAX;
         assert!(node.advance(None));
-        assert!(node.has_plan());
-        assert!(node.trials.lacks_reports("u"));
-        assert_eq!(node.trials.withdrawn("u"), None);
+        assert_eq!(node.arm(), Arm::Scatter);
+        let facts = node.trials.facts("u");
+        assert!(facts.lacks_reports && facts.withdrawn.is_none());
     }
     node.report(true);
-    assert!(!node.trials.lacks_reports("u"));
+    assert!(!node.trials.facts("u").lacks_reports);
+}
+
+#[test]
+fn a_node_that_only_observes_measures_nothing() {
+    let mut node = Node::new(Figure::Latency);
+    node.report(true);
+    let mut desired = vec![desired(Figure::Latency)];
+    if let PodAction::Place { policy, .. } = &mut desired[0].action {
+        policy.enforcement = Enforcement::Observe;
+    }
+    node.trials.apply(&mut desired, node.now);
+    assert_eq!(node.trials.facts("u"), TrialFacts::default());
+    assert_eq!(node.trials.next(), None);
+}
+
+#[test]
+fn a_pod_with_too_many_threads_is_not_read() {
+    let keep = tempfile::tempdir().unwrap();
+    let host = HostRoot::recorded(keep.path());
+    let make = |threads: usize| {
+        for tid in 1..=threads {
+            let task = host.proc.join(format!("7/task/{tid}"));
+            std::fs::create_dir_all(&task).unwrap();
+            std::fs::write(task.join("schedstat"), "5000 9000 1\n").unwrap();
+        }
+        read_workers(&host, &[Pid(7)], None)
+    };
+    let few = make(3).unwrap();
+    assert_eq!((few.cpu_micros, few.waiting_micros), (15, 27));
+    assert_eq!(make(TRIAL_THREADS_MAX + 1), None);
 }

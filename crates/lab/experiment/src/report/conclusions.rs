@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::comparison::{Comparison, Subscription, compare, together};
 use crate::grid::Arm;
 use crate::journal::Results;
-use crate::statistics::{Claim, Interval};
+use albacore_statistics::{Claim, Interval};
 
 use super::{in_words, reference};
 

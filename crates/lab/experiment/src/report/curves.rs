@@ -9,7 +9,7 @@ use crate::grid::{Arm, arms};
 use crate::journal::Results;
 use crate::record::{SHARES, Window};
 use crate::spec::ComparedTime;
-use crate::statistics::median;
+use albacore_statistics::median;
 
 /// A model and a kind of request.
 type Kind<'a> = (&'a str, &'a str);

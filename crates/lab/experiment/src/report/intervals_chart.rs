@@ -8,7 +8,7 @@ use albacore_svg::{Svg, escape};
 use crate::comparison::{Comparison, Subscription, compare, together};
 use crate::grid::{Arm, arms};
 use crate::journal::Results;
-use crate::statistics::Interval;
+use albacore_statistics::Interval;
 
 use super::{in_words, reference};
 

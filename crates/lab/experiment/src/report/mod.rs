@@ -17,7 +17,7 @@ pub use page::report_page;
 use crate::ExperimentError;
 use crate::grid::{Arm, arms};
 use crate::journal::Results;
-use crate::statistics::Interval;
+use albacore_statistics::Interval;
 
 /// Writes the report of a folder of results and returns its conclusions, a line each.
 ///

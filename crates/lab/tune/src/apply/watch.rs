@@ -3,13 +3,12 @@
 use std::time::{Duration, Instant};
 
 use albacore_bench::{ServedWindow, ServerAddress, median};
-use albacore_experiment::{Claim, Interval, SampleMean};
 use albacore_os::Signals;
+use albacore_statistics::{CONFIDENCE, Claim, EQUAL, Interval, compare};
 
 use crate::configuration::Configuration;
 use crate::error::TuneError;
 use crate::outcome::Outcome;
-use crate::race::EQUAL;
 
 /// Windows before, and as many after.
 const WINDOWS: u32 = 10;
@@ -133,10 +132,9 @@ pub(super) struct Change {
 
 impl Change {
     pub(super) fn between(before: &[ServedWindow], after: &[ServedWindow]) -> Self {
-        let interval = |ratio: fn(&ServedWindow, &ServedWindow) -> f64| {
-            let pairs = before.iter().zip(after);
-            let ratios: Vec<f64> = pairs.map(|(before, after)| ratio(before, after)).collect();
-            Interval::of(&[SampleMean::of(&ratios)?])
+        let interval = |score: fn(&ServedWindow) -> f64| {
+            let scores = |of: &[ServedWindow]| of.iter().map(score).collect::<Vec<f64>>();
+            compare(&scores(after), &scores(before), CONFIDENCE)
         };
         let typical = |windows: &[ServedWindow]| ServedWindow {
             requests: median(windows.iter().map(|window| window.requests)),
@@ -146,11 +144,8 @@ impl Change {
         Self {
             before: typical(before),
             after: typical(after),
-            p99: interval(|before, after| (before.p99.max(1e-6) / after.p99.max(1e-6)).ln()),
-            in_time: interval(|before, after| {
-                let in_time = |of: &ServedWindow| (1.0 - of.bad).max(1e-6);
-                (in_time(after) / in_time(before)).ln()
-            }),
+            p99: interval(|of| -of.p99.max(1e-6).ln()),
+            in_time: interval(|of| (1.0 - of.bad).max(1e-6).ln()),
         }
     }
 

@@ -9,8 +9,8 @@
 
 use statrs::distribution::{ContinuousCDF as _, StudentsT};
 
-/// Confidence of every interval.
-pub(crate) const CONFIDENCE: f64 = 0.99;
+/// Confidence of an interval of its own.
+pub const CONFIDENCE: f64 = 0.99;
 
 /// A mean ratio of times; above 1 the second of the two is faster.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -60,9 +60,16 @@ impl SampleMean {
 }
 
 impl Interval {
-    /// Of the logarithms of ratios, the mean over all samples; `None` without one.
+    /// Of the logarithms of ratios, the mean over all samples, at [`CONFIDENCE`]; `None` without
+    /// one.
     #[must_use]
     pub fn of(samples: &[SampleMean]) -> Option<Self> {
+        Self::with_confidence(samples, CONFIDENCE)
+    }
+
+    /// As [`Interval::of`] at a confidence between 0 and 1.
+    #[must_use]
+    pub fn with_confidence(samples: &[SampleMean], confidence: f64) -> Option<Self> {
         let size = samples.len() as f64;
         let variances = samples.iter().map(|sample| sample.variance);
         let variance = variances.sum::<f64>();
@@ -77,7 +84,7 @@ impl Interval {
             1.0
         };
         let distribution = StudentsT::new(0.0, 1.0, degrees).ok()?;
-        let quantile = distribution.inverse_cdf(0.5 + CONFIDENCE / 2.0);
+        let quantile = distribution.inverse_cdf(0.5 + confidence / 2.0);
         let half = quantile * variance.sqrt() / size;
         let mean = samples.iter().map(|sample| sample.mean).sum::<f64>() / size;
         (!samples.is_empty()).then(|| Self {
@@ -101,7 +108,8 @@ impl Interval {
 }
 
 /// The lower of the two in the middle; zero for an empty list.
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+#[must_use]
+pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len().saturating_sub(1) / 2;
     values.get(middle).copied().unwrap_or_default()

@@ -1,0 +1,98 @@
+//! Successive elimination (Even-Dar, Mannor, Mansour 2006): arms are measured side by side, one
+//! value each in a round, and compared after fixed numbers of rounds. An arm that is behind the
+//! best by more than the noise is measured no more.
+//!
+//! Few comparisons at fixed numbers keep the share of false claims low: who compares after every
+//! round finds a difference between equal arms sooner or later.
+
+use crate::interval::{Claim, Interval, SampleMean};
+
+/// Arms that differ by less are equal to a user.
+pub const EQUAL: f64 = 1.02;
+
+/// The numbers of values after which arms are compared, of `most` values: after half of them, three
+/// quarters and all.
+#[must_use]
+pub const fn looks(most: usize) -> [usize; 3] {
+    [most.div_ceil(2), (most * 3).div_ceil(4), most]
+}
+
+/// The factor by which `one` exceeds `other`, from logarithms of what counts, round by round as far
+/// as both have values; `None` for fewer than two rounds.
+#[must_use]
+pub fn compare(one: &[f64], other: &[f64], confidence: f64) -> Option<Interval> {
+    let pairs = one.iter().zip(other);
+    let ratios = pairs.map(|(one, other)| one - other);
+    let sample = SampleMean::of(&ratios.collect::<Vec<f64>>())?;
+    Interval::with_confidence(&[sample], confidence)
+}
+
+/// What a comparison of all arms shows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Look {
+    /// The arm with the highest mean.
+    pub leader: usize,
+    /// Arms that it exceeds by more than the noise.
+    pub behind: Vec<usize>,
+    /// Whether all others are behind, or exceed [`EQUAL`] times the leader in no case.
+    pub is_decided: bool,
+}
+
+impl Look {
+    /// Compares arms by the logarithms of what counts, one of each round; an arm that is not
+    /// measured any more is `None`. `None` if no arm has a value.
+    #[must_use]
+    pub fn at(arms: &[Option<Vec<f64>>], confidence: f64) -> Option<Self> {
+        let measured = arms.iter().enumerate();
+        let measured = measured.filter_map(|(index, values)| Some((index, values.as_deref()?)));
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        let with_mean = measured.clone().filter(|(_, values)| !values.is_empty());
+        let (leader, best) = with_mean.max_by(|a, b| mean(a.1).total_cmp(&mean(b.1)))?;
+        let mut look = Self {
+            leader,
+            behind: Vec::new(),
+            is_decided: true,
+        };
+        for (index, values) in measured.filter(|(index, _)| *index != leader) {
+            match compare(best, values, confidence) {
+                Some(interval) if interval.claim() == Claim::Faster => look.behind.push(index),
+                Some(interval) if interval.high <= EQUAL => {}
+                _ => look.is_decided = false,
+            }
+        }
+        Some(look)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CONFIDENCE;
+
+    #[test]
+    fn arms_behind_the_leader_are_named_and_equal_ones_decide() {
+        let arm = |mean: f64| Some(vec![mean, mean + 0.001, mean - 0.001, mean]);
+        let arms = [arm(0.0), arm(0.3), None, arm(0.299)];
+        let look = Look::at(&arms, CONFIDENCE).unwrap();
+        assert_eq!((look.leader, look.is_decided), (1, true));
+        assert_eq!(
+            look.behind,
+            [0, 3],
+            "3 has the same noise and is 0.1 % behind"
+        );
+        let noisy = Some(vec![0.2, 0.5, 0.1, 0.3]);
+        let look = Look::at(&[arm(0.3), noisy], CONFIDENCE).unwrap();
+        assert_eq!((look.behind.len(), look.is_decided), (0, false));
+        let alone = Look::at(&[None, arm(1.0)], CONFIDENCE).unwrap();
+        assert_eq!((alone.leader, alone.is_decided), (1, true));
+        assert_eq!(Look::at(&[None, Some(Vec::new())], CONFIDENCE), None);
+    }
+
+    #[test]
+    fn only_rounds_that_both_arms_have_are_compared() {
+        let interval = compare(&[0.1, 0.2, 9.0], &[0.0, 0.1], CONFIDENCE).unwrap();
+        assert!((interval.ratio - 0.1_f64.exp()).abs() < 1e-12);
+        assert_eq!(compare(&[0.1], &[0.1, 0.2], CONFIDENCE), None);
+        assert_eq!(looks(8), [4, 6, 8]);
+    }
+}

@@ -1,0 +1,349 @@
+//! The trial of one pod: which arm has the window, and when samples are due.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use albacore_plan::SubjectPolicy;
+use albacore_statistics::{Look, compare, looks};
+
+use crate::arm::Arm;
+use crate::limits::{LOAD_WINDOW_MIN, REPEAT_PAUSE, SETTLE_SHARE};
+use crate::load_watch::LoadWatch;
+use crate::order::Order;
+use crate::sample::{Figure, Sample, WindowStats, measure};
+use crate::verdict::{ArmRecord, Comparison, LeftOut, Verdict, confidence};
+
+/// What a deployment asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TrialSpec {
+    /// Length of a window.
+    pub window: Duration,
+    /// Most rounds, each with one window of every arm that is not left out.
+    pub rounds: u16,
+    /// The arms beside the deployment's own.
+    pub arms: Vec<Arm>,
+    pub figure: Figure,
+}
+
+/// Whether a trial still runs, or its verdict.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum TrialState {
+    /// This arm has the window.
+    Window(Arm),
+    Over(Verdict),
+}
+
+impl TrialState {
+    /// The arm that places the pod in this state.
+    #[must_use]
+    pub const fn arm(&self) -> Arm {
+        match self {
+            Self::Window(arm) => *arm,
+            Self::Over(verdict) => verdict.winner,
+        }
+    }
+}
+
+/// A window of the round that runs.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    arm: usize,
+    stats: WindowStats,
+    /// Hash of the mapping in force.
+    mapping: Option<u32>,
+}
+
+/// The trial of one pod.
+#[derive(Clone, Debug)]
+pub struct TrialRun {
+    spec: TrialSpec,
+    /// The deployment's own first.
+    arms: Vec<ArmRecord>,
+    order: Order,
+    /// The arm that places the pod while nothing can be measured, and the one at the begin.
+    rest: usize,
+    home: usize,
+    /// Complete rounds.
+    rounds: usize,
+    /// Arms that have no window in this round yet; the first has it now.
+    waiting: VecDeque<usize>,
+    round: Vec<Window>,
+    /// Since when the trial runs, and since when its window.
+    begun: Instant,
+    began: Instant,
+    /// The sample at the window's start, and when it was taken.
+    first: Option<(Sample, Instant)>,
+    lacks_reports: bool,
+    verdict: Option<Verdict>,
+    /// After the verdict.
+    watch: Option<LoadWatch>,
+    repeated: Option<String>,
+}
+
+impl TrialRun {
+    /// The first window begins now, with the arm that `policy` is. Equal seeds give equal orders of
+    /// arms.
+    #[must_use]
+    pub fn new(spec: TrialSpec, policy: &SubjectPolicy, seed: u64, now: Instant) -> Self {
+        let arms = Arm::of_trial(policy, &spec.arms);
+        let mut run = Self {
+            spec,
+            arms: arms.into_iter().map(ArmRecord::new).collect(),
+            order: Order::new(seed),
+            rest: 0,
+            home: 0,
+            rounds: 0,
+            waiting: VecDeque::new(),
+            round: Vec::new(),
+            begun: now,
+            began: now,
+            first: None,
+            lacks_reports: false,
+            verdict: None,
+            watch: None,
+            repeated: None,
+        };
+        run.restart(now);
+        run
+    }
+
+    /// The arm that places the pod now, or the verdict.
+    #[must_use]
+    pub fn state(&self) -> TrialState {
+        match &self.verdict {
+            Some(verdict) => TrialState::Over(verdict.clone()),
+            None => TrialState::Window(self.arms[self.current()].arm),
+        }
+    }
+
+    fn current(&self) -> usize {
+        self.waiting.front().copied().unwrap_or(self.rest)
+    }
+
+    fn comparison(&self) -> Comparison<'_> {
+        Comparison {
+            arms: &self.arms,
+            figure: self.spec.figure,
+        }
+    }
+
+    /// How far it is, for people; `None` when it is over.
+    #[must_use]
+    pub fn progress(&self) -> Option<String> {
+        if self.verdict.is_some() {
+            return None;
+        }
+        let arm = self.arms[self.current()].arm;
+        if self.lacks_reports {
+            return Some(format!(
+                "trial: no latency is reported, so {arm} stays; the server needs albacore-params of \
+                 its node"
+            ));
+        }
+        let repeated = self.repeated.as_ref();
+        let repeated = repeated.map_or_else(String::new, |why| format!(" repeated, {why}"));
+        let (round, all) = (self.rounds + 1, self.spec.rounds);
+        let figures = self.comparison().figures(0, false);
+        let head = format!("trial{repeated}: round {round} of {all}, {arm}");
+        Some(format!("{head}{figures}"))
+    }
+
+    /// When the next sample is due: after the masks have settled, and at the window's end; after
+    /// the verdict, when the load is looked at again.
+    #[must_use]
+    pub fn due(&self) -> Option<Instant> {
+        if self.verdict.is_some() {
+            return self.watch.as_ref().map(LoadWatch::due);
+        }
+        let settled = self.began + self.spec.window / SETTLE_SHARE;
+        let first = self.first.as_ref();
+        Some(first.map_or(settled, |(_, at)| *at + self.spec.window))
+    }
+
+    /// Whether the server reported no latency when the last sample was due.
+    #[must_use]
+    pub const fn lacks_reports(&self) -> bool {
+        self.lacks_reports
+    }
+
+    /// What is compared.
+    #[must_use]
+    pub const fn figure(&self) -> Figure {
+        self.spec.figure
+    }
+
+    /// A sample was due and the server reported no latency: the trial starts over, without a change
+    /// of the placement. True if the state or its text changed.
+    pub fn report_missing(&mut self, now: Instant) -> bool {
+        if let Some(watch) = &mut self.watch {
+            watch.add_sample(None, now);
+            return false;
+        }
+        self.lacks_reports = true;
+        self.restart(now);
+        true
+    }
+
+    /// Adds a sample that was due; `None` if the workers could not be read. `mapping` is a hash of
+    /// the mapping in force. A window that cannot be measured is repeated with its round. True if
+    /// the state or its text changed.
+    pub fn add_sample(
+        &mut self,
+        sample: Option<Sample>,
+        mapping: Option<u32>,
+        now: Instant,
+    ) -> bool {
+        if self.verdict.is_some() {
+            return self.add_load(sample, now);
+        }
+        self.lacks_reports = false;
+        let Some(sample) = sample else {
+            self.restart_round(now);
+            return true;
+        };
+        let Some((first, at)) = self.first.take() else {
+            self.first = Some((sample, now));
+            return true;
+        };
+        match measure(self.spec.figure, &first, &sample, now.duration_since(at)) {
+            Some(stats) => {
+                let arm = self.current();
+                self.waiting.pop_front();
+                self.round.push(Window {
+                    arm,
+                    stats,
+                    mapping,
+                });
+                self.began = now;
+                if self.waiting.is_empty() {
+                    self.finish_round(now);
+                }
+            }
+            None => self.restart_round(now),
+        }
+        true
+    }
+
+    /// Adds a sample after the verdict; true if the trial begins again.
+    fn add_load(&mut self, sample: Option<Sample>, now: Instant) -> bool {
+        let Some(watch) = &mut self.watch else {
+            return false;
+        };
+        watch.add_sample(sample, now);
+        let may_repeat = now.duration_since(self.begun) >= REPEAT_PAUSE;
+        let Some(why) = watch.change().filter(|_| may_repeat) else {
+            return false;
+        };
+        let winner = self.verdict.take().map(|verdict| verdict.winner);
+        let is_winner = |record: &ArmRecord| Some(record.arm) == winner;
+        self.home = self.arms.iter().position(is_winner).unwrap_or(0);
+        self.watch = None;
+        self.repeated = Some(why);
+        self.begun = now;
+        self.restart(now);
+        true
+    }
+
+    /// Forgets all windows.
+    fn restart(&mut self, now: Instant) {
+        for record in &mut self.arms {
+            *record = ArmRecord::new(record.arm);
+        }
+        self.rounds = 0;
+        self.rest = self.home;
+        match self.arms.len() {
+            // nothing to compare with
+            1 => self.verdict = Some(self.comparison().judge()),
+            _ => self.restart_round(now),
+        }
+    }
+
+    /// Windows that lie far apart in time were measured under different loads: the round begins
+    /// again. It begins with the arm that the pod rests in, in case nothing can be measured.
+    fn restart_round(&mut self, now: Instant) {
+        self.begin_round(now);
+        self.waiting.retain(|&arm| arm != self.rest);
+        self.waiting.push_front(self.rest);
+    }
+
+    fn begin_round(&mut self, now: Instant) {
+        self.first = None;
+        self.began = now;
+        self.round.clear();
+        self.waiting = self.order.next(self.racing()).into();
+    }
+
+    fn racing(&self) -> Vec<usize> {
+        let arms = 0..self.arms.len();
+        arms.filter(|&index| self.arms[index].left_out.is_none())
+            .collect()
+    }
+
+    fn finish_round(&mut self, now: Instant) {
+        if self.rounds == 0 {
+            self.leave_out_same();
+        }
+        for window in std::mem::take(&mut self.round) {
+            let record = &mut self.arms[window.arm];
+            if record.left_out.is_none() {
+                record.windows.push(window.stats);
+            }
+        }
+        self.rounds += 1;
+        let is_look = looks(usize::from(self.spec.rounds)).contains(&self.rounds);
+        let is_decided = is_look && self.leave_out_worse();
+        if self.arms[self.rest].left_out.is_some() {
+            self.rest = self.comparison().candidates().first().copied().unwrap_or(0);
+        }
+        let is_last = self.rounds >= usize::from(self.spec.rounds);
+        if is_decided || is_last || self.racing().len() < 2 {
+            self.end(now);
+        } else {
+            self.begin_round(now);
+        }
+    }
+
+    /// Arms that place every thread as an earlier one need no windows of their own.
+    fn leave_out_same(&mut self) {
+        let mapping = |arm: usize| {
+            let window = self.round.iter().find(|window| window.arm == arm);
+            window.and_then(|window| window.mapping)
+        };
+        let mappings: Vec<Option<u32>> = (0..self.arms.len()).map(mapping).collect();
+        for (index, mapping) in mappings.iter().enumerate() {
+            let first = mappings.iter().position(|other| other == mapping);
+            if let Some(first) = first.filter(|&first| mapping.is_some() && first < index) {
+                self.arms[index].left_out = Some(LeftOut::SameAs(self.arms[first].arm));
+            }
+        }
+    }
+
+    /// Leaves out whom the leader is ahead of; true if that decides the trial.
+    fn leave_out_worse(&mut self) -> bool {
+        let racing = |record: &ArmRecord| record.left_out.is_none().then(|| record.scores());
+        let scores: Vec<Option<Vec<f64>>> = self.arms.iter().map(racing).collect();
+        let confidence = confidence(&self.arms);
+        let Some(look) = Look::at(&scores, confidence) else {
+            return false;
+        };
+        let leader = self.arms[look.leader].scores();
+        for &index in &look.behind {
+            let interval = compare(&leader, &self.arms[index].scores(), confidence);
+            self.arms[index].left_out = interval.map(LeftOut::Behind);
+        }
+        look.is_decided
+    }
+
+    fn end(&mut self, now: Instant) {
+        self.verdict = Some(self.comparison().judge());
+        self.repeated = None;
+        let windows = self.arms.iter().flat_map(|record| &record.windows);
+        let loads: Vec<f64> = windows.map(|window| window.load).collect();
+        let load = loads.iter().sum::<f64>() / loads.len().max(1) as f64;
+        let window = self.spec.window.max(LOAD_WINDOW_MIN);
+        self.watch = Some(LoadWatch::new(self.spec.figure, load, window, now));
+    }
+}
+
+#[cfg(test)]
+mod tests;

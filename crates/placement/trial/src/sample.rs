@@ -1,0 +1,175 @@
+//! Counters of a pod, and what a window between two of them measures.
+
+use std::time::Duration;
+
+use crate::limits::{CPU_MICROS_MIN, REQUESTS_MIN, RUN_DELAY_MIN};
+
+/// What decides between arms.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Figure {
+    /// The p99 of the server's own latency histogram, then the cpu time of a request.
+    Latency,
+    /// The time that runnable threads of the server waited for a cpu, per second of their cpu time:
+    /// for servers that report no latency. It is no latency.
+    RunDelay,
+}
+
+/// A cumulative histogram: the upper bound of each bucket in seconds, and how many requests since
+/// the server started took at most that long.
+pub type LatencyHistogram = Vec<(f64, u64)>;
+
+/// Counters of a pod at one moment.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Sample {
+    /// What its server reports; empty with [`Figure::RunDelay`]. Not trusted: any number must be
+    /// accepted without a panic.
+    pub latency: LatencyHistogram,
+    pub usage: PodUsage,
+}
+
+/// The kernel's counters of a pod's workers.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PodUsage {
+    /// Cpu time, microseconds.
+    pub cpu_micros: u64,
+    /// Time that threads were ready to run and waited for a cpu, microseconds.
+    pub waiting_micros: u64,
+    /// Migrations of their threads between cpus, where the kernel counts them.
+    pub migrations: Option<u64>,
+    /// The processes counted, ascending: counters of other processes cannot be compared.
+    pub processes: Vec<i32>,
+}
+
+/// The measurements of one window.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct WindowStats {
+    /// Seconds of p99, or waiting time per cpu time.
+    pub(crate) first: f64,
+    /// Microseconds; `None` where requests are not known.
+    pub(crate) cpu_per_request: Option<f64>,
+    pub(crate) migrations_per_second: Option<f64>,
+    /// Requests per second, or cpu seconds per second.
+    pub(crate) load: f64,
+}
+
+/// The measurements between two samples; `None` if the counters were reset, belong to other
+/// processes, or count too little.
+pub(crate) fn measure(
+    figure: Figure,
+    first: &Sample,
+    last: &Sample,
+    time: Duration,
+) -> Option<WindowStats> {
+    if first.usage.processes != last.usage.processes {
+        return None;
+    }
+    let seconds = time.as_secs_f64().max(1e-3);
+    let cpu = last.usage.cpu_micros.checked_sub(first.usage.cpu_micros)?;
+    let moves = first.usage.migrations.zip(last.usage.migrations);
+    let moves = moves.and_then(|(a, b)| b.checked_sub(a));
+    let migrations_per_second = moves.map(|moves| moves as f64 / seconds);
+    match figure {
+        Figure::Latency => {
+            let counts = difference(&first.latency, &last.latency)?;
+            let requests = counts.last()?.1;
+            (requests >= REQUESTS_MIN).then(|| WindowStats {
+                first: percentile(&counts, 0.99),
+                cpu_per_request: Some(cpu as f64 / requests as f64),
+                migrations_per_second,
+                load: requests as f64 / seconds,
+            })
+        }
+        Figure::RunDelay => {
+            let [before, after] = [first, last].map(|sample| sample.usage.waiting_micros);
+            let waiting = after.checked_sub(before)?;
+            (cpu >= CPU_MICROS_MIN).then(|| WindowStats {
+                first: (waiting as f64 / cpu as f64).max(RUN_DELAY_MIN),
+                cpu_per_request: None,
+                migrations_per_second,
+                load: cpu as f64 / 1e6 / seconds,
+            })
+        }
+    }
+}
+
+/// The requests of each bucket and those before it between two histograms; `None` if they differ in
+/// their buckets or were reset.
+fn difference(first: &LatencyHistogram, last: &LatencyHistogram) -> Option<LatencyHistogram> {
+    let pairs = first.iter().zip(last);
+    let same_ends = first.len() == last.len() && pairs.clone().all(|(a, b)| a.0 == b.0);
+    let counts = pairs.map(|(a, b)| Some((b.0, b.1.checked_sub(a.1)?)));
+    counts.collect::<Option<_>>().filter(|_| same_ends)
+}
+
+/// The quantile `share` of cumulative counts, by linear interpolation within its bucket; the lower
+/// bound of the bucket if the upper one is infinite.
+fn percentile(counts: &[(f64, u64)], share: f64) -> f64 {
+    let all = counts.last().map_or(0, |last| last.1);
+    let rank = all as f64 * share;
+    let (mut below, mut start) = (0_u64, 0.0);
+    for &(end, count) in counts {
+        if count as f64 >= rank {
+            if !end.is_finite() {
+                return start;
+            }
+            let inside = count.saturating_sub(below).max(1) as f64;
+            return start + (end - start) * (rank - below as f64) / inside;
+        }
+        (below, start) = (count, end);
+    }
+    start
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_percentile_lies_in_its_bucket_and_rises_with_its_share(
+            counts in proptest::collection::vec(0_u64..1000, 1..8),
+        ) {
+            let mut sum = 0;
+            let buckets: Vec<(f64, u64)> = counts
+                .iter()
+                .enumerate()
+                .map(|(i, count)| { sum += count; (f64::from(i as u32 + 1), sum) })
+                .collect();
+            prop_assume!(sum > 0);
+            let found: Vec<f64> =
+                [0.1, 0.5, 0.99].iter().map(|s| percentile(&buckets, *s)).collect();
+            prop_assert!(found.windows(2).all(|pair| pair[0] <= pair[1]), "{:?}", found);
+            for (share, value) in [0.1, 0.5, 0.99].into_iter().zip(found) {
+                let bucket = buckets.iter().find(|(_, c)| *c as f64 >= sum as f64 * share);
+                let end = bucket.unwrap().0;
+                prop_assert!(value <= end && value >= end - 1.0, "{} {:?}", value, buckets);
+            }
+        }
+    }
+
+    #[test]
+    fn waiting_is_compared_per_cpu_time_and_not_below_what_is_felt() {
+        let sample = |cpu_micros, waiting_micros| Sample {
+            latency: Vec::new(),
+            usage: PodUsage {
+                cpu_micros,
+                waiting_micros,
+                migrations: Some(cpu_micros / 100),
+                processes: vec![1],
+            },
+        };
+        let second = Duration::from_secs(1);
+        let of = |first: &Sample, last: &Sample| measure(Figure::RunDelay, first, last, second);
+        let zero = sample(0, 0);
+        let stats = of(&zero, &sample(500_000, 50_000)).unwrap();
+        assert_eq!((stats.first, stats.load), (0.1, 0.5));
+        assert_eq!(stats.migrations_per_second, Some(5000.0));
+        let least = of(&zero, &sample(500_000, 3)).unwrap();
+        assert_eq!(least.first, RUN_DELAY_MIN);
+        assert_eq!(of(&zero, &sample(CPU_MICROS_MIN - 1, 0)), None);
+        // a thread that ended took its counters with it
+        assert_eq!(of(&sample(0, 9), &sample(500_000, 8)), None);
+    }
+}

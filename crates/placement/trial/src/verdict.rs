@@ -1,0 +1,245 @@
+//! What the windows of a trial show.
+//!
+//! The deployment's own arm stays unless another beats it; where nothing beats the kernel's
+//! placement, that is what remains. One arm beats another by the first figure (p99, or the time
+//! that threads waited for a cpu), else by the cpu time of a request if the first figure is no
+//! worse; each time by more than the noise, and by more than a user notices.
+
+use albacore_statistics::{Claim, EQUAL, Interval, compare};
+
+use crate::arm::Arm;
+use crate::limits::FALSE_CLAIMS;
+use crate::sample::{Figure, WindowStats};
+
+/// What becomes of the deployment's own arm.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Nothing beats it, and something beats no placement.
+    Kept,
+    /// Another placement beats it.
+    Changed,
+    /// No placement beats the kernel's.
+    Withdrawn,
+}
+
+/// The end of a trial.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Verdict {
+    /// The arm that stays.
+    pub winner: Arm,
+    pub outcome: Outcome,
+    /// For people: each arm with its ratio and interval, the deciding figure first.
+    pub text: String,
+}
+
+/// Why an arm is measured no more.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum LeftOut {
+    /// The leader of that time is ahead of it by this.
+    Behind(Interval),
+    /// It places every thread as this arm.
+    SameAs(Arm),
+}
+
+/// An arm and its windows, one of each round until it was left out.
+#[derive(Clone, Debug)]
+pub(crate) struct ArmRecord {
+    pub(crate) arm: Arm,
+    pub(crate) windows: Vec<WindowStats>,
+    pub(crate) left_out: Option<LeftOut>,
+}
+
+impl ArmRecord {
+    pub(crate) const fn new(arm: Arm) -> Self {
+        Self {
+            arm,
+            windows: Vec::new(),
+            left_out: None,
+        }
+    }
+
+    /// Logarithms of the first figure, larger is better.
+    pub(crate) fn scores(&self) -> Vec<f64> {
+        let score = |window: &WindowStats| -window.first.max(1e-9).ln();
+        self.windows.iter().map(score).collect()
+    }
+
+    /// The same of the cpu time of a request; empty where requests are not known.
+    fn cpu_scores(&self) -> Vec<f64> {
+        let windows = self.windows.iter();
+        let times = windows.filter_map(|window| window.cpu_per_request);
+        times.map(|time| -time.max(1e-9).ln()).collect()
+    }
+
+    fn is_behind(&self) -> bool {
+        matches!(self.left_out, Some(LeftOut::Behind(interval)) if interval.ratio > EQUAL)
+    }
+
+    fn is_same(&self) -> bool {
+        matches!(self.left_out, Some(LeftOut::SameAs(_)))
+    }
+
+    fn moves(&self) -> Option<f64> {
+        let windows = self.windows.iter();
+        let rates: Vec<f64> = windows.filter_map(|w| w.migrations_per_second).collect();
+        (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64)
+    }
+}
+
+/// The confidence of each comparison in a trial of so many arms.
+pub(crate) fn confidence(arms: &[ArmRecord]) -> f64 {
+    let measured = arms.iter().filter(|arm| !arm.is_same()).count();
+    1.0 - FALSE_CLAIMS / measured.saturating_sub(1).max(1) as f64
+}
+
+/// By what one arm beats another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum By {
+    First,
+    CpuTime,
+}
+
+/// The arms of a trial, of which the first is the deployment's own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Comparison<'a> {
+    pub(crate) arms: &'a [ArmRecord],
+    pub(crate) figure: Figure,
+}
+
+impl Comparison<'_> {
+    /// The ratio of a figure of `other` to that of `one`: above 1 `one` is better.
+    fn ratio(&self, by: By, one: usize, other: usize) -> Option<Interval> {
+        let scores = [one, other].map(|index| match by {
+            By::First => self.arms[index].scores(),
+            By::CpuTime => self.arms[index].cpu_scores(),
+        });
+        compare(&scores[0], &scores[1], confidence(self.arms))
+    }
+
+    fn beats(&self, one: usize, other: usize) -> Option<By> {
+        let is_gain = |i: Interval| i.claim() == Claim::Faster && i.ratio > EQUAL;
+        let is_loss = |i: Interval| i.claim() == Claim::Slower && i.ratio < 1.0 / EQUAL;
+        let first = self.ratio(By::First, one, other);
+        if first.is_some_and(is_gain) {
+            return Some(By::First);
+        }
+        let cpu = self.ratio(By::CpuTime, one, other)?;
+        (is_gain(cpu) && !first.is_some_and(is_loss)).then_some(By::CpuTime)
+    }
+
+    /// Arms that nothing is ahead of, the best by the first figure first.
+    pub(crate) fn candidates(&self) -> Vec<usize> {
+        let mean = |index: &usize| {
+            let scores = self.arms[*index].scores();
+            scores.iter().sum::<f64>() / scores.len().max(1) as f64
+        };
+        let all = 0..self.arms.len();
+        let mut candidates: Vec<usize> = all
+            .filter(|&index| self.arms[index].left_out.is_none())
+            .collect();
+        candidates.sort_by(|a, b| mean(b).total_cmp(&mean(a)));
+        candidates
+    }
+
+    /// The arm that beats the deployment's own, which is the first.
+    fn better_than_own(&self) -> Option<(usize, By)> {
+        let candidates = self.candidates();
+        let others = candidates.iter().filter(|&&index| index != 0);
+        let beating: Vec<(usize, By)> = others
+            .filter_map(|&index| Some((index, self.beats(index, 0)?)))
+            .collect();
+        let by_first = beating.iter().find(|(_, by)| *by == By::First);
+        let leader = candidates.first().filter(|_| self.arms[0].is_behind());
+        by_first
+            .or(beating.first())
+            .copied()
+            .or(leader.map(|&leader| (leader, By::First)))
+    }
+
+    /// The verdict after the last window.
+    pub(crate) fn judge(&self) -> Verdict {
+        let (mut winner, mut by) = self.better_than_own().unwrap_or((0, By::First));
+        let kernel = self.arms.iter().position(|arm| arm.arm == Arm::None);
+        let all = 0..self.arms.len();
+        if let Some(kernel) = kernel.filter(|&kernel| !self.arms[kernel].is_behind()) {
+            match all.into_iter().find_map(|index| self.beats(index, kernel)) {
+                None => winner = kernel,
+                Some(beats) if winner == 0 => by = beats,
+                Some(_) => {}
+            }
+        }
+        let (own, name) = (self.arms[0].arm, self.arms[winner].arm);
+        let (outcome, head) = match (winner, name) {
+            (0, _) if self.arms.len() < 2 => {
+                let head = format!("trial: {own} stays; no other arm places its threads otherwise");
+                (Outcome::Kept, head)
+            }
+            (0, _) => (Outcome::Kept, format!("trial: {own} stays")),
+            (_, Arm::None) => {
+                let head = "withdrawn, the trial shows no gain".to_owned();
+                (Outcome::Withdrawn, head)
+            }
+            _ => (Outcome::Changed, format!("trial: {name} instead of {own}")),
+        };
+        let figures = self.figures(winner, by == By::CpuTime);
+        Verdict {
+            winner: name,
+            outcome,
+            text: format!("{head}{figures}"),
+        }
+    }
+
+    /// `; p99 relative to X: Y 1.20 (1.10 to 1.31)`, and so on for each figure.
+    pub(crate) fn figures(&self, base: usize, is_cpu_first: bool) -> String {
+        let name = match self.figure {
+            Figure::Latency => "p99",
+            Figure::RunDelay => "time waited for a cpu (no latency)",
+        };
+        let to = self.arms[base].arm;
+        let mut parts = vec![
+            self.ratios(By::First, base)
+                .map(|ratios| format!("; {name} relative to {to}: {ratios}")),
+            self.ratios(By::CpuTime, base)
+                .map(|ratios| format!("; cpu time per request: {ratios}")),
+        ];
+        if is_cpu_first {
+            parts.reverse();
+        }
+        parts.push(self.same());
+        parts.push(self.moves());
+        parts.into_iter().flatten().collect()
+    }
+
+    fn ratios(&self, by: By, base: usize) -> Option<String> {
+        let others = (0..self.arms.len()).filter(|&index| index != base);
+        let texts = others.filter_map(|index| {
+            let Interval {
+                ratio, low, high, ..
+            } = self.ratio(by, base, index)?;
+            let arm = self.arms[index].arm;
+            Some(format!("{arm} {ratio:.2} ({low:.2} to {high:.2})"))
+        });
+        let texts: Vec<String> = texts.collect();
+        (!texts.is_empty()).then(|| texts.join(", "))
+    }
+
+    fn same(&self) -> Option<String> {
+        let same = self.arms.iter().filter_map(|arm| match arm.left_out {
+            Some(LeftOut::SameAs(other)) => Some(format!("; {} places as {other}", arm.arm)),
+            _ => None,
+        });
+        let same: String = same.collect();
+        (!same.is_empty()).then_some(same)
+    }
+
+    /// Mean migrations, for people, where the kernel counts them.
+    fn moves(&self) -> Option<String> {
+        let moves = self.arms.iter().filter_map(|arm| {
+            let moves = arm.moves()?;
+            Some(format!("{} {moves:.0}", arm.arm))
+        });
+        let moves: Vec<String> = moves.collect();
+        let list = moves.join(", ");
+        (!moves.is_empty()).then(|| format!("; moves of threads per second: {list}"))
+    }
+}
