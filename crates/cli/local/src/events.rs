@@ -10,6 +10,7 @@ use albacore_plan::{
 };
 use albacore_solver::{Mode, Slot};
 use albacore_topology::CpuSet;
+use albacore_trial::{Outcome, Verdict};
 use serde_json::{Map, Value, json};
 
 /// An event named `name` with the fields of `fields`.
@@ -271,6 +272,23 @@ pub(crate) fn policy_changed(policy: &SubjectPolicy) -> Value {
             "enforcement": enforcement,
             "mode": mode_name(policy.mode),
             "main_thread": main_thread,
+        }),
+    )
+}
+
+/// `trial_decided`: a trial of placements is over.
+pub(crate) fn trial_decided(verdict: &Verdict) -> Value {
+    let outcome = match verdict.outcome {
+        Outcome::Kept => "kept",
+        Outcome::Changed => "changed",
+        Outcome::Withdrawn => "withdrawn",
+    };
+    event(
+        "trial_decided",
+        json!({
+            "placement": verdict.winner.to_string(),
+            "outcome": outcome,
+            "text": verdict.text,
         }),
     )
 }

@@ -6,23 +6,32 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
+use std::time::Duration;
 
 use albacore_api::BuiltInServer;
-use albacore_os::Pid;
-use albacore_settings::Settings;
+use albacore_os::{FifoReader, Pid};
+use albacore_settings::agent_stream::LatencyReport;
+use albacore_settings::{REPORT_LINE_BYTES_MAX, Settings};
+use albacore_trial::LatencyHistogram;
 
 use crate::message::Message;
 use crate::node_snapshot::node_snapshot;
-use crate::params_process::ParamsProcess;
+use crate::params_process::{ParamsFiles, ParamsProcess};
 use crate::private_folder::PrivateFolder;
-use albacore_command::{Failure, program_beside};
+use albacore_command::{Failure, program_beside, sentence};
+
+/// Bytes of reports that are read at once: those of a minute.
+const REPORTS_BYTES_MAX: usize = 128 << 10;
 
 /// Both ways, open.
 pub(crate) struct LiveSettings {
     folder: PrivateFolder,
     params: ParamsProcess,
-    /// One plus the number of edits applied.
+    /// One plus the number of changes applied.
     generation: u64,
+    /// Latency reports of the server, of which `report` says how often they come.
+    reports: FifoReader,
+    report: Option<Duration>,
 }
 
 impl LiveSettings {
@@ -41,18 +50,28 @@ impl LiveSettings {
             ))
         })?;
         write(&server.settings, folder.path()).map_err(Failure::Failed)?;
+        let reports = folder.path().join("reports");
+        let files = ParamsFiles {
+            feed: &folder.path().join("feed"),
+            socket: &socket(folder.path()),
+            reports: &reports,
+        };
+        let reports = FifoReader::new(&reports, REPORT_LINE_BYTES_MAX)
+            .map_err(|error| Failure::Failed(sentence(&error)))?;
         let generation = 1;
         let params = ParamsProcess::start(
             &program,
-            (&folder.path().join("feed"), &socket(folder.path())),
+            &files,
             folder.uid(),
-            node_snapshot(server, generation),
+            node_snapshot(server, generation, None),
             messages,
         )?;
         Ok(Self {
             folder,
             params,
             generation,
+            reports,
+            report: None,
         })
     }
 
@@ -75,9 +94,34 @@ impl LiveSettings {
     /// A sentence for the user; nothing has changed.
     pub(crate) fn change(&mut self, server: &BuiltInServer) -> Result<(), String> {
         write(&server.settings, self.folder.path())?;
-        self.generation += 1;
-        self.params.send(node_snapshot(server, self.generation));
+        self.send(server);
         Ok(())
+    }
+
+    /// Has the server report its latency this often.
+    pub(crate) fn set_report_period(&mut self, server: &BuiltInServer, period: Option<Duration>) {
+        if self.report != period {
+            self.report = period;
+            self.send(server);
+        }
+    }
+
+    fn send(&mut self, server: &BuiltInServer) {
+        self.generation += 1;
+        let snapshot = node_snapshot(server, self.generation, self.report);
+        self.params.send(snapshot);
+    }
+
+    /// The newest latency report since the last call; one that cannot be read is no report.
+    pub(crate) fn latest_latency(&mut self) -> Option<LatencyHistogram> {
+        let mut latest = None;
+        let mut take = |line: &[u8]| {
+            if let Ok(report) = LatencyReport::decode(line) {
+                latest = Some(report.cumulative());
+            }
+        };
+        self.reports.read(REPORTS_BYTES_MAX, &mut take).ok()?;
+        latest
     }
 
     /// A test, usable on any thread, whether a process was started here.

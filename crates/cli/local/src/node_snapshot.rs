@@ -1,11 +1,21 @@
 //! The settings of the built-in server as a line for `albacore-params`.
 
+use std::time::Duration;
+
 use albacore_api::BuiltInServer;
 use albacore_settings::agent_stream::{NodeSnapshot, Parameters, ServingPod};
 
-/// This machine as a node, the server as its one pod. `generation` counts the edits of the file.
-pub(crate) fn node_snapshot(server: &BuiltInServer, generation: u64) -> NodeSnapshot {
-    let parameters = Parameters::of_settings(&server.settings, generation);
+/// This machine as a node, the server as its one pod. `generation` counts the changes; `report` is
+/// how often the server reports its latency.
+pub(crate) fn node_snapshot(
+    server: &BuiltInServer,
+    generation: u64,
+    report: Option<Duration>,
+) -> NodeSnapshot {
+    let parameters = Parameters {
+        report,
+        ..Parameters::of_settings(&server.settings, generation)
+    };
     let name = "albacore-run";
     let pod = ServingPod {
         address: None,

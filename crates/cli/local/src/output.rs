@@ -114,7 +114,7 @@ fn sentence(event: &Value) -> Option<String> {
         ),
         "restored" => format!("{} restored", counted(whole("threads"), "mask")),
         "server_ended" | "server_restarted" => restart_sentence(event),
-        "note" => field("text"),
+        "note" | "trial_decided" => field("text"),
         "server_said" => field("text"),
         "policy_changed" => format!(
             "policy {} from now on ({}, mode {}, main threads {})",

@@ -37,6 +37,15 @@ const LONG_UPTIME: Duration = Duration::from_secs(10);
 /// How long the child may take to end after SIGTERM; it needs milliseconds.
 const STOP_TIME: Duration = Duration::from_secs(6);
 
+/// Paths that the child is started with.
+pub(crate) struct ParamsFiles<'a> {
+    /// The pipe that it reads.
+    pub(crate) feed: &'a Path,
+    pub(crate) socket: &'a Path,
+    /// The pipe that it writes latency reports to.
+    pub(crate) reports: &'a Path,
+}
+
 /// The supervised child and its feed.
 pub(crate) struct ParamsProcess {
     snapshots: SyncSender<NodeSnapshot>,
@@ -62,22 +71,23 @@ impl ProcessState {
 }
 
 impl ParamsProcess {
-    /// Starts `program`, which reads the pipe `feed` and serves `socket` for the user `uid`.
+    /// Starts `program`, which serves the socket for the user `uid`.
     ///
     /// # Errors
     /// The pipe cannot be made.
     pub(crate) fn start(
         program: &Path,
-        (feed, socket): (&Path, &Path),
+        files: &ParamsFiles<'_>,
         uid: u32,
         first: NodeSnapshot,
         messages: SyncSender<Message>,
     ) -> Result<Self, Failure> {
-        let pipe = LineFifo::new(feed).map_err(|e| Failure::Failed(sentence(&e)))?;
+        let pipe = LineFifo::new(files.feed).map_err(|e| Failure::Failed(sentence(&e)))?;
         let uid: OsString = uid.to_string().into();
         let flags = [
-            ("--feed", feed.into()),
-            ("--unix", socket.into()),
+            ("--feed", files.feed.into()),
+            ("--unix", files.socket.into()),
+            ("--reports", files.reports.into()),
             ("--uid", uid),
         ];
         let mut command = vec![program.into(), "--log-filter".into(), "error".into()];

@@ -27,6 +27,7 @@ use restart::PlacementState;
 
 mod edits;
 mod restart;
+mod trial;
 
 /// How long the server may drain after SIGTERM before it is killed: its own limit plus a margin.
 const DRAIN: Duration = Duration::from_secs(35);
@@ -87,6 +88,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         figures: Box::default(),
         is_placed_reported: false,
         is_policy_pending: false,
+        trial: None,
         restore_error: None,
     };
     let end = run.serve(&messages);
@@ -160,6 +162,7 @@ struct Run {
     /// Whether the placer has not yet applied a changed policy: its tables until then describe the
     /// previous one.
     is_policy_pending: bool,
+    trial: Option<trial::ServerTrial>,
     /// Why masks could not be restored at the end.
     restore_error: Option<String>,
 }
@@ -252,8 +255,9 @@ impl Run {
             }
             PlacerMessage::Table(rows, states, figures) => {
                 self.rows = self.rows_of_current_server(rows);
-                self.front = self.front_of_current_server(states);
+                self.front = self.front_of_current_server(&states);
                 self.figures = figures;
+                self.advance_trial(&states);
                 orphans::reap(self.child.pid());
                 let head = self.head();
                 self.output
@@ -263,8 +267,8 @@ impl Run {
                 }
                 if !self.is_placed_reported && self.is_placed() {
                     self.is_placed_reported = true;
-                    let policy = &self.deployment.policy;
-                    let placed = events::placed(policy, &self.rows, &self.front);
+                    let policy = self.policy_in_force();
+                    let placed = events::placed(&policy, &self.rows, &self.front);
                     self.output.event(&placed);
                 }
             }
@@ -275,7 +279,7 @@ impl Run {
     /// True if every slot is filled by a live thread whose mask was read back as planned, and so
     /// were those of event loops.
     fn is_placed(&self) -> bool {
-        let policy = &self.deployment.policy;
+        let policy = self.policy_in_force();
         let expected = match policy.placement {
             PlacementMethod::None => SlotState::Unplaced,
             PlacementMethod::Tuna | PlacementMethod::RoundRobin => SlotState::Verified,
@@ -294,7 +298,7 @@ impl Run {
     }
 
     fn head(&self) -> String {
-        let policy = &self.deployment.policy;
+        let policy = self.policy_in_force();
         let verified = self
             .rows
             .iter()
@@ -305,7 +309,7 @@ impl Run {
             self.deployment.name,
             policy.workers,
             policy.threads,
-            policy_name(policy),
+            policy_name(&policy),
             match policy.enforcement {
                 Enforcement::Enforce => "",
                 Enforcement::Observe => " (observed only)",

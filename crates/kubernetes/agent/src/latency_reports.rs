@@ -38,7 +38,7 @@ impl LatencyReports {
         let mut refused = None;
         let mut take = |line: &[u8]| match LatencyReport::decode(line) {
             Ok(report) if is_wanted(&report.uid) => {
-                let latency = cumulative(&report);
+                let latency = report.cumulative();
                 latest.insert(report.uid, latency);
             }
             Ok(_) => {}
@@ -52,18 +52,6 @@ impl LatencyReports {
         }
         latest
     }
-}
-
-fn cumulative(report: &LatencyReport) -> LatencyHistogram {
-    let ends = report.bounds_us.iter().map(|micros| *micros as f64 / 1e6);
-    let mut sum = 0_u64;
-    let count = |count: &u64| {
-        sum = sum.saturating_add(*count);
-        sum
-    };
-    ends.chain([f64::INFINITY])
-        .zip(report.counts.iter().map(count))
-        .collect()
 }
 
 #[cfg(test)]

@@ -132,23 +132,8 @@ pub(crate) const FEED_RETRY: Duration = Duration::from_millis(100);
 /// How long the throw-away child of the kernel probe lives if nothing ends it.
 pub(crate) const IDLE_TIME: Duration = Duration::from_secs(60);
 
-/// Threads of a pod whose times are read for a trial: workers x threads is at most 2,048, and a pod
-/// that makes more must not delay the repair of masks.
-pub(crate) const TRIAL_THREADS_MAX: usize = 4096;
-
-/// How often the server of a pod on trial reports its latency: bounds the error of both ends of a
-/// window.
-pub(crate) const REPORT_PERIOD: Duration = Duration::from_millis(500);
-
-/// The same after the verdict, while only the load is looked at: a tenth of the reports of a trial.
-pub(crate) const LOAD_REPORT_PERIOD: Duration = Duration::from_secs(5);
-
 /// How often the pipe of latency reports is read while a sample waits for one.
 pub(crate) const REPORT_POLL: Duration = Duration::from_millis(100);
-
-/// How long a sample waits for a report: a server that lost its connection to params is back
-/// sooner.
-pub(crate) const REPORT_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Bytes of reports that are read in one turn of the loop. 110 pods on trial write half of that in
 /// a second; parsing them takes milliseconds, whatever they contain.

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use albacore_os::{HostRoot, raise_descriptor_limit};
-use albacore_placer::SubjectId;
+use albacore_placer::{SubjectId, mapping_hash, read_workers};
 use albacore_plan::{Enforcement, PlacementWarning};
+use albacore_trial::Reading;
 
 use crate::cluster_view::ClusterView;
 use crate::desired::{DesiredPod, KillSwitch, NodeRules, PodAction};
@@ -27,7 +28,7 @@ use crate::placer_supervisor::PlacerSupervisor;
 use crate::publisher::Publisher;
 use crate::slot_snapshot::SlotSnapshot;
 use crate::throttling::ThrottlingMonitor;
-use crate::trials::{self, Reading, Trials};
+use crate::trials::Trials;
 use crate::waker::WakeReceiver;
 
 /// Reason of every pod whose masks are given back because the agent stops.
@@ -218,8 +219,12 @@ impl ReconcileLoop {
         let (placed, slots, host) = (&self.placed, &self.slots, &self.options.host);
         let read = |desired: &DesiredPod| {
             let id = placed.get(&desired.pod.uid)?.id;
-            let usage = trials::read_workers(host, &slots.worker_pids(id), slots.state(id))?;
-            let mapping = trials::mapping_hash(desired, slots.rows(id), slots.state(id));
+            let state = slots.state(id);
+            let usage = read_workers(host, &slots.worker_pids(id), state)?;
+            let mapping = match &desired.action {
+                PodAction::Place { policy, .. } => mapping_hash(policy, slots.rows(id), state?),
+                _ => None,
+            };
             Some(Reading { usage, mapping })
         };
         self.trials.advance(&self.desired, &latest, read, now)

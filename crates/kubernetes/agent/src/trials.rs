@@ -1,31 +1,16 @@
 //! The trials of this node's pods: which policy each window has, and the samples at its ends.
 //!
-//! A sample is due at both ends of a window. Its latency is the first report of the pod that comes
-//! after that moment (see `latency_reports.rs`); what the kernel counts is read when that report is
-//! there. Servers of a user's own report no latency: theirs is what the kernel counts alone.
+//! Reports of latency come through `latency_reports.rs`; the rest is in `albacore-trial`.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use albacore_os::{HostRoot, Pid, read_tasks, read_usage};
-use albacore_placer::{SlotRow, SubjectState};
-use albacore_plan::{Enforcement, PlacementMethod, SubjectPolicy, masks_hash};
-use albacore_trial::{
-    Arm, Figure, LatencyHistogram, Outcome, PodUsage, Sample, TrialRun, TrialSpec, TrialState,
-};
+use albacore_plan::{Enforcement, PlacementMethod, SubjectPolicy};
+use albacore_trial::{Outcome, Reading, SubjectTrial, TrialRun, TrialSpec, TrialState};
 
 use crate::desired::{DesiredPod, PodAction};
 use crate::facts::TrialFacts;
 use crate::latency_reports::LatestLatency;
-use crate::limits::{LOAD_REPORT_PERIOD, REPORT_PERIOD, REPORT_WAIT_MAX, TRIAL_THREADS_MAX};
-
-/// What the kernel and the placer say of a pod at one moment.
-#[derive(Clone, Debug)]
-pub(crate) struct Reading {
-    pub(crate) usage: PodUsage,
-    /// Hash of the mapping in force.
-    pub(crate) mapping: Option<u32>,
-}
 
 /// The trial of one container under one generation of its deployment; a change of either begins
 /// another.
@@ -33,50 +18,7 @@ pub(crate) struct Reading {
 struct PodTrial {
     container: String,
     generation: i64,
-    run: TrialRun,
-    /// Since when a sample that is due waits for a latency report.
-    waits_since: Option<Instant>,
-}
-
-impl PodTrial {
-    fn is_over(&self) -> bool {
-        matches!(self.run.state(), TrialState::Over(_))
-    }
-
-    /// Adds a sample if one is due and its report has come, or gives up on the report; true if the
-    /// trial shows that.
-    fn advance(
-        &mut self,
-        latency: Option<&LatencyHistogram>,
-        read: impl FnOnce() -> Option<Reading>,
-        now: Instant,
-    ) -> bool {
-        if self.run.due().is_none_or(|due| due > now) {
-            return false;
-        }
-        if self.run.figure() == Figure::RunDelay {
-            return self.add(LatencyHistogram::new(), read(), now);
-        }
-        let Some(since) = self.waits_since else {
-            // A report that came until now may describe a time before the sample was due.
-            self.waits_since = Some(now);
-            return false;
-        };
-        let is_changed = match latency {
-            Some(latency) => self.add(latency.clone(), read(), now),
-            None if now.duration_since(since) < REPORT_WAIT_MAX => return false,
-            None => self.run.report_missing(now),
-        };
-        self.waits_since = None;
-        is_changed
-    }
-
-    fn add(&mut self, latency: LatencyHistogram, reading: Option<Reading>, now: Instant) -> bool {
-        let mapping = reading.as_ref().and_then(|reading| reading.mapping);
-        let usage = reading.map(|reading| reading.usage);
-        let sample = usage.map(|usage| Sample { latency, usage });
-        self.run.add_sample(sample, mapping, now)
-    }
+    trial: SubjectTrial,
 }
 
 /// All trials of the node, by the uid of the pod.
@@ -117,27 +59,24 @@ impl Trials {
                 let begun = PodTrial {
                     container: container.clone(),
                     generation: *generation,
-                    run: begin(spec.clone(), policy, uid, now),
-                    waits_since: None,
+                    trial: SubjectTrial::new(begin(spec.clone(), policy, uid, now)),
                 };
                 self.trials.insert(uid.clone(), begun);
             }
             if let Some(trial) = self.trials.get(uid) {
-                trial.run.state().arm().apply(policy);
+                trial.trial.run().state().arm().apply(policy);
             }
         }
     }
 
     /// When the next sample is due, of those that do not wait for a report yet.
     pub(crate) fn next(&self) -> Option<Instant> {
-        let idle = self.trials.values().filter(|t| t.waits_since.is_none());
-        idle.filter_map(|t| t.run.due()).min()
+        self.trials.values().filter_map(|t| t.trial.next()).min()
     }
 
     /// Whether a sample of a window waits for a report. One of the load has time.
     pub(crate) fn is_waiting(&self) -> bool {
-        let mut trials = self.trials.values();
-        trials.any(|t| t.waits_since.is_some() && !t.is_over())
+        self.trials.values().any(|t| t.trial.is_waiting())
     }
 
     /// Adds the samples that are due and reported; true if a window ended or began. `latest` holds
@@ -155,11 +94,12 @@ impl Trials {
             let Some(trial) = self.trials.get_mut(uid) else {
                 continue;
             };
+            let trial = &mut trial.trial;
             if !trial.advance(latest.get(uid), || read(desired), now) {
                 continue;
             }
             is_changed = true;
-            if let TrialState::Over(verdict) = trial.run.state() {
+            if let TrialState::Over(verdict) = trial.run().state() {
                 tracing::info!(pod = %desired.pod.key, verdict = verdict.text, "a trial is over");
             }
         }
@@ -169,7 +109,7 @@ impl Trials {
     /// Whether latency reports of a pod are used.
     pub(crate) fn takes_reports(&self, uid: &str) -> bool {
         let trial = self.trials.get(uid);
-        trial.is_some_and(|t| t.run.figure() == Figure::Latency && t.run.due().is_some())
+        trial.is_some_and(|t| t.trial.takes_reports())
     }
 
     /// What is reported of a pod's trial.
@@ -177,17 +117,14 @@ impl Trials {
         let Some(trial) = self.trials.get(uid) else {
             return TrialFacts::default();
         };
-        let period = match trial.is_over() {
-            true => LOAD_REPORT_PERIOD,
-            false => REPORT_PERIOD,
-        };
+        let trial = &trial.trial;
         let mut facts = TrialFacts {
-            progress: trial.run.progress(),
-            lacks_reports: trial.run.lacks_reports(),
-            report_period: self.takes_reports(uid).then_some(period),
+            progress: trial.run().progress(),
+            lacks_reports: trial.run().lacks_reports(),
+            report_period: trial.report_period(),
             ..TrialFacts::default()
         };
-        if let TrialState::Over(verdict) = trial.run.state() {
+        if let TrialState::Over(verdict) = trial.run().state() {
             match verdict.outcome {
                 Outcome::Withdrawn => facts.withdrawn = Some(verdict.text),
                 Outcome::Kept | Outcome::Changed => facts.decided = Some(verdict.text),
@@ -204,57 +141,6 @@ fn begin(spec: TrialSpec, policy: &SubjectPolicy, uid: &str, now: Instant) -> Tr
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
     TrialRun::new(spec, policy, seed, now)
-}
-
-/// Sums the kernel's counters over the workers of a pod; `None` if one cannot be read, or if there
-/// are more than [`TRIAL_THREADS_MAX`] threads.
-pub(crate) fn read_workers(
-    host: &HostRoot,
-    workers: &[Pid],
-    state: Option<&SubjectState>,
-) -> Option<PodUsage> {
-    if state.is_some_and(|state| state.workers_found == 0) || workers.is_empty() {
-        return None;
-    }
-    let mut sum = PodUsage {
-        migrations: Some(0),
-        ..PodUsage::default()
-    };
-    let mut threads = 0;
-    for pid in workers {
-        threads += read_tasks(host, *pid).ok()?.len();
-        if threads > TRIAL_THREADS_MAX {
-            return None;
-        }
-        let usage = read_usage(host, *pid).ok()?;
-        sum.cpu_micros += usage.running_micros;
-        sum.waiting_micros += usage.waiting_micros;
-        let migrations = sum.migrations.zip(usage.migrations);
-        sum.migrations = migrations.map(|(a, b)| a + b);
-        sum.processes.push(pid.0);
-    }
-    sum.processes.sort_unstable();
-    Some(sum)
-}
-
-/// A hash of the cpus of all threads of a pod; `None` before all have one, and while what was read
-/// last is of another arm than the one that has the window.
-pub(crate) fn mapping_hash(
-    desired: &DesiredPod,
-    rows: &[SlotRow],
-    state: Option<&SubjectState>,
-) -> Option<u32> {
-    let PodAction::Place { policy, .. } = &desired.action else {
-        return None;
-    };
-    if Arm::of(&state?.policy) != Arm::of(policy) {
-        return None;
-    }
-    let planned = rows
-        .iter()
-        .map(|row| Some((row.slot, row.planned.as_ref()?)));
-    let planned: Vec<_> = planned.collect::<Option<_>>()?;
-    masks_hash(0, planned)
 }
 
 #[cfg(test)]

@@ -15,11 +15,6 @@ pub(crate) fn notices(spec: &InferenceDeploymentSpec) -> Vec<String> {
     if let Some(replicas) = spec.replicas.filter(|&replicas| replicas != 1) {
         notices.push(format!("spec.replicas is {replicas}; one machine runs one"));
     }
-    if spec.placement.trial.is_some() {
-        let notice =
-            "spec.placement.trial needs a cluster and is not used; `make demo` compares here";
-        notices.push(notice.to_owned());
-    }
     for (index, model) in spec.models.iter().enumerate() {
         if let Some(slo) = model.slo.filter(|slo| slo.percentile != 99.0) {
             notices.push(format!(

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 
 use albacore_plan::SubjectPolicy;
 use albacore_settings::{Settings, Source};
+use albacore_trial::TrialSpec;
 
 use crate::container::{self, environment};
 use crate::deployment::{InferenceDeployment, InferenceDeploymentSpec};
 use crate::notices::notices;
-use crate::policy::policy_of;
+use crate::policy::{policy_of, trial_of};
 use crate::server_settings::settings_of;
 use crate::uri::ModelPlace;
 use crate::violation::Violation;
@@ -24,6 +25,8 @@ pub struct OneMachine {
     pub name: String,
     /// For the planner: workers, threads, mode, placement.
     pub policy: SubjectPolicy,
+    /// The placements that are to be compared with that of the policy.
+    pub trial: Option<TrialSpec>,
     pub server: Server,
     /// Fields without an effect on one machine, one sentence each.
     pub notices: Vec<String>,
@@ -86,6 +89,7 @@ pub fn for_one_machine(
         Some(server) if refused.is_empty() => Ok(OneMachine {
             name: deployment.metadata.name.clone().unwrap_or_default(),
             policy: policy_of(spec),
+            trial: trial_of(spec),
             server,
             notices: notices(spec),
         }),

@@ -24,6 +24,7 @@ mod subject;
 mod subject_solver;
 mod table;
 mod thread_load;
+mod trial_reading;
 mod worker_weights;
 
 pub use config::{PlacerConfig, SubjectConfig, SubjectId};
@@ -40,3 +41,4 @@ pub use priority::raise_thread_priority;
 pub use report::{PlacerCounters, Report, Restored, SpawnKind};
 pub use state::SubjectState;
 pub use table::{FrontRow, LoadClass, SlotRow, SlotState};
+pub use trial_reading::{mapping_hash, read_workers};

@@ -207,3 +207,7 @@ pub const DESCRIPTORS_SPARED: u64 = 64;
 /// Largest file of measured distances: the matrix of 256 cpus needs some 600 KiB, and a ConfigMap
 /// holds at most 1 MiB.
 pub const DISTANCES_FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Threads of a subject whose times are read for a trial: workers x threads is at most 2,048, and
+/// one that makes more must not delay the repair of masks.
+pub const TRIAL_THREADS_MAX: usize = 4096;

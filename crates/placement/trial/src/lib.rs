@@ -2,7 +2,7 @@
 //! in every round, in an order that changes; arms behind the best by more than the noise are left
 //! out, and the verdict says which stays. Pure: time and samples are arguments.
 //!
-//! Start with [`TrialRun`]. The statistics are those of `albacore tune` (`albacore-statistics`).
+//! Start with [`SubjectTrial`]. The statistics are those of `albacore tune` (`albacore-statistics`).
 #![forbid(unsafe_code)]
 
 mod arm;
@@ -11,9 +11,12 @@ mod load_watch;
 mod order;
 mod run;
 mod sample;
+mod subject_trial;
 mod verdict;
 
 pub use arm::Arm;
+pub use limits::{LOAD_REPORT_PERIOD, REPORT_PERIOD, REPORT_WAIT_MAX};
 pub use run::{TrialRun, TrialSpec, TrialState};
 pub use sample::{Figure, LatencyHistogram, PodUsage, Sample};
+pub use subject_trial::{Reading, SubjectTrial};
 pub use verdict::{Outcome, Verdict};

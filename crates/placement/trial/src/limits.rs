@@ -30,3 +30,13 @@ pub(crate) const RUN_DELAY_MIN: f64 = 1e-3;
 /// Share of comparisons of two equal arms that may claim a difference, of one trial with two arms;
 /// divided by the number of others that an arm is compared with.
 pub(crate) const FALSE_CLAIMS: f64 = 0.01;
+
+/// How often a server on trial reports its latency: bounds the error of both ends of a window.
+pub const REPORT_PERIOD: Duration = Duration::from_millis(500);
+
+/// The same after the verdict, while only the load is looked at: a tenth of the reports of a trial.
+pub const LOAD_REPORT_PERIOD: Duration = Duration::from_secs(5);
+
+/// How long a sample waits for a report: a server that lost its connection to params is back
+/// sooner.
+pub const REPORT_WAIT_MAX: Duration = Duration::from_secs(30);

@@ -103,7 +103,7 @@ const MATRIX: &[Row] = &[
     row(
         "placer",
         &[],
-        &["os", "plan", "solver", "topology", "values"],
+        &["os", "plan", "solver", "topology", "trial", "values"],
     ),
     row("program", &[Async, CommandLine], &[]),
     row("cluster", &[KubeClient, KubeTypes, Async], &["program"]),
@@ -165,7 +165,7 @@ const MATRIX: &[Row] = &[
         "local",
         &[],
         &[
-            "api", "command", "os", "placer", "plan", "settings", "solver", "topology",
+            "api", "command", "os", "placer", "plan", "settings", "solver", "topology", "trial",
         ],
     ),
     row("partition", &[Solver], &["random"]),

@@ -20,6 +20,10 @@ impl Run {
         self.apply_server_settings(now.server);
         self.report_notices(now.notices);
         self.end_back_off();
+        if now.trial != self.deployment.trial || now.policy != self.deployment.policy {
+            self.deployment.trial = now.trial;
+            self.end_trial();
+        }
         self.apply_policy(now.policy);
     }
 

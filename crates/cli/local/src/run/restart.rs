@@ -177,10 +177,10 @@ impl Run {
     }
 
     /// Event loops of the current server process.
-    pub(super) fn front_of_current_server(&self, states: Vec<SubjectState>) -> Vec<FrontRow> {
-        let mut states = states.into_iter();
+    pub(super) fn front_of_current_server(&self, states: &[SubjectState]) -> Vec<FrontRow> {
+        let mut states = states.iter();
         let current = states.find(|state| matches!(self.placement, PlacementState::Active(subject) if subject == state.subject));
-        current.map_or_else(Vec::new, |state| state.front)
+        current.map_or_else(Vec::new, |state| state.front.clone())
     }
 
     /// Kills a server that cannot be placed, which then is restarted like one that exited by

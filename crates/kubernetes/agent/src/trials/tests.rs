@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use albacore_trial::{
+    Arm, Figure, LOAD_REPORT_PERIOD, LatencyHistogram, PodUsage, REPORT_PERIOD, REPORT_WAIT_MAX,
+};
+
 use super::*;
 use crate::pods_for_tests::{labeled_pod, place, policy};
 
@@ -167,21 +171,4 @@ fn a_node_that_only_observes_measures_nothing() {
     node.trials.apply(&mut desired, node.now);
     assert_eq!(node.trials.facts("u"), TrialFacts::default());
     assert_eq!(node.trials.next(), None);
-}
-
-#[test]
-fn a_pod_with_too_many_threads_is_not_read() {
-    let keep = tempfile::tempdir().unwrap();
-    let host = HostRoot::recorded(keep.path());
-    let make = |threads: usize| {
-        for tid in 1..=threads {
-            let task = host.proc.join(format!("7/task/{tid}"));
-            std::fs::create_dir_all(&task).unwrap();
-            std::fs::write(task.join("schedstat"), "5000 9000 1\n").unwrap();
-        }
-        read_workers(&host, &[Pid(7)], None)
-    };
-    let few = make(3).unwrap();
-    assert_eq!((few.cpu_micros, few.waiting_micros), (15, 27));
-    assert_eq!(make(TRIAL_THREADS_MAX + 1), None);
 }

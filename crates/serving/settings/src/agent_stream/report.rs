@@ -58,6 +58,21 @@ impl LatencyReport {
         Ok(())
     }
 
+    /// The upper bound of each bucket in seconds, infinite for the last, and the requests that took
+    /// at most that long.
+    #[must_use]
+    pub fn cumulative(&self) -> Vec<(f64, u64)> {
+        let ends = self.bounds_us.iter().map(|micros| *micros as f64 / 1e6);
+        let mut sum = 0_u64;
+        let count = |count: &u64| {
+            sum = sum.saturating_add(*count);
+            sum
+        };
+        ends.chain([f64::INFINITY])
+            .zip(self.counts.iter().map(count))
+            .collect()
+    }
+
     /// The line with its terminator.
     ///
     /// # Errors
