@@ -1,4 +1,5 @@
-//! A trial of placements on the server of `albacore run`, under load.
+//! A trial of placements on the server of `albacore run`, under load: two windows, and with
+//! ALBACORE_SOAK its verdict, which takes up to a minute.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -30,7 +31,7 @@ impl Drop for StopOnDrop<'_> {
 const RATE: u32 = 400;
 
 #[test]
-fn a_trial_compares_placements_on_the_running_server_and_decides() {
+fn a_trial_compares_placements_on_the_running_server() {
     let folder = Folder::new("trial");
     let trial = "  placement: {trial: {window: 1s, windows: 8, arms: [Scatter, None]}}\n";
     let args = [&["--output", "json"], &ANY_PORTS[..]].concat();
@@ -51,7 +52,12 @@ fn a_trial_compares_placements_on_the_running_server_and_decides() {
             }
         });
         let _stop = StopOnDrop(&stop);
-        run.placed("none");
+        for policy in ["none", "tuna"] {
+            run.placed(policy);
+        }
+        if std::env::var_os("ALBACORE_SOAK").is_none() {
+            return;
+        }
         let decided = run.until("a verdict", |e| e["event"] == "trial_decided");
         let text = decided["text"].as_str().unwrap();
         assert!(text.contains("p99 relative to"), "{text}");

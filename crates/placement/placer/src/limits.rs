@@ -97,8 +97,8 @@ pub const RESTORE_PASSES_MAX: usize = 8;
 
 /// Work for the solver, as the time that a usual machine takes for it: the solver counts steps, so
 /// the plan does not depend on how busy the machine is. It runs on the cores that it is to protect;
-/// the constructed answer is there at once. Steps are counted roughly: with this, 200 deployments on
-/// 256 cpus take 24 to 40 ms (docs/benchmarks/solver.md).
+/// the constructed answer is there at once. With this, 200 deployments on 256 cpus take 24 to 40 ms
+/// (docs/benchmarks/solver.md).
 pub const SOLVE_BUDGET: Duration = Duration::from_millis(30);
 
 /// Work for the search in the background that follows a solve without proof. Of 173 compact plans

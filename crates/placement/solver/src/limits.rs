@@ -143,10 +143,7 @@ pub(crate) const FIRST_PLACEMENT_STEPS: usize = 2;
 pub(crate) const CPU_PAIR_STEPS: usize = 16;
 
 /// Steps for the gain of one thread at one cpu, in the local search of several deployments.
-pub(crate) const GAIN_STEPS: usize = 2;
-
-/// The same where threads run already: whether it stays counts, too.
-pub(crate) const GAIN_OF_RUNNING_STEPS: usize = 4;
+pub(crate) const GAIN_STEPS: usize = 3;
 
 /// Steps for one exchange of two threads of several deployments that is evaluated.
 pub(crate) const EXCHANGE_STEPS: usize = 12;

@@ -17,9 +17,7 @@ use std::collections::VecDeque;
 use super::instance::NO_CPU;
 use super::search_state::{CYCLE, Move, SearchState, Thread};
 use crate::WorkBudget;
-use crate::limits::{
-    CPU_PAIR_STEPS, EXCHANGE_STEPS, GAIN_OF_RUNNING_STEPS, GAIN_STEPS, MOVE_MADE_STEPS,
-};
+use crate::limits::{CPU_PAIR_STEPS, EXCHANGE_STEPS, GAIN_STEPS, MOVE_MADE_STEPS};
 
 const NEVER: i64 = i64::MIN / 8;
 
@@ -151,7 +149,6 @@ impl GainTable {
             let distances = search.instance.distances(from);
             let here = i64::from(worker_distance[from]) - i64::from(distances[from]);
             let stay_worth = search.stay_worth();
-            let leaves = i64::from(of.is_running && search.leaves_own(thread));
             for &to in &of.cpus {
                 let to = usize::from(to);
                 if to == from || held[to] >= of.worker_cap {
@@ -160,8 +157,7 @@ impl GainTable {
                 let there = i64::from(worker_distance[to]) - i64::from(distances[to]);
                 let mut worth = of.sign * (there - here) * CYCLE;
                 if of.is_running {
-                    let comes = i64::from(search.comes_back(thread, to));
-                    worth += (comes - leaves) * stay_worth;
+                    worth += search.stays(thread, to) * stay_worth;
                 }
                 gains[to] = gains[to].max(worth);
             }
@@ -293,20 +289,16 @@ impl LocalSearch {
         }
     }
 
-    /// What [`Self::refresh`] counts as.
-    fn refresh_steps(&self, search: &SearchState<'_>, cpu: usize) -> usize {
-        let each = match search.instance.has_running() {
-            true => GAIN_OF_RUNNING_STEPS,
-            false => GAIN_STEPS,
-        };
-        let threads = usize::from(self.is_stale[cpu]) * search.on[cpu].len();
-        each * threads * search.instance.cpus
-    }
-
-    fn refresh(&mut self, search: &SearchState<'_>, cpu: usize) {
+    /// Fills the row of a cpu if it is out of date; true if the budget does not allow that.
+    fn refresh(&mut self, search: &SearchState<'_>, cpu: usize, budget: &mut WorkBudget) -> bool {
+        let steps = GAIN_STEPS * search.on[cpu].len() * search.instance.cpus;
+        if self.is_stale[cpu] && budget.spend(steps) {
+            return true;
+        }
         if std::mem::replace(&mut self.is_stale[cpu], false) {
             self.gains.fill(search, cpu);
         }
+        false
     }
 
     /// Makes moves of the threads on a cpu.
@@ -315,15 +307,13 @@ impl LocalSearch {
         while let Some(step) = main_with_own_peer(search, cpu) {
             self.make(search, step);
         }
-        if budget.spend(self.refresh_steps(search, cpu)) {
+        if self.refresh(search, cpu, budget) {
             return;
         }
-        self.refresh(search, cpu);
         for other in (0..search.instance.cpus).filter(|&other| other != cpu) {
-            if budget.spend(self.refresh_steps(search, other)) {
+            if self.refresh(search, other, budget) {
                 return;
             }
-            self.refresh(search, other);
             // bound: each turn raises worth
             while self.gains.may_improve(search, cpu, other) {
                 let moves = search.on[cpu].len() * search.on[other].len();
@@ -334,10 +324,10 @@ impl LocalSearch {
                     break;
                 };
                 self.make(search, step);
-                let refresh = self.refresh_steps(search, cpu) + self.refresh_steps(search, other);
-                budget.spend(MOVE_MADE_STEPS * search.instance.cpus + refresh);
-                self.refresh(search, cpu);
-                self.refresh(search, other);
+                budget.spend(MOVE_MADE_STEPS * search.instance.cpus);
+                if self.refresh(search, cpu, budget) || self.refresh(search, other, budget) {
+                    return;
+                }
             }
         }
     }

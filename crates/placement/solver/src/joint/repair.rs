@@ -28,9 +28,7 @@ fn repair_with(search: &mut SearchState<'_>, least: i64, budget: &mut WorkBudget
             if budget.spend(12 * search.instance.cpus) {
                 return;
             }
-            let found = best_repair(search, thread, least);
-            budget.spend(REPAIR_STEPS * found.evaluated);
-            if let Some(step) = found.step {
+            if let Some(step) = best_repair(search, thread, least, budget) {
                 make(search, step);
                 idle = 0;
             }
@@ -39,21 +37,18 @@ fn repair_with(search: &mut SearchState<'_>, least: i64, budget: &mut WorkBudget
     }
 }
 
-/// What was found for a thread.
-struct Repair {
-    step: Option<Move>,
-    /// Moves that were evaluated.
-    evaluated: usize,
-}
-
 /// The move of a thread that lowers the violations most.
-fn best_repair(search: &SearchState<'_>, thread: usize, least: i64) -> Repair {
+fn best_repair(
+    search: &SearchState<'_>,
+    thread: usize,
+    least: i64,
+    budget: &mut WorkBudget,
+) -> Option<Move> {
     let mut best: Option<((i64, i64), Move)> = None;
-    let mut evaluated = 0;
     let Thread { main, cpu, .. } = search.threads[thread];
     let from = usize::from(cpu);
     let mut consider = |step: Move| {
-        evaluated += 1;
+        budget.spend(REPAIR_STEPS);
         let lowers = |&(violation, worth): &(i64, i64)| violation < 0 && worth >= least;
         if let Some((violation, worth)) = evaluate(search, step).filter(lowers) {
             let key = (violation, -worth);
@@ -72,8 +67,5 @@ fn best_repair(search: &SearchState<'_>, thread: usize, least: i64) -> Repair {
             }
         }
     }
-    Repair {
-        step: best.map(|(_, step)| step),
-        evaluated,
-    }
+    best.map(|(_, step)| step)
 }

@@ -352,28 +352,17 @@ impl<'a> SearchState<'a> {
 
     /// How many more threads are where they run if a thread goes to a cpu.
     pub(super) fn stays(&self, thread: usize, to: usize) -> i64 {
-        i64::from(self.comes_back(thread, to)) - i64::from(self.leaves_own(thread))
-    }
-
-    /// Whether a thread that goes to a cpu is then where it runs.
-    pub(super) fn comes_back(&self, thread: usize, to: usize) -> bool {
-        let Thread { worker, main, .. } = self.threads[thread];
-        if main {
-            return usize::from(self.current_main_cpus[worker as usize]) == to;
-        }
-        self.peers_at(worker, to) < self.current_cpus[self.cell(worker, to)]
-    }
-
-    /// Whether a thread is where it runs, and no longer after it goes.
-    pub(super) fn leaves_own(&self, thread: usize) -> bool {
         let Thread {
             worker, main, cpu, ..
         } = self.threads[thread];
-        if main {
-            return self.current_main_cpus[worker as usize] == cpu;
-        }
         let from = usize::from(cpu);
-        self.peers_at(worker, from) <= self.current_cpus[self.cell(worker, from)]
+        if main {
+            let current_cpu = usize::from(self.current_main_cpus[worker as usize]);
+            return i64::from(current_cpu == to) - i64::from(current_cpu == from);
+        }
+        let comes = self.peers_at(worker, to) < self.current_cpus[self.cell(worker, to)];
+        let leaves = self.peers_at(worker, from) <= self.current_cpus[self.cell(worker, from)];
+        i64::from(comes) - i64::from(leaves)
     }
 
     /// What the mains gain if one of them goes from a cpu to another.
