@@ -13,7 +13,7 @@ mod bench_scheduler;
 mod bench_serve;
 mod bench_solver;
 mod experiment_command;
-mod experiment_job_command;
+mod laboratory_job_command;
 mod local_server;
 mod partition;
 mod simulate;
@@ -27,7 +27,7 @@ use clap::{Parser, Subcommand};
 
 use crate::bench_command::BenchCommand;
 use crate::experiment_command::ExperimentArgs;
-use crate::experiment_job_command::ExperimentJobCommand;
+use crate::laboratory_job_command::LaboratoryJobCommand;
 use crate::partition::PartitionArgs;
 use crate::simulate::SimulateArgs;
 use crate::tune_command::TuneArgs;
@@ -54,7 +54,7 @@ enum LabCommand {
     /// Compare policies of placement over a grid of workers, threads, models and requests
     Experiment(ExperimentArgs),
     #[command(subcommand, hide = true)]
-    ExperimentJob(ExperimentJobCommand),
+    LaboratoryJob(LaboratoryJobCommand),
     /// Decide which models share a sub-cluster: balanced rate and memory, few changes
     Partition(PartitionArgs),
     /// Simulate batch scheduling: goodput, late requests and idle workers of a scenario
@@ -80,7 +80,7 @@ fn dispatch(command: &LabCommand) -> Result<(), Failure> {
     match command {
         LabCommand::Bench(command) => command.run(),
         LabCommand::Experiment(args) => experiment_command::run(args),
-        LabCommand::ExperimentJob(command) => command.run(),
+        LabCommand::LaboratoryJob(command) => command.run(),
         LabCommand::Partition(args) => partition::run(args),
         LabCommand::Simulate(args) => simulate::run(args),
         LabCommand::Tune(args) => tune_command::run(args),

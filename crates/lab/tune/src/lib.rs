@@ -12,9 +12,11 @@ mod configuration;
 mod cpus;
 mod deployment;
 mod error;
+mod job;
 mod limiting;
 mod outcome;
 mod placement;
+mod pod_files;
 mod prediction;
 mod race;
 mod ranking;
@@ -28,9 +30,10 @@ use std::time::Instant;
 
 pub use configuration::Configuration;
 pub use error::TuneError;
+pub use job::{JobOptions, TUNE_JOURNAL, describe_job, is_sent, line_text, run_job, write_fetched};
 pub use outcome::{Measured, Outcome};
 pub use report::write_results;
-pub use request::TuneRequest;
+pub use request::{Place, TuneRequest};
 
 use albacore_os::Signals;
 
