@@ -38,7 +38,18 @@ pub(crate) fn measures_another_pod(rig: &mut Rig) {
     assert!(pod["metadata"]["labels"]["albacore.dev/deployment"].is_null());
     assert_eq!(self::serving(rig), serving, "while another is measured");
 
-    let output = rig.try_albacore(&words(&results));
+    if rig.is_release() {
+        // a minute and more, as programs beside it disturb the measurements
+        comes_to_its_end(rig, &results);
+    } else {
+        rig.kubectl(&["delete", "job", JOB, "--timeout=60s"]);
+    }
+    assert_eq!(self::serving(rig), serving);
+    assert_eq!(rig.masks(), masks, "threads that serve stay where they are");
+}
+
+fn comes_to_its_end(rig: &Rig, results: &Path) {
+    let output = rig.try_albacore(&words(results));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");
     assert!(said.contains("following it"), "{said}");
@@ -56,8 +67,6 @@ pub(crate) fn measures_another_pod(rig: &mut Rig) {
     rig.kubectl(&["apply", "--dry-run=server", "-f", file]);
     let left = rig.kubectl(&["get", "jobs", "-o", "name"]);
     assert!(!left.contains(JOB), "{left}");
-    assert_eq!(self::serving(rig), serving);
-    assert_eq!(rig.masks(), masks, "threads that serve stay where they are");
 }
 
 /// The pods behind the Service, and those that the agent places.

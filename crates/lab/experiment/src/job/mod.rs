@@ -1,5 +1,6 @@
-//! An experiment, or a search for a configuration, in a pod: files come in and results go out through programs that are run in the
-//! container beside this one, so the pod needs no volume of its own, no network and no rights.
+//! An experiment, or a search for a configuration, in a pod: files come in and results go out
+//! through programs that are run in the container beside this one, so the pod needs no volume of
+//! its own, no network and no rights.
 //!
 //! All of them work on one folder:
 //!
