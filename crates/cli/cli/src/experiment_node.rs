@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use albacore_cluster::UserConnectOptions;
 use albacore_command::Failure;
-use albacore_experiment_job::JobRequest;
+use albacore_laboratory_job::{JobRequest, Subject};
 use clap::Parser;
 
 use crate::args::ClusterArgs;
@@ -47,25 +47,31 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<(), Failure> {
     let program = OsString::from("albacore experiment");
     let words = std::iter::once(&program).chain(arguments);
     let args = ExperimentNodeArgs::try_parse_from(words).map_err(|e| bad_usage(&e))?;
-    let folder = albacore_experiment_job::run(&JobRequest {
-        file: args.file,
-        is_quick: args.is_quick,
-        output: args.output,
-        node: args.node,
-        deployment: args.deployment,
-        image: args.image,
-        namespace: args.cluster.namespace,
-        cluster: UserConnectOptions {
-            kubeconfig: args.cluster.kubeconfig,
-            context: args.cluster.context,
-            manager: "kubectl-albacore",
+    let folder = albacore_laboratory_job::run(&JobRequest {
+        subject: Subject::Experiment {
+            file: args.file,
+            is_quick: args.is_quick,
+            node: args.node,
+            deployment: args.deployment,
         },
+        output: args.output,
+        image: args.image,
+        namespace: args.cluster.namespace.clone(),
+        cluster: connect_options(args.cluster),
     })?;
     laboratory::run("experiment", &[OsString::from("report"), folder.into()])
 }
 
+pub(crate) fn connect_options(args: ClusterArgs) -> UserConnectOptions {
+    UserConnectOptions {
+        kubeconfig: args.kubeconfig,
+        context: args.context,
+        manager: "kubectl-albacore",
+    }
+}
+
 /// clap's message in one line.
-fn bad_usage(error: &clap::Error) -> Failure {
+pub(crate) fn bad_usage(error: &clap::Error) -> Failure {
     let text = error.to_string();
     let text = text.split("\n\nUsage").next().unwrap_or_default();
     let words: Vec<&str> = text.split_whitespace().collect();

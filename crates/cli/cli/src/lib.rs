@@ -19,6 +19,7 @@ mod restore_command;
 mod restore_node;
 mod status_command;
 mod topology_command;
+mod tune_in_cluster;
 mod upgrade_command;
 
 use std::ffi::{OsStr, OsString};
@@ -69,6 +70,9 @@ fn dispatch(command: &Command, is_plugin: bool) -> Result<(), Failure> {
             experiment_node::run(&args.arguments)
         }
         Command::Experiment(args) => laboratory::run("experiment", &args.arguments),
+        Command::Tune(args) if tune_in_cluster::is_meant(&args.arguments) => {
+            tune_in_cluster::run(&args.arguments)
+        }
         Command::Tune(args) => laboratory::run("tune", &args.arguments),
         Command::Partition(args) => laboratory::run("partition", &args.arguments),
         Command::Run(args) => albacore_local::run(&Options {

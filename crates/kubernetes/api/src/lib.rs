@@ -13,6 +13,7 @@ mod model_threads;
 mod node_placement;
 mod notices;
 mod one_machine;
+mod pod_files;
 mod pod_problem;
 mod policy;
 mod quantity;
@@ -44,6 +45,7 @@ pub use node_placement::{
     PodPlacement, SpawnBucket,
 };
 pub use one_machine::{BuiltInServer, OneMachine, OwnServer, Server, for_one_machine};
+pub use pod_files::MODELS_FOLDER;
 pub use pod_problem::PodProblem;
 pub use policy::{policy_of, trial_of};
 pub use quantity::cpus as cpus_of_quantity;

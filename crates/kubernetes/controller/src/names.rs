@@ -36,9 +36,6 @@ pub(crate) const GRPC: &str = "grpc";
 pub(crate) const SETTINGS_FOLDER: &str = "/etc/albacore";
 pub(crate) const SETTINGS_KEY: &str = "settings.yaml";
 
-/// The parent of the mounts of all claims and ConfigMaps that models name.
-pub(crate) const MODELS_FOLDER: &str = "/models";
-
 /// Prefix of the names of the controller's own volumes.
 pub(crate) const VOLUME_PREFIX: &str = "albacore-";
 

@@ -3,9 +3,6 @@
 use std::collections::BTreeMap;
 
 use albacore_api::{InferenceDeploymentSpec, Model, ModelPlace, Violation, settings_of};
-use albacore_settings::Source;
-
-use crate::names::MODELS_FOLDER;
 
 /// A volume that holds models.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -16,26 +13,18 @@ pub(crate) enum ModelVolume {
     ConfigMap(String),
 }
 
-impl ModelVolume {
-    /// Where it is mounted.
-    pub(crate) fn folder(&self) -> String {
-        match self {
-            Self::Claim(name) => format!("{MODELS_FOLDER}/pvc/{name}"),
-            Self::ConfigMap(name) => format!("{MODELS_FOLDER}/configmap/{name}"),
-        }
-    }
-}
-
 /// The volumes of the models, each once, with their mount paths.
 pub(crate) fn model_volumes(models: &[Model]) -> BTreeMap<ModelVolume, String> {
-    let volumes = models.iter().filter_map(|model| match &model.uri.place {
-        ModelPlace::Pvc { claim, .. } => Some(ModelVolume::Claim(claim.clone())),
-        ModelPlace::ConfigMap { name, .. } => Some(ModelVolume::ConfigMap(name.clone())),
-        ModelPlace::File { .. } | ModelPlace::Http { .. } => None,
+    let volumes = models.iter().filter_map(|model| {
+        let place = &model.uri.place;
+        let volume = match place {
+            ModelPlace::Pvc { claim, .. } => ModelVolume::Claim(claim.clone()),
+            ModelPlace::ConfigMap { name, .. } => ModelVolume::ConfigMap(name.clone()),
+            ModelPlace::File { .. } | ModelPlace::Http { .. } => return None,
+        };
+        Some((volume, place.mount_folder()?))
     });
-    volumes
-        .map(|volume| (volume.clone(), volume.folder()))
-        .collect()
+    volumes.collect()
 }
 
 /// The text of `settings.yaml` for a valid spec.
@@ -43,21 +32,5 @@ pub(crate) fn model_volumes(models: &[Model]) -> BTreeMap<ModelVolume, String> {
 /// # Errors
 /// The settings would be refused by the server's own check.
 pub(crate) fn settings_text(spec: &InferenceDeploymentSpec) -> Result<String, Vec<Violation>> {
-    settings_of(spec, |place| Ok(source_of(place))).map(|settings| settings.to_yaml())
-}
-
-/// Where the server finds a model's file.
-pub(crate) fn source_of(place: &ModelPlace) -> Source {
-    match place {
-        ModelPlace::File { path } => Source::Path(path.clone()),
-        ModelPlace::Pvc { claim, path } => {
-            let folder = ModelVolume::Claim(claim.clone()).folder();
-            Source::Path(format!("{folder}/{path}"))
-        }
-        ModelPlace::ConfigMap { name, key } => {
-            let folder = ModelVolume::ConfigMap(name.clone()).folder();
-            Source::Path(format!("{folder}/{key}"))
-        }
-        ModelPlace::Http { url } => Source::Url(url.clone()),
-    }
+    settings_of(spec, |place| Ok(place.source_in_pod())).map(|settings| settings.to_yaml())
 }

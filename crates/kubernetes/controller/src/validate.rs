@@ -5,14 +5,14 @@
 //! that would break what the rest of Albacore relies on. Pure.
 
 use albacore_api::{
-    InferenceDeployment, InferenceDeploymentSpec, ModelPlace, SERVER_CONTAINER,
+    InferenceDeployment, InferenceDeploymentSpec, MODELS_FOLDER, ModelPlace, SERVER_CONTAINER,
     SERVER_IMAGE_ANNOTATION, Violation, server_image_of, validate as broken_rules,
 };
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 use crate::names::{
     DEPLOYMENT_LABEL, GRPC, GRPC_PORT, HTTP, HTTP_PORT, INSTANCE_LABEL, MANAGED_BY_LABEL,
-    MODELS_FOLDER, NAME_LABEL, PARAMS_VARIABLE, SETTINGS_FOLDER, THREADS_VARIABLE, VOLUME_PREFIX,
+    NAME_LABEL, PARAMS_VARIABLE, SETTINGS_FOLDER, THREADS_VARIABLE, VOLUME_PREFIX,
     WORKERS_VARIABLE,
 };
 use crate::settings::settings_text;

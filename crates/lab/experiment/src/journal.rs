@@ -9,9 +9,12 @@ use crate::ExperimentError;
 use crate::grid::{Cell, WindowId, windows_of_cell};
 use crate::record::{FORMAT, Failed, Header, Line, Window};
 
+/// The name of the file.
+pub const JOURNAL: &str = "experiment.jsonl";
+
 /// The file in a folder of results.
 pub(crate) fn journal_file(folder: &Path) -> PathBuf {
-    folder.join("experiment.jsonl")
+    folder.join(JOURNAL)
 }
 
 const NO_RESULTS: &str = "has no results: run `albacore experiment -f FILE --output FOLDER` first, or name another folder";
@@ -108,14 +111,6 @@ fn read(path: &Path) -> Result<(Option<Results>, u64), ExperimentError> {
         results.keep_last_failures();
     }
     Ok((results, complete))
-}
-
-/// The bytes of a file's complete lines.
-///
-/// # Errors
-/// It cannot be read, or is not of this program.
-pub(crate) fn complete_bytes(path: &Path) -> Result<u64, ExperimentError> {
-    Ok(read(path)?.1)
 }
 
 pub(crate) fn journal(path: &Path, what: &str) -> ExperimentError {

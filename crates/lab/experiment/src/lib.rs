@@ -25,10 +25,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub use error::ExperimentError;
 pub use host_load::{HostLoad, disturbance};
 pub use job::{
-    Description, FetchedResults, Followed, InputFile, JOB_FOLDER, JobState, begin, describe,
-    fetched_results, follow, receive, release, run_in_pod, state,
+    Description, FetchedResults, Followed, InputFile, JOB_FOLDER, JOB_RESULTS, JobState,
+    WindowCounter, begin, describe, fetched_results, follow, receive, release, run_in_pod,
+    run_sent, state,
 };
-pub use journal::Results;
+pub use journal::{JOURNAL, Results};
 pub use record::{Failed, Host, Usage, Window};
 pub use report::{report_page, write_report};
 pub use run::{Progress, run};

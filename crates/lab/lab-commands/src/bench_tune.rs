@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use albacore_bench::median;
 use albacore_command::{Failure, print};
-use albacore_tune::{Configuration, Measurement, Outcome, Sustained, TuneRequest, measure, tune};
+use albacore_tune::{
+    Configuration, Measurement, Outcome, Place, Sustained, TuneRequest, measure, tune,
+};
 
 use crate::tune_command::failure;
 
@@ -38,6 +40,7 @@ pub(crate) struct BenchTuneArgs {
 /// As `albacore tune`.
 pub(crate) fn run(args: &BenchTuneArgs) -> Result<(), Failure> {
     let request = |seed: u64, time: Duration| TuneRequest {
+        place: Place::Machine,
         file: args.file.clone(),
         folder: args.output.clone(),
         latency: None,

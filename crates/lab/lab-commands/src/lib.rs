@@ -14,7 +14,7 @@ mod bench_serve;
 mod bench_solver;
 mod bench_tune;
 mod experiment_command;
-mod experiment_job_command;
+mod laboratory_job_command;
 mod local_server;
 mod partition;
 mod simulate;
@@ -28,7 +28,7 @@ use clap::{Parser, Subcommand};
 
 use crate::bench_command::BenchCommand;
 use crate::experiment_command::ExperimentArgs;
-use crate::experiment_job_command::ExperimentJobCommand;
+use crate::laboratory_job_command::LaboratoryJobCommand;
 use crate::partition::PartitionArgs;
 use crate::simulate::SimulateArgs;
 use crate::tune_command::TuneArgs;
@@ -55,7 +55,7 @@ enum LabCommand {
     /// Compare policies of placement over a grid of workers, threads, models and requests
     Experiment(ExperimentArgs),
     #[command(subcommand, hide = true)]
-    ExperimentJob(ExperimentJobCommand),
+    LaboratoryJob(LaboratoryJobCommand),
     /// Decide which models share a sub-cluster: balanced rate and memory, few changes
     Partition(PartitionArgs),
     /// Simulate batch scheduling: goodput, late requests and idle workers of a scenario
@@ -81,7 +81,7 @@ fn dispatch(command: &LabCommand) -> Result<(), Failure> {
     match command {
         LabCommand::Bench(command) => command.run(),
         LabCommand::Experiment(args) => experiment_command::run(args),
-        LabCommand::ExperimentJob(command) => command.run(),
+        LabCommand::LaboratoryJob(command) => command.run(),
         LabCommand::Partition(args) => partition::run(args),
         LabCommand::Simulate(args) => simulate::run(args),
         LabCommand::Tune(args) => tune_command::run(args),

@@ -4,27 +4,54 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use albacore_command::{Failure, print};
-use albacore_tune::{ApplyRequest, TuneError, TuneRequest, Watching, apply, tune, write_results};
+use albacore_tune::{
+    ApplyRequest, JobOptions, Place, TuneError, TuneRequest, Watching, apply, tune, write_results,
+};
 
 use crate::bench_serve::{parse_percentile, parse_time};
 
 /// The arguments of `albacore tune`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TuneArgs {
-    /// The InferenceDeployment; it is changed with --apply alone
+    /// The InferenceDeployment of a cluster; a pod of its shape is measured, and it is not changed
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    /// The InferenceDeployment of a file, measured on this machine; --apply alone changes it
     #[arg(short, long, value_name = "FILE")]
-    file: PathBuf,
-    /// The latency objective [default: the strictest of the file's models]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    measuring: MeasuringArgs,
+    /// Where results are written [default: tune-NAME]
+    #[arg(long, value_name = "FOLDER")]
+    output: Option<PathBuf>,
+    /// Write the chosen values into the file
+    #[arg(long, requires = "file")]
+    apply: bool,
+    /// With --apply: the server that runs from the file, under its clients' load, http://HOST:PORT.
+    /// The file is as before again if the server becomes worse
+    #[arg(long, value_name = "URL", requires = "apply")]
+    watch: Option<String>,
+    /// How long the server is watched before, and again after the change
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
+    watch_time: Duration,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+}
+
+/// What is measured.
+#[derive(Debug, clap::Args)]
+pub(crate) struct MeasuringArgs {
+    /// The latency objective [default: the strictest of the models]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     latency: Option<Duration>,
-    /// Percent of requests that have to be within the objective [default: as the file says]
+    /// Percent of requests that have to be within the objective [default: as the deployment says]
     #[arg(long, value_name = "P", value_parser = parse_percentile)]
     percentile: Option<f64>,
     /// Requests a second that all pods together have to carry [default: as many as possible]
     #[arg(long, value_name = "N", value_parser = parse_rate)]
     rate: Option<f64>,
-    /// When requests come: poisson, gamma:SHAPE (less than 1 in bursts), or a file of times in
-    /// seconds, a line each
+    /// When requests come: poisson, gamma:SHAPE (less than 1 in bursts), or, with --file, a file of
+    /// times in seconds, a line each
     #[arg(long, value_name = "HOW", default_value = "poisson")]
     arrivals: String,
     /// What requests ask for: [MODEL/][OUTPUT:]ROWS[=SHARE], several with commas, such as
@@ -37,19 +64,57 @@ pub(crate) struct TuneArgs {
     /// The same seed gives the same arrivals and rows
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Where results are written [default: tune-NAME]
-    #[arg(long, value_name = "FOLDER")]
-    output: Option<PathBuf>,
-    /// Write the chosen values into the file
-    #[arg(long)]
-    apply: bool,
-    /// With --apply: the server that runs from the file, under its clients' load, http://HOST:PORT.
-    /// The file is as before again if the server becomes worse
-    #[arg(long, value_name = "URL", requires = "apply")]
-    watch: Option<String>,
-    /// How long the server is watched before, and again after the change
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
-    watch_time: Duration,
+}
+
+/// Options that `albacore` handles itself, before it would start this program; here for their help.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "With the name of a deployment of a cluster")]
+struct ClusterArgs {
+    /// Measure on this node [default: where the deployment's pods may run]
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+    /// The image with these programs [default: that of this version, from the registry of the
+    /// deployment's server]
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<String>,
+    /// The namespace [default: that of the context]
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<String>,
+    /// The context of the kubeconfig [default: the current one]
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// The kubeconfig [default: as kubectl: KUBECONFIG, then ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+}
+
+impl ClusterArgs {
+    /// The first option that only a cluster has.
+    fn first(&self) -> Option<&'static str> {
+        let given = [
+            (self.node.is_some(), "--node"),
+            (self.image.is_some(), "--image"),
+            (self.namespace.is_some(), "--namespace"),
+            (self.context.is_some(), "--context"),
+            (self.kubeconfig.is_some(), "--kubeconfig"),
+        ];
+        let found = given.into_iter().find(|(is_given, _)| *is_given);
+        found.map(|(_, option)| option)
+    }
+}
+
+impl MeasuringArgs {
+    pub(crate) fn options(&self) -> JobOptions {
+        JobOptions {
+            latency: self.latency,
+            percentile: self.percentile,
+            mix: self.mix.clone(),
+            arrivals: self.arrivals.clone(),
+            rate: self.rate,
+            time: self.time,
+            seed: self.seed,
+        }
+    }
 }
 
 fn parse_rate(text: &str) -> Result<f64, String> {
@@ -63,24 +128,27 @@ fn parse_rate(text: &str) -> Result<f64, String> {
 /// # Errors
 /// A bad file or option, an objective that nothing meets, a server that does not start, a signal.
 pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
-    let stem = args.file.file_stem().unwrap_or_default();
+    let file = local_file(args)?;
+    let stem = file.file_stem().unwrap_or_default();
     let folder = args
         .output
         .clone()
         .unwrap_or_else(|| PathBuf::from(format!("tune-{}", stem.to_string_lossy())));
+    let options = args.measuring.options();
     let request = TuneRequest {
-        file: args.file.clone(),
+        file: file.clone(),
+        place: Place::Machine,
         folder: folder.clone(),
-        latency: args.latency,
-        percentile: args.percentile,
-        mix: args.mix.clone(),
-        arrivals: args.arrivals.clone(),
-        rate: args.rate,
-        time: args.time,
-        seed: args.seed,
+        latency: options.latency,
+        percentile: options.percentile,
+        mix: options.mix,
+        arrivals: options.arrivals,
+        rate: options.rate,
+        time: options.time,
+        seed: options.seed,
     };
     let changes = ApplyRequest {
-        file: args.file.clone(),
+        file: file.clone(),
         server: args.watch.clone(),
         time: args.watch_time,
     };
@@ -100,6 +168,29 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
         eprintln!("{line}")
     });
     print(&(applied.map_err(failure)? + "\n"))
+}
+
+/// The file of a run on this machine.
+fn local_file(args: &TuneArgs) -> Result<&PathBuf, Failure> {
+    let refused = |text: String| Err(Failure::Usage(text));
+    match (&args.name, &args.file, args.cluster.first()) {
+        (None, Some(file), None) => Ok(file),
+        (Some(name), Some(_), _) => refused(format!(
+            "{name} is a deployment of a cluster and --file one on this machine: leave one of them out"
+        )),
+        (None, Some(_), Some(option)) => refused(format!(
+            "{option} is of a cluster and --file is measured on this machine: name a deployment of the \
+             cluster in place of --file, or leave {option} out"
+        )),
+        (Some(_), None, _) => refused(
+            "this program has no client of a cluster: run `kubectl albacore tune NAME`".to_owned(),
+        ),
+        (None, None, _) => refused(
+            "what to tune is missing: --file FILE for a deployment on this machine, or the name of one \
+             of a cluster"
+                .to_owned(),
+        ),
+    }
 }
 
 pub(crate) fn failure(error: TuneError) -> Failure {

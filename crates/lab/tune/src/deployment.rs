@@ -9,7 +9,8 @@ use albacore_api::{
 
 use crate::configuration::Configuration;
 use crate::error::TuneError;
-use crate::request::TuneRequest;
+use crate::pod_files;
+use crate::request::{Place, TuneRequest};
 
 /// Bytes of a file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -43,18 +44,31 @@ impl Deployment {
         let text = std::fs::read_to_string(file).map_err(TuneError::file(file))?;
         let whole = std::path::absolute(file).map_err(TuneError::file(file))?;
         let folder = whole.parent().unwrap_or(Path::new("/"));
-        let mut object = read_deployment(&text, &named)?;
+        Self::of_text(text, &named, folder, request)
+    }
+
+    /// The deployment of a file's text; `folder` is that of the file.
+    pub(crate) fn of_text(
+        text: String,
+        named: &str,
+        folder: &Path,
+        request: &TuneRequest,
+    ) -> Result<Self, TuneError> {
+        let mut object = read_deployment(&text, named)?;
         if !object.spec.is_built_in() {
             let what = "spec.template: a server of your own has neither batching nor learned costs: compare \
                         placements of it with `albacore experiment`";
             return Err(TuneError::Usage(format!("{named}: {what}")));
         }
-        read_for_one_machine(&text, &named, folder)?;
-        refuse_own_settings(request, &object, &named)?;
-        let (objective, percentile) = objective(request, &object, &named)?;
+        match request.place {
+            Place::Machine => drop(read_for_one_machine(&text, named, folder)?),
+            Place::Pod => pod_files::convert(&mut object, named)?,
+        }
+        refuse_own_settings(request, &object, named)?;
+        let (objective, percentile) = objective(request, &object, named)?;
         for model in &mut object.spec.models {
-            model.uri = absolute(&model.uri, folder, &named)?;
-            model.slo = Some(slo(objective, percentile, &named)?);
+            model.uri = absolute(&model.uri, folder, named)?;
+            model.slo = Some(slo(objective, percentile, named)?);
         }
         Ok(Self {
             name: object.metadata.name.clone().unwrap_or_default(),

@@ -10,14 +10,17 @@ mod apply;
 mod calibration;
 mod check;
 mod configuration;
+mod context;
 mod correction;
 mod cpus;
 mod deployment;
 mod error;
 mod exhaustive;
+mod job;
 mod limiting;
 mod outcome;
 mod placement;
+mod pod_files;
 mod prediction;
 mod race;
 mod ranking;
@@ -27,78 +30,19 @@ mod request;
 mod server;
 mod yaml_patch;
 
-use std::time::Instant;
-
 pub use apply::{ApplyRequest, Watching, apply};
 pub use check::Sustained;
 pub use configuration::Configuration;
 pub use error::TuneError;
 pub use exhaustive::{Measurement, measure};
+pub use job::{JobOptions, TUNE_JOURNAL, describe_job, is_sent, line_text, run_job, write_fetched};
 pub use outcome::{Measured, Outcome};
 pub use report::write_results;
-pub use request::TuneRequest;
-
-use albacore_os::Signals;
+pub use request::{Place, TuneRequest};
 
 use crate::calibration::Costs;
-use crate::cpus::Cpus;
-use crate::deployment::Deployment;
-use crate::ranking::Ranking;
+pub(crate) use crate::context::Context;
 use crate::server::Servers;
-
-/// What a tuning run works with.
-pub(crate) struct Context<'a> {
-    pub(crate) request: &'a TuneRequest,
-    pub(crate) deployment: Deployment,
-    pub(crate) cpus: Cpus,
-    begin: Instant,
-    signals: Signals,
-    tell: &'a mut dyn FnMut(&str),
-}
-
-impl<'a> Context<'a> {
-    /// The clock begins now.
-    pub(crate) fn new(
-        request: &'a TuneRequest,
-        tell: &'a mut dyn FnMut(&str),
-    ) -> Result<Self, TuneError> {
-        let deployment = Deployment::read(request)?;
-        std::fs::create_dir_all(&request.folder).map_err(TuneError::file(&request.folder))?;
-        Ok(Self {
-            request,
-            deployment,
-            cpus: Cpus::read()?,
-            begin: Instant::now(),
-            signals: Signals::install().map_err(|e| TuneError::Failed(e.to_string()))?,
-            tell,
-        })
-    }
-
-    pub(crate) fn tell(&mut self, line: &str) {
-        (self.tell)(line);
-    }
-
-    /// The part of the time limit that is gone, in seconds.
-    pub(crate) fn elapsed(&self) -> f64 {
-        self.begin.elapsed().as_secs_f64()
-    }
-
-    /// The rate that each pod gets of the one that was asked for, by the best prediction.
-    pub(crate) fn rate_of_pod(&self, ranking: &Ranking) -> Option<f64> {
-        let rate = self.request.rate?;
-        let each = ranking.predicted.first().map_or(rate, |best| best.goodput);
-        Some(rate / (rate / each.max(1e-9)).ceil().max(1.0))
-    }
-
-    /// # Errors
-    /// [`TuneError::Interrupted`] after SIGINT or SIGTERM.
-    pub(crate) fn stop_if_asked(&self) -> Result<(), TuneError> {
-        match self.signals.take() {
-            0 => Ok(()),
-            _ => Err(TuneError::Interrupted),
-        }
-    }
-}
 
 /// Finds a configuration; `tell` gets a line for each step.
 ///

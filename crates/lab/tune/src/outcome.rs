@@ -221,7 +221,7 @@ impl Outcome {
             true => format!(
                 "Keep {current}: nothing is better than it beyond the noise both in the rounds and in the last check."
             ),
-            false => format!("Chosen: {chosen}; the file has {current}."),
+            false => format!("Chosen: {chosen}; the deployment has {current}."),
         });
         let own = self
             .measured
@@ -229,7 +229,7 @@ impl Outcome {
             .find(|of| of.configuration == self.current);
         if let Some([ratio, low, high]) = own.and_then(|own| own.chosen_is_better) {
             lines.push(format!(
-                "It is {ratio:.2}x as good as the file's ({low:.2} to {high:.2} at 99 % confidence)."
+                "It is {ratio:.2}x as good as the deployment's ({low:.2} to {high:.2} at 99 % confidence)."
             ));
         }
         if let Some(why) = &self.disturbed_by {

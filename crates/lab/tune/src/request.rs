@@ -3,11 +3,21 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Where the servers run that are measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Where the file lies: its models are files here.
+    Machine,
+    /// In a pod with the volumes of the deployment's pods.
+    Pod,
+}
+
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct TuneRequest {
     /// The InferenceDeployment.
     pub file: PathBuf,
+    pub place: Place,
     /// Where results are written.
     pub folder: PathBuf,
     /// The latency objective; `None`: that of the file's model.

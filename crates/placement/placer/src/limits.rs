@@ -97,7 +97,7 @@ pub const RESTORE_PASSES_MAX: usize = 8;
 
 /// Work for the solver, as the time that a usual machine takes for it: the solver counts steps, so
 /// the plan does not depend on how busy the machine is. It runs on the cores that it is to protect;
-/// the constructed answer is there at once. With this, 200 deployments on 256 cpus take 24 to 40 ms
+/// the constructed answer is there at once. With this, 200 deployments on 256 cpus take 20 to 34 ms
 /// (docs/benchmarks/solver.md).
 pub const SOLVE_BUDGET: Duration = Duration::from_millis(30);
 

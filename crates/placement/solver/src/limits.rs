@@ -147,6 +147,3 @@ pub(crate) const GAIN_STEPS: usize = 3;
 
 /// Steps for one exchange of two threads of several deployments that is evaluated.
 pub(crate) const EXCHANGE_STEPS: usize = 12;
-
-/// Steps for each cpu to make a move: both workers' sums of distances change.
-pub(crate) const MOVE_MADE_STEPS: usize = 4;

@@ -2,7 +2,8 @@
 //! in every round, in an order that changes; arms behind the best by more than the noise are left
 //! out, and the verdict says which stays. Pure: time and samples are arguments.
 //!
-//! Start with [`SubjectTrial`]. The statistics are those of `albacore tune` (`albacore-statistics`).
+//! Start with [`SubjectTrial`]. The statistics are those of `albacore tune`
+//! (`albacore-statistics`).
 #![forbid(unsafe_code)]
 
 mod arm;

@@ -198,7 +198,7 @@ const MATRIX: &[Row] = &[
         &["api", "placer", "plan", "solver", "topology"],
     ),
     row(
-        "experiment-job",
+        "laboratory-job",
         &[KubeTypes, Async],
         &["api", "cluster", "command"],
     ),
@@ -209,7 +209,7 @@ const MATRIX: &[Row] = &[
             "api",
             "cluster",
             "command",
-            "experiment-job",
+            "laboratory-job",
             "forecast",
             "local",
             "os",

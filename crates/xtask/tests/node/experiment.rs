@@ -157,7 +157,7 @@ fn uid(rig: &Rig) -> String {
         .unwrap()
 }
 
-fn signal(child: &Child, name: &str) {
+pub(crate) fn signal(child: &Child, name: &str) {
     let pid = child.id().to_string();
     let name = format!("-{name}");
     let status = Command::new("kill").args([&name, &pid]).status().unwrap();

@@ -16,6 +16,7 @@ mod kernel;
 mod observe;
 mod rig;
 mod seccomp;
+mod tune;
 
 use std::collections::BTreeSet;
 
@@ -52,6 +53,7 @@ fn a_release_runs_on_a_node() {
     rig.step("threads are shown and let go", threads_are_shown_and_let_go);
     rig.step("the chart's Observe", observe::by_the_chart);
     rig.step("an experiment on the node", experiment::runs_as_a_job);
+    rig.step("a search for a configuration", tune::measures_another_pod);
     if rig.is_release() {
         rig.step("gunicorn and XGBoost", gunicorn_is_placed);
     }

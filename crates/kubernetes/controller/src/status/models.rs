@@ -6,7 +6,6 @@ use super::{DeploymentFacts, measurements};
 use crate::limits::MESSAGE_CHARS_MAX;
 use crate::observed::ObservedPod;
 use crate::server_state::{LoadState, ModelState};
-use crate::settings::source_of;
 
 /// The models in the order of the spec; none for a user's own server.
 pub(super) fn models(facts: &DeploymentFacts<'_>) -> Vec<ModelStatus> {
@@ -52,7 +51,7 @@ fn seen<'a>(
 
 /// Whether a pod has loaded the version that the spec names.
 fn is_loaded(model: &Model, seen: &ModelState) -> bool {
-    let is_source = seen.source == source_of(&model.uri.place).to_string();
+    let is_source = seen.source == model.uri.place.source_in_pod().to_string();
     let is_digest = model.uri.sha256.is_none() || model.uri.sha256 == seen.sha256;
     seen.state == LoadState::Loaded && is_source && is_digest
 }

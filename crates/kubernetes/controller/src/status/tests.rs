@@ -12,7 +12,6 @@ use crate::server_state::{
     BatchingChoice, FrontState, KindOutcomes, LatencyFit, LoadState, ModelState, RequestCounts,
     ServerState, WorkerStates,
 };
-use crate::settings::source_of;
 
 const SETTINGS: &str = "in force";
 
@@ -59,7 +58,11 @@ fn workload(wanted: i32, updated: i32, available: i32) -> Workload {
 fn state(alive: u32) -> ServerState {
     let model = ModelState {
         name: "m".to_owned(),
-        source: source_of(&deployment().spec.models[0].uri.place).to_string(),
+        source: deployment().spec.models[0]
+            .uri
+            .place
+            .source_in_pod()
+            .to_string(),
         sha256: Some("ab".to_owned()),
         state: LoadState::Loaded,
         error: None,

@@ -1,14 +1,14 @@
-//! What a job needs to know of an experiment on the machine where its file lies.
+//! What a job needs to know on the machine where its files lie.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::{INPUT, JOB_FOLDER, MODELS, RESULTS, SPEC};
+use super::{INPUT, JOB_FOLDER, JOB_RESULTS, JOURNAL, MODELS, SPEC};
 use crate::ExperimentError;
 use crate::grid::windows;
 use crate::journal::{self, Results, journal_file};
@@ -16,17 +16,19 @@ use crate::run::{REPEATS_MAX, STARTS_MAX};
 use crate::server::{START_PATIENCE, STOP_PATIENCE, SWITCH_PATIENCE};
 use crate::spec::Spec;
 
-/// An experiment as a job runs it.
+/// What a job runs.
 #[derive(Debug, Serialize)]
 pub struct Description {
     pub name: String,
     /// Where results are kept on this machine.
     pub output: PathBuf,
-    /// The experiment's file as the job gets it.
+    /// The file of [`Self::output`] that grows line by line.
+    pub journal: String,
+    /// The text that the job gets as its first file.
     pub spec: String,
     /// All that is sent, the results so far included.
     pub files: Vec<InputFile>,
-    /// SHA-256 of experiment and models, without the results.
+    /// SHA-256 of all that is sent but the results so far.
     pub digest: String,
     /// The most seconds that it can take.
     pub seconds_max: u64,
@@ -37,13 +39,13 @@ pub struct Description {
 pub struct InputFile {
     /// Its place in the folder of the job.
     pub path: String,
-    /// The file here; `None` for the experiment's own, whose text is in the description.
+    /// The file here; `None` for the first, whose text is in the description.
     pub source: Option<PathBuf>,
     pub bytes: u64,
     pub sha256: String,
 }
 
-/// The complete lines of the results that are on this machine.
+/// The complete lines of a journal that are on this machine.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct FetchedResults {
     pub bytes: u64,
@@ -95,7 +97,7 @@ pub fn describe(
     }
     spec.folder = PathBuf::new();
     let results = journal_file(&output);
-    let fetched = fetched_results(&output)?;
+    let fetched = fetched_results(&results)?;
     if fetched.bytes > 0 && Results::read(&output)?.header.spec != in_pod(&spec) {
         let what = "has results of another experiment: name another folder with --output";
         return Err(journal::journal(&results, what));
@@ -103,12 +105,7 @@ pub fn describe(
     let seconds_max = time_max(&spec).as_secs();
     let name = format!("{}{quick}", spec.name);
     let text = serde_json::to_string(&spec).map_err(|error| invalid(&error.to_string()))?;
-    let mut files = vec![InputFile {
-        path: SPEC.to_owned(),
-        source: None,
-        bytes: text.len() as u64,
-        sha256: hex(&Sha256::digest(&text)),
-    }];
+    let mut files = vec![InputFile::of_text(SPEC, &text)];
     files.extend(models);
     let mut all = Sha256::new();
     for file in &files {
@@ -116,7 +113,7 @@ pub fn describe(
     }
     if fetched.bytes > 0 {
         files.push(InputFile {
-            path: format!("{RESULTS}/experiment.jsonl"),
+            path: format!("{JOB_RESULTS}/{JOURNAL}"),
             source: Some(results),
             bytes: fetched.bytes,
             sha256: fetched.sha256,
@@ -125,6 +122,7 @@ pub fn describe(
     Ok(Description {
         name,
         output,
+        journal: JOURNAL.to_owned(),
         spec: text,
         files,
         digest: hex(&all.finalize()),
@@ -142,21 +140,39 @@ fn in_pod(spec: &Spec) -> Spec {
     spec
 }
 
-/// The results that a folder on this machine has; none if there is no folder.
+/// What a journal on this machine has; nothing if there is no such file.
 ///
 /// # Errors
-/// They cannot be read, or are not of this program.
-pub fn fetched_results(folder: &Path) -> Result<FetchedResults, ExperimentError> {
-    let path = journal_file(folder);
-    let bytes = match path.exists() {
-        true => journal::complete_bytes(&path)?,
-        false => 0,
-    };
+/// It cannot be read.
+pub fn fetched_results(journal: &Path) -> Result<FetchedResults, ExperimentError> {
+    let failed = super::file_error(journal);
+    let (mut bytes, mut line) = (0, Vec::new());
+    if journal.exists() {
+        let mut reader = BufReader::new(File::open(journal).map_err(&failed)?);
+        // bound: the length of the file. The last line of a run that was cut off has no end.
+        while reader.read_until(b'\n', &mut line).map_err(&failed)? > 0 && line.ends_with(b"\n") {
+            bytes += line.len() as u64;
+            line.clear();
+        }
+    }
     let sha256 = match bytes {
         0 => hex(&Sha256::digest([])),
-        _ => sum(&path, Some(bytes))?,
+        _ => sum(journal, Some(bytes))?,
     };
     Ok(FetchedResults { bytes, sha256 })
+}
+
+impl InputFile {
+    /// The file whose text is in the description.
+    #[must_use]
+    pub fn of_text(path: &str, text: &str) -> Self {
+        Self {
+            path: path.to_owned(),
+            source: None,
+            bytes: text.len() as u64,
+            sha256: hex(&Sha256::digest(text)),
+        }
+    }
 }
 
 fn input_file(path: &str, source: &Path) -> Result<InputFile, ExperimentError> {

@@ -6,10 +6,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::description::{FetchedResults, sum};
-use super::{ENDED, Ended, RESULTS, file_error};
+use super::{ENDED, Ended, JOB_RESULTS, file_error};
 use crate::ExperimentError;
 use crate::grid::windows;
-use crate::journal::journal_file;
 use crate::record::Line;
 use crate::run::Progress;
 
@@ -22,26 +21,30 @@ const ALIVE_PERIOD: Duration = Duration::from_secs(10);
 /// What a follower gets.
 #[derive(Debug)]
 pub enum Followed<'a> {
-    /// A line of `experiment.jsonl`, with its end, and what it means.
-    Line(&'a str, Option<Progress<'a>>),
+    /// A line of the journal, with its end.
+    Line {
+        text: &'a str,
+        /// Whether the follower lacks it.
+        is_new: bool,
+    },
     Alive,
-    /// The experiment has ended, and all lines were sent; why it failed.
+    /// The job has ended, and all lines were sent; why it failed.
     End(Option<String>),
 }
 
-/// Tells all lines of the results behind those that were fetched already, until the end.
+/// Tells all lines of the journal, those that were fetched already first, until the end.
 ///
 /// # Errors
-/// What was fetched is not the beginning of these results; the follower has gone.
+/// What was fetched is not the beginning of this journal; the follower has gone.
 pub fn follow(
     folder: &Path,
+    journal: &str,
     fetched: &FetchedResults,
     tell: &mut dyn FnMut(Followed<'_>) -> std::io::Result<()>,
 ) -> Result<(), ExperimentError> {
-    let path = journal_file(&folder.join(RESULTS));
+    let path = folder.join(JOB_RESULTS).join(journal);
     let failed = file_error(&path);
     let sent = |result: std::io::Result<()>| result.map_err(file_error(Path::new("the follower")));
-    let mut counted = Counted::default();
     let mut open: Option<BufReader<File>> = None;
     let (mut text, mut position, mut last) = (String::new(), 0, Instant::now());
     // bound: the time that a job may take.
@@ -57,12 +60,12 @@ pub fn follow(
             while reader.read_line(&mut text).map_err(&failed)? > 0 && text.ends_with('\n') {
                 position += text.len() as u64;
                 let is_new = position > fetched.bytes;
-                let line = serde_json::from_str(&text).ok();
-                let progress = line.as_ref().map(|line| counted.progress(line, is_new));
-                if is_new {
-                    sent(tell(Followed::Line(&text, progress)))?;
-                    last = Instant::now();
-                }
+                let line = Followed::Line {
+                    text: &text,
+                    is_new,
+                };
+                sent(tell(line))?;
+                last = Instant::now();
                 text.clear();
             }
         }
@@ -93,8 +96,9 @@ fn check_beginning(path: &Path, fetched: &FetchedResults) -> Result<(), Experime
     Ok(())
 }
 
-/// Counts windows and estimates what is left.
-struct Counted {
+/// Counts the windows of an experiment's lines and estimates what is left.
+#[derive(Debug)]
+pub struct WindowCounter {
     begin: Instant,
     /// Windows that were sent.
     measured: u32,
@@ -104,7 +108,7 @@ struct Counted {
     expected: Duration,
 }
 
-impl Default for Counted {
+impl Default for WindowCounter {
     fn default() -> Self {
         Self {
             begin: Instant::now(),
@@ -116,7 +120,18 @@ impl Default for Counted {
     }
 }
 
-impl Counted {
+impl WindowCounter {
+    /// Counts a line; what `describe` makes of it, if it is one of this program.
+    pub fn count<T>(
+        &mut self,
+        text: &str,
+        is_new: bool,
+        describe: impl FnOnce(&Progress<'_>) -> T,
+    ) -> Option<T> {
+        let line = serde_json::from_str(text).ok()?;
+        Some(describe(&self.progress(&line, is_new)))
+    }
+
     fn progress<'a>(&mut self, line: &'a Line, is_new: bool) -> Progress<'a> {
         match line {
             Line::Experiment(header) => {

@@ -1,12 +1,13 @@
-//! An experiment in a pod: files come in and results go out through programs that are run in the
-//! container beside this one, so the pod needs no volume of its own, no network and no rights.
+//! An experiment, or a search for a configuration, in a pod: files come in and results go out
+//! through programs that are run in the container beside this one, so the pod needs no volume of
+//! its own, no network and no rights.
 //!
 //! All of them work on one folder:
 //!
 //! ```text
-//! input/experiment.yaml    the experiment; its models lie in input/models
-//! results/                 as of a run on this machine, experiment.jsonl first of all
-//! started                  the files are complete: the experiment runs
+//! input/                   what was sent, such as experiment.yaml with its models in input/models
+//! results/                 as of a run on this machine, a journal such as experiment.jsonl first
+//! started                  the files are complete: it runs
 //! ended                    it has ended; JSON says how
 //! fetched                  the results are where they are wanted: the pod may end
 //! ```
@@ -20,18 +21,21 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::ExperimentError;
+use crate::journal::JOURNAL;
 
 pub use description::{Description, FetchedResults, InputFile, describe, fetched_results};
-pub use follow::{Followed, follow};
-pub use pod::{JobState, begin, receive, release, run_in_pod, state};
+pub use follow::{Followed, WindowCounter, follow};
+pub use pod::{JobState, begin, receive, release, run_in_pod, run_sent, state};
 
 /// The folder of a job in its container, a volume that is empty at first.
 pub const JOB_FOLDER: &str = "/work";
 
+/// The results in that folder.
+pub const JOB_RESULTS: &str = "results";
+
 const INPUT: &str = "input";
 const SPEC: &str = "input/experiment.yaml";
 const MODELS: &str = "input/models";
-const RESULTS: &str = "results";
 const STARTED: &str = "started";
 const ENDED: &str = "ended";
 const FETCHED: &str = "fetched";
@@ -39,7 +43,7 @@ const FETCHED: &str = "fetched";
 /// What `ended` holds.
 #[derive(Debug, Serialize, Deserialize)]
 struct Ended {
-    /// Why the experiment failed.
+    /// Why it failed.
     failure: Option<String>,
 }
 

@@ -9,7 +9,7 @@ use albacore_os::Signals;
 use serde::{Deserialize, Serialize};
 
 use super::description::sum;
-use super::{ENDED, Ended, FETCHED, RESULTS, SPEC, STARTED, file_error, write};
+use super::{ENDED, Ended, FETCHED, JOB_RESULTS, SPEC, STARTED, file_error, write};
 use crate::run::{Progress, run};
 use crate::spec::Spec;
 use crate::{ExperimentError, JOB_FOLDER};
@@ -44,31 +44,39 @@ struct Expected {
     sha256: String,
 }
 
-/// The main program of the pod: waits for files, runs the experiment, and waits until its results
-/// are fetched.
+/// The main program of the pod: waits for files, runs `work`, and waits until its results are
+/// fetched.
 ///
 /// # Errors
-/// No files came in time; the experiment failed; SIGINT or SIGTERM.
+/// No files came in time; the work failed; SIGINT or SIGTERM.
 pub fn run_in_pod(
     folder: &Path,
-    tell: &mut dyn FnMut(Progress<'_>),
+    work: &mut dyn FnMut() -> Result<(), ExperimentError>,
 ) -> Result<(), ExperimentError> {
     let signals = Signals::install()?;
     if !wait(&folder.join(STARTED), INPUT_TIME_MAX, &signals) {
         let what = format!(
-            "no experiment came within {} min: run `albacore experiment --node` again",
+            "no files came within {} min: run the same command again",
             INPUT_TIME_MAX.as_secs() / 60
         );
         return Err(ExperimentError::Job { what });
     }
-    let spec = Spec::read(&folder.join(SPEC), false);
-    let done = spec.and_then(|spec| run(&spec, &folder.join(RESULTS), tell).map(drop));
+    let done = work();
     let failure = done.as_ref().err().map(ToString::to_string);
     let ended = serde_json::to_vec(&Ended { failure }).unwrap_or_default();
     write(&folder.join(ENDED), &ended)?;
     // after SIGTERM this ends at once: results that were not fetched by then are lost with the pod
     wait(&folder.join(FETCHED), RESULTS_TIME_MAX, &signals);
     done
+}
+
+/// Runs the experiment that was sent.
+///
+/// # Errors
+/// Those of [`Spec::read`] and [`run`].
+pub fn run_sent(folder: &Path, tell: &mut dyn FnMut(Progress<'_>)) -> Result<(), ExperimentError> {
+    let spec = Spec::read(&folder.join(SPEC), false)?;
+    run(&spec, &folder.join(JOB_RESULTS), tell).map(drop)
 }
 
 /// Whether the file exists before the time is over or a signal arrives.
@@ -107,7 +115,7 @@ pub fn receive(
 ) -> Result<(), ExperimentError> {
     let file = place(folder, path)?;
     if state(folder) != JobState::Waiting {
-        return Err(refused(path, "the experiment runs already"));
+        return Err(refused(path, "the job runs already"));
     }
     let failed = file_error(&file);
     if let Some(above) = file.parent() {
@@ -125,7 +133,7 @@ pub fn receive(
     }
 }
 
-/// Starts the experiment if all files of the list (JSON) are there with their sums.
+/// Starts the job if all files of the list (JSON) are there with their sums.
 ///
 /// # Errors
 /// A file is missing or was damaged on its way.

@@ -95,15 +95,20 @@ fn what_a_job_cannot_run_is_refused() {
 /// Lines and the end that a follower gets.
 fn sent(job: &Path, fetched: &FetchedResults) -> (String, Vec<String>, Option<String>) {
     let (mut lines, mut progress, mut end) = (String::new(), Vec::new(), None);
-    follow(job, fetched, &mut |what| {
+    let mut counter = WindowCounter::default();
+    let name = |what: &Progress<'_>| match what {
+        Progress::Start { done, all, .. } => format!("{done} of {all}"),
+        Progress::Failed(failed) => failed.what.clone(),
+        other => panic!("{other:?}"),
+    };
+    follow(job, JOURNAL, fetched, &mut |what| {
         match what {
-            Followed::Line(line, what) => {
-                lines += line;
-                progress.push(match what {
-                    Some(Progress::Start { done, all, .. }) => format!("{done} of {all}"),
-                    Some(Progress::Failed(failed)) => failed.what.clone(),
-                    other => panic!("{other:?}"),
-                });
+            Followed::Line { text, is_new } => {
+                let meaning = counter.count(text, is_new, name).unwrap();
+                if is_new {
+                    lines += text;
+                    progress.push(meaning);
+                }
             }
             Followed::Alive => {}
             Followed::End(failure) => end = failure,
@@ -117,7 +122,7 @@ fn sent(job: &Path, fetched: &FetchedResults) -> (String, Vec<String>, Option<St
 #[test]
 fn a_follower_gets_what_it_does_not_have() {
     let (here, job) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let results = job.path().join(RESULTS);
+    let results = job.path().join(JOB_RESULTS);
     std::fs::create_dir(&results).unwrap();
     let file = experiment(here.path(), TEXT);
     let header = crate::record::Header {
@@ -137,14 +142,14 @@ fn a_follower_gets_what_it_does_not_have() {
         what: "no".to_owned(),
     };
     let (mut journal, _) = crate::journal::Journal::open(&results, header).unwrap();
-    let begin = fetched_results(&results).unwrap();
+    let begin = fetched_results(&journal_file(&results)).unwrap();
     journal
         .append(&crate::record::Line::Failed(failed))
         .unwrap();
     let ended = serde_json::json!({"failure": "interrupted"}).to_string();
     write(&job.path().join(ENDED), ended.as_bytes()).unwrap();
 
-    let none = fetched_results(here.path()).unwrap();
+    let none = fetched_results(&journal_file(here.path())).unwrap();
     let (lines, progress, end) = sent(job.path(), &none);
     let whole = std::fs::read_to_string(journal_file(&results)).unwrap();
     assert_eq!(lines, whole);
@@ -164,6 +169,6 @@ fn a_follower_gets_what_it_does_not_have() {
         sha256: sum(&file, None).unwrap(),
         ..begin
     };
-    let refused = follow(job.path(), &other, &mut |_| Ok(())).unwrap_err();
+    let refused = follow(job.path(), JOURNAL, &other, &mut |_| Ok(())).unwrap_err();
     assert!(refused.to_string().contains("another run"), "{refused}");
 }

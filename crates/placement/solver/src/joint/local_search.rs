@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use super::instance::NO_CPU;
 use super::search_state::{CYCLE, Move, SearchState, Thread};
 use crate::WorkBudget;
-use crate::limits::{CPU_PAIR_STEPS, EXCHANGE_STEPS, GAIN_STEPS, MOVE_MADE_STEPS};
+use crate::limits::{CPU_PAIR_STEPS, EXCHANGE_STEPS, GAIN_STEPS};
 
 const NEVER: i64 = i64::MIN / 8;
 
@@ -289,16 +289,11 @@ impl LocalSearch {
         }
     }
 
-    /// Fills the row of a cpu if it is out of date; true if the budget does not allow that.
-    fn refresh(&mut self, search: &SearchState<'_>, cpu: usize, budget: &mut WorkBudget) -> bool {
-        let steps = GAIN_STEPS * search.on[cpu].len() * search.instance.cpus;
-        if self.is_stale[cpu] && budget.spend(steps) {
-            return true;
-        }
+    fn refresh(&mut self, search: &SearchState<'_>, cpu: usize, budget: &mut WorkBudget) {
         if std::mem::replace(&mut self.is_stale[cpu], false) {
+            budget.spend(GAIN_STEPS * search.on[cpu].len() * search.instance.cpus);
             self.gains.fill(search, cpu);
         }
-        false
     }
 
     /// Makes moves of the threads on a cpu.
@@ -307,27 +302,24 @@ impl LocalSearch {
         while let Some(step) = main_with_own_peer(search, cpu) {
             self.make(search, step);
         }
-        if self.refresh(search, cpu, budget) {
-            return;
-        }
+        self.refresh(search, cpu, budget);
         for other in (0..search.instance.cpus).filter(|&other| other != cpu) {
-            if self.refresh(search, other, budget) {
+            if budget.is_spent() {
                 return;
             }
+            self.refresh(search, other, budget);
             // bound: each turn raises worth
             while self.gains.may_improve(search, cpu, other) {
                 let moves = search.on[cpu].len() * search.on[other].len();
-                if budget.spend(EXCHANGE_STEPS * moves) {
+                if budget.spend(EXCHANGE_STEPS * moves + 4 * search.instance.cpus) {
                     return;
                 }
                 let Some(step) = best_between(search, cpu, other) else {
                     break;
                 };
                 self.make(search, step);
-                budget.spend(MOVE_MADE_STEPS * search.instance.cpus);
-                if self.refresh(search, cpu, budget) || self.refresh(search, other, budget) {
-                    return;
-                }
+                self.refresh(search, cpu, budget);
+                self.refresh(search, other, budget);
             }
         }
     }

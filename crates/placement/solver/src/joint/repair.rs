@@ -3,7 +3,7 @@
 use super::local_search::{evaluate, make, may_trade};
 use super::search_state::{CYCLE, Move, SearchState, Thread};
 use crate::WorkBudget;
-use crate::limits::{FROZEN_COST, REPAIR_STEPS};
+use crate::limits::FROZEN_COST;
 
 /// Lowers the violations of the rules on mains, thread by thread: first by moves that keep every
 /// thread on its current cpu, then by any.
@@ -28,7 +28,7 @@ fn repair_with(search: &mut SearchState<'_>, least: i64, budget: &mut WorkBudget
             if budget.spend(12 * search.instance.cpus) {
                 return;
             }
-            if let Some(step) = best_repair(search, thread, least, budget) {
+            if let Some(step) = best_repair(search, thread, least) {
                 make(search, step);
                 idle = 0;
             }
@@ -38,17 +38,11 @@ fn repair_with(search: &mut SearchState<'_>, least: i64, budget: &mut WorkBudget
 }
 
 /// The move of a thread that lowers the violations most.
-fn best_repair(
-    search: &SearchState<'_>,
-    thread: usize,
-    least: i64,
-    budget: &mut WorkBudget,
-) -> Option<Move> {
+fn best_repair(search: &SearchState<'_>, thread: usize, least: i64) -> Option<Move> {
     let mut best: Option<((i64, i64), Move)> = None;
     let Thread { main, cpu, .. } = search.threads[thread];
     let from = usize::from(cpu);
     let mut consider = |step: Move| {
-        budget.spend(REPAIR_STEPS);
         let lowers = |&(violation, worth): &(i64, i64)| violation < 0 && worth >= least;
         if let Some((violation, worth)) = evaluate(search, step).filter(lowers) {
             let key = (violation, -worth);

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::description::{Description, InputFile};
-use crate::job::{JobClient, failed};
+use crate::job::JobClient;
 use crate::limits::{
     EXPERIMENT_LOST_TIME_MAX, EXPERIMENT_PART_BYTES, EXPERIMENT_POLL, EXPERIMENT_SILENCE_MAX,
     POD_END_TIME_MAX,
@@ -38,13 +38,24 @@ struct End {
     failure: Option<String>,
 }
 
+/// What is here of earlier runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kept {
+    /// The lines of the journal: the next run goes on behind them.
+    Lines,
+    Nothing,
+}
+
 /// From the Job with this uid to all of its results in the folder here; then the Job is deleted.
 pub(crate) async fn run(
     job: &JobClient,
     uid: &str,
     description: &Description,
 ) -> Result<(), Failure> {
-    let mut results = LocalResults::open(&description.output)?;
+    let mut results = LocalResults::open(&description.output, &description.journal)?;
+    if job.subject.kept() == Kept::Nothing {
+        results.clear()?;
+    }
     let pod = match wait_until_running(job, uid).await {
         Ok(pod) => pod,
         Err(failure) => {
@@ -101,7 +112,7 @@ impl Session<'_> {
         }
     }
 
-    /// Sends all files and has the experiment started.
+    /// Sends all files and has the job started.
     async fn send(&self, description: &Description) -> Result<(), Failure> {
         let bytes: u64 = description.files.iter().map(|file| file.bytes).sum();
         let files = description.files.len();
@@ -141,7 +152,7 @@ impl Session<'_> {
         self.run(&words, part).await.map(drop)
     }
 
-    /// Fetches results until the experiment has ended; why it failed.
+    /// Fetches results until the job has ended; why it failed.
     async fn follow(&self, results: &mut LocalResults) -> Result<Option<String>, Failure> {
         let mut screen = Screen {
             is_terminal: std::io::stderr().is_terminal(),
@@ -209,7 +220,7 @@ impl Session<'_> {
             }
             let is_late = begin.elapsed() >= EXPERIMENT_LOST_TIME_MAX;
             match said {
-                Err(error) if is_late => return Err(failed(&error)),
+                Err(error) if is_late => return Err(self.job.failed(&error)),
                 said => self.explain(said, words[0]).await?,
             }
             tokio::time::sleep(EXPERIMENT_POLL).await;
@@ -225,7 +236,7 @@ impl Session<'_> {
         if let Err(error) = &said
             && error.class() == ErrorClass::Forbidden
         {
-            return Err(failed(error));
+            return Err(self.job.failed(error));
         }
         let begin = Instant::now();
         // bound: POD_END_TIME_MAX. The node reports an end some seconds later.

@@ -5,14 +5,17 @@ use albacore_cluster::ObjectKey;
 use k8s_openapi::api::batch::v1::Job;
 use serde_json::{Value, json};
 
-use crate::object::{DeploymentSettings, JobSpec, identity, job, job_name};
+use crate::Subject;
+use crate::object::{JobSpec, identity, job};
 use crate::pod::{PodState, state};
+use crate::pod_settings::PodSettings;
 
-fn made(settings: &DeploymentSettings) -> Value {
+fn made(settings: &PodSettings) -> Value {
     let key = ObjectKey::new("team", "albacore-experiment-a");
     job(&JobSpec {
         key: &key,
-        node: "node7",
+        label: "albacore-experiment",
+        node: Some("node7"),
         image: None,
         settings,
         digest: "12ab",
@@ -22,7 +25,7 @@ fn made(settings: &DeploymentSettings) -> Value {
 
 #[test]
 fn the_job_is_bounded_and_without_rights() {
-    let object = made(&DeploymentSettings::default());
+    let object = made(&PodSettings::default());
     let typed: Job = serde_json::from_value(object.clone()).unwrap();
     let spec = typed.spec.unwrap();
     assert_eq!(spec.backoff_limit, Some(0));
@@ -61,7 +64,7 @@ fn the_pod_has_the_resources_of_a_deployment() {
         "status": {"serverImage": "r.example.org/x/albacore-server:0.0.1"},
     }))
     .unwrap();
-    let object = made(&DeploymentSettings::of(&deployment));
+    let object = made(&PodSettings::of(&deployment));
     let pod = &object["spec"]["template"]["spec"];
     assert_eq!(pod["priorityClassName"], "high");
     assert_eq!(pod["tolerations"][0]["key"], "serving");
@@ -80,9 +83,16 @@ fn the_pod_has_the_resources_of_a_deployment() {
 
 #[test]
 fn a_name_that_no_job_can_have_is_refused() {
-    assert_eq!(job_name("a_b.c").unwrap(), "albacore-experiment-a-b-c");
+    let experiment = Subject::Experiment {
+        file: "a".into(),
+        is_quick: false,
+        node: "n".to_owned(),
+        deployment: None,
+    };
+    let name = experiment.job_name("a_b.c").unwrap();
+    assert_eq!(name, "albacore-experiment-a-b-c");
     for bad in ["x".repeat(44), "a-".to_owned()] {
-        let failure = job_name(&bad).unwrap_err();
+        let failure = experiment.job_name(&bad).unwrap_err();
         assert!(failure.text().contains("change name"), "{}", failure.text());
     }
 }
@@ -93,7 +103,7 @@ fn state_of(status: Value) -> PodState {
 }
 
 fn container(state: Value) -> Value {
-    json!([{"name": "experiment", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state}])
+    json!([{"name": "laboratory", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state}])
 }
 
 #[test]

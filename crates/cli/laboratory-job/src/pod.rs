@@ -6,7 +6,7 @@ use albacore_cluster::{ClusterError, ErrorClass, ObjectKey};
 use albacore_command::{Failure, sentence};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 
-use crate::job::{JobClient, failed};
+use crate::job::JobClient;
 use crate::limits::{EXPERIMENT_POLL, POD_BLOCKED_TIME_MAX, POD_START_TIME_MAX};
 use crate::object::CONTAINER;
 
@@ -107,7 +107,7 @@ pub(crate) async fn wait_until_running(job: &JobClient, uid: &str) -> Result<Obj
             Err(error) if error.class() == ErrorClass::Transient => {
                 (None, PodState::Blocked(sentence(&error)))
             }
-            Err(error) => return Err(failed(&error)),
+            Err(error) => return Err(job.failed(&error)),
         };
         match (now, &pod) {
             (PodState::Running, Some(pod)) => return Ok(ObjectKey::of(pod)),

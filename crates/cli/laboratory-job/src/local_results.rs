@@ -1,4 +1,4 @@
-//! `experiment.jsonl` in the folder of results here: grows line by line as it is fetched.
+//! The journal in the folder of results here: grows line by line as it is fetched.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -10,14 +10,13 @@ use crate::description::FetchedResults;
 
 /// The file, which no other run writes meanwhile.
 pub(crate) struct LocalResults {
-    folder: PathBuf,
     path: PathBuf,
     file: File,
 }
 
 impl LocalResults {
-    pub(crate) fn open(folder: &Path) -> Result<Self, Failure> {
-        let path = folder.join("experiment.jsonl");
+    pub(crate) fn open(folder: &Path, journal: &str) -> Result<Self, Failure> {
+        let path = folder.join(journal);
         std::fs::create_dir_all(folder).map_err(|error| Failure::file(folder, &error))?;
         let mut options = OpenOptions::new();
         let options = options.create(true).truncate(false).read(true).write(true);
@@ -31,13 +30,18 @@ impl LocalResults {
                 path.display()
             )));
         }
-        let folder = folder.to_owned();
-        Ok(Self { folder, path, file })
+        Ok(Self { path, file })
+    }
+
+    /// Removes all lines.
+    pub(crate) fn clear(&mut self) -> Result<(), Failure> {
+        let cleared = self.file.set_len(0);
+        cleared.map_err(|error| Failure::file(&self.path, &error))
     }
 
     /// How much is here; the next line follows it.
     pub(crate) fn fetched(&mut self) -> Result<FetchedResults, Failure> {
-        let fetched = FetchedResults::read(&self.folder)?;
+        let fetched = FetchedResults::read(&self.path)?;
         let placed = self.file.set_len(fetched.bytes);
         let placed = placed.and_then(|()| self.file.seek(SeekFrom::Start(fetched.bytes)));
         match placed {

@@ -5,6 +5,7 @@ use std::time::Instant;
 use albacore_api::InferenceDeployment;
 use albacore_cluster::{ApiResource, Cluster, ClusterError, DynamicObject, ErrorClass, ObjectKey};
 use albacore_command::{Failure, sentence};
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::events::v1::Event;
@@ -12,29 +13,28 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::limits::{EXPERIMENT_POLL, JOB_DELETE_TIME_MAX, JOB_EVENTS_MAX};
-use crate::object::{DeploymentSettings, identity};
+use crate::object::identity;
 use crate::pod::{PodState, state};
-
-/// What a user needs to be allowed.
-const RIGHTS: &str = "`albacore experiment --node` needs the rights to get, create, patch and delete jobs, to \
-                      list pods, and to get and create pods/exec in the namespace";
+use crate::pod_settings::PodSettings;
+use crate::subject::Subject;
 
 /// A Job of this name, whether it exists or not.
 pub(crate) struct JobClient {
     pub(crate) cluster: Cluster,
     pub(crate) key: ObjectKey,
-}
-
-/// A failed request.
-pub(crate) fn failed(error: &ClusterError) -> Failure {
-    let says = sentence(error);
-    Failure::Failed(match error.class() {
-        ErrorClass::Forbidden => format!("{says}; {RIGHTS}"),
-        _ => says,
-    })
+    pub(crate) subject: Subject,
 }
 
 impl JobClient {
+    /// A failed request.
+    pub(crate) fn failed(&self, error: &ClusterError) -> Failure {
+        let says = sentence(error);
+        Failure::Failed(match error.class() {
+            ErrorClass::Forbidden => format!("{says}; {}", self.subject.rights()),
+            _ => says,
+        })
+    }
+
     /// `kubectl` with this Job, for messages.
     pub(crate) fn kubectl(&self, words: &str) -> String {
         let ObjectKey { namespace, name } = &self.key;
@@ -48,7 +48,7 @@ impl JobClient {
         let found = match self.cluster.get(&kind, &ObjectKey::new("", name)).await {
             Ok(found) => found,
             Err(error) if error.class() == ErrorClass::Forbidden => return Ok(()),
-            Err(error) => return Err(failed(&error)),
+            Err(error) => return Err(self.failed(&error)),
         };
         let Some(node) = found else {
             return Err(Failure::Failed(format!(
@@ -64,46 +64,79 @@ impl JobClient {
         }
     }
 
-    /// What the pod has of a deployment.
-    pub(crate) async fn settings(&self, name: Option<&str>) -> Result<DeploymentSettings, Failure> {
-        let Some(name) = name else {
-            return Ok(DeploymentSettings::default());
-        };
+    /// An InferenceDeployment of the namespace.
+    pub(crate) async fn deployment(&self, name: &str) -> Result<DynamicObject, Failure> {
         let namespace = &self.key.namespace;
         let kind = ApiResource::erase::<InferenceDeployment>(&());
         let key = ObjectKey::new(namespace, name);
         let found = self.cluster.get(&kind, &key).await;
-        let found = found.map_err(|error| failed(&error))?;
-        let found = found.ok_or_else(|| {
+        let found = found.map_err(|error| self.failed(&error))?;
+        let option = match self.subject {
+            Subject::Experiment { .. } => "--deployment ",
+            Subject::Tune { .. } => "",
+        };
+        found.ok_or_else(|| {
             Failure::Failed(format!(
-                "--deployment {name}: there is no such InferenceDeployment; `kubectl get infd -n {namespace}` \
+                "{option}{name}: there is no such InferenceDeployment; `kubectl get infd -n {namespace}` \
                  lists them"
             ))
-        })?;
-        let deployment: InferenceDeployment = typed(found)?;
-        Ok(DeploymentSettings::of(&deployment))
+        })
     }
 
-    /// The uid of the Job if it runs this experiment on this node. One that has ended is deleted:
-    /// its pod has no results any more.
-    pub(crate) async fn find(&self, node: &str, digest: &str) -> Result<Option<String>, Failure> {
-        let Some(found) = self.get().await.map_err(|e| failed(&e))? else {
+    /// What the pod has of a deployment.
+    pub(crate) async fn settings(&self) -> Result<PodSettings, Failure> {
+        let namespace = &self.key.namespace;
+        match &self.subject {
+            Subject::Experiment {
+                deployment: None, ..
+            } => Ok(PodSettings::default()),
+            Subject::Experiment {
+                deployment: Some(name),
+                ..
+            } => {
+                let found = self.deployment(name).await?;
+                Ok(PodSettings::of(&typed(found)?))
+            }
+            Subject::Tune { name, .. } => {
+                let kind = ApiResource::erase::<Deployment>(&());
+                let key = ObjectKey::new(namespace, name);
+                let found = self.cluster.get(&kind, &key).await;
+                let found = found.map_err(|error| self.failed(&error))?;
+                let found = found.ok_or_else(|| {
+                    Failure::Failed(format!(
+                        "{name}: the controller has made no pods of it yet: `kubectl albacore explain {name} \
+                         -n {namespace}` says why"
+                    ))
+                })?;
+                PodSettings::of_serving_pods(name, &found.data["spec"]["template"]["spec"])
+            }
+        }
+    }
+
+    /// The uid of the Job if it runs the same where it should. One that has ended is deleted: its
+    /// pod has no results any more.
+    pub(crate) async fn find(&self, digest: &str) -> Result<Option<String>, Failure> {
+        let Some(found) = self.get().await.map_err(|e| self.failed(&e))? else {
             return Ok(None);
         };
         let value = serde_json::to_value(&found).unwrap_or_default();
         let (its_digest, its_node) = identity(&value);
+        let noun = self.subject.noun();
         if its_digest != digest {
             return Err(Failure::Failed(format!(
-                "Job {} runs another experiment of this name: wait for its end, delete it ({}), or \
-                 change name in the experiment's file",
+                "Job {} runs another {noun} of this name: wait for its end, delete it ({}), or {}",
                 self.key,
                 self.kubectl("delete"),
+                self.subject.way_out(),
             )));
         }
-        if its_node != node {
+        if self.subject.node().is_some_and(|node| node != its_node) {
+            let (place, follow) = match its_node {
+                "" => ("where it may".to_owned(), "without --node".to_owned()),
+                node => (format!("on node {node}"), format!("with --node {node}")),
+            };
             return Err(Failure::Failed(format!(
-                "Job {} runs this experiment on node {its_node}: follow it with --node {its_node}, or \
-                 delete it: {}",
+                "Job {} runs this {noun} {place}: follow it {follow}, or delete it: {}",
                 self.key,
                 self.kubectl("delete"),
             )));
@@ -113,7 +146,7 @@ impl JobClient {
         let mut end = end_of(&value);
         if end.is_none() {
             // the Job itself says so some seconds later
-            let pod = self.pod(&uid).await.map_err(|error| failed(&error))?;
+            let pod = self.pod(&uid).await.map_err(|error| self.failed(&error))?;
             if let Some(PodState::Ended(why)) = pod.as_ref().map(state) {
                 end = Some(why);
             }
@@ -140,7 +173,7 @@ impl JobClient {
     pub(crate) async fn create(&self, object: &Value) -> Result<String, Failure> {
         let kind = ApiResource::erase::<Job>(&());
         let made = self.cluster.apply(&kind, object).await;
-        let made = made.map_err(|error| failed(&error))?;
+        let made = made.map_err(|error| self.failed(&error))?;
         Ok(made.metadata.uid.unwrap_or_default())
     }
 
@@ -148,13 +181,13 @@ impl JobClient {
     pub(crate) async fn delete(&self, uid: &str) -> Result<(), Failure> {
         let kind = ApiResource::erase::<Job>(&());
         let deleted = self.cluster.delete(&kind, &self.key, uid).await;
-        deleted.map(drop).map_err(|error| failed(&error))
+        deleted.map(drop).map_err(|error| self.failed(&error))
     }
 
     async fn wait_until_gone(&self, uid: &str) -> Result<(), Failure> {
         let begin = Instant::now();
         while begin.elapsed() < JOB_DELETE_TIME_MAX {
-            let found = self.get().await.map_err(|e| failed(&e))?;
+            let found = self.get().await.map_err(|e| self.failed(&e))?;
             if found.is_none_or(|job| job.metadata.uid.as_deref() != Some(uid)) {
                 return Ok(());
             }

@@ -1,0 +1,138 @@
+//! `albacore tune NAME`: the command line of a search in a cluster.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use albacore_command::Failure;
+use albacore_laboratory_job::{JobRequest, Subject};
+use clap::Parser;
+
+use crate::args::ClusterArgs;
+use crate::experiment_node::{bad_usage, connect_options};
+use crate::laboratory;
+
+/// The options; their help is that of `albacore-lab tune`, which has the same.
+#[derive(Debug, Parser)]
+#[command(name = "albacore tune", disable_help_flag = true)]
+struct TuneInClusterArgs {
+    name: Option<String>,
+    #[arg(long)]
+    node: Option<String>,
+    #[arg(long)]
+    image: Option<String>,
+    #[arg(long)]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    measuring: MeasuringArgs,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+}
+
+/// What is measured; `albacore-lab` checks the values.
+#[derive(Debug, clap::Args)]
+struct MeasuringArgs {
+    #[arg(long)]
+    latency: Option<OsString>,
+    #[arg(long)]
+    percentile: Option<OsString>,
+    #[arg(long)]
+    rate: Option<OsString>,
+    #[arg(long)]
+    arrivals: Option<OsString>,
+    #[arg(long)]
+    mix: Option<OsString>,
+    #[arg(long)]
+    time: Option<OsString>,
+    #[arg(long)]
+    seed: Option<OsString>,
+}
+
+impl MeasuringArgs {
+    fn words(self) -> Vec<OsString> {
+        let options = [
+            ("--latency", self.latency),
+            ("--percentile", self.percentile),
+            ("--rate", self.rate),
+            ("--arrivals", self.arrivals),
+            ("--mix", self.mix),
+            ("--time", self.time),
+            ("--seed", self.seed),
+        ];
+        let given = options
+            .into_iter()
+            .filter_map(|(option, value)| Some([option.into(), value?]));
+        given.flatten().collect()
+    }
+}
+
+/// Whether these arguments of `albacore tune` mean a deployment of a cluster: a file is measured on
+/// this machine.
+pub(crate) fn is_meant(arguments: &[OsString]) -> bool {
+    let is_of_lab = |word: &OsString| {
+        let word: &OsStr = word;
+        let word = word.to_string_lossy();
+        let is_long = word == "--file" || word.starts_with("--file=");
+        let is_short = word.starts_with("-f") || word == "-h" || word == "--help";
+        is_long || is_short
+    };
+    !arguments.iter().any(is_of_lab)
+}
+
+/// Runs the search, or goes on with the Job that runs it, and writes its results.
+pub(crate) fn run(arguments: &[OsString]) -> Result<(), Failure> {
+    let program = OsString::from("albacore tune");
+    let words = std::iter::once(&program).chain(arguments);
+    let args = TuneInClusterArgs::try_parse_from(words).map_err(|e| bad_usage(&e))?;
+    let Some(name) = args.name else {
+        return Err(Failure::Usage(
+            "what to tune is missing: --file FILE for a deployment on this machine, or the name of one of \
+             a cluster"
+                .to_owned(),
+        ));
+    };
+    let folder = albacore_laboratory_job::run(&JobRequest {
+        subject: Subject::Tune {
+            name: name.clone(),
+            node: args.node,
+            options: args.measuring.words(),
+        },
+        output: args.output,
+        image: args.image,
+        namespace: args.cluster.namespace.clone(),
+        cluster: connect_options(args.cluster),
+    })?;
+    let words = [OsString::from("finish-tune"), folder.into(), name.into()];
+    laboratory::run("laboratory-job", &words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_measured_here_and_anything_else_in_a_cluster() {
+        let words = |text: &str| -> Vec<OsString> { text.split(' ').map(OsString::from).collect() };
+        for here in [
+            "-f a.yaml",
+            "--file=a",
+            "-fa --time 8s",
+            "fraud -f a",
+            "--help",
+        ] {
+            assert!(!is_meant(&words(here)), "{here}");
+        }
+        for cluster in ["fraud", "fraud --node n", "--time 8s"] {
+            assert!(is_meant(&words(cluster)), "{cluster}");
+        }
+        let failure = run(&words("--time 8s")).unwrap_err();
+        assert!(matches!(failure, Failure::Usage(_)), "{failure:?}");
+        assert!(failure.text().contains("--file FILE"), "{}", failure.text());
+    }
+
+    #[test]
+    fn what_is_measured_is_passed_on() {
+        let words = ["tune", "fraud", "--time", "8s", "--mix=2"];
+        let args = TuneInClusterArgs::try_parse_from(words).unwrap();
+        assert_eq!(args.measuring.words(), ["--mix", "2", "--time", "8s"]);
+    }
+}

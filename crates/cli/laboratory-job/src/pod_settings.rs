@@ -1,0 +1,163 @@
+//! What the pod of a Job has of the pods of a deployment.
+
+use albacore_api::{InferenceDeployment, SERVER_CONTAINER};
+use albacore_command::Failure;
+use serde_json::{Map, Value, json};
+
+use crate::object::{TEMPORARY, WORK};
+
+const REGISTRY: &str = "registry.albacore.dev/albacore";
+
+/// Fields of a deployment's pod template that the pod of a Job has, too.
+const POD_FIELDS: [&str; 6] = [
+    "imagePullSecrets",
+    "priorityClassName",
+    "resources",
+    "runtimeClassName",
+    "schedulerName",
+    "tolerations",
+];
+
+/// Fields by which a pod that finds models as those of a deployment resolves names.
+const NAME_FIELDS: [&str; 3] = ["dnsConfig", "dnsPolicy", "hostAliases"];
+
+/// Fields of the security context on which access to files depends.
+const USER_FIELDS: [&str; 7] = [
+    "fsGroup",
+    "fsGroupChangePolicy",
+    "runAsGroup",
+    "runAsUser",
+    "seLinuxOptions",
+    "supplementalGroups",
+    "supplementalGroupsPolicy",
+];
+
+/// The volume of the serving pods that only their servers read.
+const SETTINGS_VOLUME: &str = "albacore-settings";
+
+/// What a pod has of a deployment; nothing without one.
+#[derive(Debug, Default)]
+pub(crate) struct PodSettings {
+    /// The image of its built-in server.
+    server_image: Option<String>,
+    /// Of the container.
+    pub(crate) resources: Value,
+    /// Fields of the pod that are set.
+    pub(crate) pod: Map<String, Value>,
+    /// Of the pod, where no node is named.
+    pub(crate) nodes: Map<String, Value>,
+    /// Of the pod's security context.
+    pub(crate) user: Map<String, Value>,
+    pub(crate) volumes: Vec<Value>,
+    pub(crate) mounts: Vec<Value>,
+}
+
+impl PodSettings {
+    /// For an experiment, which brings its models.
+    pub(crate) fn of(deployment: &InferenceDeployment) -> Self {
+        let spec = serde_json::to_value(&deployment.spec).unwrap_or_default();
+        let template = &spec["template"]["spec"];
+        let own = server_of(template).map(|server| server["resources"].clone());
+        let resources = own.filter(|own| !own.is_null());
+        Self {
+            server_image: deployment
+                .status
+                .as_ref()
+                .and_then(|status| status.server_image.clone()),
+            resources: resources.unwrap_or_else(|| spec["resources"].clone()),
+            pod: fields(template, &POD_FIELDS),
+            ..Self::default()
+        }
+    }
+
+    /// For a pod of the same shape as those of `name`: `pod` is the spec of their template in the
+    /// Deployment that the controller made.
+    ///
+    /// # Errors
+    /// The pod would need what only the serving pods have.
+    pub(crate) fn of_serving_pods(name: &str, pod: &Value) -> Result<Self, Failure> {
+        let refused = |field: &str, what: &str| {
+            Failure::Usage(format!(
+                "{name}: spec.template.spec.{field}: {what}: tune its file with `albacore tune -f FILE`"
+            ))
+        };
+        for (field, what) in [
+            (
+                "initContainers",
+                "the measured pod does not run them, and what they make may be missing",
+            ),
+            (
+                "resourceClaims",
+                "the measured pod takes no devices from those that serve",
+            ),
+        ] {
+            if pod[field].as_array().is_some_and(|list| !list.is_empty()) {
+                return Err(refused(field, what));
+            }
+        }
+        let server = server_of(pod).ok_or_else(|| {
+            Failure::Failed(format!(
+                "Deployment {name}: it has no container {SERVER_CONTAINER}: it is not of Albacore's controller"
+            ))
+        })?;
+        let (mut mounts, mut volumes) = (Vec::new(), Vec::new());
+        for mount in server["volumeMounts"].as_array().into_iter().flatten() {
+            let path = mount["mountPath"].as_str().unwrap_or_default();
+            if mount["name"] == SETTINGS_VOLUME || path == TEMPORARY {
+                continue;
+            }
+            if path == WORK || path.starts_with("/work/") {
+                let what = "the measured pod keeps its own files in /work";
+                return Err(refused("containers", what));
+            }
+            mounts.push(mount.clone());
+        }
+        for volume in pod["volumes"].as_array().into_iter().flatten() {
+            if !mounts.iter().any(|mount| mount["name"] == volume["name"]) {
+                continue;
+            }
+            let sources = volume["projected"]["sources"].as_array();
+            let mut sources = sources.into_iter().flatten();
+            if sources.any(|source| !source["serviceAccountToken"].is_null()) {
+                let what = "the measured pod gets no token of a service account";
+                return Err(refused("volumes", what));
+            }
+            volumes.push(volume.clone());
+        }
+        let mut nodes = fields(pod, &["nodeSelector"]);
+        let of_nodes = &pod["affinity"]["nodeAffinity"];
+        if !of_nodes.is_null() {
+            nodes.insert("affinity".to_owned(), json!({ "nodeAffinity": of_nodes }));
+        }
+        Ok(Self {
+            server_image: server["image"].as_str().map(str::to_owned),
+            resources: server["resources"].clone(),
+            pod: fields(pod, &[&POD_FIELDS[..], &NAME_FIELDS].concat()),
+            nodes,
+            user: fields(&pod["securityContext"], &USER_FIELDS),
+            volumes,
+            mounts,
+        })
+    }
+
+    /// The image of this version, from where the deployment's server comes.
+    pub(crate) fn image(&self) -> String {
+        let version = env!("CARGO_PKG_VERSION");
+        let server = self.server_image.as_deref().unwrap_or_default();
+        let registry = server.rsplit_once("/albacore-server:");
+        let registry = registry.map_or(REGISTRY, |(registry, _)| registry);
+        format!("{registry}/albacore-experiment:{version}")
+    }
+}
+
+fn server_of(pod: &Value) -> Option<&Value> {
+    let mut containers = pod["containers"].as_array().into_iter().flatten();
+    containers.find(|container| container["name"] == SERVER_CONTAINER)
+}
+
+/// Those of an object's fields that are set.
+fn fields(object: &Value, names: &[&str]) -> Map<String, Value> {
+    let set = names.iter().filter(|name| !object[**name].is_null());
+    set.map(|name| ((*name).to_owned(), object[*name].clone()))
+        .collect()
+}

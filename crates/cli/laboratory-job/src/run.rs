@@ -1,0 +1,99 @@
+//! From what is asked for to the Job that runs it.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+
+use albacore_cluster::{Cluster, ObjectKey};
+use albacore_command::{Failure, sentence};
+
+use crate::description::Description;
+use crate::job::JobClient;
+use crate::subject::Subject;
+use crate::{JobRequest, object, transfer};
+
+/// Until all results are here, in the folder that is returned; `running` is set while there is a
+/// Job.
+pub(crate) async fn follow(
+    request: &JobRequest,
+    described: Option<Description>,
+    running: &RefCell<Option<ObjectKey>>,
+) -> Result<PathBuf, Failure> {
+    let cluster = Cluster::connect_as_user(&request.cluster).await;
+    let cluster = cluster.map_err(|error| Failure::Failed(sentence(&error)))?;
+    let namespace = request.namespace.as_deref();
+    let namespace = namespace.unwrap_or_else(|| cluster.namespace()).to_owned();
+    let subject = &request.subject;
+    let (job, description) = match (described, subject) {
+        (Some(description), _) => {
+            let key = ObjectKey::new(namespace, subject.job_name(&description.name)?);
+            (client(cluster, key, subject), description)
+        }
+        (None, Subject::Tune { name, options, .. }) => {
+            let key = ObjectKey::new(namespace, subject.job_name(name)?);
+            let job = client(cluster, key, subject);
+            let object = job.deployment(name).await?;
+            let object = serde_json::to_value(object);
+            let object = object.map_err(|error| Failure::Failed(format!("{name}: {error}")))?;
+            let output = request.output.as_ref();
+            (job, Description::of_tune(&object, options, output)?)
+        }
+        (None, Subject::Experiment { file, .. }) => {
+            let file = file.display();
+            return Err(Failure::Broken(format!("{file} was not described")));
+        }
+    };
+    if let Some(node) = subject.node() {
+        job.check_node(node).await?;
+    }
+    let uid = find_or_make(&job, request, &description).await?;
+    running.replace(Some(job.key.clone()));
+    transfer::run(&job, &uid, &description).await?;
+    Ok(description.output)
+}
+
+fn client(cluster: Cluster, key: ObjectKey, subject: &Subject) -> JobClient {
+    JobClient {
+        cluster,
+        key,
+        subject: subject.clone(),
+    }
+}
+
+/// The uid of the Job.
+async fn find_or_make(
+    job: &JobClient,
+    request: &JobRequest,
+    description: &Description,
+) -> Result<String, Failure> {
+    let (key, subject) = (&job.key, &request.subject);
+    if let Some(uid) = job.find(&description.digest).await? {
+        let noun = subject.noun();
+        eprintln!("Job {key} runs this {noun} already; following it");
+        return Ok(uid);
+    }
+    let settings = job.settings().await?;
+    let object = object::job(&object::JobSpec {
+        key,
+        label: subject.label(),
+        node: subject.node(),
+        image: request.image.as_deref(),
+        settings: &settings,
+        digest: &description.digest,
+        seconds_max: description.seconds_max,
+    });
+    let uid = job.create(&object).await?;
+    let place = subject.node().map(|node| format!(" on node {node}"));
+    let place = place.unwrap_or_default();
+    eprintln!("Job {key} is made; waiting for its pod{place}");
+    Ok(uid)
+}
+
+pub(crate) fn interrupted(job: Option<&ObjectKey>) -> Failure {
+    let Some(ObjectKey { namespace, name }) = job else {
+        return Failure::Failed("interrupted: no Job was made".to_owned());
+    };
+    Failure::Failed(format!(
+        "interrupted: Job {namespace}/{name} goes on, and what was fetched is kept. Run the same command \
+         again to follow it, or end it: kubectl delete job {name} -n {namespace}"
+    ))
+}

@@ -1,0 +1,101 @@
+//! What a Job runs.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use albacore_command::Failure;
+
+use crate::limits::JOB_NAME_BYTES_MAX;
+use crate::transfer::Kept;
+
+/// What is run, and where.
+#[derive(Clone, Debug)]
+pub enum Subject {
+    Experiment {
+        file: PathBuf,
+        is_quick: bool,
+        node: String,
+        /// The InferenceDeployment whose resources the pod has.
+        deployment: Option<String>,
+    },
+    /// A search for the configuration of an InferenceDeployment, in a pod of its shape.
+    Tune {
+        name: String,
+        /// `None` for where the deployment's pods may run.
+        node: Option<String>,
+        /// Of `albacore tune`: what is measured.
+        options: Vec<OsString>,
+    },
+}
+
+impl Subject {
+    /// In messages.
+    pub(crate) fn noun(&self) -> &'static str {
+        match self {
+            Self::Experiment { .. } => "experiment",
+            Self::Tune { .. } => "search",
+        }
+    }
+
+    pub(crate) fn node(&self) -> Option<&str> {
+        match self {
+            Self::Experiment { node, .. } => Some(node),
+            Self::Tune { node, .. } => node.as_deref(),
+        }
+    }
+
+    /// `app.kubernetes.io/name` of Job and pod, and the prefix of the Job's name.
+    pub(crate) fn label(&self) -> &'static str {
+        match self {
+            Self::Experiment { .. } => "albacore-experiment",
+            Self::Tune { .. } => "albacore-tune",
+        }
+    }
+
+    /// What a user needs to be allowed.
+    pub(crate) fn rights(&self) -> &'static str {
+        match self {
+            Self::Experiment { .. } => {
+                "`albacore experiment --node` needs the rights to get, create, patch and delete jobs, to list \
+                 pods, and to get and create pods/exec in the namespace"
+            }
+            Self::Tune { .. } => {
+                "`albacore tune NAME` needs the rights to get inferencedeployments and deployments, to get, \
+                 create, patch and delete jobs, to list pods, and to get and create pods/exec in the namespace"
+            }
+        }
+    }
+
+    /// How another run with the same Job's name becomes possible.
+    pub(crate) fn way_out(&self) -> &'static str {
+        match self {
+            Self::Experiment { .. } => "change name in the experiment's file",
+            Self::Tune { .. } => "repeat its options to follow it",
+        }
+    }
+
+    /// An experiment goes on with the windows that are here; a search begins again.
+    pub(crate) fn kept(&self) -> Kept {
+        match self {
+            Self::Experiment { .. } => Kept::Lines,
+            Self::Tune { .. } => Kept::Nothing,
+        }
+    }
+
+    /// The name of the Job of what is called `name`.
+    pub(crate) fn job_name(&self, name: &str) -> Result<String, Failure> {
+        let job = format!("{}-{}", self.label(), name.replace(['_', '.'], "-"));
+        let ends_well = job.ends_with(|c: char| c.is_ascii_alphanumeric());
+        if job.len() <= JOB_NAME_BYTES_MAX && ends_well {
+            return Ok(job);
+        }
+        let way_out = match self {
+            Self::Experiment { .. } => self.way_out(),
+            Self::Tune { .. } => "tune its file with `albacore tune -f FILE`",
+        };
+        Err(Failure::Usage(format!(
+            "name: {name}: its Job would be {job}, which takes at most {JOB_NAME_BYTES_MAX} characters, a \
+             letter or digit at the end: {way_out}"
+        )))
+    }
+}

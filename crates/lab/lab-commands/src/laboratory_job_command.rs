@@ -1,0 +1,173 @@
+//! `albacore-lab laboratory-job`: what `albacore experiment --node` and `albacore tune NAME` run
+//! here and in their pods. Not for users: `albacore` and the images of one version belong together.
+
+use std::io::{Read as _, Write as _, stdin, stdout};
+use std::path::{Path, PathBuf};
+
+use albacore_command::{Failure, print, print_json};
+use albacore_experiment::{
+    ExperimentError, FetchedResults, Followed, JOB_FOLDER, JOURNAL, Progress, WindowCounter, begin,
+    describe, fetched_results, follow, receive, release, run_in_pod, run_sent, state,
+};
+use albacore_tune::{TUNE_JOURNAL, describe_job, is_sent, line_text, run_job, write_fetched};
+use clap::Subcommand;
+use serde_json::json;
+
+use crate::experiment_command::{progress_line, usage_or_failed};
+use crate::tune_command::{MeasuringArgs, failure};
+
+/// Bytes of an object: etcd takes 1.5 MiB.
+const OBJECT_BYTES_MAX: u64 = 4 << 20;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LaboratoryJobCommand {
+    /// Here: check an experiment and list what is sent, as JSON
+    Describe {
+        #[arg(short, long)]
+        file: PathBuf,
+        #[arg(long = "quick")]
+        is_quick: bool,
+        #[arg(long)]
+        output: Option<PathBuf>,
+    },
+    /// Here: check the InferenceDeployment on standard input, JSON, and list what is sent, as JSON
+    DescribeTune {
+        #[command(flatten)]
+        measuring: MeasuringArgs,
+        #[arg(long)]
+        output: Option<PathBuf>,
+    },
+    /// Here: how much of a journal was fetched, as JSON
+    Fetched { journal: PathBuf },
+    /// Here: write the files of a search that was fetched, and print its summary
+    FinishTune { folder: PathBuf, name: String },
+    /// The main program of the pod
+    Run,
+    /// In the pod: waiting, running or ended, as JSON
+    State,
+    /// In the pod: take a part of a file from standard input
+    Receive {
+        path: String,
+        offset: u64,
+        bytes: u64,
+    },
+    /// In the pod: start, if the files listed on standard input are there
+    Begin,
+    /// In the pod: print results as JSON lines until the end
+    Follow { bytes: u64, sha256: String },
+    /// In the pod: let it end
+    Release,
+}
+
+impl LaboratoryJobCommand {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let folder = Path::new(JOB_FOLDER);
+        let done = match self {
+            Self::Describe {
+                file,
+                is_quick,
+                output,
+            } => {
+                let described = describe(file, *is_quick, output.as_deref());
+                return print_json(&described.map_err(|e| usage_or_failed(&e))?);
+            }
+            Self::DescribeTune { measuring, output } => {
+                return describe_tune(measuring, output.as_deref());
+            }
+            Self::Fetched { journal } => {
+                let fetched = fetched_results(journal);
+                return print_json(&fetched.map_err(|e| usage_or_failed(&e))?);
+            }
+            Self::FinishTune { folder, name } => return finish_tune(folder, name),
+            Self::State => return print_json(&json!({ "state": state(folder) })),
+            Self::Run => run_in_pod(folder, &mut || run_what_was_sent(folder)),
+            Self::Receive {
+                path,
+                offset,
+                bytes,
+            } => receive(folder, path, *offset, *bytes, &mut stdin().lock()),
+            Self::Begin => begin(folder, &mut stdin().lock()),
+            Self::Follow { bytes, sha256 } => {
+                let fetched = FetchedResults {
+                    bytes: *bytes,
+                    sha256: sha256.clone(),
+                };
+                follow_what_was_sent(folder, &fetched)
+            }
+            Self::Release => release(folder),
+        };
+        done.map_err(|e| usage_or_failed(&e))
+    }
+}
+
+fn describe_tune(measuring: &MeasuringArgs, output: Option<&Path>) -> Result<(), Failure> {
+    let bad = |error: String| Failure::Usage(format!("the InferenceDeployment: {error}"));
+    let mut text = String::new();
+    let read = stdin().lock().take(OBJECT_BYTES_MAX);
+    { read }
+        .read_to_string(&mut text)
+        .map_err(|e| bad(e.to_string()))?;
+    let object = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+    let described = describe_job(&object, &measuring.options(), output);
+    print_json(&described.map_err(failure)?)
+}
+
+fn finish_tune(folder: &Path, name: &str) -> Result<(), Failure> {
+    let (summary, file) = write_fetched(folder, name).map_err(failure)?;
+    print(&format!(
+        "{summary}\nReport: {}\nTo take these values: kubectl apply -f {}\n",
+        folder.join("report.html").display(),
+        file.display()
+    ))
+}
+
+fn run_what_was_sent(folder: &Path) -> Result<(), ExperimentError> {
+    match is_sent(folder) {
+        true => run_job(folder).map_err(|error| ExperimentError::Job {
+            what: error.to_string(),
+        }),
+        false => run_sent(folder, &mut |progress| {
+            eprintln!("{}", progress_line(&progress));
+        }),
+    }
+}
+
+fn follow_what_was_sent(folder: &Path, fetched: &FetchedResults) -> Result<(), ExperimentError> {
+    if is_sent(folder) {
+        return follow(folder, TUNE_JOURNAL, fetched, &mut |what| {
+            tell(&what, |line, _| line_text(line).map(|text| (text, false)))
+        });
+    }
+    let mut counter = WindowCounter::default();
+    follow(folder, JOURNAL, fetched, &mut |what| {
+        tell(&what, |line, is_new| {
+            counter.count(line, is_new, |progress| {
+                let is_passing = matches!(progress, Progress::Window { .. });
+                (progress_line(progress), is_passing)
+            })
+        })
+    })
+}
+
+/// One JSON object a line; `{}` is a sign of life. `describe` says what a line means, and whether
+/// that is shown only until the next.
+fn tell(
+    followed: &Followed<'_>,
+    describe: impl FnOnce(&str, bool) -> Option<(String, bool)>,
+) -> std::io::Result<()> {
+    let message = match followed {
+        Followed::Line { text, is_new } => {
+            let (meaning, is_passing) = describe(text, *is_new).unzip();
+            if !is_new {
+                return Ok(());
+            }
+            let is_passing = is_passing.unwrap_or_default();
+            json!({"line": text, "text": meaning, "is_passing": is_passing})
+        }
+        Followed::Alive => json!({}),
+        Followed::End(failure) => json!({ "end": { "failure": failure } }),
+    };
+    let mut output = stdout().lock();
+    writeln!(output, "{message}")?;
+    output.flush()
+}

@@ -1,0 +1,103 @@
+//! What is sent to a pod, and what is written of the journal that comes back.
+
+use super::*;
+
+fn options() -> JobOptions {
+    JobOptions {
+        latency: None,
+        percentile: None,
+        mix: "1".to_owned(),
+        arrivals: "poisson".to_owned(),
+        rate: None,
+        time: Duration::from_secs(8),
+        seed: 1,
+    }
+}
+
+fn object() -> Value {
+    json!({
+        "apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+        "metadata": {"name": "fraud", "namespace": "team", "uid": "1", "managedFields": []},
+        "spec": {
+            "workers": 2, "threads": 2,
+            "models": [{
+                "name": "fraud", "uri": "configmap://maps/fraud.ubj", "slo": {"latency": "25ms"},
+            }],
+        },
+        "status": {"observedGeneration": 1},
+    })
+}
+
+#[test]
+fn the_pod_gets_the_object_as_kubectl_applies_it() {
+    let described = describe_job(&object(), &options(), None).unwrap();
+    assert_eq!(described.output, Path::new("tune-fraud"));
+    let sent: Sent = serde_json::from_str(&described.spec).unwrap();
+    let text = &sent.deployment;
+    assert!(text.contains("uri: configmap://maps/fraud.ubj"), "{text}");
+    assert!(text.contains("namespace: team"), "{text}");
+    for left_out in ["uid", "managedFields", "status"] {
+        assert!(!text.contains(left_out), "{text}");
+    }
+    let mut edited = object();
+    edited["status"]["observedGeneration"] = 2.into();
+    let same = describe_job(&edited, &options(), None).unwrap();
+    assert_eq!(same.digest, described.digest, "the status is no other work");
+    edited["spec"]["workers"] = 1.into();
+    let other = describe_job(&edited, &options(), None).unwrap();
+    assert_ne!(other.digest, described.digest);
+}
+
+#[test]
+fn what_cannot_be_tuned_in_a_pod_is_refused_before_there_is_a_job() {
+    let refused = |object: &Value, options: &JobOptions| {
+        let refused = describe_job(object, options, None).unwrap_err();
+        refused.to_string()
+    };
+    let file = JobOptions {
+        arrivals: "times.txt".to_owned(),
+        ..options()
+    };
+    assert!(refused(&object(), &file).contains("--arrivals times.txt"));
+    let mut without = object();
+    without["spec"]["models"][0]["slo"] = Value::Null;
+    let says = refused(&without, &options());
+    assert!(says.contains("InferenceDeployment fraud"), "{says}");
+    let mut own = object();
+    own["spec"]["models"] = json!([]);
+    own["spec"]["template"] = json!({"spec": {"containers": [{
+        "name": "server", "image": "x", "command": ["x"], "ports": [{"containerPort": 8080}],
+    }]}});
+    let says = refused(&own, &options());
+    assert!(says.contains("spec.template"), "{says}");
+}
+
+#[test]
+fn results_come_back_in_parts_of_a_journal() {
+    let (pod, here) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut journal = Journal::create(pod.path()).unwrap();
+    let text = "one".to_owned();
+    journal.append(&Line::Progress { text }).unwrap();
+    let report = "é".repeat(PART_CHARS + 1);
+    let path = ResultFile::Report.path(pod.path(), "fraud");
+    std::fs::write(&path, &report).unwrap();
+    journal.append_file(ResultFile::Report, &path).unwrap();
+    let fetched = here.path().join(TUNE_JOURNAL);
+    let sent = std::fs::read_to_string(&journal.path).unwrap();
+    assert_eq!(sent.lines().count(), 3, "a line and two parts");
+    let first = sent.lines().next().unwrap();
+    assert_eq!(line_text(first).as_deref(), Some("one"));
+    std::fs::write(&fetched, &sent).unwrap();
+    let refused = write_fetched(here.path(), "fraud").unwrap_err();
+    assert!(refused.to_string().contains("no results"), "{refused}");
+
+    let text = "a summary".to_owned();
+    journal.append(&Line::Summary { text }).unwrap();
+    std::fs::copy(&journal.path, &fetched).unwrap();
+    let (summary, file) = write_fetched(here.path(), "fraud").unwrap();
+    assert_eq!(summary, "a summary");
+    assert_eq!(file, here.path().join("fraud.yaml"));
+    let written = std::fs::read_to_string(here.path().join("report.html")).unwrap();
+    assert_eq!(written, report);
+    assert!(!fetched.exists());
+}
