@@ -1,4 +1,4 @@
-//! Successive elimination (Even-Dar, Mannor, Mansour 2006): arms are measured side by side, one
+//! Successive elimination (Even-Dar et al., JMLR 2006): arms are measured side by side, one
 //! value each in a round, and compared after fixed numbers of rounds. An arm that is behind the
 //! best by more than the noise is measured no more.
 //!
