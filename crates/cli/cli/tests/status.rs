@@ -107,7 +107,8 @@ fn filled() -> ControlPlane {
             "status": {"planned": 16, "verified": 15, "pods": [{
                 "pod": "default/fraud-a", "workers": 4, "workersVerified": 3, "planned": 16,
                 "verified": 15, "cpuset": "0-3,8-11", "isolation": "None", "plan": "6b1fe0c2",
-                "since": TIME, "drift": {"count": 3, "cause": "ForeignWrite"}}]},
+                "since": TIME, "drift": {"count": 3, "cause": "ForeignWrite"},
+                "trial": "trial: Compact instead of Scatter"}]},
         }),
     );
     plane
@@ -137,6 +138,7 @@ fn a_deployment_is_shown_with_its_pods_workers_threads_cpus_and_drift() {
         "├─ fraud-a  Running (ready)  node-1",
         "workers 3/4  threads 15/16 verified  cpus 0-3,8-11  isolation none",
         "drifts 3 (last: ForeignWrite)",
+        "trial: Compact instead of Scatter",
         "└─ fraud-b  Pending (not ready)  no node",
         "Unschedulable: 0/1 nodes: Insufficient cpu",
     ] {

@@ -172,6 +172,9 @@ pub(super) struct PlacementReport {
     pub(super) quota_threads: Option<i32>,
     /// Threads of workers that run or wait for a cpu for half of the time.
     pub(super) hot_threads: Option<i32>,
+    /// What its last trial of placements decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) trial: Option<String>,
     pub(super) reason: Option<String>,
 }
 
@@ -424,6 +427,7 @@ impl PlacementReport {
                 .map(|drift| drift.cause.name().to_owned()),
             quota_threads: placement.quota_threads,
             hot_threads: placement.hot_threads,
+            trial: placement.trial.clone(),
             reason: placement.reason.clone(),
         }
     }

@@ -206,6 +206,7 @@ fn put_placement(lines: &mut Vec<String>, of: &PlacementReport, stem: &str) {
         let cause = of.drift_cause.as_deref().unwrap_or("cause unknown");
         lines.push(format!("{stem}   drifts {} (last: {cause})", of.drifts));
     }
+    lines.extend(of.trial.iter().map(|text| format!("{stem}   {text}")));
     if let Some(threads) = of.quota_threads {
         lines.push(format!(
             "{stem}   its cpu limit lets {} of each worker run at once",
