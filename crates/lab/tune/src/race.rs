@@ -48,6 +48,9 @@ const FIRST_MIN: f64 = 0.4;
 /// The part of the time limit after which no round begins: the rest is for the last check.
 const TIME_SHARE: f64 = 0.8;
 
+/// Candidates that are measured however short the time is.
+const ARMS_MIN: usize = 2;
+
 /// A candidate in the race.
 #[derive(Clone, Debug)]
 pub(crate) struct Arm {
@@ -131,7 +134,8 @@ pub(crate) fn run(
     servers: &mut Servers,
     ranking: &Ranking,
 ) -> Result<Race, TuneError> {
-    let promising: Vec<&Configuration> = ranking.promising.iter().collect();
+    let arms_max = arms_max(context, ranking);
+    let promising: Vec<&Configuration> = ranking.promising.iter().take(arms_max).collect();
     servers.keep(&promising)?;
     let mut race = Race {
         arms: promising
@@ -144,7 +148,6 @@ pub(crate) fn run(
     };
     let mut random = Xoshiro256::new(context.request.seed, 3);
     // bound: the last look, or the time limit
-    let rounds = |values: usize| APPROACH + BLOCK * values;
     while !race.is_decided && race.rounds < rounds(LOOKS[LOOKS.len() - 1]) {
         let end = context.request.time.as_secs_f64() * TIME_SHARE;
         if context.elapsed() > end && race.rounds >= rounds(1) {
@@ -160,6 +163,24 @@ pub(crate) fn run(
     }
     race.finish(context)?;
     Ok(race)
+}
+
+/// Rounds until an arm has so many values.
+const fn rounds(values: usize) -> usize {
+    APPROACH + BLOCK * values
+}
+
+fn window_length(rate: f64) -> Duration {
+    Duration::from_secs_f64(REQUESTS / rate).clamp(WINDOW, WINDOW_MAX)
+}
+
+/// As many candidates as the time has a value for, the file's own and the best at least.
+fn arms_max(context: &Context<'_>, ranking: &Ranking) -> usize {
+    let best = ranking.predicted.first().map_or(1.0, |of| of.goodput);
+    let rate = context.rate_of_pod(ranking).unwrap_or(FIRST * best);
+    let value = rounds(1) as f64 * window_length(rate.max(1.0)).as_secs_f64();
+    let left = context.request.time.as_secs_f64() * TIME_SHARE - context.elapsed();
+    ((left / value).max(0.0) as usize).max(ARMS_MIN)
 }
 
 fn arm(context: &Context<'_>, ranking: &Ranking, configuration: &Configuration) -> Arm {
@@ -200,7 +221,7 @@ impl Race {
             let seed = context.request.seed.wrapping_add(self.rounds as u64);
             let running = servers.with(context, &arm.configuration);
             let rate = arm.stairs.rate;
-            let length = Duration::from_secs_f64(REQUESTS / rate).clamp(WINDOW, WINDOW_MAX);
+            let length = window_length(rate);
             match running.and_then(|running| running.window(rate, length, seed)) {
                 Ok(window) => arm.note(window, is_fixed, context.deployment.bad_max()),
                 Err(error) => {
