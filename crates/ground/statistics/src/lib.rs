@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 
 mod elimination;
+mod histogram;
 mod interval;
 
 pub use elimination::{EQUAL, Look, compare, looks};
+pub use histogram::histogram_quantile;
 pub use interval::{CONFIDENCE, Claim, Interval, SampleMean, median};

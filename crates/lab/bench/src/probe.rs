@@ -1,8 +1,9 @@
 //! One run at one rate.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use albacore_load::{InferRequest, Load, Report, Request, Sample, Shape, drive};
+use albacore_load::{Generator, InferRequest, Load, Report, Request, Sample, Shape};
 use albacore_random::Xoshiro256;
 
 use crate::cpu;
@@ -38,6 +39,7 @@ pub struct Bench {
     pub(crate) requests: Vec<Request>,
     /// By request.
     pub(crate) class_of: Vec<usize>,
+    generator: Mutex<Generator>,
 }
 
 /// Results of one run.
@@ -104,7 +106,19 @@ impl Bench {
             target,
             requests,
             class_of,
+            generator: Mutex::new(Generator::new()?),
         })
+    }
+
+    /// Sends all requests in turn.
+    fn drive(&self, shape: Shape, connections: usize) -> Result<Vec<Sample>, BenchError> {
+        let generator = self.generator.lock();
+        let mut generator = generator.unwrap_or_else(PoisonError::into_inner);
+        Ok(generator.run(Load {
+            requests: self.requests.clone(),
+            shape,
+            connections,
+        })?)
     }
 
     /// Warms the server up, so that it knows its costs; fails early if it does not answer.
@@ -112,12 +126,7 @@ impl Bench {
     /// # Errors
     /// No request is answered.
     pub fn warm(&self) -> Result<(), BenchError> {
-        let load = Load {
-            requests: self.requests.clone(),
-            shape: Shape::Closed(WARMING),
-            connections: WARMING_CONNECTIONS,
-        };
-        let samples = drive(load)?;
+        let samples = self.drive(Shape::Closed(WARMING), WARMING_CONNECTIONS)?;
         if samples.iter().any(|sample| sample.status == 200) {
             return Ok(());
         }
@@ -165,11 +174,7 @@ impl Bench {
     /// # Errors
     /// The load generator fails.
     pub fn closed_loop(&self, length: Duration, connections: usize) -> Result<Report, BenchError> {
-        let samples = drive(Load {
-            requests: self.requests.clone(),
-            shape: Shape::Closed(length),
-            connections,
-        })?;
+        let samples = self.drive(Shape::Closed(length), connections)?;
         Ok(Report::of(&samples, length, self.spec.objective))
     }
 
@@ -180,12 +185,7 @@ impl Bench {
     pub fn probe(&self, schedule: &Schedule) -> Result<Probe, BenchError> {
         let pids = &self.spec.pids;
         let before = cpu::time_of(pids)?;
-        let load = Load {
-            requests: self.requests.clone(),
-            shape: Shape::Open(schedule.times.clone()),
-            connections: self.spec.connections,
-        };
-        let samples = drive(load)?;
+        let samples = self.drive(Shape::Open(schedule.times.clone()), self.spec.connections)?;
         let cpu = cpu::time_of(pids)?.saturating_sub(before);
         let objective = self.spec.objective;
         let (report, by_class) = self.reports(&samples, schedule.length);

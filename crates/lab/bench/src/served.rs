@@ -4,6 +4,7 @@
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
 use albacore_load::get;
+use albacore_statistics::histogram_quantile;
 
 use crate::comparison::server_metrics::ServerMetrics;
 use crate::error::BenchError;
@@ -23,7 +24,7 @@ pub struct Served {
     /// Requests that were late, refused or failed.
     bad: f64,
     /// Upper bounds of buckets in seconds, ascending, and requests that took at most that long.
-    latency: Vec<(f64, f64)>,
+    latency: Vec<(f64, u64)>,
     pub workers: u64,
     pub threads: u64,
 }
@@ -80,14 +81,14 @@ impl Served {
         let ends = metrics.0.lines().filter_map(|line| {
             let labels = line.strip_prefix(buckets)?;
             let end = labels.split_once("le=\"")?.1.split_once('"')?.0;
-            let count = line.rsplit(' ').next()?.parse::<f64>().ok()?;
+            let count = line.rsplit(' ').next()?.parse::<u64>().ok()?;
             Some((end.parse::<f64>().ok()?, count))
         });
-        let mut latency: Vec<(f64, f64)> = ends.collect();
+        let mut latency: Vec<(f64, u64)> = ends.collect();
         latency.sort_by(|a, b| a.0.total_cmp(&b.0));
         latency.dedup_by(|next, kept| {
             let is_same = next.0 == kept.0;
-            kept.1 += if is_same { next.1 } else { 0.0 };
+            kept.1 = kept.1.saturating_add(if is_same { next.1 } else { 0 });
             is_same
         });
         Some(Self {
@@ -106,33 +107,18 @@ impl Served {
         let (good, bad) = (self.good - before.good, self.bad - before.bad);
         let earlier = |end: f64| {
             let mut ends = before.latency.iter();
-            ends.find(|of| of.0 == end).map_or(0.0, |of| of.1)
+            ends.find(|of| of.0 == end).map_or(0, |of| of.1)
         };
         let grown = self.latency.iter();
-        let grown: Vec<(f64, f64)> = grown.map(|&(end, n)| (end, n - earlier(end))).collect();
-        let timed = grown.last().map_or(0.0, |last| last.1);
-        let is_sound = good >= 0.0 && bad >= 0.0 && grown.iter().all(|of| of.1 >= 0.0);
-        (is_sound && timed > 0.0 && good + bad > 0.0).then(|| ServedWindow {
+        let grown = grown.map(|&(end, n)| Some((end, n.checked_sub(earlier(end))?)));
+        let grown: Vec<(f64, u64)> = grown.collect::<Option<_>>()?;
+        let is_timed = grown.last().is_some_and(|last| last.1 > 0);
+        (is_timed && good >= 0.0 && bad >= 0.0 && good + bad > 0.0).then(|| ServedWindow {
             requests: good + bad,
             bad: bad / (good + bad),
-            p99: percentile(&grown, 0.99 * timed),
+            p99: histogram_quantile(&grown, 0.99),
         })
     }
-}
-
-/// The value of this rank, by interpolation within its bucket; of the last bucket, which has no
-/// end, its beginning.
-fn percentile(buckets: &[(f64, f64)], rank: f64) -> f64 {
-    let (mut start, mut below) = (0.0, 0.0);
-    for &(end, count) in buckets {
-        if count >= rank && end.is_finite() {
-            return start + (end - start) * (rank - below) / (count - below).max(1e-9);
-        }
-        if end.is_finite() {
-            (start, below) = (end, count);
-        }
-    }
-    start
 }
 
 #[cfg(test)]

@@ -6,13 +6,17 @@ use std::time::{Duration, Instant};
 use albacore_bench::median;
 use albacore_command::{Failure, print};
 use albacore_tune::{
-    Configuration, Measurement, Outcome, Place, Sustained, TuneRequest, measure, tune,
+    Configuration, Measurement, Outcome, Place, Sustained, TuneOptions, TuneRequest, measure, tune,
+    write_results,
 };
 
 use crate::tune_command::failure;
 
 /// Windows of each configuration when the best of both are compared.
 const COMPARED_WINDOWS: usize = 24;
+
+/// Time of each run of `albacore tune`: its default.
+const TIME: Duration = Duration::from_secs(90);
 
 /// The arguments of `albacore bench tune`.
 #[derive(Debug, clap::Args)]
@@ -39,22 +43,25 @@ pub(crate) struct BenchTuneArgs {
 /// # Errors
 /// As `albacore tune`.
 pub(crate) fn run(args: &BenchTuneArgs) -> Result<(), Failure> {
-    let request = |seed: u64, time: Duration| TuneRequest {
+    let request = |name: &str, seed: u64, time: Duration| TuneRequest {
         place: Place::Machine,
         file: args.file.clone(),
-        folder: args.output.clone(),
-        latency: None,
-        percentile: None,
-        mix: args.mix.clone(),
-        arrivals: "poisson".to_owned(),
-        rate: None,
-        time,
-        seed,
+        folder: args.output.join(name),
+        options: TuneOptions {
+            latency: None,
+            percentile: None,
+            mix: args.mix.clone(),
+            arrivals: "poisson".to_owned(),
+            rate: None,
+            time,
+            seed,
+        },
     };
     let mut outcomes = Vec::new();
     for seed in 1..=args.repeat {
-        let found = tune(&request(seed, Duration::from_secs(90)), &mut |_| {});
-        let found = found.map_err(failure)?;
+        let request = request(&format!("seed-{seed}"), seed, TIME);
+        let found = tune(&request, &mut |_| {}).map_err(failure)?;
+        write_results(&found, &request.folder).map_err(failure)?;
         print(&line(seed, &found))?;
         outcomes.push(found);
     }
@@ -63,7 +70,7 @@ pub(crate) fn run(args: &BenchTuneArgs) -> Result<(), Failure> {
         return Ok(());
     };
     let begin = Instant::now();
-    let request = request(1, Duration::MAX);
+    let request = request("all", 1, Duration::MAX);
     let all = measure(&request, &Measurement::All, args.windows, &mut |line| {
         eprintln!("{line}");
     });

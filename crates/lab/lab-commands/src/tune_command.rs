@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use albacore_command::{Failure, print};
 use albacore_tune::{
-    ApplyRequest, JobOptions, Place, TuneError, TuneRequest, Watching, apply, tune, write_results,
+    ApplyRequest, Place, TuneError, TuneOptions, TuneRequest, Watching, apply, tune, write_results,
 };
 
 use crate::bench_serve::{parse_percentile, parse_time};
@@ -24,7 +24,7 @@ pub(crate) struct TuneArgs {
     /// Where results are written [default: tune-NAME]
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
-    /// Write the chosen values into the file
+    /// With --file: write the chosen values into the file
     #[arg(long, requires = "file")]
     apply: bool,
     /// With --apply: the server that runs from the file, under its clients' load, http://HOST:PORT.
@@ -104,8 +104,8 @@ impl ClusterArgs {
 }
 
 impl MeasuringArgs {
-    pub(crate) fn options(&self) -> JobOptions {
-        JobOptions {
+    pub(crate) fn options(&self) -> TuneOptions {
+        TuneOptions {
             latency: self.latency,
             percentile: self.percentile,
             mix: self.mix.clone(),
@@ -134,18 +134,11 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
         .output
         .clone()
         .unwrap_or_else(|| PathBuf::from(format!("tune-{}", stem.to_string_lossy())));
-    let options = args.measuring.options();
     let request = TuneRequest {
         file: file.clone(),
         place: Place::Machine,
         folder: folder.clone(),
-        latency: options.latency,
-        percentile: options.percentile,
-        mix: options.mix,
-        arrivals: options.arrivals,
-        rate: options.rate,
-        time: options.time,
-        seed: options.seed,
+        options: args.measuring.options(),
     };
     let changes = ApplyRequest {
         file: file.clone(),

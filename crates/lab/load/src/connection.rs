@@ -31,6 +31,7 @@ impl Message {
 }
 
 /// An open connection.
+#[derive(Debug)]
 enum Sender {
     Http1(Http1),
     Http2(http2::SendRequest<Body>),
@@ -46,12 +47,25 @@ impl Sender {
 }
 
 /// A connection to one server.
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub(crate) struct Connection {
     sender: Option<Sender>,
 }
 
 impl Connection {
+    /// Connects to the server of this message, unless it is connected; whether it was not.
+    pub(crate) async fn open(&mut self, message: &Message) -> Result<bool, ExchangeError> {
+        let is_new = self.sender.as_ref().is_none_or(Sender::is_closed);
+        if is_new {
+            let address = message.request.address;
+            self.sender = Some(match message.bytes {
+                Some(_) => Sender::Http1(Http1::connect(address).await?),
+                None => Sender::Http2(connect(address).await?),
+            });
+        }
+        Ok(is_new)
+    }
+
     /// Sends a message and reads the whole response; returns its status, or [`NO_RESPONSE`], and
     /// the handler's time if the server reports it.
     pub(crate) async fn exchange(&mut self, message: &Message) -> (u16, StageTimes) {
@@ -133,7 +147,7 @@ async fn connect(address: std::net::SocketAddr) -> Result<http2::SendRequest<Bod
 }
 
 #[derive(Debug, thiserror::Error)]
-enum ExchangeError {
+pub(crate) enum ExchangeError {
     #[error("connection")]
     Io(#[from] std::io::Error),
     #[error("HTTP/1.1")]

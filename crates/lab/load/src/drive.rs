@@ -1,13 +1,11 @@
-//! Sends the requests of a [`Load`] and times them.
+//! What a run of load is, and what it yields.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::StageTimes;
-use crate::connection::{Connection, Message};
-use crate::open;
 use bytes::Bytes;
+
+use crate::{Generator, StageTimes};
 
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -83,71 +81,10 @@ pub enum LoadError {
     Incomplete,
 }
 
-/// Runs `load` on a runtime of its own and returns its samples, by intended time.
+/// Runs `load` on a generator of its own and returns its samples, by intended time.
 ///
 /// # Errors
 /// [`LoadError`].
 pub fn drive(load: Load) -> Result<Vec<Sample>, LoadError> {
-    if load.requests.is_empty() || load.connections == 0 {
-        return Err(LoadError::Empty);
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .thread_name("load")
-        .build()
-        .map_err(LoadError::Runtime)?;
-    let messages = load.requests.into_iter().map(Message::new);
-    let messages: Arc<[Message]> = messages.collect();
-    let mut samples = match load.shape {
-        Shape::Open(times) => open::run(&runtime, &messages, &times, load.connections)?,
-        Shape::Closed(length) => closed_loop(&runtime, &messages, length, load.connections)?,
-    };
-    samples.sort_by_key(|sample| sample.intended);
-    Ok(samples)
-}
-
-fn closed_loop(
-    runtime: &tokio::runtime::Runtime,
-    messages: &Arc<[Message]>,
-    length: Duration,
-    connections: usize,
-) -> Result<Vec<Sample>, LoadError> {
-    let start = Instant::now();
-    runtime.block_on(async {
-        let tasks: Vec<_> = (0..connections)
-            .map(|offset| {
-                let messages = Arc::clone(messages);
-                tokio::spawn(async move {
-                    let (mut connection, mut samples) = (Connection::default(), Vec::new());
-                    let mut index = offset;
-                    while start.elapsed() < length {
-                        let intended = start.elapsed();
-                        let request = index % messages.len();
-                        let (status, stages) = connection.exchange(&messages[request]).await;
-                        let latency = start.elapsed().saturating_sub(intended);
-                        samples.push(Sample {
-                            intended,
-                            sent: intended,
-                            latency,
-                            status,
-                            stages,
-                            request,
-                            lag: Duration::ZERO,
-                        });
-                        index += connections;
-                    }
-                    samples
-                })
-            })
-            .collect();
-        join(tasks).await
-    })
-}
-
-async fn join(tasks: Vec<tokio::task::JoinHandle<Vec<Sample>>>) -> Result<Vec<Sample>, LoadError> {
-    let mut all = Vec::new();
-    for task in tasks {
-        all.extend(task.await.map_err(|_| LoadError::Incomplete)?);
-    }
-    Ok(all)
+    Generator::new()?.run(load)
 }

@@ -8,6 +8,7 @@
 mod arrivals;
 mod connection;
 mod drive;
+mod generator;
 mod get;
 mod http1;
 mod message;
@@ -18,6 +19,7 @@ mod summary;
 
 pub use arrivals::{TraceError, gamma, poisson, recorded};
 pub use drive::{Load, LoadError, Request, Sample, Shape, drive};
+pub use generator::Generator;
 pub use get::{GetError, get};
 pub use message::{InferRequest, WireFormat};
 pub use outcome::{Outcome, Report};

@@ -59,8 +59,8 @@ pub(crate) fn run(
     runtime: &tokio::runtime::Runtime,
     messages: &Arc<[Message]>,
     times: &[Duration],
-    connections: usize,
-) -> Result<Vec<Sample>, LoadError> {
+    mut connections: Vec<Connection>,
+) -> Result<(Vec<Sample>, Vec<Connection>), LoadError> {
     let run = Rc::new(Run {
         messages: Arc::clone(messages),
         start: Instant::now(),
@@ -68,22 +68,23 @@ pub(crate) fn run(
     });
     let local = LocalSet::new();
     runtime.block_on(local.run_until(async {
-        let open = run.dispatch(times, connections).await?;
-        for connection in open {
-            connection.await.map_err(|_| LoadError::Incomplete)?;
+        let used = run.dispatch(times, &mut connections).await?;
+        for connection in used {
+            connections.push(connection.await.map_err(|_| LoadError::Incomplete)?);
         }
         Ok::<_, LoadError>(())
     }))?;
-    Ok(std::mem::take(&mut run.shared.borrow_mut().samples))
+    let samples = std::mem::take(&mut run.shared.borrow_mut().samples);
+    Ok((samples, connections))
 }
 
 impl Run {
-    /// Passes each request to a connection at its time; returns the connections that were opened.
+    /// Passes each request to a connection at its time; returns the connections that were used.
     async fn dispatch(
         self: &Rc<Self>,
         times: &[Duration],
-        connections: usize,
-    ) -> Result<Vec<JoinHandle<()>>, LoadError> {
+        connections: &mut Vec<Connection>,
+    ) -> Result<Vec<JoinHandle<Connection>>, LoadError> {
         let alarm = Alarm::new()?;
         let readable = readable(
             alarm
@@ -91,7 +92,7 @@ impl Run {
                 .try_clone_to_owned()
                 .map_err(LoadError::Runtime)?,
         )?;
-        let mut open = Vec::new();
+        let mut used = Vec::new();
         for (index, &intended) in times.iter().enumerate() {
             let left = intended.saturating_sub(self.start.elapsed());
             if !left.is_zero() {
@@ -114,27 +115,28 @@ impl Run {
             });
             match shared.idle.pop() {
                 Some(idle) => idle.notify_one(),
-                None if open.len() < connections => {
-                    open.push(tokio::task::spawn_local(Rc::clone(self).run_connection()));
+                None => {
+                    let running = |connection| Rc::clone(self).run_connection(connection);
+                    let next = connections.pop().map(running);
+                    used.extend(next.map(tokio::task::spawn_local));
                 }
-                None => {}
             }
         }
         let mut shared = self.shared.borrow_mut();
         shared.is_over = true;
         shared.idle.drain(..).for_each(|idle| idle.notify_one());
-        Ok(open)
+        Ok(used)
     }
 
     /// Sends due requests on one connection until all are sent.
-    async fn run_connection(self: Rc<Self>) {
-        let (mut connection, woken) = (Connection::default(), Rc::new(Notify::new()));
+    async fn run_connection(self: Rc<Self>, mut connection: Connection) -> Connection {
+        let woken = Rc::new(Notify::new());
         // bound: one pass for each request that it sends, and for each wake-up.
         loop {
             let due = self.shared.borrow_mut().due.pop_front();
             let Some(due) = due else {
                 if self.shared.borrow().is_over {
-                    return;
+                    return connection;
                 }
                 self.shared.borrow_mut().idle.push(Rc::clone(&woken));
                 woken.notified().await;

@@ -88,13 +88,17 @@ pub(crate) fn sustained(
     let mut stairs: Vec<Staircase> = first.iter().map(|&rate| Staircase::from(rate)).collect();
     let mut best: Vec<Option<Window>> = vec![None; checked.len()];
     for turn in 0..windows {
-        let is_over = context.elapsed() > context.request.time.as_secs_f64();
+        let is_over = context.elapsed() > context.request.options.time.as_secs_f64();
         if is_over && turn >= WINDOWS_MIN {
             break;
         }
         for (index, of) in checked.iter().enumerate() {
             context.stop_if_asked()?;
-            let seed = context.request.seed.wrapping_add(1_000 + turn as u64);
+            let seed = context
+                .request
+                .options
+                .seed
+                .wrapping_add(1_000 + turn as u64);
             let window = servers
                 .with(context, of)?
                 .window(stairs[index].rate, WINDOW, seed)?;

@@ -49,7 +49,7 @@ impl<'a> Context<'a> {
 
     /// The rate that each pod gets of the one that was asked for, by the best prediction.
     pub(crate) fn rate_of_pod(&self, ranking: &Ranking) -> Option<f64> {
-        let rate = self.request.rate?;
+        let rate = self.request.options.rate?;
         let each = ranking.predicted.first().map_or(rate, |best| best.goodput);
         Some(rate / (rate / each.max(1e-9)).ceil().max(1.0))
     }

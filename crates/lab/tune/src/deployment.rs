@@ -115,7 +115,7 @@ fn refuse_own_settings(
             return refused("batching", what);
         }
         let has_others = |slo: Slo| slo.contribs.is_some() || slo.interactions.is_some();
-        if request.latency.is_none() && model.slo.is_some_and(has_others) {
+        if request.options.latency.is_none() && model.slo.is_some_and(has_others) {
             let what = "one objective is tuned for, and this has several: name it with --latency";
             return refused("slo", what);
         }
@@ -131,13 +131,13 @@ fn objective(
 ) -> Result<(Duration, f64), TuneError> {
     let slos: Vec<Slo> = object.spec.models.iter().filter_map(|m| m.slo).collect();
     let latencies = slos.iter().map(|slo| slo.latency.duration());
-    let latency = request.latency.or(latencies.clone().min());
+    let latency = request.options.latency.or(latencies.clone().min());
     let latency = latency.ok_or_else(|| {
         let what = "no model has an slo: add spec.models[0].slo.latency, or name --latency";
         TuneError::Usage(format!("{named}: {what}"))
     })?;
     let strictest = slos.iter().map(|slo| slo.percentile).reduce(f64::max);
-    let percentile = request.percentile.or(strictest).unwrap_or(99.0);
+    let percentile = request.options.percentile.or(strictest).unwrap_or(99.0);
     Ok((latency, percentile))
 }
 

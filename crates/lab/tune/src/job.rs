@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::deployment::Deployment;
 use crate::error::TuneError;
 use crate::report::write_results;
-use crate::request::{Place, TuneRequest};
+use crate::request::{Place, TuneOptions, TuneRequest};
 use crate::tune;
 
 /// The journal in the folder of results.
@@ -31,23 +31,11 @@ const PART_CHARS: usize = 1 << 16;
 /// Time of a run beyond that for measurements: servers start, load models and end.
 const TIME_MORE: Duration = Duration::from_secs(1_800);
 
-/// The options of a run, as they are sent to the pod.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct JobOptions {
-    pub latency: Option<Duration>,
-    pub percentile: Option<f64>,
-    pub mix: String,
-    pub arrivals: String,
-    pub rate: Option<f64>,
-    pub time: Duration,
-    pub seed: u64,
-}
-
 #[derive(Serialize, Deserialize)]
 struct Sent {
     /// The object as YAML.
     deployment: String,
-    options: JobOptions,
+    options: TuneOptions,
 }
 
 /// A line of the journal.
@@ -80,20 +68,13 @@ impl ResultFile {
     }
 }
 
-impl JobOptions {
-    fn request(&self, folder: &Path) -> TuneRequest {
-        TuneRequest {
-            file: folder.join(DEPLOYMENT),
-            place: Place::Pod,
-            folder: folder.join(JOB_RESULTS),
-            latency: self.latency,
-            percentile: self.percentile,
-            mix: self.mix.clone(),
-            arrivals: self.arrivals.clone(),
-            rate: self.rate,
-            time: self.time,
-            seed: self.seed,
-        }
+/// The request of these options in a job's folder.
+fn request(options: &TuneOptions, folder: &Path) -> TuneRequest {
+    TuneRequest {
+        file: folder.join(DEPLOYMENT),
+        place: Place::Pod,
+        folder: folder.join(JOB_RESULTS),
+        options: options.clone(),
     }
 }
 
@@ -103,7 +84,7 @@ impl JobOptions {
 /// An object or an option that cannot be tuned in a pod.
 pub fn describe_job(
     object: &Value,
-    options: &JobOptions,
+    options: &TuneOptions,
     output: Option<&Path>,
 ) -> Result<Description, TuneError> {
     let metadata = &object["metadata"];
@@ -124,7 +105,7 @@ pub fn describe_job(
     });
     let failed = |what: String| TuneError::Failed(format!("{named}: {what}"));
     let deployment = yaml_serde::to_string(&applied).map_err(|e| failed(e.to_string()))?;
-    let request = options.request(Path::new("/"));
+    let request = request(options, Path::new("/"));
     Deployment::of_text(deployment.clone(), &named, Path::new("/"), &request)?;
     let sent = Sent {
         deployment,
@@ -158,7 +139,7 @@ pub fn run_job(folder: &Path) -> Result<(), TuneError> {
     let text = std::fs::read_to_string(&path).map_err(TuneError::file(&path))?;
     let sent: Sent = serde_json::from_str(&text)
         .map_err(|e| TuneError::Failed(format!("{}: {e}", path.display())))?;
-    let request = sent.options.request(folder);
+    let request = request(&sent.options, folder);
     std::fs::write(&request.file, &sent.deployment).map_err(TuneError::file(&request.file))?;
     let mut journal = Journal::create(&request.folder)?;
     let mut unwritten = None;

@@ -35,10 +35,10 @@ pub use check::Sustained;
 pub use configuration::Configuration;
 pub use error::TuneError;
 pub use exhaustive::{Measurement, measure};
-pub use job::{JobOptions, TUNE_JOURNAL, describe_job, is_sent, line_text, run_job, write_fetched};
+pub use job::{TUNE_JOURNAL, describe_job, is_sent, line_text, run_job, write_fetched};
 pub use outcome::{Measured, Outcome};
 pub use report::write_results;
-pub use request::{Place, TuneRequest};
+pub use request::{Place, TuneOptions, TuneRequest};
 
 use crate::calibration::Costs;
 pub(crate) use crate::context::Context;
@@ -56,7 +56,7 @@ pub fn tune(request: &TuneRequest, tell: &mut dyn FnMut(&str)) -> Result<Outcome
     let ranking = ranking::rank(&mut context, &costs);
     let mut race = race::run(&mut context, &mut servers, &ranking)?;
     let mut checked = check::run(&mut context, &mut servers, &race)?;
-    if request.rate.is_none() && check::is_own_kept(&checked, &race) {
+    if request.options.rate.is_none() && check::is_own_kept(&checked, &race) {
         checked.reverse();
         race.keep(&context.deployment.current);
     }

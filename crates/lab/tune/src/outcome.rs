@@ -123,6 +123,7 @@ pub(crate) fn of(
     });
     let error = median(errors.collect::<Vec<f64>>());
     let pods = request
+        .options
         .rate
         .zip(sustained.first())
         .map(|(rate, of)| pods(rate, of, deployment.objective.as_secs_f64() * 1e3));
@@ -132,8 +133,8 @@ pub(crate) fn of(
         name: deployment.name.clone(),
         objective_ms: deployment.objective.as_secs_f64() * 1e3,
         percentile: deployment.percentile,
-        mix: request.mix.clone(),
-        arrivals: request.arrivals.clone(),
+        mix: request.options.mix.clone(),
+        arrivals: request.options.arrivals.clone(),
         cpus: context.cpus.count(),
         topology: context.cpus.topology.hash_text(),
         seconds: context.elapsed(),
@@ -162,14 +163,14 @@ pub(crate) fn of(
         current: deployment.current.clone(),
         chosen,
         sustained,
-        prediction_error: (request.rate.is_none() && error.is_finite()).then_some(error),
+        prediction_error: (request.options.rate.is_none() && error.is_finite()).then_some(error),
         pods,
     }
 }
 
 /// With a fixed rate the goodput is what was answered of it.
 fn measured(arm: Arm, ranking: &Ranking, limit: Limit, context: &Context<'_>) -> Measured {
-    let is_fixed = context.request.rate.is_some();
+    let is_fixed = context.request.options.rate.is_some();
     let bad_max = context.deployment.bad_max();
     // what the candidate holds, not what it was driven beyond
     let held = arm.held(bad_max);

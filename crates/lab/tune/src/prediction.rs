@@ -252,7 +252,7 @@ fn simulate(context: &Context<'_>, model: &mut Model<'_>, rate: f64) -> Simulate
     let seconds = SIMULATED_SECONDS.max(SIMULATED_OBJECTIVES * objective);
     let (least, most) = SIMULATED_REQUESTS;
     let count = (rate * seconds).clamp(least, most) as usize;
-    let mut random = Xoshiro256::new(context.request.seed, 2);
+    let mut random = Xoshiro256::new(context.request.options.seed, 2);
     let mut at = 0.0;
     let mix = &model.base.scenario.requests;
     model.scenario.requests = (0..count)

@@ -146,10 +146,10 @@ pub(crate) fn run(
         winner: 0,
         is_decided: false,
     };
-    let mut random = Xoshiro256::new(context.request.seed, 3);
+    let mut random = Xoshiro256::new(context.request.options.seed, 3);
     // bound: the last look, or the time limit
     while !race.is_decided && race.rounds < rounds(LOOKS[LOOKS.len() - 1]) {
-        let end = context.request.time.as_secs_f64() * TIME_SHARE;
+        let end = context.request.options.time.as_secs_f64() * TIME_SHARE;
         if context.elapsed() > end && race.rounds >= rounds(1) {
             break;
         }
@@ -179,7 +179,7 @@ fn arms_max(context: &Context<'_>, ranking: &Ranking) -> usize {
     let best = ranking.predicted.first().map_or(1.0, |of| of.goodput);
     let rate = context.rate_of_pod(ranking).unwrap_or(FIRST * best);
     let value = rounds(1) as f64 * window_length(rate.max(1.0)).as_secs_f64();
-    let left = context.request.time.as_secs_f64() * TIME_SHARE - context.elapsed();
+    let left = context.request.options.time.as_secs_f64() * TIME_SHARE - context.elapsed();
     ((left / value).max(0.0) as usize).max(ARMS_MIN)
 }
 
@@ -211,14 +211,18 @@ impl Race {
             let other = (random.unit() * (last + 1) as f64) as usize;
             order.swap(last, other);
         }
-        let is_fixed = context.request.rate.is_some();
+        let is_fixed = context.request.options.rate.is_some();
         for index in order {
             context.stop_if_asked()?;
             let arm = &mut self.arms[index];
             if !arm.is_racing() {
                 continue;
             }
-            let seed = context.request.seed.wrapping_add(self.rounds as u64);
+            let seed = context
+                .request
+                .options
+                .seed
+                .wrapping_add(self.rounds as u64);
             let running = servers.with(context, &arm.configuration);
             let rate = arm.stairs.rate;
             let length = window_length(rate);
@@ -260,7 +264,7 @@ impl Race {
         let racing = self.arms.iter().filter(|arm| arm.is_racing()).count();
         let (rounds, name) = (self.rounds, self.arms[leader].configuration.name());
         let score = self.arms[leader].score().unwrap_or_default();
-        let what = match context.request.rate {
+        let what = match context.request.options.rate {
             Some(_) => format!("p99 {:.2} ms", 1e3 / score),
             None => format!("{score:.0} requests/s"),
         };
@@ -316,7 +320,7 @@ impl Race {
         };
         let best = self.arms[leader].score().unwrap_or_default();
         // of p99 there is no later check: what may be noise is no reason to change
-        let is_fixed = context.request.rate.is_some();
+        let is_fixed = context.request.options.rate.is_some();
         let is_kept = |&index: &usize| {
             let arm = &self.arms[index];
             let is_equal = arm.score().is_some_and(|score| score * EQUAL >= best);

@@ -25,8 +25,8 @@ const MEASURED_MAX: usize = 5;
 const PROMISING: f64 = 0.75;
 
 /// A more special setting has to be better than a usual one by this factor to be worth measuring:
-/// policy Deferred, predicted 12 % ahead, held a third of its prediction on a machine whose load
-/// generator takes the cpus that it counts on.
+/// in one run on 2 cpus policy Deferred was predicted 12 % ahead and held a third of its
+/// prediction.
 const WORTH: f64 = 1.25;
 
 /// What predictions say.

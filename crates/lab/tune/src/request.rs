@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// Where the servers run that are measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
@@ -20,6 +22,12 @@ pub struct TuneRequest {
     pub place: Place,
     /// Where results are written.
     pub folder: PathBuf,
+    pub options: TuneOptions,
+}
+
+/// What is measured; what is sent to a pod that measures.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct TuneOptions {
     /// The latency objective; `None`: that of the file's model.
     pub latency: Option<Duration>,
     /// Percent of requests within it; `None`: as the file's model says.

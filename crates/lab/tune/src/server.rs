@@ -163,13 +163,13 @@ fn start(
         length: Duration::from_secs(1),
         objective: context.deployment.objective,
         percentile: context.deployment.percentile,
-        arrivals: request.arrivals.clone(),
-        mix: request.mix.clone(),
+        arrivals: request.options.arrivals.clone(),
+        mix: request.options.mix.clone(),
         features: None,
         input: None,
         is_binary: true,
         connections: CONNECTIONS,
-        seed: request.seed,
+        seed: request.options.seed,
         pids: vec![service.pid()],
     })?;
     bench.closed_loop(WARMING, WARMING_CLIENTS)?;

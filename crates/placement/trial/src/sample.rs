@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use albacore_statistics::histogram_quantile;
+
 use crate::limits::{CPU_MICROS_MIN, REQUESTS_MIN, RUN_DELAY_MIN};
 
 /// What decides between arms.
@@ -73,7 +75,7 @@ pub(crate) fn measure(
             let counts = difference(&first.latency, &last.latency)?;
             let requests = counts.last()?.1;
             (requests >= REQUESTS_MIN).then(|| WindowStats {
-                first: percentile(&counts, 0.99),
+                first: histogram_quantile(&counts, 0.99),
                 cpu_per_request: Some(cpu as f64 / requests as f64),
                 migrations_per_second,
                 load: requests as f64 / seconds,
@@ -101,53 +103,9 @@ fn difference(first: &LatencyHistogram, last: &LatencyHistogram) -> Option<Laten
     counts.collect::<Option<_>>().filter(|_| same_ends)
 }
 
-/// The quantile `share` of cumulative counts, by linear interpolation within its bucket; the lower
-/// bound of the bucket if the upper one is infinite.
-fn percentile(counts: &[(f64, u64)], share: f64) -> f64 {
-    let all = counts.last().map_or(0, |last| last.1);
-    let rank = all as f64 * share;
-    let (mut below, mut start) = (0_u64, 0.0);
-    for &(end, count) in counts {
-        if count as f64 >= rank {
-            if !end.is_finite() {
-                return start;
-            }
-            let inside = count.saturating_sub(below).max(1) as f64;
-            return start + (end - start) * (rank - below as f64) / inside;
-        }
-        (below, start) = (count, end);
-    }
-    start
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-
-    proptest! {
-        #[test]
-        fn a_percentile_lies_in_its_bucket_and_rises_with_its_share(
-            counts in proptest::collection::vec(0_u64..1000, 1..8),
-        ) {
-            let mut sum = 0;
-            let buckets: Vec<(f64, u64)> = counts
-                .iter()
-                .enumerate()
-                .map(|(i, count)| { sum += count; (f64::from(i as u32 + 1), sum) })
-                .collect();
-            prop_assume!(sum > 0);
-            let found: Vec<f64> =
-                [0.1, 0.5, 0.99].iter().map(|s| percentile(&buckets, *s)).collect();
-            prop_assert!(found.windows(2).all(|pair| pair[0] <= pair[1]), "{:?}", found);
-            for (share, value) in [0.1, 0.5, 0.99].into_iter().zip(found) {
-                let bucket = buckets.iter().find(|(_, c)| *c as f64 >= sum as f64 * share);
-                let end = bucket.unwrap().0;
-                prop_assert!(value <= end && value >= end - 1.0, "{} {:?}", value, buckets);
-            }
-        }
-    }
 
     #[test]
     fn waiting_is_compared_per_cpu_time_and_not_below_what_is_felt() {

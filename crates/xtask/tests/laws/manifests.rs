@@ -257,7 +257,14 @@ const MATRIX: &[Row] = &[
     row(
         "bench",
         &[],
-        &["batching", "command", "load", "random", "simulator"],
+        &[
+            "batching",
+            "command",
+            "load",
+            "random",
+            "simulator",
+            "statistics",
+        ],
     ),
 ];
 

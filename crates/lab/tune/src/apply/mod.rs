@@ -29,10 +29,10 @@ pub struct ApplyRequest {
 pub struct Watching(Option<Watch>);
 
 impl Watching {
-    /// Checks the options before hours are spent on them.
+    /// Checks the options before time is spent on the search.
     ///
     /// # Errors
-    /// The server does not answer, or has too few requests to tell a change.
+    /// No such address; the server does not answer, or is not Albacore's.
     pub fn check(request: &ApplyRequest) -> Result<Self, TuneError> {
         let watch = request.server.as_deref();
         let watch = watch.map(|url| Watch::connect(url, request.time));

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn options() -> JobOptions {
-    JobOptions {
+fn options() -> TuneOptions {
+    TuneOptions {
         latency: None,
         percentile: None,
         mix: "1".to_owned(),
@@ -50,11 +50,11 @@ fn the_pod_gets_the_object_as_kubectl_applies_it() {
 
 #[test]
 fn what_cannot_be_tuned_in_a_pod_is_refused_before_there_is_a_job() {
-    let refused = |object: &Value, options: &JobOptions| {
+    let refused = |object: &Value, options: &TuneOptions| {
         let refused = describe_job(object, options, None).unwrap_err();
         refused.to_string()
     };
-    let file = JobOptions {
+    let file = TuneOptions {
         arrivals: "times.txt".to_owned(),
         ..options()
     };
