@@ -38,7 +38,8 @@ pub(crate) struct BenchTuneArgs {
     output: PathBuf,
 }
 
-/// Prints a line for each run, the spread of what was sustained, and the ratio to the best of all.
+/// Prints a line for each run, the best of all candidates, and what the choices and that one
+/// sustain in turn.
 ///
 /// # Errors
 /// As `albacore tune`.
@@ -66,41 +67,75 @@ pub(crate) fn run(args: &BenchTuneArgs) -> Result<(), Failure> {
         outcomes.push(found);
     }
     print(&summary(&outcomes))?;
-    let Some(first) = outcomes.first().filter(|_| args.windows > 0) else {
-        return Ok(());
-    };
-    let begin = Instant::now();
     let request = request("all", 1, Duration::MAX);
-    let all = measure(&request, &Measurement::All, args.windows, &mut |line| {
-        eprintln!("{line}");
-    });
-    let all = all.map_err(failure)?;
-    let seconds = begin.elapsed().as_secs_f64();
-    let highest = all.iter().max_by(|a, b| a.goodput.total_cmp(&b.goodput));
-    let Some(best) = highest.map(|of| of.configuration.clone()) else {
-        return Ok(());
+    let best = match args.windows {
+        0 => None,
+        windows => Some(exhaustive_best(&request, windows, &outcomes)?),
     };
-    let chosen = most_chosen(&outcomes).unwrap_or(&first.chosen);
-    let share = 100.0 * median(outcomes.iter().map(|of| of.seconds)) / seconds;
-    print(&format!(
-        "all {} candidates: {seconds:.0} s; best: {}\ntune takes {share:.1} % of that time\n",
-        all.len(),
-        best.name()
-    ))?;
-    if *chosen == best {
-        return print("the choice of most runs is the best of all\n");
-    }
-    let both = Measurement::Beside(vec![chosen.clone(), best]);
-    let both = measure(&request, &both, COMPARED_WINDOWS, &mut |_| {}).map_err(failure)?;
-    let names = both.iter().map(of_both).collect::<String>();
-    let rates: Vec<f64> = both.iter().map(|of| of.goodput).collect();
-    let percent = 100.0 * rates[0] / rates[1];
-    print(&format!(
-        "{names}the choice of most runs has {percent:.1} % of the best of all\n"
-    ))
+    let chosen: Vec<&Configuration> = outcomes.iter().map(|of| &of.chosen).collect();
+    print(&side_by_side(&request, &chosen, best)?)
 }
 
-fn of_both(of: &Sustained) -> String {
+/// The best of all candidates, measured one after the other.
+fn exhaustive_best(
+    request: &TuneRequest,
+    windows: usize,
+    outcomes: &[Outcome],
+) -> Result<Configuration, Failure> {
+    let begin = Instant::now();
+    let mut tell = |line: &str| eprintln!("{line}");
+    let all = measure(request, &Measurement::All, windows, &mut tell).map_err(failure)?;
+    let seconds = begin.elapsed().as_secs_f64();
+    let highest = all.iter().max_by(|a, b| a.goodput.total_cmp(&b.goodput));
+    let best = highest.map(|of| of.configuration.clone());
+    let best = best.ok_or_else(|| Failure::Failed("there is no candidate".to_owned()))?;
+    let share = 100.0 * median(outcomes.iter().map(|of| of.seconds)) / seconds;
+    let (count, name) = (all.len(), best.name());
+    print(&format!(
+        "all {count} candidates: {seconds:.0} s; best: {name}; a run of tune takes {share:.1} % of that time\n"
+    ))?;
+    Ok(best)
+}
+
+/// Runs are some minutes apart, in which the machine changes: their choices are compared by what
+/// they sustain window by window in turn.
+fn side_by_side(
+    request: &TuneRequest,
+    chosen: &[&Configuration],
+    best: Option<Configuration>,
+) -> Result<String, Failure> {
+    let mut distinct: Vec<Configuration> = best.iter().cloned().collect();
+    for &of in chosen {
+        if !distinct.contains(of) {
+            distinct.push(of.clone());
+        }
+    }
+    if let [only] = distinct.as_slice() {
+        return Ok(format!("all are {}\n", only.name()));
+    }
+    let measurement = Measurement::Beside(distinct);
+    let all = measure(request, &measurement, COMPARED_WINDOWS, &mut |_| {}).map_err(failure)?;
+    let rate_of = |of: &Configuration| {
+        let mut all = all.iter();
+        let found = all.find(|sustained| sustained.configuration == *of);
+        found.map_or(f64::NAN, |sustained| sustained.goodput)
+    };
+    let rates: Vec<f64> = chosen.iter().map(|of| rate_of(of)).collect();
+    let middle = median(rates.iter().copied());
+    let apart = rates.iter().map(|rate| (rate / middle - 1.0).abs() * 100.0);
+    let mut text = all.iter().map(of_all).collect::<String>();
+    text += &format!(
+        "side by side the choices are at most {:.1} % apart from their median\n",
+        apart.fold(0.0, f64::max)
+    );
+    if let Some(best) = best {
+        let percent = 100.0 * middle / rate_of(&best);
+        text += &format!("their median has {percent:.1} % of the best of all\n");
+    }
+    Ok(text)
+}
+
+fn of_all(of: &Sustained) -> String {
     let [low, high] = of.quartiles;
     let (name, rate) = (of.configuration.name(), of.goodput);
     format!("{name}: {rate:.0} requests/s ({low:.0} to {high:.0})\n")
@@ -137,10 +172,4 @@ fn summary(outcomes: &[Outcome]) -> String {
         outcomes.len(),
         apart.fold(0.0, f64::max)
     )
-}
-
-fn most_chosen(outcomes: &[Outcome]) -> Option<&Configuration> {
-    let times = |of: &Configuration| outcomes.iter().filter(|o| o.chosen == *of).count();
-    let chosen = outcomes.iter().map(|of| &of.chosen);
-    chosen.max_by_key(|of| times(of))
 }

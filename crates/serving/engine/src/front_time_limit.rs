@@ -8,9 +8,10 @@
 //! **Approach.** Additive increase, multiplicative decrease (D.-M. Chiu, R. Jain: Analysis of the
 //! increase and decrease algorithms for congestion avoidance, 1989). A period in which the front
 //! made more than [`LATE_SHARE_MAX`] of the answers late lowers the part; one in which requests
-//! were refused for the front's time, and hardly any was late, raises it. Requests within their
-//! share of the front are judged apart from the rest: a flood that is in time itself does not make
-//! up for them.
+//! were refused for the front's time, and hardly any was late, raises it. So does any period with
+//! answers in time while the part is below its start: what an overload taught must not refuse the
+//! bursts of the load after it. Requests within their share of the front are judged apart from the
+//! rest: a flood that is in time itself does not make up for them.
 //!
 //! **Limits.** Only the front's own time counts: an answer that would have been late without it,
 //! because of the workers, changes nothing.
@@ -128,15 +129,17 @@ impl FrontTimeLimit {
             counters.map(|it| it.swap(0, Ordering::Relaxed)).sum()
         };
         let is_late = |late: u64, ended: u64| late as f64 > LATE_SHARE_MAX * ended as f64;
-        let is_within_late = is_late(take(|it| &it.within.late), take(|it| &it.within.ended));
-        let are_others_late = is_late(take(|it| &it.others.late), take(|it| &it.others.ended));
+        let ended = [take(|it| &it.within.ended), take(|it| &it.others.ended)];
+        let is_within_late = is_late(take(|it| &it.within.late), ended[0]);
+        let are_others_late = is_late(take(|it| &it.others.late), ended[1]);
         let refused = take(|it| &it.refused);
         let part = self.part.load(Ordering::Relaxed);
+        let recovers = ended != [0, 0] && part < parts(FRONT_TIME_LIMIT_START);
         let next = if is_within_late {
             part - part / DECREASE_WITHIN
         } else if are_others_late {
             part - part / DECREASE
-        } else if refused > 0 {
+        } else if refused > 0 || recovers {
             part + STEP
         } else {
             part
@@ -190,6 +193,17 @@ mod tests {
             periods.end(false, 0, 1, 1);
         }
         assert_eq!(periods.0.share(), FRONT_TIME_LIMIT_MIN);
+    }
+
+    #[test]
+    fn answers_in_time_after_an_overload_bring_it_back_to_its_start() {
+        let mut periods = Periods::new();
+        let start = periods.0.share();
+        (0..100).for_each(|_| drop(periods.end(false, 0, 1, 1)));
+        assert_eq!(periods.0.share(), FRONT_TIME_LIMIT_MIN);
+        assert_eq!(periods.end(false, 0, 0, 0), FRONT_TIME_LIMIT_MIN, "idle");
+        (0..100).for_each(|_| drop(periods.end(false, 1, 0, 0)));
+        assert!((start..start + 0.01).contains(&periods.0.share()));
     }
 
     #[test]
