@@ -86,6 +86,10 @@ fn exhaustive_best(
     let mut tell = |line: &str| eprintln!("{line}");
     let all = measure(request, &Measurement::All, windows, &mut tell).map_err(failure)?;
     let seconds = begin.elapsed().as_secs_f64();
+    let file = request.folder.join("candidates.json");
+    let text = serde_json::to_string_pretty(&all).map_err(|e| e.to_string());
+    let written = text.and_then(|text| std::fs::write(&file, text).map_err(|e| e.to_string()));
+    written.map_err(|e| Failure::Failed(format!("{}: {e}", file.display())))?;
     let highest = all.iter().max_by(|a, b| a.goodput.total_cmp(&b.goodput));
     let best = highest.map(|of| of.configuration.clone());
     let best = best.ok_or_else(|| Failure::Failed("there is no candidate".to_owned()))?;

@@ -53,9 +53,14 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    pub(crate) fn is_open(&self) -> bool {
+        let sender = self.sender.as_ref();
+        sender.is_some_and(|sender| !sender.is_closed())
+    }
+
     /// Connects to the server of this message, unless it is connected; whether it was not.
     pub(crate) async fn open(&mut self, message: &Message) -> Result<bool, ExchangeError> {
-        let is_new = self.sender.as_ref().is_none_or(Sender::is_closed);
+        let is_new = !self.is_open();
         if is_new {
             let address = message.request.address;
             self.sender = Some(match message.bytes {

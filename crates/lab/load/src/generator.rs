@@ -16,9 +16,10 @@ const ACCEPT_TIME: Duration = Duration::from_micros(100);
 
 /// A load generator.
 ///
-/// Connections are opened before the clock of a run starts, as clients with a pool have them: a
-/// server that is late for a moment would otherwise get hundreds of new connections at once, whose
-/// cost makes it later.
+/// Where the server has kept connections of an earlier run open, all are opened before the clock of
+/// a run starts, as clients with a pool have them: a server that is late for a moment would
+/// otherwise get hundreds of new connections at once, whose cost makes it later. Other servers may
+/// serve one connection after the other, and an idle one would hold them up.
 #[derive(Debug)]
 pub struct Generator {
     runtime: tokio::runtime::Runtime,
@@ -61,7 +62,7 @@ impl Generator {
         Ok(samples)
     }
 
-    /// So many connections, open unless the server refuses them.
+    /// So many connections: open, if the server keeps connections and accepts so many.
     fn connections(&mut self, messages: &[Message], count: usize) -> Vec<Connection> {
         let kept = self.connections.len().saturating_sub(count);
         let mut connections = self.connections.split_off(kept);
@@ -69,6 +70,9 @@ impl Generator {
         self.runtime.block_on(async {
             // the event queue tells which ones the server has closed meanwhile
             tokio::time::sleep(Duration::from_millis(1)).await;
+            if !connections.iter().any(Connection::is_open) {
+                return;
+            }
             let mut new = 0;
             for (index, connection) in connections.iter_mut().enumerate() {
                 let opening = connection.open(&messages[index % messages.len()]);

@@ -54,13 +54,17 @@ fn load(address: SocketAddr) -> Load {
 }
 
 #[test]
-fn all_connections_of_a_run_are_open_before_its_first_request_and_stay_open() {
+fn all_connections_are_open_before_a_run_and_stay_open_if_the_server_keeps_them() {
     let (address, accepted) = server(usize::MAX);
     let mut generator = Generator::new().unwrap();
-    for _ in 0..3 {
+    let mut run = || {
         let samples = generator.run(load(address)).unwrap();
         assert_eq!(samples[0].status, 200);
-    }
+    };
+    run();
+    assert_eq!(accepted.load(Ordering::Relaxed), 1, "not known yet");
+    run();
+    run();
     let begin = Instant::now();
     while accepted.load(Ordering::Relaxed) < 3 && begin.elapsed() < Duration::from_secs(60) {
         std::thread::sleep(Duration::from_millis(1));
@@ -69,12 +73,13 @@ fn all_connections_of_a_run_are_open_before_its_first_request_and_stay_open() {
 }
 
 #[test]
-fn a_connection_that_the_server_closed_meanwhile_is_opened_again() {
-    let (address, _) = server(1);
+fn a_server_that_closes_connections_gets_one_for_each_request() {
+    let (address, accepted) = server(1);
     let mut generator = Generator::new().unwrap();
     for _ in 0..5 {
         let samples = generator.run(load(address)).unwrap();
         assert_eq!(samples[0].status, 200);
         std::thread::sleep(Duration::from_millis(20));
     }
+    assert_eq!(accepted.load(Ordering::Relaxed), 5);
 }
