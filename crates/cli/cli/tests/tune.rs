@@ -6,8 +6,9 @@
     reason = "tests fail loudly"
 )]
 
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -16,7 +17,7 @@ fn root() -> PathBuf {
 }
 
 /// `albacore tune` with the programs that it starts built beside it.
-fn tune(file: &Path, results: &Path, options: &[&str]) -> Output {
+fn command(file: &Path, results: &Path, options: &[&str]) -> Command {
     albacore_testbed::product_of("albacore-lab-commands", "albacore-lab").unwrap();
     for program in ["albacore-server", "albacore-params"] {
         albacore_testbed::product(program).unwrap();
@@ -24,7 +25,16 @@ fn tune(file: &Path, results: &Path, options: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_albacore"));
     command.args(["tune", "-f"]).arg(file);
     command.arg("--output").arg(results).args(options);
-    command.output().unwrap()
+    command
+}
+
+fn tune(file: &Path, results: &Path, options: &[&str]) -> Output {
+    command(file, results, options).output().unwrap()
+}
+
+fn outcome(results: &Path) -> Value {
+    let text = std::fs::read(results.join("tune.json")).unwrap();
+    serde_json::from_slice(&text).unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -57,8 +67,7 @@ fn a_configuration_is_found_and_applied() {
     let patched = std::fs::read_to_string(results.join("fraud.yaml")).unwrap();
     assert_eq!(std::fs::read_to_string(&file).unwrap(), patched);
     assert!(patched.contains("# of mine"), "{patched}");
-    let found: Value =
-        serde_json::from_slice(&std::fs::read(results.join("tune.json")).unwrap()).unwrap();
+    let found = outcome(&results);
     let chosen = &found["chosen"];
     for (field, value) in [
         ("workers", &chosen["workers"]),
@@ -72,6 +81,49 @@ fn a_configuration_is_found_and_applied() {
     let report = std::fs::read_to_string(results.join("report.html")).unwrap();
     assert!(report.contains("p99 by goodput") && !report.contains("<script"));
     assert!(text(&done.stdout).contains("requests/s at 400 ms: "));
+}
+
+#[test]
+fn what_was_measured_before_an_interrupt_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = write_deployment(folder.path());
+    let before = std::fs::read_to_string(&file).unwrap();
+    let results = folder.path().join("results");
+    let options = ["--time", "10s", "--latency", "400ms", "--rate", "200"];
+    let options = [&options[..], &["--apply"]].concat();
+    let mut command = command(&file, &results, &options);
+    let mut run = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(run.stderr.take().unwrap());
+    let mut lines = String::new();
+    while !lines.contains("a first round of ") {
+        assert_ne!(said.read_line(&mut lines).unwrap(), 0, "{lines}");
+    }
+    let signal = ["-INT", &run.id().to_string()];
+    assert!(
+        Command::new("kill")
+            .args(signal)
+            .status()
+            .unwrap()
+            .success()
+    );
+    said.read_to_string(&mut lines).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(1), "{lines}");
+    assert!(
+        lines.contains("ended early: interrupted; nothing was changed"),
+        "{lines}"
+    );
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
+    assert!(!results.join("fraud.yaml").exists());
+    let found = outcome(&results);
+    assert_eq!(found["endedEarly"], "interrupted");
+    assert!(
+        !found["measured"][0]["windows"]
+            .as_array()
+            .unwrap()
+            .is_empty()
+    );
+    let report = std::fs::read_to_string(results.join("report.html")).unwrap();
+    assert!(report.contains("Ended early, in round "), "{report}");
 }
 
 #[test]

@@ -147,10 +147,10 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
     };
     let watching = Watching::check(&changes).map_err(failure)?;
     let outcome = tune(&request, &mut |line| eprintln!("{line}")).map_err(failure)?;
+    print(&(outcome.summary() + "\n"))?;
     let patched = write_results(&outcome, &folder).map_err(failure)?;
     print(&format!(
-        "{}\nReport: {}\nThe file with these values: {}\n",
-        outcome.summary(),
+        "Report: {}\nThe file with these values: {}\n",
         folder.join("report.html").display(),
         patched.display()
     ))?;

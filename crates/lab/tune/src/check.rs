@@ -144,6 +144,7 @@ mod tests {
                 rounds: 22,
                 winner: 1,
                 is_decided: true,
+                ended_early: None,
             }
         };
         let sustained = |configuration: &Configuration, [low, goodput, high]: [f64; 3]| Sustained {

@@ -26,8 +26,17 @@ pub enum TuneError {
     Infeasible(String),
     #[error("{0}")]
     Failed(String),
-    #[error("interrupted; nothing was changed")]
+    #[error("interrupted before a candidate was measured; nothing was changed")]
     Interrupted,
+    #[error(
+        "ended early: {why}; nothing was changed. What was measured until then is in {}; best of it: {best}",
+        folder.display()
+    )]
+    EndedEarly {
+        why: String,
+        folder: PathBuf,
+        best: String,
+    },
     #[error(transparent)]
     Bench(#[from] BenchError),
 }
@@ -36,5 +45,13 @@ impl TuneError {
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| Self::File { path, source }
+    }
+
+    /// Why a run ended early, for its results.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Self::Interrupted => "interrupted".to_owned(),
+            other => other.to_string(),
+        }
     }
 }

@@ -236,11 +236,18 @@ pub fn write_fetched(folder: &Path, name: &str) -> Result<(String, PathBuf), Tun
         let what = "has no results: run the same command again";
         TuneError::Failed(format!("{}: {what}", path.display()))
     })?;
-    for (of, text) in &files {
+    let fetched = files.iter().filter(|(_, text)| !text.is_empty());
+    for (of, text) in fetched.clone() {
         let path = of.path(folder, name);
         std::fs::write(&path, text).map_err(TuneError::file(&path))?;
     }
     std::fs::remove_file(&path).map_err(TuneError::file(&path))?;
+    if !fetched.clone().any(|(of, _)| *of == ResultFile::Deployment) {
+        let folder = folder.display();
+        let what =
+            format!("{summary}\nthere are no values to apply; what was measured is in {folder}");
+        return Err(TuneError::Failed(what));
+    }
     Ok((summary, ResultFile::Deployment.path(folder, name)))
 }
 

@@ -44,23 +44,32 @@ use crate::calibration::Costs;
 pub(crate) use crate::context::Context;
 use crate::server::Servers;
 
-/// Finds a configuration; `tell` gets a line for each step.
+/// Finds a configuration; `tell` gets a line for each step. If a signal or an error ends it early,
+/// the outcome is what was measured until then.
 ///
 /// # Errors
 /// A bad file or option, an objective that no configuration meets, a server that does not start, a
-/// signal.
+/// signal before a candidate was measured.
 pub fn tune(request: &TuneRequest, tell: &mut dyn FnMut(&str)) -> Result<Outcome, TuneError> {
     let mut context = Context::new(request, tell)?;
     let mut servers = Servers::new();
     let costs = Costs::measure(&mut context, &mut servers)?;
     let ranking = ranking::rank(&mut context, &costs);
     let mut race = race::run(&mut context, &mut servers, &ranking)?;
-    let mut checked = check::run(&mut context, &mut servers, &race)?;
+    let mut checked = Vec::new();
+    if race.ended_early.is_none() {
+        match check::run(&mut context, &mut servers, &race) {
+            Ok(sustained) => checked = sustained,
+            Err(error) => race.ended_early = Some(error.reason()),
+        }
+    }
     if request.options.rate.is_none() && check::is_own_kept(&checked, &race) {
         checked.reverse();
         race.keep(&context.deployment.current);
     }
-    servers.keep(&[])?;
+    if race.ended_early.is_none() {
+        servers.keep(&[])?;
+    }
     let recipe = recipe::finish(&context, &costs, &ranking, &race);
     Ok(outcome::of(
         &context, &costs, &ranking, race, checked, recipe,

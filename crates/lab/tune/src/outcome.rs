@@ -44,6 +44,10 @@ pub struct Outcome {
     pub rounds: usize,
     /// The chosen one is ahead of the others by more than the noise, or equal to them.
     pub is_decided: bool,
+    /// Why the run ended early: this is what was measured until then, with the best of it as
+    /// chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_early: Option<String>,
     /// Share of windows in which other processes or a late generator disturbed the measurement.
     pub disturbed: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -150,6 +154,7 @@ pub(crate) fn of(
         measured,
         rounds: race.rounds,
         is_decided: race.is_decided,
+        ended_early: race.ended_early,
         disturbed,
         disturbed_by,
         patched: patched(
@@ -172,6 +177,12 @@ pub(crate) fn of(
 fn measured(arm: Arm, ranking: &Ranking, limit: Limit, context: &Context<'_>) -> Measured {
     let is_fixed = context.request.options.rate.is_some();
     let bad_max = context.deployment.bad_max();
+    let is_measured = arm.failed.is_some() || !arm.windows.is_empty();
+    let failed = if is_measured {
+        arm.failed.clone()
+    } else {
+        Some("not measured".to_owned())
+    };
     // what the candidate holds, not what it was driven beyond
     let held = arm.held(bad_max);
     let typical = |value: fn(&Window) -> f64| median(held.iter().map(|window| value(window)));
@@ -189,7 +200,7 @@ fn measured(arm: Arm, ranking: &Ranking, limit: Limit, context: &Context<'_>) ->
         configuration: arm.configuration,
         windows: arm.windows,
         left_out: arm.left_out,
-        failed: arm.failed,
+        failed,
         chosen_is_better: arm.winner_is_better,
     }
 }
@@ -218,7 +229,12 @@ impl Outcome {
         let mut lines = Vec::new();
         let is_kept = self.chosen == self.current;
         let (chosen, current) = (self.chosen.name(), self.current.name());
+        let rounds = self.rounds;
         lines.push(match is_kept {
+            _ if self.ended_early.is_some() => format!(
+                "Ended early, in round {rounds}: {chosen} is the best until then, without a last check; the deployment has \
+                 {current}."
+            ),
             true => format!(
                 "Keep {current}: nothing is better than it beyond the noise both in the rounds and in the last check."
             ),
@@ -239,7 +255,7 @@ impl Outcome {
                 "{percent:.0} % of the windows were disturbed ({why}): end other programs for a better answer."
             ));
         }
-        if !self.is_decided {
+        if !self.is_decided && self.ended_early.is_none() {
             lines.push(
                 "Not decided: the candidates that are left differ by less than the noise of this machine; more --time, or a \
                  quieter machine, would help."

@@ -111,6 +111,8 @@ pub(crate) struct Race {
     pub(crate) winner: usize,
     /// The winner is ahead of all others by more than the noise, or equal to them.
     pub(crate) is_decided: bool,
+    /// Why it ended early.
+    pub(crate) ended_early: Option<String>,
 }
 
 /// A race with more disturbed windows than this share decides nothing.
@@ -145,6 +147,7 @@ pub(crate) fn run(
         rounds: 0,
         winner: 0,
         is_decided: false,
+        ended_early: None,
     };
     let mut random = Xoshiro256::new(context.request.options.seed, 3);
     // bound: the last look, or the time limit
@@ -153,7 +156,13 @@ pub(crate) fn run(
         if context.elapsed() > end && race.rounds >= rounds(1) {
             break;
         }
-        race.round(context, servers, &mut random)?;
+        match race.round(context, servers, &mut random) {
+            Err(error) if race.has_windows() => {
+                race.ended_early = Some(error.reason());
+                break;
+            }
+            done => done?,
+        }
         if race.rounds == rounds(FAR_VALUES) && race.disturbed().0 <= DISTURBED_MAX {
             race.drop_far(context.deployment.bad_max());
         }
@@ -199,6 +208,10 @@ fn arm(context: &Context<'_>, ranking: &Ranking, configuration: &Configuration) 
 }
 
 impl Race {
+    fn has_windows(&self) -> bool {
+        self.arms.iter().any(|arm| !arm.windows.is_empty())
+    }
+
     fn round(
         &mut self,
         context: &mut Context<'_>,
@@ -235,6 +248,12 @@ impl Race {
                     context.tell(&format!("{name}: left out: {failed}"));
                 }
             }
+        }
+        if self.rounds == 1 {
+            let (arms, most) = (self.arms.len(), rounds(LOOKS[LOOKS.len() - 1]));
+            context.tell(&format!(
+                "a first round of {arms} candidates, of at most {most} rounds"
+            ));
         }
         Ok(())
     }
@@ -311,7 +330,12 @@ impl Race {
 
     /// The winner is the leader, or the file's own configuration if that is as good to a user.
     fn finish(&mut self, context: &Context<'_>) -> Result<(), TuneError> {
-        let Some(leader) = self.leader() else {
+        let leader = match self.leader() {
+            // the file's own, which is the first
+            None if self.ended_early.is_some() => Some(0),
+            leader => leader,
+        };
+        let Some(leader) = leader else {
             let first = self.arms.iter().find_map(|arm| arm.failed.clone());
             let what = first.unwrap_or_else(|| {
                 "no candidate could be measured in this time: give more --time".to_owned()
@@ -330,7 +354,7 @@ impl Race {
         };
         let own = (0..self.arms.len()).find(is_kept);
         self.winner = own.unwrap_or(leader);
-        self.is_decided &= self.disturbed().0 <= DISTURBED_MAX;
+        self.is_decided &= self.ended_early.is_none() && self.disturbed().0 <= DISTURBED_MAX;
         self.compare_all();
         Ok(())
     }
@@ -382,6 +406,7 @@ mod tests {
             rounds: count,
             winner: 0,
             is_decided: false,
+            ended_early: None,
         };
         for _ in 0..count {
             for (arm, held) in race.arms.iter_mut().zip(held) {

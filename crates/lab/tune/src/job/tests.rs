@@ -94,6 +94,15 @@ fn results_come_back_in_parts_of_a_journal() {
     let text = "a summary".to_owned();
     journal.append(&Line::Summary { text }).unwrap();
     std::fs::copy(&journal.path, &fetched).unwrap();
+    let refused = write_fetched(here.path(), "fraud").unwrap_err().to_string();
+    assert!(
+        refused.contains("a summary\nthere are no values"),
+        "{refused}"
+    );
+    let path = ResultFile::Deployment.path(pod.path(), "fraud");
+    std::fs::write(&path, "kind: InferenceDeployment").unwrap();
+    journal.append_file(ResultFile::Deployment, &path).unwrap();
+    std::fs::copy(&journal.path, &fetched).unwrap();
     let (summary, file) = write_fetched(here.path(), "fraud").unwrap();
     assert_eq!(summary, "a summary");
     assert_eq!(file, here.path().join("fraud.yaml"));

@@ -11,14 +11,21 @@ use crate::outcome::Outcome;
 /// Writes the results into a folder; returns the path of the file with the chosen values.
 ///
 /// # Errors
-/// A file cannot be written; the layout of the user's file does not take the values: the others are
-/// written.
+/// A file cannot be written; the run ended early, or the layout of the user's file does not take
+/// the values: the other files are written.
 pub fn write_results(outcome: &Outcome, folder: &Path) -> Result<PathBuf, TuneError> {
     let json = serde_json::to_string_pretty(outcome)
         .map_err(|e| TuneError::Failed(format!("tune.json: {e}")))?;
     let write = |path: &Path, text: &str| std::fs::write(path, text).map_err(TuneError::file(path));
     write(&folder.join("tune.json"), &(json + "\n"))?;
     write(&folder.join("report.html"), &html::page(outcome))?;
+    if let Some(why) = &outcome.ended_early {
+        return Err(TuneError::EndedEarly {
+            why: why.clone(),
+            folder: folder.to_owned(),
+            best: outcome.chosen.name(),
+        });
+    }
     let path = folder.join(format!("{}.yaml", outcome.name));
     match &outcome.patched {
         Ok(text) => write(&path, text).map(|()| path),
