@@ -7,7 +7,7 @@ use albacore_solver::{
     Binding, ExplainError, Mapping, Mode, Place, Problem, Rank, Rule, Slot, SpeedShare, WorkBudget,
     WorkerIndex, check, difference, explain, explain_thread, round_robin, solve,
 };
-use albacore_topology::{CpuId, CpuSet, Level};
+use albacore_topology::{CAPACITY_MAX, Cpu, CpuId, CpuSet, Level, Topology};
 use machines::{ARTICLE, Shape, at_two_speeds, capacities, modes, problem, topologies};
 use proptest::prelude::*;
 
@@ -144,6 +144,32 @@ fn the_rule_that_keeps_compact_workers_off_one_core_is_named_with_its_price() {
         (explained.mains.cycles, explained.mains.pairs.at(Level::L3)),
         (50, 1)
     );
+}
+
+/// Core 2 has one cpu, which takes one of 6 mains by rule (2): by the checker another core may have
+/// 3 of them, although each of 3 cores has 2 on average.
+#[test]
+fn the_limit_of_mains_on_a_core_is_that_of_the_checker_where_cores_differ_in_speed() {
+    let cpu = |(id, core): (u16, u32)| Cpu {
+        id: CpuId(id),
+        core,
+        l2: core,
+        l3: core,
+        numa: core,
+        package: 0,
+        capacity: if core == 0 { 341 } else { CAPACITY_MAX },
+    };
+    let cpus = [(1, 1), (3, 0), (6, 0), (7, 1), (8, 2), (9, 0), (10, 1)];
+    let topology = Topology::new(cpus.map(cpu).into()).unwrap();
+    let problem = problem(topology, (6, 7, Mode::Scatter));
+    let mapping = solved(&problem);
+    for main in (0..6).map(|worker| slot(worker, 0)) {
+        for place in explain_thread(&problem, &mapping, main).unwrap().places {
+            let after = changed(&problem, &mapping, main, place.cpu, place.partner);
+            let [now, then] = [&mapping, &after].map(|of| amount(&problem, of, Rule::MainsPerCore));
+            assert_eq!(place.forbidden.contains(&Rule::MainsPerCore), then > now);
+        }
+    }
 }
 
 #[test]

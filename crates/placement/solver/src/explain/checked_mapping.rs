@@ -18,6 +18,9 @@ pub(crate) struct CheckedMapping {
     cpu_volumes: Vec<(u32, u32)>,
     /// Whether each cpu is slower than the fastest, by position.
     is_slow: Vec<bool>,
+    /// The most mains of a core by rule: its share, or, where cores differ in speed, the least
+    /// number with which all mains can be placed. The checker counts what is beyond it.
+    pub(crate) core_mains: u32,
 }
 
 impl CheckedMapping {
@@ -31,24 +34,17 @@ impl CheckedMapping {
         let amount = |rule: Rule| relaxed_by(&report.relaxed, rule.name());
         let domains = Domains::of(problem);
         let cpus = problem.topology.cpus();
-        let fastest = cpus
-            .iter()
-            .map(|cpu| cpu.capacity)
-            .max()
-            .unwrap_or_default();
+        let fastest = cpus.iter().map(|cpu| cpu.capacity).max();
+        let is_slow = |&at: &usize| Some(cpus[at].capacity) < fastest;
         let volumes = cpu_volumes(problem);
-        let by_position = |position: usize| {
-            let id = domains.ids[position];
-            cpus.partition_point(|cpu| cpu.id < id)
-        };
-        let order: Vec<usize> = (0..cpus.len()).map(by_position).collect();
+        let most = most_mains(problem, mapping) - amount(Rule::MainsPerCore);
+        let index = |id: &_| cpus.partition_point(|cpu| cpu.id < *id);
+        let order: Vec<usize> = domains.ids.iter().map(index).collect();
         Ok(Self {
             admitted: Rule::ALL.map(amount),
             cpu_volumes: order.iter().map(|&at| volumes[at]).collect(),
-            is_slow: order
-                .iter()
-                .map(|&at| cpus[at].capacity < fastest)
-                .collect(),
+            is_slow: order.iter().map(is_slow).collect(),
+            core_mains: domains.rules.core_mains.max(most),
             domains,
         })
     }
@@ -98,4 +94,13 @@ impl CheckedMapping {
             gain,
         }
     }
+}
+
+/// The most mains on a core.
+fn most_mains(problem: &Problem, mapping: &Mapping) -> u32 {
+    let mains = mapping.cpus.iter().step_by(mapping.threads.into());
+    let core = |&id: &_| problem.topology.cpu(id).map(|cpu| cpu.core);
+    let cores: Vec<_> = mains.map(core).collect();
+    let count = |core| cores.iter().filter(|&other| other == core).count() as u32;
+    cores.iter().map(count).max().unwrap_or(0)
 }

@@ -214,7 +214,7 @@ impl<'a> Limits<'a> {
             checked,
             cpu: checked.cpu_limits(),
             core: checked.core_limits(),
-            core_mains: domains.rules.core_mains + more(Rule::MainsPerCore),
+            core_mains: checked.core_mains + more(Rule::MainsPerCore),
             full_cpus: full(domains.rules.full_mains, Rule::FullCpus),
             full_cores: full(domains.rules.full_core_mains, Rule::FullCores),
         }

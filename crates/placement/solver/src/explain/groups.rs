@@ -25,7 +25,7 @@ impl Groups {
         let takes_mains = |cpu: usize| !(fast_mains && checked.is_slow(cpu));
         let mains_caps = Caps {
             cpu: (domains.rules.rank_cap + checked.admitted(Rule::EqualRanks)).min(cpu_most),
-            core: (domains.rules.core_mains + checked.admitted(Rule::MainsPerCore)).min(core_most),
+            core: (checked.core_mains + checked.admitted(Rule::MainsPerCore)).min(core_most),
         };
         let worker_caps = Caps {
             cpu: (domains.rules.worker_cap + checked.admitted(Rule::OwnThreads)).min(cpu_most),

@@ -55,7 +55,7 @@ pub fn explain(
         cores: counted.share_of_cores(),
         speeds: SpeedShare::of(problem, mapping),
         sharing: CoreSharing::of(problem, mapping),
-        mains_per_core: checked.domains.rules.core_mains,
+        mains_per_core: checked.core_mains,
         parts: mains.alone + sign * workers.iter().map(|w| w.alone).sum::<i64>(),
         mains,
         workers,
