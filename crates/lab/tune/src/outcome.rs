@@ -177,12 +177,8 @@ pub(crate) fn of(
 fn measured(arm: Arm, ranking: &Ranking, limit: Limit, context: &Context<'_>) -> Measured {
     let is_fixed = context.request.options.rate.is_some();
     let bad_max = context.deployment.bad_max();
-    let is_measured = arm.failed.is_some() || !arm.windows.is_empty();
-    let failed = if is_measured {
-        arm.failed.clone()
-    } else {
-        Some("not measured".to_owned())
-    };
+    let unmeasured = || arm.windows.is_empty().then(|| "not measured".to_owned());
+    let failed = arm.failed.clone().or_else(unmeasured);
     // what the candidate holds, not what it was driven beyond
     let held = arm.held(bad_max);
     let typical = |value: fn(&Window) -> f64| median(held.iter().map(|window| value(window)));

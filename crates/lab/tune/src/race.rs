@@ -330,12 +330,9 @@ impl Race {
 
     /// The winner is the leader, or the file's own configuration if that is as good to a user.
     fn finish(&mut self, context: &Context<'_>) -> Result<(), TuneError> {
-        let leader = match self.leader() {
-            // the file's own, which is the first
-            None if self.ended_early.is_some() => Some(0),
-            leader => leader,
-        };
-        let Some(leader) = leader else {
+        // of a race that ended early the file's own, which is the first, if none has a value yet
+        let own = self.ended_early.is_some().then_some(0);
+        let Some(leader) = self.leader().or(own) else {
             let first = self.arms.iter().find_map(|arm| arm.failed.clone());
             let what = first.unwrap_or_else(|| {
                 "no candidate could be measured in this time: give more --time".to_owned()
