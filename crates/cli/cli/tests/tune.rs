@@ -46,7 +46,8 @@ fn write_deployment(folder: &Path) -> PathBuf {
     std::fs::copy(root().join("examples/fraud.ubj"), folder.join("fraud.ubj")).unwrap();
     let example = std::fs::read_to_string(root().join("examples/fraud.yaml")).unwrap();
     let file = folder.join("deployment.yaml");
-    let commented = example.replacen("workers: 2\n", "workers: 2 # of mine\n", 1);
+    let own = "replicas: 999\n  workers: 2 # of mine\n";
+    let commented = example.replacen("workers: 2\n", own, 1);
     assert_ne!(commented, example);
     std::fs::write(&file, commented).unwrap();
     file
@@ -75,7 +76,8 @@ fn a_configuration_is_found_and_applied() {
     ] {
         assert!(patched.contains(&format!("{field}: {value}")), "{patched}");
     }
-    assert!(found["pods"]["pods"].as_u64() >= Some(1), "{found}");
+    let replicas = format!("replicas: {}", found["pods"]["pods"]);
+    assert!(patched.contains(&replicas), "{replicas}: {patched}");
     assert!(found["rankingSeconds"].as_f64().unwrap() > 0.0);
     assert!(found["measured"].as_array().unwrap().len() >= 2);
     let report = std::fs::read_to_string(results.join("report.html")).unwrap();

@@ -28,6 +28,8 @@ pub(crate) struct Deployment {
     pub(crate) percentile: f64,
     /// What the file says now.
     pub(crate) current: Configuration,
+    /// `None`: the file has none, as where an autoscaler decides.
+    pub(crate) replicas: Option<i32>,
 }
 
 impl Deployment {
@@ -74,6 +76,7 @@ impl Deployment {
             name: object.metadata.name.clone().unwrap_or_default(),
             models: object.spec.models.iter().map(|m| m.name.clone()).collect(),
             current: Configuration::of(&object.spec),
+            replicas: written_replicas(&text, named)?.filter(|_| object.spec.autoscaling.is_none()),
             object,
             text,
             objective,
@@ -96,6 +99,14 @@ impl Deployment {
     pub(crate) fn bad_max(&self) -> f64 {
         1.0 - self.percentile / 100.0
     }
+}
+
+/// Replicas as written: a deployment that was read has the default where the text has none.
+fn written_replicas(text: &str, named: &str) -> Result<Option<i32>, TuneError> {
+    let file: yaml_serde::Value = yaml_serde::from_str(text)
+        .map_err(|error| TuneError::Usage(format!("{named}: {error}")))?;
+    let replicas = file["spec"]["replicas"].as_i64();
+    Ok(replicas.and_then(|number| i32::try_from(number).ok()))
 }
 
 /// What a single model has and the candidates would not change, or not measure.

@@ -21,6 +21,7 @@ mod limiting;
 mod outcome;
 mod placement;
 mod pod_files;
+mod pods;
 mod prediction;
 mod race;
 mod ranking;

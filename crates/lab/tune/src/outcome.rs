@@ -8,6 +8,7 @@ use crate::calibration::{Costs, Step};
 use crate::check::Sustained;
 use crate::configuration::Configuration;
 use crate::limiting::limit_of;
+use crate::pods::Pods;
 use crate::prediction::{Limit, Predicted};
 use crate::race::{Arm, Race};
 use crate::ranking::Ranking;
@@ -93,15 +94,6 @@ pub struct Measured {
     pub chosen_is_better: Option<[f64; 3]>,
 }
 
-/// How many pods a rate needs.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Pods {
-    pub rate: f64,
-    pub pods: u32,
-    pub text: String,
-}
-
 pub(crate) fn of(
     context: &Context<'_>,
     costs: &Costs,
@@ -130,7 +122,8 @@ pub(crate) fn of(
         .options
         .rate
         .zip(sustained.first())
-        .map(|(rate, of)| pods(rate, of, deployment.objective.as_secs_f64() * 1e3));
+        .map(|(rate, of)| Pods::of(rate, of, deployment));
+    let replicas = pods.as_ref().and_then(|of| of.replicas);
     Outcome {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION"),
@@ -162,6 +155,7 @@ pub(crate) fn of(
             &deployment.text,
             &deployment.current,
             &chosen,
+            replicas,
         )
         .map_err(|error| error.to_string()),
         text: deployment.text.clone(),
@@ -198,23 +192,6 @@ fn measured(arm: Arm, ranking: &Ranking, limit: Limit, context: &Context<'_>) ->
         left_out: arm.left_out,
         failed,
         chosen_is_better: arm.winner_is_better,
-    }
-}
-
-fn pods(rate: f64, sustained: &Sustained, objective_ms: f64) -> Pods {
-    let each = sustained.goodput.max(1e-9);
-    let pods = (rate / each).ceil().min(f64::from(u32::MAX)) as u32;
-    let noun = if pods == 1 { "pod" } else { "pods" };
-    let (workers, threads) = (
-        sustained.configuration.workers,
-        sustained.configuration.threads,
-    );
-    Pods {
-        rate,
-        pods,
-        text: format!(
-            "{rate:.0} requests/s at {objective_ms} ms: {pods} {noun} of {workers} x {threads}"
-        ),
     }
 }
 
@@ -287,5 +264,42 @@ impl Outcome {
             lines.push(format!("{}.", pods.text));
         }
         lines.join("\n")
+    }
+}
+
+#[cfg(test)]
+impl Outcome {
+    /// Of a run that keeps 2 x 2.
+    pub(crate) fn of_tests() -> Self {
+        let own = crate::configuration::tests_base();
+        Self {
+            format: FORMAT,
+            version: env!("CARGO_PKG_VERSION"),
+            name: "fraud".to_owned(),
+            objective_ms: 25.0,
+            percentile: 99.0,
+            mix: "1".to_owned(),
+            arrivals: "poisson".to_owned(),
+            cpus: 2,
+            topology: String::new(),
+            seconds: 1.0,
+            steps: Vec::new(),
+            candidates: 0,
+            ranking_seconds: 0.0,
+            predicted: Vec::new(),
+            measured: Vec::new(),
+            rounds: 1,
+            is_decided: true,
+            ended_early: None,
+            disturbed: 0.0,
+            disturbed_by: None,
+            chosen: own.clone(),
+            current: own,
+            sustained: Vec::new(),
+            prediction_error: None,
+            pods: None,
+            patched: Ok("workers: 2".to_owned()),
+            text: "workers: 2".to_owned(),
+        }
     }
 }

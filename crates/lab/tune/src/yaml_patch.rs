@@ -13,7 +13,8 @@ use crate::error::TuneError;
 /// One field below `spec`: its path and its value; `None` removes it.
 type Field = (&'static [&'static str], Option<Value>);
 
-/// The file with the values of `chosen` where they differ from `current`.
+/// The file with the values of `chosen` where they differ from `current`, and these replicas, if it
+/// gets others.
 ///
 /// # Errors
 /// The file's layout does not allow it; nothing is guessed.
@@ -22,6 +23,7 @@ pub(crate) fn patched(
     text: &str,
     current: &Configuration,
     chosen: &Configuration,
+    replicas: Option<i32>,
 ) -> Result<String, TuneError> {
     let failed = |what: String| TuneError::Patch {
         path: path.to_owned(),
@@ -35,8 +37,15 @@ pub(crate) fn patched(
         }
         document = with_field(&document, &new).map_err(failed)?;
     }
+    if let Some(replicas) = replicas {
+        let field: Field = (&["replicas"], Some(Value::from(replicas)));
+        document = with_field(&document, &field).map_err(failed)?;
+    }
     let patched = document.source().to_owned();
-    verify(path, text, &patched, chosen)?;
+    let mut due = read_deployment(text, &path.display().to_string())?;
+    chosen.apply(&mut due.spec);
+    due.spec.replicas = replicas.or(due.spec.replicas);
+    verify(path, &patched, &due)?;
     Ok(patched)
 }
 
@@ -149,12 +158,9 @@ fn addition(document: &Document, keys: &[&'static str], value: &Value) -> Patch<
 }
 
 /// What was written has to be read as what was chosen, and as the old file in all else.
-fn verify(path: &Path, text: &str, patched: &str, chosen: &Configuration) -> Result<(), TuneError> {
-    let name = path.display().to_string();
-    let mut due: InferenceDeployment = read_deployment(text, &name)?;
-    chosen.apply(&mut due.spec);
-    let own = read_deployment(patched, &name)?;
-    match own == due {
+fn verify(path: &Path, patched: &str, due: &InferenceDeployment) -> Result<(), TuneError> {
+    let own = read_deployment(patched, &path.display().to_string())?;
+    match own == *due {
         true => Ok(()),
         false => Err(TuneError::Patch {
             path: path.to_owned(),

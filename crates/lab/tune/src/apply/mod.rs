@@ -52,14 +52,14 @@ pub fn apply(
     tell: &mut dyn FnMut(&str),
 ) -> Result<String, TuneError> {
     let file = request.file.display();
-    if outcome.chosen == outcome.current {
+    let patched = outcome.patched.as_ref();
+    let patched = patched.map_err(|why| TuneError::Failed(format!("--apply: {why}")))?;
+    let own = &outcome.text;
+    if patched == own {
         return Ok(format!(
             "{file}: nothing to apply; it has the chosen values."
         ));
     }
-    let patched = outcome.patched.as_ref();
-    let patched = patched.map_err(|why| TuneError::Failed(format!("--apply: {why}")))?;
-    let own = &outcome.text;
     let Some(watch) = &watching.0 else {
         replace(&request.file, own, patched)?;
         return Ok(format!("{file} has the chosen values now."));

@@ -36,3 +36,30 @@ pub fn write_results(outcome: &Outcome, folder: &Path) -> Result<PathBuf, TuneEr
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_does_not_fit_on_the_disk_is_named_and_those_before_it_are_kept() {
+        let outcome = Outcome::of_tests();
+        for (file, kept) in [
+            ("fraud.yaml", &["tune.json", "report.html"][..]),
+            ("report.html", &["tune.json"]),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let full = folder.path().join(file);
+            std::os::unix::fs::symlink("/dev/full", &full).unwrap();
+            let error = write_results(&outcome, folder.path())
+                .unwrap_err()
+                .to_string();
+            let due = format!("{}: No space left on device", full.display());
+            assert!(error.starts_with(&due), "{error}");
+            for name in kept {
+                let length = std::fs::metadata(folder.path().join(name)).unwrap().len();
+                assert!(length > 0, "{name}");
+            }
+        }
+    }
+}

@@ -25,7 +25,7 @@ fn both(change: impl FnOnce(&mut Configuration)) -> (String, String) {
     let current = Configuration::of(&read_deployment(FILE, "f").unwrap().spec);
     let mut chosen = current.clone();
     change(&mut chosen);
-    let text = patched(Path::new("f.yaml"), FILE, &current, &chosen).unwrap();
+    let text = patched(Path::new("f.yaml"), FILE, &current, &chosen, None).unwrap();
     let back = Configuration::of(&read_deployment(&text, "f").unwrap().spec);
     assert_eq!(back, chosen);
     (FILE.to_owned(), text)
@@ -58,7 +58,7 @@ fn removed(lines: &str, change: impl FnOnce(&mut Configuration)) -> String {
     let current = Configuration::of(&read_deployment(&file, "f").unwrap().spec);
     let mut chosen = current.clone();
     change(&mut chosen);
-    let text = patched(Path::new("f.yaml"), &file, &current, &chosen).unwrap();
+    let text = patched(Path::new("f.yaml"), &file, &current, &chosen, None).unwrap();
     let back = Configuration::of(&read_deployment(&text, "f").unwrap().spec);
     assert_eq!(back, chosen, "{text}");
     assert!(text.contains("# as many as cpus"), "{text}");
@@ -103,4 +103,17 @@ fn fields_and_maps_that_are_missing_are_added() {
     ] {
         assert!(after.contains(line), "{after}");
     }
+}
+
+#[test]
+fn replicas_change_with_all_else_as_it_was() {
+    let file = FILE.replace("  workers", "  replicas: 2 # pods\n  workers");
+    let current = Configuration::of(&read_deployment(&file, "f").unwrap().spec);
+    let path = Path::new("f.yaml");
+    let text = patched(path, &file, &current, &current, Some(3)).unwrap();
+    assert_eq!(text, file.replace("replicas: 2", "replicas: 3"));
+    assert_eq!(
+        patched(path, &file, &current, &current, None).unwrap(),
+        file
+    );
 }
