@@ -241,6 +241,10 @@ pub(crate) struct RunArgs {
     /// Where the built-in server listens for gRPC
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8081")]
     pub(crate) grpc: SocketAddr,
+    /// The cpus that the server and this program use, such as 0-3,8 [default: those of the mask
+    /// that it is started with]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpus: Option<CpuSet>,
     /// A live table, or one JSON object an event; auto: a table on a terminal
     #[arg(long, value_enum, default_value_t = RunOutput::Auto)]
     pub(crate) output: RunOutput,

@@ -79,6 +79,7 @@ fn dispatch(command: &Command, is_plugin: bool) -> Result<(), Failure> {
             file: args.file.clone(),
             http: args.http,
             grpc: args.grpc,
+            cpus: args.cpus.clone(),
             output: args.output,
         }),
         Command::Simulate(args) => laboratory::run("simulate", &args.arguments),

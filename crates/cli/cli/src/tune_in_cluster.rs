@@ -22,6 +22,8 @@ struct TuneInClusterArgs {
     image: Option<String>,
     #[arg(long)]
     output: Option<PathBuf>,
+    #[arg(long)]
+    cpus: Option<OsString>,
     #[command(flatten)]
     measuring: MeasuringArgs,
     #[command(flatten)]
@@ -90,6 +92,13 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<(), Failure> {
                 .to_owned(),
         ));
     };
+    if let Some(cpus) = args.cpus {
+        return Err(Failure::Usage(format!(
+            "--cpus {}: a run in a cluster has the cpus of the deployment: leave it out and set \
+             spec.resources, or tune a file on a machine with --file",
+            cpus.display()
+        )));
+    }
     let folder = albacore_laboratory_job::run(&JobRequest {
         subject: Subject::Tune {
             name: name.clone(),
@@ -127,6 +136,12 @@ mod tests {
         let failure = run(&words("--time 8s")).unwrap_err();
         assert!(matches!(failure, Failure::Usage(_)), "{failure:?}");
         assert!(failure.text().contains("--file FILE"), "{}", failure.text());
+        let failure = run(&words("fraud --cpus 0-3")).unwrap_err();
+        let is_named = failure.text().starts_with("--cpus 0-3: ");
+        assert!(
+            is_named && failure.text().contains("spec.resources"),
+            "{failure:?}"
+        );
     }
 
     #[test]

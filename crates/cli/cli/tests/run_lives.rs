@@ -471,6 +471,52 @@ fn a_cpuset_that_shrinks_and_grows_is_followed() {
     drop(group);
 }
 
+/// Asserts that all threads of all processes of a run have this mask.
+fn assert_confined(threads: &Threads, run: &Running, cpu: &str) {
+    threads.assert_kernel_agrees();
+    let all = run.processes().into_keys().flat_map(tids);
+    let masks: BTreeSet<String> = all.filter_map(mask).collect();
+    assert_eq!(masks, BTreeSet::from([cpu.to_owned()]), "{threads:?}");
+}
+
+#[test]
+fn a_run_stays_on_the_cpus_of_its_option_or_mask_whatever_happens() {
+    let folder = Folder::new("cpus");
+    let last = whole().parse::<albacore_topology::CpuSet>().unwrap();
+    let last = last.iter().last().unwrap().to_string();
+    let by_mask = ["taskset", "-c", &last];
+    let by_option = ["--cpus", &last];
+    for (launcher, more) in [(&by_mask[..], &[][..]), (&[], &by_option)] {
+        let args = [&json_args()[..], more].concat();
+        let file = placement(&folder, "policy: None");
+        let mut run = Running::start_by(launcher, &file, &args);
+        assert_confined(&run.placed("none"), &run, &last);
+        placement(&folder, "policy: Tuna");
+        let placed = run.placed("tuna");
+        run.until_reported("the server is ready", |e| e["event"] == "ready");
+        assert_confined(&placed, &run, &last);
+        let front = &run.processes()[&run.process("front first")];
+        assert!(front.contains("--cpus-max 1"), "{front}");
+        let born = run.events_named("worker_born").last().unwrap();
+        kill(born["pid"].as_u64().unwrap() as u32, "KILL");
+        run.until("another worker", |e| e["event"] == "worker_born");
+        assert_confined(&run.placed("tuna"), &run, &last);
+        kill(run.process("albacore-server --workers"), "KILL");
+        run.until("another server", |e| e["event"] == "server_restarted");
+        assert_confined(&run.placed("tuna"), &run, &last);
+        end_well(run, "TERM");
+        let own = folder.own(&["python3", &prefork()], &[("LINGER", "2")]);
+        let args = [&["--output", "json"], more].concat();
+        let mut run = Running::start_by(launcher, &own, &args);
+        let placed = run.placed("tuna");
+        assert_confined(&placed, &run, &last);
+        run.signal("TERM");
+        run.until("restored", |e| e["event"] == "restored");
+        assert_confined(&placed, &run, &last);
+        assert_eq!(run.end().code(), Some(0), "{:#?}", run.events);
+    }
+}
+
 /// Waits for a `placed` event that is as it should be.
 fn until_placed(run: &mut Running, is_it: impl Fn(&Threads) -> bool) -> Threads {
     let deadline = Instant::now() + DEADLINE;

@@ -141,6 +141,10 @@ fn parameters_of_models_and_of_the_front_end_that_are_wrong_are_bad_usage() {
         assert_edit_ends(64, &folder, "  batching:", &new, words);
     };
     front("0", &["spec.front.threads is 0", "from 1 to 256"]);
+    let text = fs::read_to_string(folder.fraud("  front: {threads: 2}\n")).unwrap();
+    let ran = refused(&[], &folder.write(&text), &["--cpus", "0"]);
+    let words = "spec.front.threads is 2, more than the 1 cpu that can be used here";
+    assert!(ran.code == 64 && ran.err.contains(words), "{ran:#?}");
     front(
         "256",
         &[
@@ -234,6 +238,10 @@ fn bad_flags_are_bad_usage() {
         (&["--htp", "127.0.0.1:0"][..], "--http"),
         (&["--http", "localhost"], "localhost"),
         (&["--output", "svg"], "svg"),
+        (&["--cpus", "0-"], "such as 0-3,8"),
+        (&["--cpus", ""], "--cpus has no cpu: name some of those"),
+        (&["--cpus", "0,8191"], "--cpus 0,8191: "),
+        (&["--cpus", "0,8191"], "cpus 8191; it may use "),
         (&["more"], "more"),
     ] {
         let ran = refused(&[], &file, args);

@@ -10,6 +10,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use albacore_os::{HostRoot, Pid};
 use serde_json::Value;
 
 fn root() -> PathBuf {
@@ -85,6 +86,30 @@ fn a_configuration_is_found_and_applied() {
     assert!(text(&done.stdout).contains("requests/s at 400 ms: "));
 }
 
+/// The mask of a thread, as the kernel prints it.
+fn mask(tid: i32) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let mut lines = status.lines();
+    let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.unwrap_or_default().trim().to_owned()
+}
+
+/// Asserts that the servers below a run of tune are on cpu 0 and its load generator is on the
+/// others, as it says.
+fn assert_apart(tune: u32, said: &str) {
+    let tune = i32::try_from(tune).unwrap();
+    let servers = albacore_os::read_children(&HostRoot::live(), Pid(tune)).unwrap();
+    assert!(servers.len() >= 2, "{servers:?}");
+    assert!(
+        servers.iter().all(|server| mask(server.0) == "0"),
+        "{servers:?}"
+    );
+    let own = mask(tune);
+    assert_ne!(own, "0");
+    let words = format!("servers on cpus 0, load generator on cpus {own}");
+    assert!(said.contains(&words), "{said}");
+}
+
 #[test]
 fn what_was_measured_before_an_interrupt_is_kept() {
     let folder = tempfile::tempdir().unwrap();
@@ -92,7 +117,7 @@ fn what_was_measured_before_an_interrupt_is_kept() {
     let before = std::fs::read_to_string(&file).unwrap();
     let results = folder.path().join("results");
     let options = ["--time", "10s", "--latency", "400ms", "--rate", "200"];
-    let options = [&options[..], &["--apply"]].concat();
+    let options = [&options[..], &["--apply", "--cpus", "0"]].concat();
     let mut command = command(&file, &results, &options);
     let mut run = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(run.stderr.take().unwrap());
@@ -100,6 +125,7 @@ fn what_was_measured_before_an_interrupt_is_kept() {
     while !lines.contains("a first round of ") {
         assert_ne!(said.read_line(&mut lines).unwrap(), 0, "{lines}");
     }
+    assert_apart(run.id(), &lines);
     let signal = ["-INT", &run.id().to_string()];
     assert!(
         Command::new("kill")
@@ -118,6 +144,8 @@ fn what_was_measured_before_an_interrupt_is_kept() {
     assert!(!results.join("fraud.yaml").exists());
     let found = outcome(&results);
     assert_eq!(found["endedEarly"], "interrupted");
+    assert_eq!(found["cpus"], 1);
+    assert!(lines.contains(found["ranOn"].as_str().unwrap()), "{lines}");
     assert!(
         !found["measured"][0]["windows"]
             .as_array()
@@ -158,6 +186,8 @@ fn bad_input_is_refused_by_name() {
         assert!(said.contains(what), "{said}");
     };
     refused(&file, &["--rate", "0"], "--rate");
+    refused(&file, &["--cpus", "8191"], "--cpus 8191: ");
+    refused(&file, &["--cpus", ""], "--cpus has no cpu");
     refused(&file, &["--mix", "nobody/1"], "\"nobody\"");
     refused(&file, &["--watch", "http://127.0.0.1:1"], "--apply");
     let nowhere = ["--apply", "--watch", "127.0.0.1:8080"];

@@ -1,13 +1,14 @@
 //! `albacore run`: serves what an InferenceDeployment's file describes on this machine, places
 //! every thread and keeps it placed.
 //!
-//! `run` handles one `message` at a time: reports of the placer (`placer_thread`), lines and exit
-//! of the server (`server`), signals, edits of the file (`file_watch`). `restart_policy` decides
-//! when a server that exited is started again. `live_settings` applies edits to the built-in
-//! server, through its settings file and `albacore-params` (`params_process`). `events`, `output`
-//! and `table` produce the output.
+//! `cpus` sets the mask that everything inherits. `run` handles one `message` at a time: reports of
+//! the placer (`placer_thread`), lines and exit of the server (`server`), signals, edits of the
+//! file (`file_watch`). `restart_policy` decides when a server that exited is started again.
+//! `live_settings` applies edits to the built-in server, through its settings file and
+//! `albacore-params` (`params_process`). `events`, `output` and `table` produce the output.
 #![forbid(unsafe_code)]
 
+mod cpus;
 mod events;
 mod file_watch;
 mod live_settings;

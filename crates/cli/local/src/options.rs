@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use albacore_command::RunOutput;
+use albacore_topology::CpuSet;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -13,5 +14,7 @@ pub struct Options {
     pub http: SocketAddr,
     /// Where the built-in server listens for gRPC.
     pub grpc: SocketAddr,
+    /// The cpus that everything runs on; `None`: those of the mask that it was started with.
+    pub cpus: Option<CpuSet>,
     pub output: RunOutput,
 }

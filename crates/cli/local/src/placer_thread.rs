@@ -9,6 +9,7 @@ use albacore_placer::{
     Handle, Placer, PlacerConfig, PlacerCounters, PlacerError, Progress, Report, SlotRow,
     SubjectConfig, SubjectId, SubjectState, raise_thread_priority,
 };
+use albacore_topology::CpuSet;
 
 use crate::message::Message;
 
@@ -30,17 +31,21 @@ pub(crate) struct PlacerThread {
 }
 
 impl PlacerThread {
-    /// Starts placing `subject`.
+    /// Starts placing `subject`, on no cpu outside of `limit`.
     ///
     /// # Errors
     /// The machine, the cpuset or the policy does not allow it.
     pub(crate) fn start(
         subject: SubjectConfig,
+        limit: Option<CpuSet>,
         messages: SyncSender<Message>,
     ) -> Result<Self, PlacerError> {
         let (ready, started) = sync_channel(1);
         let thread = std::thread::spawn(move || {
-            let made = Placer::new(PlacerConfig::live());
+            let made = Placer::new(PlacerConfig {
+                limit,
+                ..PlacerConfig::live()
+            });
             let added = made.and_then(|mut placer| Ok((placer.add_subject(&subject)?, placer)));
             let (id, mut placer) = match added {
                 Ok(added) => added,

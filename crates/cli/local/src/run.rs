@@ -21,7 +21,7 @@ use crate::output::Output;
 use crate::placer_thread::{PlacerMessage, PlacerThread};
 use crate::restart_policy::RestartPolicy;
 use crate::server::ServerProcess;
-use crate::{file_watch, orphans, server};
+use crate::{cpus, file_watch, orphans, server};
 use albacore_command::{Failure, sentence};
 use restart::PlacementState;
 
@@ -37,6 +37,10 @@ const DRAIN: Duration = Duration::from_secs(35);
 /// # Errors
 /// The file, the server or the kernel does not allow it; the failure says which and what to do.
 pub fn run(options: &Options) -> Result<(), Failure> {
+    let options = &Options {
+        cpus: cpus::restrict(options.cpus.as_ref())?,
+        ..options.clone()
+    };
     let stamp = file_watch::stamp(&options.file);
     let deployment = read(&options.file)?;
     server::check_front_threads(&options.file, &deployment.server)?;
@@ -106,7 +110,7 @@ fn start(
     let child = ServerProcess::start(deployment, options, live_settings, sender.clone())?;
     let policy = deployment.policy.clone();
     let subject = restart::subject(&deployment.server, child.pid(), policy);
-    match PlacerThread::start(subject, sender.clone()) {
+    match PlacerThread::start(subject, options.cpus.clone(), sender.clone()) {
         Ok(placer) => Ok((child, placer)),
         Err(error) => Err(child.stop_unplaceable(messages, &sentence(&error))),
     }
@@ -137,7 +141,8 @@ enum RunEnd {
 }
 
 struct Run {
-    /// Ports that the kernel chose are filled in once they are known.
+    /// Ports that the kernel chose are filled in once they are known; its cpus are the limit of
+    /// placement.
     options: Options,
     sender: SyncSender<Message>,
     deployment: OneMachine,

@@ -9,9 +9,10 @@ use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
-use albacore_api::{OneMachine, Server};
+use albacore_api::{OneMachine, Server, counted};
 use albacore_os::{OsError, Pid, PidFd, Poll, PollKey, Signals, Spawn, SpawnOutput};
 use albacore_settings::Source;
+use albacore_topology::CpuSet;
 use serde_json::{Value, json};
 
 use crate::events::event;
@@ -306,9 +307,10 @@ pub(crate) fn check_front_threads(file: &Path, server: &Server) -> Result<(), Fa
     match server.front_threads.filter(|&own| usize::from(own) > cpus) {
         None => Ok(()),
         Some(threads) => Err(Failure::Usage(format!(
-            "{}: spec.front.threads is {threads}, more than the {cpus} cpus that can be used here; \
+            "{}: spec.front.threads is {threads}, more than the {} that can be used here; \
              lower it, or remove it to have as many as fit",
-            file.display()
+            file.display(),
+            counted(cpus, "cpu")
         ))),
     }
 }
@@ -335,8 +337,17 @@ fn spawn(
             ] {
                 command.extend([flag.into(), value.into()]);
             }
-            if let Some(threads) = server.front_threads {
-                command.extend(["--front-threads".into(), threads.to_string().into()]);
+            let cpus_max = options.cpus.as_ref().map(CpuSet::len);
+            for (flag, number) in [
+                ("--front-threads", server.front_threads.map(usize::from)),
+                ("--cpus-max", cpus_max),
+            ] {
+                let value = number.map(|number| number.to_string());
+                command.extend(
+                    value
+                        .into_iter()
+                        .flat_map(|value| [flag.into(), value.into()]),
+                );
             }
             command.extend(live_settings.into_iter().flat_map(LiveSettings::arguments));
             Ok(Spawn {

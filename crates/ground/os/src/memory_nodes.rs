@@ -12,7 +12,7 @@ use albacore_topology::CpuSet;
 use crate::limits::MAPS_BYTES_MAX;
 use crate::read::{parse_cpus, read_text_if_present};
 use crate::shared_memory::ReadMapping;
-use crate::{HostRoot, MaskError, OsError, current_thread, write_mask};
+use crate::{HostRoot, MaskError, OsError, Tid, current_thread, read_mask, write_mask};
 
 /// The kernel's number of a NUMA node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -77,14 +77,19 @@ impl MemoryNodes {
         self.node_of(&[cpu].into_iter().collect())
     }
 
-    /// Lets the calling thread run on those cpus of a node that its cpuset has.
+    /// Lets the calling thread run on those cpus of a node that its cpuset has; where the main
+    /// thread of this process has a mask with cpus of the node, on these alone: `albacore run
+    /// --cpus`.
     ///
     /// # Errors
     /// See [`MaskError`]: its cpuset has none of them, or a sandbox forbids it.
     pub fn move_to(&self, node: NodeId) -> Result<(), MaskError> {
         let known = self.0.iter().find(|&&(known, _)| known == node);
         let cpus = known.map(|(_, cpus)| cpus.clone()).unwrap_or_default();
-        write_mask(current_thread(), &cpus)
+        // infallible: process ids are positive numbers of an i32.
+        let main = Tid(std::process::id() as i32);
+        let own = read_mask(&HostRoot::live(), main).unwrap_or_default();
+        write_mask(current_thread(), &within_mask(cpus, &own))
     }
 }
 
@@ -114,6 +119,12 @@ impl ReadMapping {
         parse_smaps(&text, self.address())
             .ok_or_else(|| OsError::content(path, &text, "lines for each mapping"))
     }
+}
+
+/// Those of `cpus` that a mask has; all if it has none of them.
+fn within_mask(cpus: CpuSet, mask: &CpuSet) -> CpuSet {
+    let within = cpus.intersection(mask);
+    if within.is_empty() { cpus } else { within }
 }
 
 fn read_maps(path: &Path) -> Result<String, OsError> {
@@ -196,6 +207,16 @@ mod tests {
             ]
         );
         assert!(two.move_to(NodeId(2)).is_err(), "there is no such node");
+    }
+
+    #[test]
+    fn a_mask_narrows_the_cpus_of_a_node_that_it_has_some_of() {
+        let set = |text: &str| -> CpuSet { text.parse().unwrap() };
+        let within = |mask| within_mask(set("4-7"), &set(mask));
+        assert_eq!(
+            ["0-63", "2-5", "0-3", ""].map(within),
+            ["4-7", "4-5", "4-7", "4-7"].map(set)
+        );
     }
 
     #[test]

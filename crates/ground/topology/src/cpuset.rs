@@ -39,6 +39,22 @@ pub enum CpuSetError {
     },
 }
 
+/// Why cpus that somebody names cannot be used; follows the name of the option.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum CpuChoiceError {
+    #[error("has no cpu: name some of those that this process may use, {allowed}")]
+    Empty { allowed: CpuSet },
+    #[error(
+        "{chosen}: not there, or not allowed to this process by its cpuset or mask: cpus {others}; it may use {allowed}"
+    )]
+    NotAllowed {
+        chosen: CpuSet,
+        /// Those of them that are not allowed.
+        others: CpuSet,
+        allowed: CpuSet,
+    },
+}
+
 /// A set of cpus: a cpuset of a container or a mask of a thread.
 #[derive(Clone, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
 pub struct CpuSet {
@@ -142,6 +158,27 @@ impl CpuSet {
     /// True if every cpu of this set is in `other`.
     pub fn is_subset(&self, other: &Self) -> bool {
         self.difference(other).is_empty()
+    }
+
+    /// Checks that a process that may use `allowed` can choose these.
+    ///
+    /// # Errors
+    /// There is no cpu, or one that is not allowed.
+    pub fn check_choice(&self, allowed: &Self) -> Result<(), CpuChoiceError> {
+        let others = self.difference(allowed);
+        let allowed = allowed.clone();
+        if self.is_empty() {
+            return Err(CpuChoiceError::Empty { allowed });
+        }
+        if !others.is_empty() {
+            let chosen = self.clone();
+            return Err(CpuChoiceError::NotAllowed {
+                chosen,
+                others,
+                allowed,
+            });
+        }
+        Ok(())
     }
 
     fn place(cpu: CpuId) -> (usize, u64) {
@@ -278,6 +315,20 @@ mod tests {
             "8192".parse::<CpuSet>(),
             Err(CpuSetError::TooLarge { cpu: 8192 })
         );
+    }
+
+    #[test]
+    fn a_choice_is_within_what_is_allowed() {
+        let choose = |text| {
+            set(text)
+                .check_choice(&set("0-3"))
+                .map_err(|e| e.to_string())
+        };
+        assert_eq!((choose("0-3"), choose("2")), (Ok(()), Ok(())));
+        let error = choose("").unwrap_err();
+        assert!(error.starts_with("has no cpu") && error.ends_with(", 0-3"));
+        let error = choose("2-5,9").unwrap_err();
+        assert!(error.starts_with("2-5,9: ") && error.contains("cpus 4-5,9; it may use 0-3"));
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod sysfs;
 mod topology_text;
 
 pub use capacities::CAPACITY_MAX;
-pub use cpuset::{CpuId, CpuSet, CpuSetError};
+pub use cpuset::{CpuChoiceError, CpuId, CpuSet, CpuSetError};
 pub use distances::{DistanceOverrides, Distances, DistancesError};
 pub use distances_file::{DistanceMatrix, DistancesFile, DistancesFileError};
 pub use level::Level;

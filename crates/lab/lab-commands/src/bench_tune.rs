@@ -48,6 +48,7 @@ pub(crate) fn run(args: &BenchTuneArgs) -> Result<(), Failure> {
         place: Place::Machine,
         file: args.file.clone(),
         folder: args.output.join(name),
+        cpus: None,
         options: TuneOptions {
             latency: None,
             percentile: None,

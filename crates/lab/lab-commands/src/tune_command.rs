@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use albacore_command::{Failure, print};
+use albacore_topology::CpuSet;
 use albacore_tune::{
     ApplyRequest, Place, TuneError, TuneOptions, TuneRequest, Watching, apply, tune, write_results,
 };
@@ -19,6 +20,10 @@ pub(crate) struct TuneArgs {
     /// The InferenceDeployment of a file, measured on this machine; --apply alone changes it
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
+    /// With --file: the cpus that servers may use, such as 0-3,8; the load generator runs on the
+    /// others that this process may use [default: both share all of them]
+    #[arg(long, value_name = "LIST", requires = "file")]
+    cpus: Option<CpuSet>,
     #[command(flatten)]
     measuring: MeasuringArgs,
     /// Where results are written [default: tune-NAME]
@@ -138,6 +143,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
         file: file.clone(),
         place: Place::Machine,
         folder: folder.clone(),
+        cpus: args.cpus.clone(),
         options: args.measuring.options(),
     };
     let changes = ApplyRequest {

@@ -27,11 +27,13 @@ impl<'a> Context<'a> {
         tell: &'a mut dyn FnMut(&str),
     ) -> Result<Self, TuneError> {
         let deployment = Deployment::read(request)?;
+        let cpus = Cpus::read(request.cpus.as_ref())?;
         std::fs::create_dir_all(&request.folder).map_err(TuneError::file(&request.folder))?;
+        tell(&cpus.ran_on());
         Ok(Self {
             request,
             deployment,
-            cpus: Cpus::read()?,
+            cpus,
             begin: Instant::now(),
             signals: Signals::install().map_err(|e| TuneError::Failed(e.to_string()))?,
             tell,

@@ -1,9 +1,12 @@
-//! The cpus of this process, and how much work they do at once.
+//! The cpus of servers and of the load generator, and how much work they do at once.
 
 use std::collections::BTreeMap;
 
-use albacore_os::{HostRoot, Pid, Tid, find_cgroup, read_cpu_quota, read_mask, read_sysfs};
-use albacore_topology::{Topology, parse_sysfs};
+use albacore_os::{
+    HostRoot, MaskError, Pid, current_thread, find_cgroup, read_cpu_quota, read_mask, read_sysfs,
+    write_mask,
+};
+use albacore_topology::{CpuSet, Topology, parse_sysfs};
 
 use crate::error::TuneError;
 
@@ -11,26 +14,44 @@ use crate::error::TuneError;
 /// ranking alone.
 pub(crate) const SMT_YIELD: f64 = 1.3;
 
-/// Where candidates run.
+fn failed(what: String) -> TuneError {
+    TuneError::Failed(format!("this machine's cpus: {what}"))
+}
+
+/// Where candidates and the load generator run.
 #[derive(Debug)]
 pub(crate) struct Cpus {
+    /// Of the servers' cpus.
     pub(crate) topology: Topology,
+    /// What this process may use.
+    allowed: CpuSet,
+    /// Where the load generator runs: the other cpus, or those of the servers where there are none.
+    generator: CpuSet,
     /// What the cgroup may use of them, as the limit of a container; `None`: all.
     quota: Option<f64>,
 }
 
 impl Cpus {
-    pub(crate) fn read() -> Result<Self, TuneError> {
-        let failed = |what: String| TuneError::Failed(format!("this machine's cpus: {what}"));
+    /// # Errors
+    /// One that was asked for is not allowed to this process; the kernel does not tell.
+    pub(crate) fn read(asked: Option<&CpuSet>) -> Result<Self, TuneError> {
         let host = HostRoot::live();
         let files =
             read_sysfs(&host.sys.join("devices/system")).map_err(|e| failed(e.to_string()))?;
         let whole = parse_sysfs(&files).map_err(|e| failed(e.to_string()))?;
-        let main = i32::try_from(std::process::id()).unwrap_or_default();
-        let mask = read_mask(&host, Tid(main)).map_err(|e| failed(e.to_string()))?;
-        let topology = whole.restrict(&mask).map_err(|e| failed(e.to_string()))?;
+        let allowed = read_mask(&host, current_thread()).map_err(|e| failed(e.to_string()))?;
+        let servers = asked.unwrap_or(&allowed);
+        let checked = servers.check_choice(&allowed);
+        checked.map_err(|e| TuneError::Usage(format!("--cpus {e}")))?;
+        let topology = whole.restrict(servers).map_err(|e| failed(e.to_string()))?;
+        let others = allowed.difference(servers);
+        let generator = match others.is_empty() {
+            true => servers.clone(),
+            false => others,
+        };
         // where no cgroup is seen, there is none whose limit counts
-        let quota = match find_cgroup(&host, Pid(main)) {
+        let own = Pid(i32::try_from(std::process::id()).unwrap_or_default());
+        let quota = match find_cgroup(&host, own) {
             Ok(cgroup) => {
                 read_cpu_quota(&host, &cgroup)
                     .map_err(|e| failed(e.to_string()))?
@@ -40,6 +61,8 @@ impl Cpus {
         };
         Ok(Self {
             topology,
+            allowed,
+            generator,
             quota: quota.map(|millicpus| f64::from(millicpus) / 1e3),
         })
     }
@@ -47,10 +70,51 @@ impl Cpus {
     #[cfg(test)]
     pub(crate) fn of_tests(cores: usize, threads: usize) -> Self {
         let text = format!("package:1 core:{cores} pu:{threads}");
+        let topology = albacore_topology::parse_synthetic(&text).unwrap();
         Self {
-            topology: albacore_topology::parse_synthetic(&text).unwrap(),
+            allowed: topology.cpuset(),
+            generator: topology.cpuset(),
+            topology,
             quota: None,
         }
+    }
+
+    /// Which cpus servers and load generator run on.
+    pub(crate) fn ran_on(&self) -> String {
+        let (servers, generator) = (self.topology.cpuset(), &self.generator);
+        match self.is_generator_apart() {
+            true => format!("servers on cpus {servers}, load generator on cpus {generator}"),
+            false => format!("servers and load generator share cpus {servers}"),
+        }
+    }
+
+    fn is_generator_apart(&self) -> bool {
+        self.generator != self.topology.cpuset()
+    }
+
+    /// Whether the load generator takes cpu time from the servers: it has no cpus of its own, or a
+    /// quota of the cgroup counts for both.
+    pub(crate) fn is_time_shared(&self) -> bool {
+        !self.is_generator_apart() || self.quota.is_some()
+    }
+
+    /// Starts a process that may use all cpus; then the calling thread, which sends the load, runs
+    /// on those of the load generator alone.
+    ///
+    /// # Errors
+    /// Those of `start`; a cpu is not there any more.
+    pub(crate) fn start_apart<T>(
+        &self,
+        start: impl FnOnce() -> Result<T, TuneError>,
+    ) -> Result<T, TuneError> {
+        if !self.is_generator_apart() {
+            return start();
+        }
+        let failed = |e: MaskError| failed(e.to_string());
+        write_mask(current_thread(), &self.allowed).map_err(failed)?;
+        let started = start()?;
+        write_mask(current_thread(), &self.generator).map_err(failed)?;
+        Ok(started)
     }
 
     /// How many can work at once.
@@ -75,6 +139,27 @@ impl Cpus {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_load_generator_gets_the_cpus_that_servers_do_not_use() {
+        let mask = || read_mask(&HostRoot::live(), current_thread()).unwrap();
+        let all = mask();
+        let one: CpuSet = all.first().into_iter().collect();
+        let cpus = Cpus::read(Some(&one)).unwrap();
+        assert_eq!((cpus.count(), cpus.topology.cpuset()), (1, one.clone()));
+        let others = all.difference(&one);
+        let apart = if others.is_empty() { &one } else { &others };
+        assert_eq!(cpus.start_apart(|| Ok(mask())).unwrap(), all);
+        assert_eq!((&mask(), &cpus.generator), (apart, apart));
+        assert!(cpus.ran_on().ends_with(&format!("cpus {apart}")));
+        let none = Cpus::read(Some(&CpuSet::new())).unwrap_err();
+        assert!(matches!(&none, TuneError::Usage(what) if what.starts_with("--cpus has no cpu")));
+        let far = "8191".parse().unwrap();
+        let far = Cpus::read(Some(&far)).unwrap_err().to_string();
+        assert!(far.starts_with("--cpus 8191: "), "{far}");
+        let shared = Cpus::of_tests(2, 1);
+        assert!(shared.is_time_shared() && shared.ran_on().ends_with("share cpus 0-1"));
+    }
 
     #[test]
     fn a_limit_of_the_container_counts_as_fewer_cpus() {

@@ -74,6 +74,7 @@ fn request(options: &TuneOptions, folder: &Path) -> TuneRequest {
         file: folder.join(DEPLOYMENT),
         place: Place::Pod,
         folder: folder.join(JOB_RESULTS),
+        cpus: None,
         options: options.clone(),
     }
 }

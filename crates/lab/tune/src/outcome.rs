@@ -32,8 +32,11 @@ pub struct Outcome {
     pub percentile: f64,
     pub mix: String,
     pub arrivals: String,
+    /// Of the servers.
     pub cpus: usize,
     pub topology: String,
+    /// Which cpus servers and load generator ran on.
+    pub ran_on: String,
     pub seconds: f64,
     pub steps: Vec<Step>,
     /// How many candidates were ranked, in which time, and the best predictions.
@@ -134,6 +137,7 @@ pub(crate) fn of(
         arrivals: request.options.arrivals.clone(),
         cpus: context.cpus.count(),
         topology: context.cpus.topology.hash_text(),
+        ran_on: context.cpus.ran_on(),
         seconds: context.elapsed(),
         steps,
         candidates: ranking.all,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use albacore_topology::CpuSet;
 use serde::{Deserialize, Serialize};
 
 /// Where the servers run that are measured.
@@ -22,6 +23,9 @@ pub struct TuneRequest {
     pub place: Place,
     /// Where results are written.
     pub folder: PathBuf,
+    /// The cpus that servers may use; the load generator gets the others that this process has.
+    /// `None`: all, which both share.
+    pub cpus: Option<CpuSet>,
     pub options: TuneOptions,
 }
 

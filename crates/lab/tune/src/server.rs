@@ -47,7 +47,7 @@ pub struct Window {
     pub p99_ms: f64,
     /// Cpus that the server used.
     pub cpus: f64,
-    /// Cpus that the load generator used.
+    /// Cpus that the load generator took from the server.
     pub generator_cpus: f64,
     /// Share of the time in which an event loop worked, of all of them.
     pub front_busy: f64,
@@ -67,6 +67,8 @@ pub(crate) struct Running {
     pub(crate) bench: Bench,
     /// Event loops that it has.
     pub(crate) loops: usize,
+    /// The load generator takes cpu time from it.
+    is_time_shared: bool,
 }
 
 pub(crate) struct Servers {
@@ -143,7 +145,9 @@ fn start(
     let text = text.map_err(|e| TuneError::Failed(format!("{}: {e}", file.display())))?;
     std::fs::write(&file, text + "\n").map_err(TuneError::file(&file))?;
     let log = folder.join("servers.log");
-    let options = ["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"];
+    let mut options = vec!["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"];
+    let cpus = context.request.cpus.as_ref().map(ToString::to_string);
+    options.extend(cpus.iter().flat_map(|cpus| ["--cpus", cpus]));
     let failed = |e: &dyn std::fmt::Display| {
         let what = sentence(&format!("{e:#}"));
         let (name, log) = (configuration.name(), log.display());
@@ -151,7 +155,8 @@ fn start(
             "{name}: the server does not start: {what}; see {log}"
         ))
     };
-    let mut service = Service::start_with_log(&file, &options, &log).map_err(|e| failed(&e))?;
+    let start = || Service::start_with_log(&file, &options, &log).map_err(|e| failed(&e));
+    let mut service = context.cpus.start_apart(start)?;
     let address = service.listening().map_err(|e| failed(&e))?;
     service.ready(START_PATIENCE).map_err(|e| failed(&e))?;
     let request = context.request;
@@ -179,6 +184,7 @@ fn start(
         service,
         bench,
         loops,
+        is_time_shared: context.cpus.is_time_shared(),
     })
 }
 
@@ -236,7 +242,10 @@ impl Running {
             front_busy: usage.front_cpu / seconds / self.loops as f64,
             workers_busy: usage.busy / seconds / workers,
             batch_rows: usage.rows as f64 / usage.batches.max(1) as f64,
-            generator_cpus: load.generator_seconds() / seconds,
+            generator_cpus: match self.is_time_shared {
+                true => load.generator_seconds() / seconds,
+                false => 0.0,
+            },
             disturbed: disturbance(&host).or_else(late),
         }
     }

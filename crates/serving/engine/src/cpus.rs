@@ -36,25 +36,27 @@ pub(super) fn spin_time(
     }
 }
 
-/// How many cpus this process may use; `None` if no limit can be read.
+/// How many cpus this process may use, at most `max`; `None` if no limit can be read.
 #[must_use]
-pub fn usable_cpus() -> Option<usize> {
-    Cpus::new().read()
+pub fn usable_cpus(max: Option<usize>) -> Option<usize> {
+    Cpus::new(max).read()
 }
 
-/// Reads how many cpus this process may use: those of its cgroup, or its cpu quota where that is
-/// less. Affinity masks are not considered: threads are pinned to one cpu of the many that the
-/// process may use.
+/// Reads how many cpus this process may use: those of its cgroup, or its cpu quota or a given limit
+/// where that is less. Affinity masks are not considered: threads are pinned to one cpu of the many
+/// that the process may use.
 #[derive(Debug)]
 pub(super) struct Cpus {
     host: HostRoot,
+    max: Option<usize>,
     polled_at: Option<Instant>,
 }
 
 impl Cpus {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(max: Option<usize>) -> Self {
         Self {
             host: HostRoot::live(),
+            max,
             polled_at: None,
         }
     }
@@ -71,6 +73,10 @@ impl Cpus {
     }
 
     fn read(&self) -> Option<usize> {
+        self.read_cgroup().into_iter().chain(self.max).min()
+    }
+
+    fn read_cgroup(&self) -> Option<usize> {
         let pid = Pid(i32::try_from(std::process::id()).ok()?);
         let cgroup = albacore_os::find_cgroup(&self.host, pid).ok()?;
         let cpuset = cgroup.read_effective(&self.host).ok();
@@ -109,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_cpus_of_this_machine_are_counted_and_not_again_at_once() {
-        let mut cpus = Cpus::new();
+        let mut cpus = Cpus::new(None);
         let online = std::thread::available_parallelism().unwrap().get();
         let seen = cpus.poll().unwrap();
         assert!(
@@ -117,5 +123,9 @@ mod tests {
             "{seen}"
         );
         assert_eq!(cpus.poll(), None);
+        assert_eq!(
+            (usable_cpus(Some(1)), Cpus::new(Some(1)).poll()),
+            (Some(1), Some(1))
+        );
     }
 }

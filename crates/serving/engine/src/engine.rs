@@ -32,6 +32,8 @@ pub struct EngineConfig {
     pub workers: usize,
     /// Compute threads of each worker (T).
     pub threads: usize,
+    /// Most cpus to count on, where something else than the cgroup limits them.
+    pub cpus_max: Option<usize>,
     pub batching: BatchingParams,
     /// The number of this front among those that may have the same workers, one after the other.
     pub front: u64,
@@ -151,7 +153,7 @@ impl Engine {
             event_loop.runtime.spawn(completing).abort_handle()
         };
         let completions = event_loops.iter().enumerate().map(complete).collect();
-        let supervisor = Supervisor::new(Arc::clone(&shared), host)?;
+        let supervisor = Supervisor::new(Arc::clone(&shared), host, config.cpus_max)?;
         let supervisor = std::thread::Builder::new()
             .name("albf.watch".to_owned())
             .spawn(move || {

@@ -69,7 +69,11 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
-    pub(super) fn new(shared: Arc<SharedState>, host: Link) -> Result<Self, OsError> {
+    pub(super) fn new(
+        shared: Arc<SharedState>,
+        host: Link,
+        cpus_max: Option<usize>,
+    ) -> Result<Self, OsError> {
         let poll = Poll::new()?;
         poll.add(&shared.supervise, WAKE_KEY)?;
         poll.add(&host, LINK_KEY)?;
@@ -87,7 +91,7 @@ impl Supervisor {
             checked_at: now,
             next_sample_at: now,
             is_read_error_logged: false,
-            cpus: Cpus::new(),
+            cpus: Cpus::new(cpus_max),
             nodes: NodeWatch::new(),
         })
     }

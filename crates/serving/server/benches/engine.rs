@@ -56,6 +56,7 @@ fn config(workers: usize, threads: usize) -> EngineConfig {
     EngineConfig {
         workers,
         threads,
+        cpus_max: None,
         batching: BatchingParams {
             policy: Policy::default(),
             batch_rows_max: 1024,

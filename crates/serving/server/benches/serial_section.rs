@@ -64,6 +64,7 @@ fn measure(loops: usize) {
     let config = EngineConfig {
         workers: 2,
         threads: 1,
+        cpus_max: None,
         batching: BatchingParams {
             policy: Policy::Eager,
             batch_rows_max: 1024,

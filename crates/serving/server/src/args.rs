@@ -13,7 +13,7 @@ use clap::{Parser, ValueEnum};
 
 use crate::cli_models::CliModel;
 use crate::limits::{
-    BATCH_ROWS_MAX, FRONT_THREAD_CPUS, FRONT_THREADS_AUTO_MAX, FRONT_THREADS_MAX,
+    BATCH_ROWS_MAX, CPUS_MAX, FRONT_THREAD_CPUS, FRONT_THREADS_AUTO_MAX, FRONT_THREADS_MAX,
     FRONT_THREADS_MIN, QUEUE_ROWS_MAX, THREADS_MAX, WORKERS_MAX,
 };
 pub use crate::params_client::ParamsEndpoint;
@@ -49,6 +49,10 @@ pub struct Args {
     #[arg(long, value_name = "T", default_value_t = 1, env = "ALBACORE_THREADS",
           value_parser = bounded(1, THREADS_MAX))]
     pub threads: usize,
+    /// Most cpus to count on. `albacore run --cpus` gives it: masks are not read, only cpuset and
+    /// quota of the cgroup [default: no other limit].
+    #[arg(long, value_name = "N", value_parser = bounded(1, CPUS_MAX))]
+    pub cpus_max: Option<usize>,
     /// Threads of the front end, which read requests and write replies [default: a quarter of the
     /// cpus, at least 2 from 4 cpus on, at most 16].
     #[arg(long, value_name = "N", env = "ALBACORE_FRONT_THREADS")]
@@ -160,6 +164,8 @@ pub struct ServerConfig {
     pub workers: usize,
     /// Compute threads of each worker.
     pub threads: usize,
+    /// Most cpus to count on.
+    pub cpus_max: Option<usize>,
     /// Threads of the front end.
     pub front_threads: usize,
     pub models: ModelSource,
@@ -191,7 +197,8 @@ impl Args {
             grpc: self.grpc,
             workers: self.workers,
             threads: self.threads,
-            front_threads: front_threads(self.front_threads, cpus())?,
+            cpus_max: self.cpus_max,
+            front_threads: front_threads(self.front_threads, cpus(self.cpus_max))?,
             models,
             model_bytes_max: self.model_bytes_max,
             ca_file: self.ca_file,
@@ -236,6 +243,7 @@ impl ServerConfig {
         EngineConfig {
             workers: self.workers,
             threads: self.threads,
+            cpus_max: self.cpus_max,
             batching,
             front,
         }
@@ -243,9 +251,9 @@ impl ServerConfig {
 }
 
 /// Cpus that this process may use.
-fn cpus() -> usize {
+fn cpus(max: Option<usize>) -> usize {
     let online = || std::thread::available_parallelism().map_or(1, usize::from);
-    albacore_engine::usable_cpus().unwrap_or_else(online)
+    albacore_engine::usable_cpus(max).unwrap_or_else(online)
 }
 
 /// How many threads the front end has, as asked for or by the number of cpus.

@@ -21,7 +21,7 @@ pub(super) fn page(outcome: &Outcome) -> String {
         Ok(text) | Err(text) => escape(text),
     };
     let body = format!(
-        "<style>{STYLE}</style><p class='dim'>{} ms at {} %; requests: {}; arrivals: {}; {} cpus; {:.0} s</p>\n{summary}\
+        "<style>{STYLE}</style><p class='dim'>{} ms at {} %; requests: {}; arrivals: {}; {}; {:.0} s</p>\n{summary}\
          <h2>Measured</h2>{}\n{}\n<h2>Recipe</h2>{}\n<h2>Predicted</h2>\n\
          <p class='dim'>{} candidates were ranked in {:.1} s; these are the best of those that were simulated.</p>{}\n\
          <h2>The file</h2><pre>{file}</pre>",
@@ -29,7 +29,7 @@ pub(super) fn page(outcome: &Outcome) -> String {
         outcome.percentile,
         escape(&outcome.mix),
         escape(&outcome.arrivals),
-        outcome.cpus,
+        outcome.ran_on,
         outcome.seconds,
         pareto::draw(outcome),
         measured(outcome),

@@ -41,6 +41,18 @@ fn the_front_has_a_quarter_of_the_cpus_within_bounds_and_never_more_than_there_a
 }
 
 #[test]
+fn the_most_cpus_to_count_on_are_those_of_the_engine() {
+    let batching = |of: &ServerConfig| match of.models {
+        ModelSource::Arguments { batching, .. } => batching,
+        ModelSource::SettingsFile(_) => panic!("{of:?}"),
+    };
+    for (arguments, max) in [(&["--cpus-max", "1"][..], Some(1)), (&[], None)] {
+        let settings = settings(arguments).unwrap();
+        assert_eq!(settings.engine(batching(&settings), 0).cpus_max, max);
+    }
+}
+
+#[test]
 fn a_settings_file_excludes_model_arguments() {
     let alone = ["albacore-server", "--settings", "a.yaml", "--workers", "2"];
     let settings = Args::try_parse_from(alone).unwrap().check().unwrap();
@@ -94,6 +106,11 @@ fn each_contradiction_names_the_argument() {
             "--front-threads 0 is not between 1 and",
         ),
         (&["--front-threads", "many"], "--front-threads"),
+        (
+            &["--cpus-max", "1", "--front-threads", "2"],
+            "--front-threads 2 is not between 1 and 1,",
+        ),
+        (&["--cpus-max", "0"], "from 1 to 8192"),
         (&["--model", "m=b"], "--model m is given twice"),
         (&["--model", "=b"], "is not a name"),
         (&["--model", "a/b=c"], "is not a name"),

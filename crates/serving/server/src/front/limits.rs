@@ -84,6 +84,9 @@ pub const FRONT_THREADS_AUTO_MAX: usize = 16;
 /// Threads of the front end: as many as the cpus of the largest machines that serve trees.
 pub const FRONT_THREADS_MAX: usize = 256;
 
+/// Largest value of `--cpus-max`: as many as kernels of distributions have.
+pub const CPUS_MAX: usize = 8192;
+
 /// Workers of one server: twice the CPUs of the largest machines that serve trees.
 pub const WORKERS_MAX: usize = 512;
 

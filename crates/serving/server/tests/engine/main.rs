@@ -51,6 +51,7 @@ pub(crate) fn config(workers: usize, threads: usize) -> EngineConfig {
     EngineConfig {
         workers,
         threads,
+        cpus_max: None,
         batching: BATCHING,
         front: 0,
     }
