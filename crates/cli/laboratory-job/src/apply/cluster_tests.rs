@@ -5,6 +5,7 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -34,7 +35,8 @@ struct Rig {
     plane: ControlPlane,
     folder: tempfile::TempDir,
     address: SocketAddr,
-    _service: Service,
+    /// Only its end counts; shared by threads.
+    _service: Mutex<Service>,
 }
 
 fn root() -> PathBuf {
@@ -96,7 +98,7 @@ impl Rig {
             plane,
             folder,
             address,
-            _service: service,
+            _service: Mutex::new(service),
         };
         // there is no controller manager that would make the account
         rig.kubectl(&["create", "serviceaccount", "default"]);
@@ -155,13 +157,13 @@ impl Rig {
     }
 
     async fn apply(&self, kubeconfig: &Path) -> Result<Apply, Failure> {
-        let cluster = Cluster::connect_as_user(&UserConnectOptions {
+        let options = UserConnectOptions {
             kubeconfig: Some(kubeconfig.to_owned()),
             context: None,
             manager: "kubectl-albacore",
-        });
+        };
         let job = JobClient {
-            cluster: cluster.await.unwrap(),
+            cluster: Cluster::connect_as_user(&options).await.unwrap(),
             key: ObjectKey::new("default", "albacore-tune-fraud"),
             subject: Subject::Tune {
                 name: "fraud".to_owned(),

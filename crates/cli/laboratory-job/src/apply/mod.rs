@@ -33,8 +33,9 @@ impl Apply {
     /// Finds out before the search what would keep the values from being applied or judged.
     pub(crate) async fn check(&self) -> Result<(), Failure> {
         let same = json!({"workers": self.read.data["spec"]["workers"]});
-        let tried = self.job.cluster.try_merge_spec(&kind(), &self.key, &same);
-        tried.await.map_err(|error| self.job.failed(&error))?;
+        let cluster = &self.job.cluster;
+        let tried = cluster.try_merge_spec(&kind(), &self.key, &same).await;
+        tried.map_err(|error| self.job.failed(&error))?;
         let (Standing::Pending(why) | Standing::Stuck(why)) = standing(&self.read) else {
             return self.measure(1).await.map(drop);
         };
