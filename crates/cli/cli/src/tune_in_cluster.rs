@@ -3,13 +3,13 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
+use albacore_api::Timespan;
 use albacore_command::Failure;
 use albacore_laboratory_job::{JobRequest, Subject};
 use clap::Parser;
 
 use crate::args::ClusterArgs;
 use crate::experiment_node::{bad_usage, connect_options};
-use crate::laboratory;
 
 /// The options; their help is that of `albacore-lab tune`, which has the same.
 #[derive(Debug, Parser)]
@@ -24,6 +24,10 @@ struct TuneInClusterArgs {
     output: Option<PathBuf>,
     #[arg(long)]
     cpus: Option<OsString>,
+    #[arg(long)]
+    apply: bool,
+    #[arg(long, default_value = "60s")]
+    watch_time: Timespan,
     #[command(flatten)]
     measuring: MeasuringArgs,
     #[command(flatten)]
@@ -80,7 +84,8 @@ pub(crate) fn is_meant(arguments: &[OsString]) -> bool {
     !arguments.iter().any(is_of_lab)
 }
 
-/// Runs the search, or goes on with the Job that runs it, and writes its results.
+/// Runs the search, or goes on with the Job that runs it, writes its results and applies them if
+/// that is asked for.
 pub(crate) fn run(arguments: &[OsString]) -> Result<(), Failure> {
     let program = OsString::from("albacore tune");
     let words = std::iter::once(&program).chain(arguments);
@@ -99,19 +104,19 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<(), Failure> {
             cpus.display()
         )));
     }
-    let folder = albacore_laboratory_job::run(&JobRequest {
+    let done = albacore_laboratory_job::run(&JobRequest {
         subject: Subject::Tune {
-            name: name.clone(),
+            name,
             node: args.node,
             options: args.measuring.words(),
+            watch_time: args.apply.then(|| args.watch_time.duration()),
         },
         output: args.output,
         image: args.image,
         namespace: args.cluster.namespace.clone(),
         cluster: connect_options(args.cluster),
-    })?;
-    let words = [OsString::from("finish-tune"), folder.into(), name.into()];
-    laboratory::run("laboratory-job", &words)
+    });
+    done.map(drop)
 }
 
 #[cfg(test)]
@@ -146,8 +151,18 @@ mod tests {
 
     #[test]
     fn what_is_measured_is_passed_on() {
-        let words = ["tune", "fraud", "--time", "8s", "--mix=2"];
+        let words = ["tune", "fraud", "--time", "8s", "--mix=2", "--apply"];
         let args = TuneInClusterArgs::try_parse_from(words).unwrap();
         assert_eq!(args.measuring.words(), ["--mix", "2", "--time", "8s"]);
+        assert_eq!(
+            (args.apply, args.watch_time.to_string()),
+            (true, "60s".to_owned())
+        );
+        let bad = TuneInClusterArgs::try_parse_from(["tune", "fraud", "--watch-time", "1m"]);
+        assert!(
+            bad.unwrap_err()
+                .to_string()
+                .contains("the units are us, ms and s")
+        );
     }
 }

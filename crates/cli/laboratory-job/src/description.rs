@@ -84,6 +84,15 @@ impl FetchedResults {
     }
 }
 
+/// Has the files of a search that was fetched written into its folder: `report.html` and `NAME.yaml`
+/// among them. What was found, in sentences.
+///
+/// # Errors
+/// The search ended early or found no values; its results are written.
+pub(crate) fn finish_tune(folder: &Path, name: &str) -> Result<String, Failure> {
+    ask(&["finish-tune".into(), folder.into(), name.into()], None)
+}
+
 /// The answer of `albacore-lab laboratory-job`, which prints its errors itself.
 fn ask<T: DeserializeOwned>(words: &[OsString], input: Option<&Value>) -> Result<T, Failure> {
     let program = program_beside("albacore-lab")?;

@@ -19,6 +19,7 @@ use crate::pod_settings::PodSettings;
 use crate::subject::Subject;
 
 /// A Job of this name, whether it exists or not.
+#[derive(Clone)]
 pub(crate) struct JobClient {
     pub(crate) cluster: Cluster,
     pub(crate) key: ObjectKey,
@@ -255,7 +256,7 @@ fn end_of(job: &Value) -> Option<String> {
 }
 
 /// An object as its type. The API server has checked it, so it fits, or it is of a later version.
-fn typed<K: DeserializeOwned>(object: DynamicObject) -> Result<K, Failure> {
+pub(crate) fn typed<K: DeserializeOwned>(object: DynamicObject) -> Result<K, Failure> {
     let key = ObjectKey::of(&object);
     let value = serde_json::to_value(object).and_then(serde_json::from_value);
     value.map_err(|error| Failure::Failed(format!("{key}: {error}")))

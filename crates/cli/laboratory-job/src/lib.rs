@@ -4,9 +4,10 @@
 //! What an experiment or a search is, only `albacore-lab` knows: it checks what is asked for here,
 //! runs in the pod, and writes the report here. This crate makes the Job, sends it the files and
 //! fetches the results, all through `pods/exec`. The Job outlives this process; the same command
-//! finds it again.
+//! finds it again. What a search chose is applied here, with the rights of the user.
 #![forbid(unsafe_code)]
 
+mod apply;
 mod description;
 mod job;
 mod limits;
@@ -27,7 +28,7 @@ use albacore_command::Failure;
 pub use subject::Subject;
 
 use description::Description;
-use run::{follow, interrupted};
+use run::{finish, follow, interrupted};
 
 /// What is asked for at the prompt.
 #[derive(Clone, Debug)]
@@ -41,10 +42,12 @@ pub struct JobRequest {
     pub cluster: UserConnectOptions,
 }
 
-/// Runs the subject, or goes on with the Job that runs it; the folder of its results.
+/// Runs the subject, or goes on with the Job that runs it; the folder of its results. Of a search
+/// all is written and printed then, and applied if that is asked for.
 ///
 /// # Errors
-/// A bad file; what keeps the Job from running or from its end; Ctrl-C. What was fetched is kept.
+/// A bad file; what keeps the Job from running or from its end; Ctrl-C; values that cannot be
+/// applied, or that are worse. What was fetched is kept.
 pub fn run(request: &JobRequest) -> Result<PathBuf, Failure> {
     let output = request.output.as_ref();
     let described = match &request.subject {
@@ -59,10 +62,14 @@ pub fn run(request: &JobRequest) -> Result<PathBuf, Failure> {
     let runtime = runtime.map_err(|e| Failure::Failed(format!("cannot start: {e}")))?;
     let running = RefCell::new(None);
     runtime.block_on(async {
-        tokio::select! {
-            done = follow(request, described, &running) => done,
-            _ = tokio::signal::ctrl_c() => Err(interrupted(running.borrow().as_ref())),
+        let followed = tokio::select! {
+            done = follow(request, described, &running) => done?,
+            _ = tokio::signal::ctrl_c() => return Err(interrupted(running.borrow().as_ref())),
+        };
+        if let Subject::Tune { name, .. } = &request.subject {
+            finish(name, &followed).await?;
         }
+        Ok(followed.output)
     })
 }
 

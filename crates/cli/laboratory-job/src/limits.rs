@@ -37,5 +37,23 @@ pub(crate) const EXPERIMENT_PART_BYTES: u64 = 4 << 20;
 /// Silence after which a connection to the pod counts as lost: it sends a sign of life every 10 s.
 pub(crate) const EXPERIMENT_SILENCE_MAX: Duration = Duration::from_secs(45);
 
+/// How long an API server may be away while values are applied: it is started again in less, and
+/// values that are worse have to be taken back.
+pub(crate) const API_SERVER_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Writes of others, such as of the status every 30 s, after which a change of the spec is given
+/// up.
+pub(crate) const CONFLICTS_MAX: u32 = 10;
+
+/// Pods of a deployment that are watched: each window asks each of them, one after the other.
+pub(crate) const WATCHED_PODS_MAX: usize = 32;
+
+/// How long all pods may take for new values: hundreds of them are replaced some at a time.
+pub(crate) const TAKE_UP_TIME_MAX: Duration = Duration::from_secs(3_600);
+
+/// How long new values have to be in force before they are judged: pods learn what batches cost
+/// with them, and the controller may be late to say that some pods lack them.
+pub(crate) const SETTLE_TIME: Duration = Duration::from_secs(5);
+
 /// How long a lost connection is tried again: a control plane is upgraded in less.
 pub(crate) const EXPERIMENT_LOST_TIME_MAX: Duration = Duration::from_secs(600);

@@ -1,41 +1,65 @@
-//! From what is asked for to the Job that runs it.
+//! From what is asked for to the Job that runs it, and to what is done with a search's results.
 
 use std::cell::RefCell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use albacore_cluster::{Cluster, ObjectKey};
-use albacore_command::{Failure, sentence};
+use albacore_command::{Failure, print, sentence};
 
-use crate::description::Description;
+use crate::apply::Apply;
+use crate::description::{Description, finish_tune};
 use crate::job::JobClient;
 use crate::subject::Subject;
 use crate::{JobRequest, object, transfer};
 
-/// Until all results are here, in the folder that is returned; `running` is set while there is a
-/// Job.
+/// A Job whose results are here.
+pub(crate) struct Followed {
+    /// The folder of the results.
+    pub(crate) output: PathBuf,
+    /// Of a search whose values are to be applied.
+    apply: Option<Apply>,
+}
+
+/// Until all results are here; `running` is set while there is a Job.
 pub(crate) async fn follow(
     request: &JobRequest,
     described: Option<Description>,
     running: &RefCell<Option<ObjectKey>>,
-) -> Result<PathBuf, Failure> {
+) -> Result<Followed, Failure> {
     let cluster = Cluster::connect_as_user(&request.cluster).await;
     let cluster = cluster.map_err(|error| Failure::Failed(sentence(&error)))?;
     let namespace = request.namespace.as_deref();
     let namespace = namespace.unwrap_or_else(|| cluster.namespace()).to_owned();
     let subject = &request.subject;
+    let mut apply = None;
     let (job, description) = match (described, subject) {
         (Some(description), _) => {
             let key = ObjectKey::new(namespace, subject.job_name(&description.name)?);
             (client(cluster, key, subject), description)
         }
-        (None, Subject::Tune { name, options, .. }) => {
-            let key = ObjectKey::new(namespace, subject.job_name(name)?);
+        (
+            None,
+            Subject::Tune {
+                name,
+                options,
+                watch_time,
+                ..
+            },
+        ) => {
+            let key = ObjectKey::new(&namespace, subject.job_name(name)?);
             let job = client(cluster, key, subject);
-            let object = job.deployment(name).await?;
-            let object = serde_json::to_value(object);
+            let read = job.deployment(name).await?;
+            let object = serde_json::to_value(&read);
             let object = object.map_err(|error| Failure::Failed(format!("{name}: {error}")))?;
             let output = request.output.as_ref();
-            (job, Description::of_tune(&object, options, output)?)
+            let description = Description::of_tune(&object, options, output)?;
+            apply = watch_time.map(|time| Apply {
+                job: job.clone(),
+                key: ObjectKey::new(namespace, name),
+                read,
+                time,
+            });
+            (job, description)
         }
         (None, Subject::Experiment { file, .. }) => {
             let file = file.display();
@@ -45,10 +69,35 @@ pub(crate) async fn follow(
     if let Some(node) = subject.node() {
         job.check_node(node).await?;
     }
+    if let Some(apply) = &apply {
+        apply.check().await?;
+    }
     let uid = find_or_make(&job, request, &description).await?;
     running.replace(Some(job.key.clone()));
     transfer::run(&job, &uid, &description).await?;
-    Ok(description.output)
+    Ok(Followed {
+        output: description.output,
+        apply,
+    })
+}
+
+/// Writes the files of a search, prints what was found, and applies it if that is asked for.
+pub(crate) async fn finish(name: &str, followed: &Followed) -> Result<(), Failure> {
+    let folder: &Path = &followed.output;
+    let summary = finish_tune(folder, name)?;
+    let file = folder.join(format!("{name}.yaml"));
+    let (report, values) = (folder.join("report.html"), file.display());
+    print(&format!("{summary}\nReport: {}\n", report.display()))?;
+    match &followed.apply {
+        None => print(&format!(
+            "To take these values: kubectl apply -f {values}\n"
+        )),
+        Some(apply) => {
+            print(&format!("The deployment with these values: {values}\n"))?;
+            let applied = apply.run(&file).await?;
+            print(&(applied + "\n"))
+        }
+    }
 }
 
 fn client(cluster: Cluster, key: ObjectKey, subject: &Subject) -> JobClient {

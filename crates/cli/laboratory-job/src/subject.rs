@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use albacore_command::Failure;
 
@@ -25,6 +26,9 @@ pub enum Subject {
         node: Option<String>,
         /// Of `albacore tune`: what is measured.
         options: Vec<OsString>,
+        /// Whether the values are applied, and how long the pods that serve are watched before,
+        /// and again after that.
+        watch_time: Option<Duration>,
     },
 }
 
@@ -61,7 +65,8 @@ impl Subject {
             }
             Self::Tune { .. } => {
                 "`albacore tune NAME` needs the rights to get inferencedeployments and deployments, to get, \
-                 create, patch and delete jobs, to list pods, and to get and create pods/exec in the namespace"
+                 create, patch and delete jobs, to list pods, and to get and create pods/exec in the namespace; \
+                 with --apply also to patch inferencedeployments and to get pods/proxy"
             }
         }
     }

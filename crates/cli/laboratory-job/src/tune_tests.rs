@@ -46,6 +46,7 @@ fn made(node: Option<&str>) -> Value {
         name: "fraud".to_owned(),
         node: None,
         options: Vec::new(),
+        watch_time: None,
     };
     let key = ObjectKey::new("team", subject.job_name("fraud").unwrap());
     job(&JobSpec {

@@ -26,6 +26,7 @@ mod middleware;
 mod object_event;
 mod objects;
 mod parsed_object;
+mod pod_proxy;
 mod queue;
 mod rate_limit;
 mod readiness;

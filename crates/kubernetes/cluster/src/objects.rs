@@ -1,7 +1,8 @@
 //! Reads and writes single objects.
 //!
 //! Writes are server-side applies of exactly our fields, with one field manager and strict
-//! validation: a field that the kind does not have is refused, never dropped.
+//! validation: a field that the kind does not have is refused, never dropped. What somebody else
+//! applied is changed by merge patches.
 
 use std::time::Duration;
 
@@ -177,6 +178,47 @@ impl Cluster {
         patched
             .map(drop)
             .map_err(|error| self.explain(&action("merge status of", kind, key), error))
+    }
+
+    /// Changes fields of `spec` by a merge patch (RFC 7396: null removes a field) if the object is
+    /// still as it was `read`; the object as stored now.
+    ///
+    /// # Errors
+    /// Conflict if anything of it, its status too, was written meanwhile; or the API server refuses
+    /// or does not answer.
+    pub async fn merge_spec(
+        &self,
+        kind: &ApiResource,
+        read: &DynamicObject,
+        spec: &Value,
+    ) -> Result<DynamicObject, ClusterError> {
+        let version = json!({"resourceVersion": read.metadata.resource_version});
+        let patch = Patch::Merge(json!({"metadata": version, "spec": spec}));
+        let key = ObjectKey::of(read);
+        let api = self.api(kind, &key.namespace);
+        let params = self.merging().validation_strict();
+        let patched = api.patch(&key.name, &params, &patch).await;
+        patched.map_err(|error| self.explain(&action("patch", kind, &key), error))
+    }
+
+    /// Whether rights and admission would let [`Cluster::merge_spec`] change these fields of an
+    /// existing object; nothing is stored.
+    ///
+    /// # Errors
+    /// As [`Cluster::merge_spec`], but for conflicts.
+    pub async fn try_merge_spec(
+        &self,
+        kind: &ApiResource,
+        key: &ObjectKey,
+        spec: &Value,
+    ) -> Result<(), ClusterError> {
+        let patch = Patch::Merge(json!({ "spec": spec }));
+        let params = self.merging().validation_strict().dry_run();
+        let api = self.api(kind, &key.namespace);
+        let patched = api.patch(&key.name, &params, &patch).await;
+        patched
+            .map(drop)
+            .map_err(|error| self.explain(&action("patch", kind, key), error))
     }
 
     fn merging(&self) -> PatchParams {

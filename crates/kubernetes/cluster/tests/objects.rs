@@ -216,6 +216,28 @@ async fn kinds_are_found_and_lists_come_in_pages() {
     assert_eq!(count("parity=even").await, 65);
 }
 
+#[tokio::test]
+async fn a_spec_is_merged_only_into_the_object_that_was_read() {
+    let cluster = connect().await;
+    let kind = ApiResource::erase::<Deployment>(&());
+    let key = ObjectKey::new("default", "merged");
+    let object = deployment("merged", json!({"replicas": 2, "minReadySeconds": 5}));
+    let read = cluster.apply(&kind, &object).await.unwrap();
+    let more = json!({"replicas": 7});
+    cluster.try_merge_spec(&kind, &key, &more).await.unwrap();
+    let unknown = json!({"replicants": 7});
+    let refused = cluster.try_merge_spec(&kind, &key, &unknown).await;
+    assert_eq!(refused.unwrap_err().class(), ErrorClass::Invalid);
+    let same = cluster.get(&kind, &key).await.unwrap().unwrap();
+    assert_eq!(same.resource_version(), read.resource_version());
+    let patch = json!({"replicas": 3, "minReadySeconds": null});
+    let merged = cluster.merge_spec(&kind, &read, &patch).await.unwrap();
+    assert_eq!(merged.data["spec"]["replicas"], 3);
+    assert_eq!(merged.data["spec"]["minReadySeconds"], Value::Null);
+    let late = cluster.merge_spec(&kind, &read, &more).await.unwrap_err();
+    assert_eq!(late.class(), ErrorClass::Conflict, "{late}");
+}
+
 /// Moments (since the epoch) at which requests of `user` arrived at the API server, in order.
 fn arrivals(user: &str) -> Vec<Duration> {
     let log = PLANE.audit_log().unwrap();

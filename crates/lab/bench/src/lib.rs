@@ -23,6 +23,6 @@ pub use error::BenchError;
 pub use probe::{Bench, Probe};
 pub use schedule::Schedule;
 pub use search::{Found, highest};
-pub use served::{Served, ServedWindow, ServerAddress};
+pub use served::ServerAddress;
 pub use spec::Spec;
 pub use staircase::{Staircase, median};

@@ -4,7 +4,7 @@
 use std::io::{Read as _, Write as _, stdin, stdout};
 use std::path::{Path, PathBuf};
 
-use albacore_command::{Failure, print, print_json};
+use albacore_command::{Failure, print_json};
 use albacore_experiment::{
     ExperimentError, FetchedResults, Followed, JOB_FOLDER, JOURNAL, Progress, WindowCounter, begin,
     describe, fetched_results, follow, receive, release, run_in_pod, run_sent, state,
@@ -39,7 +39,7 @@ pub(crate) enum LaboratoryJobCommand {
     },
     /// Here: how much of a journal was fetched, as JSON
     Fetched { journal: PathBuf },
-    /// Here: write the files of a search that was fetched, and print its summary
+    /// Here: write the files of a search that was fetched; its summary, as JSON
     FinishTune { folder: PathBuf, name: String },
     /// The main program of the pod
     Run,
@@ -113,12 +113,8 @@ fn describe_tune(measuring: &MeasuringArgs, output: Option<&Path>) -> Result<(),
 }
 
 fn finish_tune(folder: &Path, name: &str) -> Result<(), Failure> {
-    let (summary, file) = write_fetched(folder, name).map_err(failure)?;
-    print(&format!(
-        "{summary}\nReport: {}\nTo take these values: kubectl apply -f {}\n",
-        folder.join("report.html").display(),
-        file.display()
-    ))
+    let (summary, _) = write_fetched(folder, name).map_err(failure)?;
+    print_json(&summary)
 }
 
 fn run_what_was_sent(folder: &Path) -> Result<(), ExperimentError> {

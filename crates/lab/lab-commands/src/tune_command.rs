@@ -14,7 +14,8 @@ use crate::bench_serve::{parse_percentile, parse_time};
 /// The arguments of `albacore tune`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TuneArgs {
-    /// The InferenceDeployment of a cluster; a pod of its shape is measured, and it is not changed
+    /// The InferenceDeployment of a cluster; a pod of its shape is measured. --apply alone changes
+    /// it
     #[arg(value_name = "NAME")]
     name: Option<String>,
     /// The InferenceDeployment of a file, measured on this machine; --apply alone changes it
@@ -29,14 +30,16 @@ pub(crate) struct TuneArgs {
     /// Where results are written [default: tune-NAME]
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
-    /// With --file: write the chosen values into the file
-    #[arg(long, requires = "file")]
+    /// Write the chosen values into the file, or into the deployment of the cluster: its pods are
+    /// watched then, under their clients' load, and it gets its former values again unless they
+    /// are found to be no worse
+    #[arg(long)]
     apply: bool,
-    /// With --apply: the server that runs from the file, under its clients' load, http://HOST:PORT.
-    /// The file is as before again if the server becomes worse
-    #[arg(long, value_name = "URL", requires = "apply")]
+    /// With --file and --apply: the server that runs from the file, under its clients' load,
+    /// http://HOST:PORT. The file is as before again if the server becomes worse
+    #[arg(long, value_name = "URL", requires_all = ["file", "apply"])]
     watch: Option<String>,
-    /// How long the server is watched before, and again after the change
+    /// How long the server or the pods are watched before, and again after the change
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     watch_time: Duration,
     #[command(flatten)]

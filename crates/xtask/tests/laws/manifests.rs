@@ -200,7 +200,7 @@ const MATRIX: &[Row] = &[
     row(
         "laboratory-job",
         &[KubeTypes, Async],
-        &["api", "cluster", "command"],
+        &["api", "cluster", "command", "statistics"],
     ),
     row(
         "cli",

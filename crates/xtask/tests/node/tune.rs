@@ -26,6 +26,10 @@ pub(crate) fn measures_another_pod(rig: &mut Rig) {
         said.contains("there is no such InferenceDeployment"),
         "{said}"
     );
+    let applied = [&words(&results)[..], &["--apply", "--watch-time", "1s"]].concat();
+    let idle = rig.try_albacore(&applied);
+    let said = String::from_utf8_lossy(&idle.stderr).into_owned();
+    assert!(said.contains("its pods answered 0 requests"), "{said}");
     let (masks, serving) = (rig.masks(), serving(rig));
 
     let said = left_early(rig, &words(&results));

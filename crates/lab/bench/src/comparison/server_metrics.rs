@@ -5,6 +5,7 @@ use std::time::Duration;
 use albacore_batching::deadlines::Cost;
 use albacore_batching::{BatchingParams, DEFAULT_WEIGHT, Policy, Prefer};
 use albacore_load::get;
+use albacore_statistics::metric_sum;
 use serde_json::Value;
 
 use crate::error::BenchError;
@@ -12,7 +13,7 @@ use crate::probe::Bench;
 
 /// The text of `/metrics`.
 #[derive(Debug)]
-pub(crate) struct ServerMetrics(pub(crate) String);
+pub(crate) struct ServerMetrics(String);
 
 /// How a server schedules.
 #[derive(Clone, Debug)]
@@ -37,14 +38,7 @@ pub(super) struct Learned {
 impl ServerMetrics {
     /// The sum of a metric's series that have all these labels; `None` if there is none.
     pub(crate) fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
-        let labels: Vec<String> = labels.iter().map(|(k, v)| format!("{k}=\"{v}\"")).collect();
-        let series = self.0.lines().filter(|line| {
-            let rest = line.strip_prefix(name);
-            rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
-                && labels.iter().all(|label| line.contains(label))
-        });
-        let values = series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
-        values.fold(None, |sum, value| Some(sum.unwrap_or(0.0) + value))
+        metric_sum(&self.0, name, labels)
     }
 
     /// How much a counter has grown since `before`.
@@ -146,18 +140,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn series_are_found_by_their_labels_and_added_up() {
-        let text = "albacore_x_total{model=\"a\",kind=\"value\"} 2\n\
-                    albacore_x_total{model=\"b\",kind=\"value\"} 3\n\
-                    albacore_x_total_more{model=\"a\"} 9\nalbacore_y 0.5\n";
-        let metrics = ServerMetrics(text.to_owned());
-        assert_eq!(metrics.sum("albacore_x_total", &[]), Some(5.0));
-        assert_eq!(
-            metrics.sum("albacore_x_total", &[("model", "b")]),
-            Some(3.0)
-        );
-        assert_eq!(metrics.sum("albacore_y", &[]), Some(0.5));
-        assert_eq!(metrics.sum("albacore_z", &[]), None);
+    fn a_counter_that_was_absent_grows_from_zero() {
+        let metrics = ServerMetrics("albacore_y 0.5\n".to_owned());
         let before = ServerMetrics(String::new());
         assert_eq!(metrics.growth(&before, "albacore_y", &[]), 0.5);
     }

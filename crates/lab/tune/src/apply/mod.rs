@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use albacore_os::Signals;
+use albacore_statistics::Change;
 
 use crate::error::TuneError;
 use crate::outcome::Outcome;
-use watch::{Change, Watch};
+use watch::Watch;
 
 /// What is to be changed, and what is watched.
 #[derive(Clone, Debug)]

@@ -1,0 +1,77 @@
+//! The change of a deployment's spec, and its reverse.
+
+use albacore_api::InferenceDeploymentSpec;
+use albacore_cluster::DynamicObject;
+use serde_json::{Map, Value};
+
+/// Fields of the spec that a search chooses.
+const TUNED: [&str; 7] = [
+    "batching",
+    "front",
+    "mode",
+    "placement",
+    "replicas",
+    "threads",
+    "workers",
+];
+
+/// Two merge patches of the spec (RFC 7396).
+#[derive(PartialEq, Debug)]
+pub(super) struct Patches {
+    pub(super) forward: Value,
+    pub(super) backward: Value,
+}
+
+impl Patches {
+    /// `None` if the two are equal.
+    ///
+    /// # Errors
+    /// The field that differs and is not one that a search chooses.
+    pub(super) fn between(
+        own: &InferenceDeploymentSpec,
+        chosen: &InferenceDeploymentSpec,
+    ) -> Result<Option<Self>, String> {
+        let value = |spec: &InferenceDeploymentSpec| serde_json::to_value(spec).unwrap_or_default();
+        let (own, chosen) = (value(own), value(chosen));
+        let (Some(forward), Some(backward)) = (patch(&own, &chosen), patch(&chosen, &own)) else {
+            return Ok(None);
+        };
+        let fields = forward.as_object().into_iter().flat_map(Map::keys);
+        match fields.clone().find(|of| !TUNED.contains(&of.as_str())) {
+            Some(field) => Err(format!("spec.{field}")),
+            None => Ok(Some(Self { forward, backward })),
+        }
+    }
+}
+
+/// What makes `to` of `from`; `None` if they are equal.
+fn patch(from: &Value, to: &Value) -> Option<Value> {
+    let (Value::Object(own), Value::Object(new)) = (from, to) else {
+        return (from != to).then(|| to.clone());
+    };
+    let mut changes = Map::new();
+    for field in own.keys().filter(|field| !new.contains_key(*field)) {
+        changes.insert(field.clone(), Value::Null);
+    }
+    for (field, new) in new {
+        let change = match own.get(field) {
+            Some(own) => patch(own, new),
+            None => Some(new.clone()),
+        };
+        changes.extend(change.map(|change| (field.clone(), change)));
+    }
+    (!changes.is_empty()).then_some(Value::Object(changes))
+}
+
+/// Whether nobody has edited the object since it was `expected`. An autoscaler may have changed the
+/// number of pods.
+pub(super) fn is_unedited(now: &DynamicObject, expected: &DynamicObject) -> bool {
+    let spec = |of: &DynamicObject| {
+        let mut spec = of.data["spec"].clone();
+        if let Some(fields) = spec.as_object_mut() {
+            fields.remove("replicas");
+        }
+        spec
+    };
+    now.metadata.uid == expected.metadata.uid && spec(now) == spec(expected)
+}

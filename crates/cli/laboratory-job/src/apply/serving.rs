@@ -1,0 +1,168 @@
+//! The pods that serve: whether they have the deployment's values, and what they answer.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use albacore_api::SERVER_CONTAINER;
+use albacore_cluster::{ApiResource, DynamicObject, ErrorClass, ObjectKey};
+use albacore_command::{Failure, sentence};
+use albacore_statistics::{Change, Served, ServedWindow};
+use k8s_openapi::api::core::v1::Pod;
+
+use super::Apply;
+use crate::job::typed;
+use crate::limits::{EXPERIMENT_POLL, SETTLE_TIME, TAKE_UP_TIME_MAX, WATCHED_PODS_MAX};
+
+/// Label of the pods that serve.
+const DEPLOYMENT: &str = "albacore.dev/deployment";
+
+/// The name of the container port of OIP and `/metrics`.
+const HTTP: &str = "http";
+
+/// Where the values of a deployment are.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// In force in all pods.
+    InForce,
+    /// On their way.
+    Pending(String),
+    /// Refused.
+    Stuck(String),
+}
+
+/// Where the values of this object are, as the controller says.
+pub(super) fn standing(object: &DynamicObject) -> Standing {
+    let status = &object.data["status"];
+    if status["observedGeneration"].as_i64() < object.metadata.generation {
+        return Standing::Pending("the controller has not seen the last edit yet".to_owned());
+    }
+    let condition = |kind: &str| {
+        let mut all = status["conditions"].as_array().into_iter().flatten();
+        all.find(|condition| condition["type"] == kind)
+    };
+    let is_true = |kind: &str| condition(kind).filter(|of| of["status"] == "True");
+    let text = |of: &serde_json::Value| {
+        let [reason, message] = ["reason", "message"].map(|field| of[field].as_str());
+        format!(
+            "{}: {}",
+            reason.unwrap_or_default(),
+            message.unwrap_or_default()
+        )
+    };
+    if let Some(stalled) = is_true("Stalled") {
+        return Standing::Stuck(text(stalled));
+    }
+    match (is_true("Reconciling"), condition("Ready")) {
+        (Some(of), _) if of["reason"] == "SettingsRefused" => Standing::Stuck(text(of)),
+        (Some(of), _) => Standing::Pending(text(of)),
+        (None, Some(ready)) if ready["status"] == "True" => Standing::InForce,
+        (None, Some(ready)) => Standing::Pending(text(ready)),
+        (None, None) => Standing::Pending("it is not meant to have pods".to_owned()),
+    }
+}
+
+impl Apply {
+    /// Waits until the values are in force in all pods, and the pods have learned what batches
+    /// cost with them.
+    pub(super) async fn wait_until_in_force(&self) -> Result<(), Failure> {
+        let (begin, mut last, mut since) = (Instant::now(), String::new(), None);
+        // bound: TAKE_UP_TIME_MAX; the controller says earlier that pods make no progress.
+        while begin.elapsed() < TAKE_UP_TIME_MAX {
+            match standing(&self.now().await?) {
+                Standing::InForce => {
+                    if since.get_or_insert_with(Instant::now).elapsed() >= SETTLE_TIME {
+                        return Ok(());
+                    }
+                }
+                Standing::Pending(why) => {
+                    since = None;
+                    if why != last {
+                        eprintln!("{}: {why}", self.key);
+                        last = why;
+                    }
+                }
+                Standing::Stuck(why) => return Err(Failure::Failed(why)),
+            }
+            tokio::time::sleep(EXPERIMENT_POLL).await;
+        }
+        let minutes = TAKE_UP_TIME_MAX.as_secs() / 60;
+        Err(Failure::Failed(format!(
+            "its pods did not take the values within {minutes} minutes: {last}"
+        )))
+    }
+
+    /// What the pods answer in so many windows.
+    pub(super) async fn measure(&self, count: u32) -> Result<Vec<ServedWindow>, Failure> {
+        let length = self.time / Change::WINDOWS;
+        let mut before = self.served().await?;
+        let mut windows = Vec::new();
+        for _ in 0..count {
+            tokio::time::sleep(length).await;
+            let after = self.served().await?;
+            // pods come and go with an autoscaler: those count that were there all the time
+            let grown = after.iter();
+            let grown = grown.filter_map(|(pod, served)| served.since(before.get(pod)?));
+            let window = ServedWindow::of(grown);
+            let requests = window.map_or(0.0, |window| window.requests);
+            let least = Change::REQUESTS_MIN;
+            let window = window.filter(|window| window.requests >= least);
+            windows.push(window.ok_or_else(|| {
+                let seconds = length.as_secs_f64();
+                Failure::Failed(format!(
+                    "{}: its pods answered {requests:.0} requests in {seconds:.1} s, and {least} are needed to \
+                     tell a change: give a longer --watch-time, or leave --apply out and apply the file",
+                    self.key
+                ))
+            })?);
+            before = after;
+        }
+        Ok(windows)
+    }
+
+    /// The counters of the pods that are ready, by uid.
+    async fn served(&self) -> Result<BTreeMap<String, Served>, Failure> {
+        let kind = ApiResource::erase::<Pod>(&());
+        let label = format!("{DEPLOYMENT}={}", self.key.name);
+        let namespace = Some(self.key.namespace.as_str());
+        let pods = self.job.cluster.list(&kind, namespace, &label).await;
+        let pods = pods.map_err(|error| self.job.failed(&error))?;
+        let pods = pods.into_iter().filter_map(|pod| typed::<Pod>(pod).ok());
+        let ready = pods.filter_map(|pod| Some((http_port(&pod)?, pod)));
+        let mut found = BTreeMap::new();
+        let mut silent = "no pod of it is ready".to_owned();
+        for (port, pod) in ready.take(WATCHED_PODS_MAX) {
+            let key = ObjectKey::of(&pod);
+            let text = self.job.cluster.get_from_pod(&key, port, "/metrics").await;
+            match text.as_deref().map(Served::parse) {
+                Ok(Some(served)) => {
+                    found.insert(pod.metadata.uid.unwrap_or_default(), served);
+                }
+                Ok(None) => silent = format!("pod {key}: /metrics has no requests of Albacore's"),
+                Err(error) if error.class() == ErrorClass::Forbidden => {
+                    return Err(self.job.failed(error));
+                }
+                // one that is ending; its requests are not counted
+                Err(error) => silent = sentence(error),
+            }
+        }
+        match found.is_empty() {
+            true => Err(Failure::Failed(format!("{}: {silent}", self.key))),
+            false => Ok(found),
+        }
+    }
+}
+
+/// The port of a pod that is ready and stays.
+fn http_port(pod: &Pod) -> Option<u16> {
+    let is_leaving = pod.metadata.deletion_timestamp.is_some();
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let is_ready = conditions
+        .iter()
+        .any(|of| of.type_ == "Ready" && of.status == "True");
+    let mut containers = pod.spec.as_ref()?.containers.iter();
+    let server = containers.find(|of| of.name == SERVER_CONTAINER)?;
+    let mut ports = server.ports.as_ref()?.iter();
+    let port = ports.find(|port| port.name.as_deref() == Some(HTTP))?;
+    let port = u16::try_from(port.container_port).ok()?;
+    (is_ready && !is_leaving).then_some(port)
+}
