@@ -84,8 +84,8 @@ impl FetchedResults {
     }
 }
 
-/// Has the files of a search that was fetched written into its folder: `report.html` and `NAME.yaml`
-/// among them. What was found, in sentences.
+/// Has the files of a search that was fetched written into its folder: `report.html` and
+/// `NAME.yaml` among them. What was found, in sentences.
 ///
 /// # Errors
 /// The search ended early or found no values; its results are written.

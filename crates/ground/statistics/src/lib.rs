@@ -1,5 +1,6 @@
-//! What repeated measurements show: ratios with confidence intervals, successive elimination of what
-//! is behind the best, and whether servers became worse by a change. Pure: values in, values out.
+//! What repeated measurements show: ratios with confidence intervals, successive elimination of
+//! what is behind the best, and whether servers became worse by a change. Pure: values in, values
+//! out.
 //!
 //! `albacore experiment`, `albacore tune` and the trials of placements on live pods go by it.
 #![forbid(unsafe_code)]

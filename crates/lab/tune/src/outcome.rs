@@ -285,6 +285,7 @@ impl Outcome {
             mix: "1".to_owned(),
             arrivals: "poisson".to_owned(),
             cpus: 2,
+            ran_on: String::new(),
             topology: String::new(),
             seconds: 1.0,
             steps: Vec::new(),

@@ -295,6 +295,7 @@ async fn lacks_rights(rig: &Rig) {
     let bind = ["create", "clusterrolebinding", "reads"];
     rig.kubectl(&[&bind[..], &["--clusterrole=reads", "--user=reader"]].concat());
     // the rights are in force a moment after they are stored
+    // bound: the test's own time
     let apply = loop {
         match rig.apply(&reader).await {
             Ok(apply) => break apply,
