@@ -100,13 +100,19 @@ fn parse_slow(text: &str) -> Result<(usize, f64), String> {
     parsed.ok_or_else(|| "write a number of pods and a factor of 0.01 to 100, as 1:3".to_owned())
 }
 
-/// A row of the result.
-struct Row {
+/// A way to route to a number of pods.
+#[derive(Clone, Copy)]
+struct Case {
     pods: u32,
-    /// `None` where no hop is passed: the row holds for each.
-    hop_us: Option<u32>,
     routing: Routing,
     is_forwarding: bool,
+    /// `None` where no hop is passed: the row holds for each.
+    hop_us: Option<u32>,
+}
+
+/// A row of the result.
+struct Row {
+    case: Case,
     /// Mean over the seeds.
     goodput: f64,
     /// The same as a share of that of central without hops.
@@ -135,32 +141,30 @@ pub(super) fn run(
         progress: Progress::new(),
     };
     for &pods in &args.pods {
-        let central = cluster(scenario, args, pods, (Routing::Central, false, 0));
-        let best = search.goodput(&central);
+        let central = Case {
+            pods,
+            routing: Routing::Central,
+            is_forwarding: false,
+            hop_us: None,
+        };
+        let best = search.goodput(&cluster(scenario, args, central));
         if best == 0.0 {
             let good = args.good;
             let what =
                 format!("central: at no rate {good} % of every model's requests are in time");
             return Err(Failure::Failed(what));
         }
-        for case @ (routing, is_forwarding, hop_us) in cases(args) {
-            let cluster = cluster(scenario, args, pods, case);
+        let rate = best * f64::from(args.load) / 100.0;
+        for case in cases(args, pods) {
+            let cluster = cluster(scenario, args, case);
             let goodput = search.goodput(&cluster);
-            let rate = best * f64::from(args.load) / 100.0;
-            let Some(figures) = cluster.at_rate(rate).run() else {
-                continue;
-            };
-            let has_hop = routing == Routing::Central || is_forwarding;
-            rows.push(Row {
-                pods,
-                hop_us: has_hop.then_some(hop_us),
-                routing,
-                is_forwarding,
+            rows.extend(cluster.at_rate(rate).run().map(|figures| Row {
+                case,
                 goodput,
                 share: goodput / best,
                 rate,
                 figures,
-            });
+            }));
         }
     }
     drop(search);
@@ -188,37 +192,42 @@ impl Search {
     }
 }
 
-/// Routing, whether pods forward, and hop in microseconds. Where no hop is passed one is enough.
-fn cases(args: &ClusterArgs) -> Vec<(Routing, bool, u32)> {
+/// Where no hop is passed one case is enough.
+fn cases(args: &ClusterArgs, pods: u32) -> Vec<Case> {
     let mut cases = Vec::new();
     for &routing in &args.routing {
         let is_central = routing == Routing::Central;
+        let alone = Case {
+            pods,
+            routing,
+            is_forwarding: false,
+            hop_us: None,
+        };
         if !is_central {
-            cases.push((routing, false, 0));
+            cases.push(alone);
         }
         if is_central || args.is_forwarding {
-            cases.extend(args.hop_us.iter().map(|&hop| (routing, !is_central, hop)));
+            cases.extend(args.hop_us.iter().map(|&hop_us| Case {
+                is_forwarding: !is_central,
+                hop_us: Some(hop_us),
+                ..alone
+            }));
         }
     }
     cases
 }
 
-fn cluster(
-    scenario: &Scenario,
-    args: &ClusterArgs,
-    pods: u32,
-    (routing, is_forwarding, hop_us): (Routing, bool, u32),
-) -> Cluster {
-    let mut slowness = vec![1.0; pods as usize];
+fn cluster(scenario: &Scenario, args: &ClusterArgs, case: Case) -> Cluster {
+    let mut slowness = vec![1.0; case.pods as usize];
     if let Some((slow, factor)) = args.slow {
         slowness[..slow].fill(factor);
     }
     Cluster {
         pod: scenario.clone(),
         slowness,
-        routing,
-        hop: Nanos(u64::from(hop_us) * 1000),
-        is_forwarding,
+        routing: case.routing,
+        hop: Nanos(u64::from(case.hop_us.unwrap_or(0)) * 1000),
+        is_forwarding: case.is_forwarding,
         failures: args.fail.map(|every| Failures {
             every: every.into(),
             down: args.down.into(),
@@ -240,10 +249,10 @@ fn as_json(row: &Row) -> serde_json::Value {
     let done = &row.figures;
     let mut value = json_of(&done.figures);
     let more = json!({
-        "pods": row.pods,
-        "hop_us": row.hop_us,
-        "routing": row.routing.name(),
-        "forwarding": row.is_forwarding,
+        "pods": row.case.pods,
+        "hop_us": row.case.hop_us,
+        "routing": row.case.routing.name(),
+        "forwarding": row.case.is_forwarding,
         "goodput": round(row.goodput, 1),
         "share_of_central": round(row.share, 4),
         "rate": round(row.rate, 1),
@@ -278,10 +287,15 @@ fn text(rows: &[Row], args: &ClusterArgs) -> String {
         let _ = writeln!(
             out,
             "| {} | {}{} | {} | {:.0} | {:.1} | {:.2} | {:.3} | {:.2} | {:.2} | {:.2} |",
-            row.pods,
-            row.routing.name(),
-            if row.is_forwarding { " + forward" } else { "" },
-            row.hop_us
+            row.case.pods,
+            row.case.routing.name(),
+            if row.case.is_forwarding {
+                " + forward"
+            } else {
+                ""
+            },
+            row.case
+                .hop_us
                 .map_or_else(|| "any".to_owned(), |hop| hop.to_string()),
             row.goodput,
             row.share * 100.0,
