@@ -8,7 +8,7 @@ use crate::goodput::BAD_RATE_MAX;
 use crate::scenario::Scenario;
 use crate::scenario_scheduler::ScenarioScheduler;
 
-/// What gRPC adds to the utilisation for each error of a request.
+/// What gRPC adds to the utilization for each error of a request.
 const ERROR_PENALTY: f64 = 1.0;
 
 #[derive(Clone, Copy, Debug)]
@@ -226,7 +226,7 @@ impl Cell {
         let share = |time: f64| time / (span * self.scenario.workers as f64);
         let answered: u64 = self.done.answered.iter().sum();
         let requests = answered + self.done.refused;
-        let utilisation = match routing {
+        let utilization = match routing {
             Routing::OrcaWork => share(self.work()),
             _ => load_factor(&Load {
                 pods: 1,
@@ -239,7 +239,7 @@ impl Cell {
             }),
         };
         let errors = self.done.refused as f64 / requests.max(1) as f64;
-        let weight = requests as f64 / span / (utilisation + errors * ERROR_PENALTY);
+        let weight = requests as f64 / span / (utilization + errors * ERROR_PENALTY);
         let models = 0..self.waiting.len();
         let report = Report {
             open: self.open,

@@ -17,8 +17,8 @@ pub enum Routing {
     TwoChoices,
     /// The same with the open requests that the pods reported last.
     TwoChoicesStale,
-    /// In proportion to rate / (utilisation + share of errors), as clients of gRPC do with reports
-    /// in the format of ORCA (gRFC A58). The utilisation is [`albacore_batching::load_factor`].
+    /// In proportion to rate / (utilization + share of errors), as clients of gRPC do with reports
+    /// in the format of ORCA (gRFC A58). The utilization is [`albacore_batching::load_factor`].
     OrcaLoadFactor,
     /// The same with the work that the answered requests are in batches as large as the drop rule
     /// aims at, as a share of what the workers can do.
