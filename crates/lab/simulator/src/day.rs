@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use albacore_batching::deadlines::{Completion, DeadlineActions, DeadlineConfig, DeadlineEvent};
+use albacore_batching::deadlines::{DeadlineActions, DeadlineEvent};
 use albacore_batching::{
     Autoscaler, Load, Nanos, QueueIndex, ReplicaBounds, RequestKey, WorkerIndex, load_factor,
 };
@@ -168,14 +168,7 @@ impl<'a, L: Fn(f64) -> f64> Run<'a, L> {
         let first: Vec<f64> = rates.iter().map(|rate| rate * load_at(0.0)).collect();
         let mut run = Self {
             arrivals: Arrivals::draw(*process, &first, scenario.seed),
-            scheduler: ScenarioScheduler::new(
-                DeadlineConfig {
-                    workers: scenario.workers,
-                    delays: scenario.delays,
-                    completion: Completion::Predicted,
-                },
-                scenario.prefer(),
-            ),
+            scheduler: ScenarioScheduler::new(scenario, &first),
             actions: DeadlineActions::default(),
             scaler,
             arrived: vec![0; rates.len()],
@@ -188,9 +181,6 @@ impl<'a, L: Fn(f64) -> f64> Run<'a, L> {
             scenario,
             load_at,
         };
-        for (model, rate) in scenario.models.iter().zip(&first) {
-            run.scheduler.add_queue(scenario.queue_rules(model, *rate));
-        }
         // The night before has left enough workers.
         let share = ((run.load_at)(0.0) * 1.2).min(1.0);
         run.resize((scenario.workers as f64 * share).ceil() as usize, Nanos(0));

@@ -11,7 +11,7 @@ pub const RATE_PRECISION: f64 = 0.002;
 
 /// A run is stopped when a model has exceeded its bound by so much that the rest cannot make up for
 /// it.
-const HOPELESS: f64 = 1.3;
+pub(crate) const HOPELESS: f64 = 1.3;
 
 /// Stops a run that cannot meet the bound any more, and passes its progress on.
 struct Judge<'a> {
@@ -53,12 +53,19 @@ pub fn is_good_at(scenario: &Scenario, rate: f64, progress: &mut dyn FnMut(u64))
 /// The goodput of a scenario with random arrivals, whose rate is ignored; requests per second.
 /// `progress` is called with numbers of simulated requests.
 pub fn goodput(scenario: &Scenario, progress: &mut dyn FnMut(u64)) -> f64 {
-    let (mut good, mut bad) = (0.0, scenario.rate_bound());
+    highest_rate(scenario.rate_bound(), |rate| {
+        is_good_at(scenario, rate, progress)
+    })
+}
+
+/// The highest good rate below `bound`; rates above a bad one are taken to be bad.
+pub(crate) fn highest_rate(bound: f64, mut is_good_at: impl FnMut(f64) -> bool) -> f64 {
+    let (mut good, mut bad) = (0.0, bound);
     // Rates below a quarter of the bound are rare: start above them.
     let mut tried = bad * 0.75;
     // bound: the interval shrinks by half each time, from the bound to 0.2 %, or to nothing.
     for _ in 0..40 {
-        if is_good_at(scenario, tried, progress) {
+        if is_good_at(tried) {
             good = tried;
         } else {
             bad = tried;

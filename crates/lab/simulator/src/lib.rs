@@ -1,5 +1,5 @@
-//! Simulation of batch scheduling: the scheduler of the live server in simulated time, alone or
-//! behind a front end.
+//! Simulation of batch scheduling: the scheduler of the live server in simulated time, alone,
+//! behind a front end, or in many pods.
 //!
 //! Pure: a scenario in, figures out; seeds are values, and nothing is read from the outside.
 #![forbid(unsafe_code)]
@@ -7,6 +7,7 @@
 mod arrivals;
 pub mod chart;
 mod clients;
+mod cluster;
 mod day;
 mod drop_rule;
 mod goodput;
@@ -19,6 +20,7 @@ mod server;
 mod trace;
 
 pub use arrivals::{Arrival, Popularity, Process};
+pub use cluster::{Cluster, ClusterFigures, Failures, Routing};
 pub use day::{Day, INTERVAL, Interval, START, WINDOW, days, load_at, steady_by_factor};
 pub use drop_rule::{DropRule, Target};
 pub use goodput::{BAD_RATE_MAX, RATE_PRECISION, goodput, is_good_at};

@@ -1,6 +1,7 @@
 //! Counters of a simulation, and the figures made from them.
 
 use albacore_batching::Nanos;
+use albacore_batching::deadlines::{Departure, Member};
 use albacore_values::LogHistogram;
 
 /// Batches up to this size are counted separately; larger ones count as this.
@@ -15,12 +16,12 @@ pub(crate) struct Counts {
     /// Requests of each model, and of these the bad ones.
     pub(crate) offered: Vec<u64>,
     pub(crate) bad: Vec<u64>,
-    pub(crate) waits: Times,
+    waits: Times,
     batches: Vec<u64>,
     /// Busy nanoseconds of each worker.
-    pub(crate) busy: Vec<u64>,
+    busy: Vec<u64>,
     /// When measuring began and ended.
-    pub(crate) begin: u64,
+    begin: u64,
     pub(crate) end: u64,
 }
 
@@ -37,7 +38,7 @@ impl Counts {
         }
     }
 
-    pub(crate) fn add_batch(&mut self, rows: u64) {
+    fn add_batch(&mut self, rows: u64) {
         let place = usize::try_from(rows).map_or(BATCH_MAX, |rows| rows.min(BATCH_MAX));
         self.batches[place] += 1;
     }
@@ -80,6 +81,65 @@ impl Counts {
             queue_p50: Nanos(self.waits.quantile(0.5)),
             queue_p99: Nanos(self.waits.quantile(0.99)),
             good_per_second: share(offered - bad, span) * 1e9,
+        }
+    }
+}
+
+/// Counts batches and the time of workers from the end of the warm-up to the last arrival.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorder {
+    pub(crate) counts: Counts,
+    is_measuring: bool,
+    /// The last request has arrived.
+    is_over: bool,
+    /// When the last batch of each worker ends.
+    busy_until: Vec<u64>,
+}
+
+impl Recorder {
+    pub(crate) fn new(models: usize, workers: usize) -> Self {
+        Self {
+            counts: Counts::new(models, workers),
+            is_measuring: false,
+            is_over: false,
+            busy_until: vec![0; workers],
+        }
+    }
+
+    pub(crate) fn is_measuring(&self) -> bool {
+        self.is_measuring
+    }
+
+    /// The warm-up is over.
+    pub(crate) fn begin(&mut self, now: u64) {
+        self.is_measuring = true;
+        self.counts.begin = now;
+        for (busy, until) in self.counts.busy.iter_mut().zip(&self.busy_until) {
+            *busy = until.saturating_sub(now);
+        }
+    }
+
+    /// The last request has arrived: the part of a batch after it is not measured.
+    pub(crate) fn end(&mut self) {
+        for (busy, until) in self.counts.busy.iter_mut().zip(&self.busy_until) {
+            *busy = busy.saturating_sub(until.saturating_sub(self.counts.end));
+        }
+        self.is_over = true;
+    }
+
+    pub(crate) fn dispatched(&mut self, worker: usize, departure: &Departure, members: &[Member]) {
+        let (start, end) = (departure.start.0, departure.end.0);
+        self.busy_until[worker] = end;
+        if !self.is_measuring {
+            return;
+        }
+        // After the last arrival only requests are counted, not the time of workers.
+        if !self.is_over {
+            self.counts.busy[worker] += end - start;
+        }
+        self.counts.add_batch(departure.rows);
+        for member in members {
+            self.counts.waits.record(start - member.arrival.0);
         }
     }
 }

@@ -4,14 +4,12 @@
 //! dropped ones are bad. The first part of a run is not measured: it starts empty, which is not the
 //! load.
 
-use albacore_batching::deadlines::{
-    Completion, DeadlineActions, DeadlineConfig, DeadlineDispatch, DeadlineEvent, Release,
-};
+use albacore_batching::deadlines::{DeadlineActions, DeadlineDispatch, DeadlineEvent, Release};
 use albacore_batching::{Nanos, QueueIndex, RequestKey, WorkerIndex};
 
 use crate::arrivals::{Arrival, Arrivals};
 use crate::clients::Clients;
-use crate::measure::{Counts, Figures};
+use crate::measure::{Figures, Recorder};
 use crate::scenario::{Scenario, Source};
 use crate::scenario_scheduler::{QueueRules, ReleaseRule, ScenarioScheduler};
 
@@ -47,7 +45,7 @@ pub fn run(scenario: &Scenario) -> Figures {
 pub fn run_watched(scenario: &Scenario, watcher: &mut impl Watcher) -> Figures {
     let mut run = Run::new(scenario, watcher);
     run.go();
-    run.counts.figures()
+    run.recorder.counts.figures()
 }
 
 struct Run<'a, W> {
@@ -59,16 +57,11 @@ struct Run<'a, W> {
     requests: u64,
     scheduler: ScenarioScheduler,
     actions: DeadlineActions,
-    counts: Counts,
+    recorder: Recorder,
     /// Arrivals of each model so far.
     arrived: Vec<u64>,
     /// Warm-up arrivals of each model.
     warm: Vec<u64>,
-    is_measuring: bool,
-    /// The last request has arrived.
-    is_over: bool,
-    /// When the last batch of each worker ends.
-    busy_until: Vec<u64>,
 }
 
 impl<'a, W: Watcher> Run<'a, W> {
@@ -79,27 +72,14 @@ impl<'a, W: Watcher> Run<'a, W> {
             arrivals,
             warmup,
             requests,
-            scheduler: ScenarioScheduler::new(
-                DeadlineConfig {
-                    workers: scenario.workers,
-                    delays: scenario.delays,
-                    completion: Completion::Predicted,
-                },
-                scenario.prefer(),
-            ),
+            scheduler: ScenarioScheduler::new(scenario, &scenario.rates()),
             actions: DeadlineActions::default(),
-            counts: Counts::new(models, scenario.workers),
+            recorder: Recorder::new(models, scenario.workers),
             arrived: vec![0; models],
             warm: vec![0; models],
-            is_measuring: false,
-            is_over: false,
-            busy_until: vec![0; scenario.workers],
             scenario,
             watcher,
         };
-        for (model, rate) in scenario.models.iter().zip(scenario.rates()) {
-            run.scheduler.add_queue(scenario.queue_rules(model, rate));
-        }
         for worker in 0..scenario.workers {
             let worker = WorkerIndex::at(worker);
             let event = DeadlineEvent::WorkerReady { worker };
@@ -134,24 +114,20 @@ impl<'a, W: Watcher> Run<'a, W> {
                 rows: 1,
                 within: None,
             };
-            self.counts.end = arrival.at;
+            self.recorder.counts.end = arrival.at;
             self.step(event, now);
             if number % WATCH_EVERY == WATCH_EVERY - 1
                 && !self
                     .watcher
-                    .goes_on(number + 1, warmup + requests, &self.counts.bad)
+                    .goes_on(number + 1, warmup + requests, &self.recorder.counts.bad)
             {
                 break;
             }
         }
-        // The part of a batch after the last arrival is not measured.
-        for (busy, until) in self.counts.busy.iter_mut().zip(&self.busy_until) {
-            *busy = busy.saturating_sub(until.saturating_sub(self.counts.end));
-        }
-        self.is_over = true;
+        self.recorder.end();
         self.run_timers(Nanos::MAX);
         for (model, arrived) in self.arrived.iter().enumerate() {
-            self.counts.offered[model] = arrived - self.warm[model];
+            self.recorder.counts.offered[model] = arrived - self.warm[model];
         }
     }
 
@@ -168,12 +144,8 @@ impl<'a, W: Watcher> Run<'a, W> {
     }
 
     fn begin(&mut self, now: u64) {
-        self.is_measuring = true;
-        self.counts.begin = now;
+        self.recorder.begin(now);
         self.warm.clone_from(&self.arrived);
-        for (busy, until) in self.counts.busy.iter_mut().zip(&self.busy_until) {
-            *busy = until.saturating_sub(now);
-        }
     }
 
     fn turn_eager(&mut self, from: Nanos) {
@@ -210,7 +182,8 @@ impl<'a, W: Watcher> Run<'a, W> {
     fn record_actions(&mut self, now: Nanos) {
         for drop in &self.actions.drops {
             let model = drop.queue.0;
-            self.counts.bad[model] += u64::from(drop.key.0 > self.warm[model] && self.is_measuring);
+            let is_measured = drop.key.0 > self.warm[model] && self.recorder.is_measuring();
+            self.recorder.counts.bad[model] += u64::from(is_measured);
             self.watcher.dropped(now, model, drop.key.0);
             if let Arrivals::Asked(clients) = &mut self.arrivals {
                 clients.answer(now.0);
@@ -221,28 +194,19 @@ impl<'a, W: Watcher> Run<'a, W> {
             let (first, last) = (members.first(), members.last());
             let keys = (first.map_or(0, |m| m.key.0), last.map_or(0, |m| m.key.0));
             self.watcher.dispatched(dispatch, keys);
-            let (start, end) = (dispatch.departure.start.0, dispatch.departure.end.0);
-            self.busy_until[dispatch.worker.position()] = end;
+            let end = dispatch.departure.end.0;
             if let Arrivals::Asked(clients) = &mut self.arrivals {
                 members.iter().for_each(|_| clients.answer(end));
             }
-            if !self.is_measuring {
-                continue;
-            }
-            // After the last arrival only requests are counted, not the time of workers.
-            if !self.is_over {
-                self.counts.busy[dispatch.worker.position()] += end - start;
-            }
-            self.counts.add_batch(dispatch.departure.rows);
-            for member in members {
-                self.counts.waits.record(start - member.arrival.0);
-            }
+            let worker = dispatch.worker.position();
+            self.recorder
+                .dispatched(worker, &dispatch.departure, members);
         }
     }
 }
 
 /// The arrivals of a scenario, with the numbers of warm-up and measured requests.
-fn arrivals(scenario: &Scenario) -> (Arrivals<'_>, u64, u64) {
+pub(crate) fn arrivals(scenario: &Scenario) -> (Arrivals<'_>, u64, u64) {
     let warmup = |requests: u64| (requests as f64 * WARMUP_SHARE) as u64;
     match &scenario.source {
         Source::Listed(list) => (Arrivals::listed(list), 0, list.len() as u64),

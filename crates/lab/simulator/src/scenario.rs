@@ -145,6 +145,15 @@ impl Scenario {
         scenario
     }
 
+    /// The scenario with batches that take so many times as long.
+    pub(crate) fn slowed(&self, slowness: f64) -> Self {
+        let mut scenario = self.clone();
+        for Model { cost, .. } in &mut scenario.models {
+            *cost = Cost::new(cost.alpha_ns() * slowness, cost.beta_ns() * slowness);
+        }
+        scenario
+    }
+
     /// What `auto` prefers.
     pub(crate) fn prefer(&self) -> Prefer {
         match self.policy {

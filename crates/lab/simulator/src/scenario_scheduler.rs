@@ -2,13 +2,13 @@
 
 use albacore_batching::auto::{Auto, QueueFacts};
 use albacore_batching::deadlines::{
-    Cost, DeadlineActions, DeadlineConfig, DeadlineEvent, DeadlineScheduler, Dropped, QueueParams,
-    Release,
+    Completion, Cost, DeadlineActions, DeadlineConfig, DeadlineEvent, DeadlineScheduler, Dropped,
+    QueueParams, Release,
 };
 use albacore_batching::{Nanos, Prefer, QueueIndex};
 
 use crate::drop_rule::{DropRule, Target};
-use crate::scenario::DropPolicy;
+use crate::scenario::{DropPolicy, Scenario};
 
 /// The release rule of a queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,19 +45,29 @@ pub(crate) struct ScenarioScheduler {
 }
 
 impl ScenarioScheduler {
-    /// No request, no queue, and every worker absent.
-    pub(crate) fn new(config: DeadlineConfig, prefer: Prefer) -> Self {
-        Self {
+    /// The queues of a scenario whose models get `rates` requests a second. No request waits, and
+    /// every worker is absent.
+    pub(crate) fn new(scenario: &Scenario, rates: &[f64]) -> Self {
+        let config = DeadlineConfig {
+            workers: scenario.workers,
+            delays: scenario.delays,
+            completion: Completion::Predicted,
+        };
+        let mut scheduler = Self {
             core: DeadlineScheduler::new(config),
             queues: Vec::new(),
             auto: Auto::default(),
-            prefer,
+            prefer: scenario.prefer(),
             workers: 0,
             dropped: Vec::new(),
+        };
+        for (model, rate) in scenario.models.iter().zip(rates) {
+            scheduler.add_queue(scenario.queue_rules(model, *rate));
         }
+        scheduler
     }
 
-    pub(crate) fn add_queue(&mut self, rules: QueueRules) {
+    fn add_queue(&mut self, rules: QueueRules) {
         self.auto.add_queue();
         self.queues.push(rules);
         let queue = QueueIndex(self.queues.len() - 1);
@@ -84,7 +94,8 @@ impl ScenarioScheduler {
         }
     }
 
-    fn params(&self, queue: QueueIndex) -> QueueParams {
+    /// Rows of the batches that the drop rule of a queue aims at.
+    pub(crate) fn target_rows(&self, queue: QueueIndex) -> u64 {
         let QueueRules {
             cost,
             objective,
@@ -92,23 +103,34 @@ impl ScenarioScheduler {
             drop,
             rate,
         } = self.queues[queue.0];
-        let choice = self.auto.choice(queue);
         let own = DropRule::Window {
             target: Target::Own,
         };
-        let target_rows = match (drop, release) {
+        match (drop, release) {
             (DropPolicy::Rule(rule), _) => rule.target_rows(&cost, objective, rate),
-            (DropPolicy::Auto, ReleaseRule::Auto) => choice.target_rows(&cost, objective),
+            (DropPolicy::Auto, ReleaseRule::Auto) => {
+                let choice = self.auto.choice(queue);
+                choice.target_rows(&cost, objective)
+            }
             (DropPolicy::Auto, ReleaseRule::Fixed(_)) => own.target_rows(&cost, objective, rate),
-        };
+        }
+    }
+
+    fn params(&self, queue: QueueIndex) -> QueueParams {
+        let QueueRules {
+            cost,
+            objective,
+            release,
+            ..
+        } = self.queues[queue.0];
         QueueParams {
             cost,
             objective,
             release: match release {
                 ReleaseRule::Fixed(release) => release,
-                ReleaseRule::Auto => choice.release(objective, None),
+                ReleaseRule::Auto => self.auto.choice(queue).release(objective, None),
             },
-            target_rows,
+            target_rows: self.target_rows(queue),
             rows_max: u64::MAX,
             requests_max: usize::MAX,
         }

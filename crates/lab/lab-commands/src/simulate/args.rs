@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
+use super::cluster::ClusterArgs;
+
 /// What is asked of a scenario.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SimulateArgs {
@@ -22,7 +24,7 @@ pub(crate) struct SimulateArgs {
     /// Find the highest rate at which at most 1 % of every model's requests are bad
     #[arg(long = "goodput", group = "what")]
     pub(crate) is_goodput: bool,
-    /// How many seeds --goodput tries, from that of the scenario on
+    /// How many seeds --goodput and --cluster try, from that of the scenario on
     #[arg(long, value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) seeds: u32,
@@ -52,9 +54,15 @@ pub(crate) struct SimulateArgs {
     /// Show the article's example: what a gap in the arrivals does to eager and to deferred batches
     #[arg(long = "example", group = "what", conflicts_with_all = ["file", "sets"])]
     pub(crate) is_example: bool,
-    /// How to print it; text is for --example alone
+    /// Compare ways to route requests to pods, each with the scenario's workers: goodput of all
+    /// together, and latencies at one rate
+    #[arg(long = "cluster", group = "what")]
+    pub(crate) is_cluster: bool,
+    /// How to print it; text is for --example and --cluster alone
     #[arg(long, value_enum)]
     pub(crate) output: Option<SimulateOutput>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
 }
 
 /// How the result is printed.

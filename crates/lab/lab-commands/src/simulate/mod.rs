@@ -1,6 +1,7 @@
 //! `albacore simulate`: simulates a scenario and prints figures, traces or charts.
 
 mod args;
+mod cluster;
 mod compare;
 mod day;
 mod example;
@@ -35,8 +36,8 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), Failure> {
     }
     let scenario = read(args)?;
     match output {
-        Some(SimulateOutput::Text) => {
-            let what = "--output text: only --example has one, the rest prints JSON";
+        Some(SimulateOutput::Text) if !args.is_cluster => {
+            let what = "--output text: only --example and --cluster have one, the rest prints JSON";
             return Err(Failure::Usage(what.to_owned()));
         }
         Some(SimulateOutput::Svg) if !args.is_compare && !args.is_day => {
@@ -49,10 +50,14 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), Failure> {
         return print(&trace(&scenario));
     }
     let is_drawn = matches!(scenario.source, Source::Drawn { .. });
-    if !is_drawn && (args.is_goodput || args.is_compare || args.is_day) {
-        let what = "a list of arrivals has one rate: --goodput, --compare and --day need \
-                    arrivals.process poisson, gamma or uniform";
+    if !is_drawn && (args.is_goodput || args.is_compare || args.is_day || args.is_cluster) {
+        let what = "a list of arrivals has one rate: --goodput, --compare, --day and --cluster \
+                    need arrivals.process poisson, gamma or uniform";
         return Err(Failure::Usage(what.to_owned()));
+    }
+    if args.is_cluster {
+        let is_text = output == Some(SimulateOutput::Text);
+        return cluster::run(&scenario, &args.cluster, args.seeds, is_text);
     }
     let is_picture = output == Some(SimulateOutput::Svg);
     if args.is_day {
