@@ -105,7 +105,12 @@ impl Rig {
         rig.put(&["create"], &deployment());
         rig.put(&["create"], &pod(address));
         rig.put(
-            &["apply", "--server-side", "--subresource=status"],
+            &[
+                "apply",
+                "--server-side",
+                "--force-conflicts",
+                "--subresource=status",
+            ],
             &pod(address),
         );
         rig.reconcile(0);
