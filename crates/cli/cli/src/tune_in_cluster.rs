@@ -26,7 +26,7 @@ struct TuneInClusterArgs {
     cpus: Option<OsString>,
     #[arg(long)]
     apply: bool,
-    #[arg(long, default_value = "60s")]
+    #[arg(long, default_value = "60s", requires = "apply")]
     watch_time: Timespan,
     #[command(flatten)]
     measuring: MeasuringArgs,

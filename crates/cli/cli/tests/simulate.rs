@@ -238,3 +238,21 @@ fn a_day_is_followed_and_drawn() {
     let ran = albacore(&[&day[..], &["--output", "svg"]].concat());
     assert!(ran.out.starts_with("<svg") && ran.out.contains("workers"));
 }
+
+#[test]
+fn routings_are_compared_and_options_that_would_mean_nothing_are_refused() {
+    let (_folder, path) = folder(SCENARIO);
+    let simulate = ["simulate", "-f", &path];
+    let of = |words: &[&'static str]| albacore(&[&simulate[..], words].concat());
+    let compared =
+        "--cluster --seeds 1 --pods 2 --hop-us 0 --routing central,round-robin --slow 1:3";
+    let ran = of(&compared.split(' ').collect::<Vec<_>>());
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let result: Value = serde_json::from_str(&ran.out).unwrap();
+    let share = |row: usize| result["rows"][row]["share_of_central"].as_f64().unwrap();
+    assert_eq!(share(0), 1.0);
+    assert!((0.2..0.8).contains(&share(1)), "{}", share(1));
+    assert_refused(&of(&["--slow", "1:3"]), 64, &["--cluster"]);
+    assert_refused(&of(&["--cluster", "--down", "1s"]), 64, &["--fail"]);
+    assert_refused(&of(&["--cluster", "--slow", "3:2"]), 64, &["--slow 3"]);
+}

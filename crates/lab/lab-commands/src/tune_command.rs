@@ -40,7 +40,8 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "URL", requires_all = ["file", "apply"])]
     watch: Option<String>,
     /// How long the server or the pods are watched before, and again after the change
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time,
+          requires = "apply")]
     watch_time: Duration,
     #[command(flatten)]
     cluster: ClusterArgs,

@@ -17,6 +17,7 @@ const PODS_MAX: i64 = 1000;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "With --cluster")]
+#[group(requires = "is_cluster")]
 pub(crate) struct ClusterArgs {
     /// Numbers of pods
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "2,4,8",
@@ -53,10 +54,12 @@ pub(crate) struct ClusterArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     fail: Option<Duration>,
     /// When it comes back
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "500ms")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "500ms",
+          requires = "fail")]
     down: Duration,
     /// When clients and peers notice that it died or is back
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "1ms")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "1ms",
+          requires = "fail")]
     notice: Duration,
     /// Clients send once more what was lost
     #[arg(long = "retry", requires = "fail")]
