@@ -3,10 +3,11 @@
 use albacore_batching::deadlines::{DeadlineActions, DeadlineDispatch, DeadlineEvent};
 use albacore_batching::{Nanos, QueueIndex, RequestKey, WorkerIndex};
 use albacore_random::Xoshiro256;
+use slab::Slab;
 
 use super::events::{Event, Events};
 use super::pods::{Cell, Pod, cells};
-use super::requests::{Batch, Numbered, Place, Request};
+use super::requests::{Batch, Place, Request, keys};
 use super::routing::{KnownPods, Router, below};
 use super::{Cluster, ClusterFigures, Failures, Routing};
 use crate::arrivals::{Arrival, Arrivals};
@@ -53,8 +54,8 @@ pub(super) struct Run<'a> {
     cells: Vec<Cell>,
     pods: Vec<Pod>,
     events: Events,
-    requests: Numbered<Request>,
-    batches: Numbered<Batch>,
+    requests: Slab<Request>,
+    batches: Slab<Batch>,
     known: KnownPods,
     routers: Vec<Router>,
     routing_random: Xoshiro256,
@@ -77,8 +78,8 @@ impl<'a> Run<'a> {
             total: warmup + requests,
             drawn: 0,
             events: Events::default(),
-            requests: Numbered::default(),
-            batches: Numbered::default(),
+            requests: Slab::new(),
+            batches: Slab::new(),
             known: KnownPods::new(pods.len()),
             routers: (0..cluster.routers)
                 .map(|number| Router::new(number, pods.len()))
@@ -169,7 +170,7 @@ impl<'a> Run<'a> {
             1 => 0,
             routers => below(&mut self.routing_random, routers),
         };
-        let request = self.requests.add(Request {
+        let request = self.requests.insert(Request {
             model,
             sent: Nanos(at),
             router,
@@ -379,7 +380,7 @@ impl<'a> Run<'a> {
             requests,
             is_lost: false,
         };
-        let batch = self.batches.add(batch);
+        let batch = self.batches.insert(batch);
         let done = Event::BatchDone { batch };
         self.events.schedule(dispatch.departure.end, done);
         // Only a central scheduler can send a batch to a pod whose failure it has not noticed.
@@ -389,7 +390,11 @@ impl<'a> Run<'a> {
     }
 
     fn batch_done(&mut self, batch: usize, now: Nanos) {
-        let Some(batch) = self.batches.remove(batch).filter(|batch| !batch.is_lost) else {
+        let Some(batch) = self
+            .batches
+            .try_remove(batch)
+            .filter(|batch| !batch.is_lost)
+        else {
             return;
         };
         for request in batch.requests {
@@ -411,7 +416,7 @@ impl<'a> Run<'a> {
     }
 
     fn finish(&mut self, request: usize, outcome: Outcome) {
-        let Some(request) = self.requests.remove(request) else {
+        let Some(request) = self.requests.try_remove(request) else {
             return;
         };
         if let Some(pod) = request.routed {
@@ -443,17 +448,14 @@ impl Run<'_> {
             .schedule(after(failures.down), Event::Return { pod });
         let noticed = Event::Noticed { pod, is_up: false };
         self.events.schedule(after(failures.notice), noticed);
-        for batch in self
-            .batches
-            .numbers(|batch| batch.pod == pod && !batch.is_lost)
-        {
+        for batch in keys(&self.batches, |batch| batch.pod == pod && !batch.is_lost) {
             self.lose_batch(batch, now);
         }
         let cell = self.pods[pod].cell;
         if !self.is_central() {
             self.cells[cell].clear(now);
             let waits = |request: &Request| request.place == Place::Waiting { cell };
-            for request in self.requests.numbers(waits) {
+            for request in keys(&self.requests, waits) {
                 self.lose(request, now);
             }
         }
