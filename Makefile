@@ -90,7 +90,11 @@ e2e: build python images ## the release end to end: runs, kills, refusals, real 
 	ALBACORE_PROGRAMS_BUILT=1 ALBACORE_IMAGES=$(CURDIR)/target/images $(CARGO) test --release --package albacore-xtask --test node -- --nocapture
 	ALBACORE_PROGRAMS_BUILT=1 ALBACORE_IMAGES=$(CURDIR)/target/images $(CARGO) test --release --package albacore-xtask --test bignode -- --nocapture
 	ALBACORE_PROGRAMS_BUILT=1 ALBACORE_IMAGES=$(CURDIR)/target/images $(CARGO) test --release --package albacore-xtask --test hpa -- --nocapture
+	ALBACORE_PROGRAMS_BUILT=1 ALBACORE_IMAGES=$(CURDIR)/target/images $(CARGO) test --release --package albacore-xtask --test nodes -- --nocapture
 	target/release/albacore-live-bench demo
+
+nodes: cluster ## three kubelets and Envoy: a rolling update, a drain and a lost node under load, in five minutes
+	$(CARGO) test --release --package albacore-xtask --test nodes -- --nocapture
 
 hpa: cluster ## a real HPA on a real node scales servers by their load factor, in six minutes
 	$(CARGO) test --release --package albacore-xtask --test hpa -- --nocapture
