@@ -13,7 +13,7 @@ FUZZ_SECONDS ?= 30
 FUZZED = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 HOST = $(shell rustc -vV | sed -n "s/host: //p")
 
-.PHONY: setup build demo test lint bench fuzz bench-placement bench-trees bench-serving e2e soak crds docs manifests charts images proto clean python cluster bignode hpa
+.PHONY: setup build demo test lint bench fuzz bench-placement bench-trees bench-serving e2e soak crds docs manifests charts images proto clean python cluster bignode hpa nodes
 
 setup: ## install what the system lacks: compilers and Python (apt-get), parts of Rust (rustup)
 	$(SETUP)
