@@ -35,13 +35,13 @@ mod state;
 mod triton;
 mod validate;
 
-use std::future::Future;
 use std::net::TcpListener as StdListener;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use albacore_connections::{ConnectionCount, LimitMetrics, PortShare, divide_port};
+use albacore_connections::{
+    ConnectionCount, LimitMetrics, PortShare, ShutdownStage, divide_port,
+};
 use albacore_engine::{Engine, EventLoop, KindSet, LoopIndex, ModelHandle, ModelInfo};
 use albacore_proto::inference::ModelConfig;
 use tokio::net::TcpListener;
@@ -126,9 +126,12 @@ pub(crate) struct PreparedSockets {
     pub(crate) event_loops: Vec<EventLoop>,
     pub(crate) connections: ConnectionCount,
     pub(crate) begun: watch::Receiver<bool>,
+    pub(crate) shutdown: watch::Receiver<ShutdownStage>,
+    /// Whether Envoy is told that the server will end.
+    pub(crate) tells_envoy: bool,
 }
 
-/// Prepares everything, waits until `begun` is true, and serves until `shutdown` resolves; then
+/// Prepares everything, waits until `begun` is true, and serves until `shutdown` is closing; then
 /// stops accepting, answers what was accepted and returns.
 ///
 /// The caller bounds how long that may take: dropping the future closes every connection at once.
@@ -140,13 +143,14 @@ pub(crate) async fn serve(
     status: Arc<StatusStore>,
     config: Arc<EffectiveConfig>,
     sockets: PreparedSockets,
-    shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), FrontError> {
     let PreparedSockets {
         listeners,
         event_loops,
         connections,
         begun,
+        shutdown,
+        tells_envoy,
     } = sockets;
     let limit_metrics = LimitMetrics::default();
     let metrics = Metrics::new(
@@ -164,7 +168,6 @@ pub(crate) async fn serve(
         metrics: Arc::new(metrics),
     };
     let body_budget = BodyBudget::default();
-    let (stop, stopped) = watch::channel(false);
     let http = divide_port(listeners.len(), &limit_metrics, &connections);
     let grpc = divide_port(listeners.len(), &limit_metrics, &connections);
     // Dropping the set ends what runs on the event loops.
@@ -181,33 +184,27 @@ pub(crate) async fn serve(
                 front,
                 body_budget: body_budget.clone(),
             },
+            tells_envoy,
         });
-        let (begun, stopped) = (begun.clone(), stopped.clone());
-        let running = serve_loop(services, listeners, shares, begun, stopped);
+        let (begun, shutdown) = (begun.clone(), shutdown.clone());
+        let running = serve_loop(services, listeners, shares, begun, shutdown);
         serving.spawn_on(running, &event_loop.runtime);
     }
-    let mut shutdown = pin!(shutdown);
-    loop {
-        // bound: one pass for each event loop, and one for the shutdown
-        tokio::select! {
-            ended = serving.join_next() => match ended {
-                Some(Ok(result)) => result?,
-                Some(Err(error)) => return Err(FrontError::EventLoop(error)),
-                None => return Ok(()),
-            },
-            () = &mut shutdown, if !*stop.borrow() => drop(stop.send_replace(true)),
-        }
+    while let Some(ended) = serving.join_next().await {
+        // bound: one pass for each event loop
+        ended.map_err(FrontError::EventLoop)??;
     }
+    Ok(())
 }
 
-/// Serves the connections of one event loop from when `begun` is true until `stopped` is true and
+/// Serves the connections of one event loop from when `begun` is true until `shutdown` is closing and
 /// they are closed.
 async fn serve_loop(
     services: Arc<Services>,
     listeners: Listeners,
     (http, grpc): (PortShare, PortShare),
     mut begun: watch::Receiver<bool>,
-    stopped: watch::Receiver<bool>,
+    shutdown: watch::Receiver<ShutdownStage>,
 ) -> Result<(), FrontError> {
     if begun.wait_for(|&has_begun| has_begun).await.is_err() {
         return Ok(());
@@ -215,16 +212,16 @@ async fn serve_loop(
     let port = |listener: StdListener, share: PortShare| {
         albacore_os::stamp_arrivals(&listener)?;
         let listener = TcpListener::from_std(listener)?;
-        let (stopped, services) = (stopped.clone(), Arc::clone(&services));
+        let (shutdown, services) = (shutdown.clone(), Arc::clone(&services));
         Ok::<_, FrontError>(albacore_connections::serve(
-            listener, share, stopped, services,
+            listener, share, shutdown, services,
         ))
     };
     let (http, grpc) = (port(listeners.http, http)?, port(listeners.grpc, grpc)?);
     tokio::select! {
         _ = async { tokio::join!(http, grpc) } => {}
         // Reports "not serving" until the last connection is closed.
-        () = services.grpc.report_health() => {}
+        () = services.grpc.report_health(shutdown.clone()) => {}
     }
     Ok(())
 }

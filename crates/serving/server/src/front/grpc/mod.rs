@@ -25,6 +25,7 @@ use albacore_proto::inference::{
 use hyper::body::Incoming;
 use hyper::{HeaderMap, Request, Response};
 use prost::Message;
+use tokio::sync::watch;
 use tonic::codegen::Service;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
@@ -36,7 +37,7 @@ use super::reply_body::ReplyBody;
 use super::request_body::{self, BodyBudget};
 use super::request_error::{ErrorKind, RequestError};
 use super::{Front, FrontError, triton, validate};
-use albacore_connections::ActiveRequest;
+use albacore_connections::{ActiveRequest, ShutdownStage, next_stage};
 
 /// Name of the service, and the prefix of the paths of its calls.
 const SERVICE: &str = "inference.GRPCInferenceService";
@@ -53,6 +54,8 @@ pub(super) struct GrpcService {
     /// Health and reflection, by the prefix of their paths.
     tonic_services: [(&'static str, TonicService); 3],
     health: HealthReporter,
+    /// Set when streams that clients keep open are to end: the server would wait for them.
+    streams_end: watch::Sender<bool>,
 }
 
 /// Makes a function of a service of tonic.
@@ -100,6 +103,7 @@ impl GrpcService {
                 ),
             ],
             health: reporter,
+            streams_end: watch::Sender::new(false),
         })
     }
 
@@ -111,7 +115,9 @@ impl GrpcService {
         let path = request.uri().path();
         for (prefix, service) in &self.tonic_services {
             if path.starts_with(prefix) {
-                return service(request).await.map(ReplyBody::stream);
+                let ends = self.streams_end.subscribe();
+                let reply = service(request).await;
+                return reply.map(|body| ReplyBody::stream(body, ends));
             }
         }
         let (head, body) = request.into_parts();
@@ -205,11 +211,12 @@ impl GrpcService {
     }
 
     /// Keeps the standard health service up to date, for as long as the server runs.
-    pub(super) async fn report_health(&self) {
+    pub(super) async fn report_health(&self, mut shutdown: watch::Receiver<ShutdownStage>) {
         let mut period = tokio::time::interval(HEALTH_PERIOD);
         let mut reported = None;
+        let mut stage = *shutdown.borrow_and_update();
         loop {
-            // bound: one pass each HEALTH_PERIOD, dropped with the server
+            // bound: one pass each HEALTH_PERIOD and stage of the shutdown, dropped with the server
             let is_ready = self.front.engine.is_ready();
             if reported != Some(is_ready) {
                 let status = if is_ready {
@@ -222,7 +229,14 @@ impl GrpcService {
                 }
                 reported = Some(is_ready);
             }
-            period.tick().await;
+            if stage.is_closing() {
+                // Clients that watch have been told just now.
+                self.streams_end.send_replace(true);
+            }
+            tokio::select! {
+                _ = period.tick() => {}
+                next = next_stage(&mut shutdown), if !stage.is_closing() => stage = next,
+            }
         }
     }
 }
