@@ -56,10 +56,11 @@ impl Configuration {
             window: self.window,
             prefer: spec.batching.prefer.filter(|_| is_auto),
         };
-        let threads = self.front_threads;
-        spec.front = threads.map(|threads| Front {
-            threads: Some(threads),
-        });
+        let front = Front {
+            threads: self.front_threads,
+            ..spec.front.unwrap_or_default()
+        };
+        spec.front = (front != Front::default()).then_some(front);
     }
 
     /// The name in tables: `4 x 2 Scatter, Auto, 1024 rows`.

@@ -39,9 +39,7 @@ use std::net::TcpListener as StdListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use albacore_connections::{
-    ConnectionCount, LimitMetrics, PortShare, ShutdownStage, divide_port,
-};
+use albacore_connections::{ConnectionCount, LimitMetrics, PortShare, ShutdownStage, divide_port};
 use albacore_engine::{Engine, EventLoop, KindSet, LoopIndex, ModelHandle, ModelInfo};
 use albacore_proto::inference::ModelConfig;
 use tokio::net::TcpListener;
