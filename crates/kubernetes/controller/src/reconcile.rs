@@ -271,7 +271,14 @@ impl Controller {
             has_service_monitors: self.watches.has(ChildKind::ServiceMonitor),
             replicas,
         };
-        (build(valid, &build_context), scaling)
+        let mut children = build(valid, &build_context);
+        // A deployment keeps its name, also if the headless Service of another one has it.
+        let pods = ChildKind::PodsService;
+        let namesake = ObjectKey::new(&valid.namespace, pods.name_of(&valid.name));
+        if self.watches.deployments.get(&namesake).is_some() {
+            children.retain(|child| child.kind != pods);
+        }
+        (children, scaling)
     }
 
     /// Decides whether the wanted Deployment may be applied now.
@@ -307,6 +314,7 @@ impl Controller {
         let mut built_in = self.built_in.clone();
         if let Some(image) = image {
             image.clone_into(&mut built_in.image);
+            built_in.is_pinned = true;
         }
         Ok(built_in)
     }

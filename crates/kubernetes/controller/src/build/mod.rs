@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 use crate::children::{ChildKind, ChildObject};
 use crate::names::{
-    DEPLOYMENT_LABEL, INSTANCE_LABEL, MANAGED_BY, MANAGED_BY_LABEL, NAME, NAME_LABEL,
+    DEPLOYMENT_LABEL, HEADLESS_LABEL, INSTANCE_LABEL, MANAGED_BY, MANAGED_BY_LABEL, NAME,
+    NAME_LABEL,
 };
 use crate::validate::Valid;
 
@@ -25,6 +26,8 @@ pub(crate) use overlay::key_of;
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct BuiltInOptions {
     pub image: String,
+    /// Whether the namespace names the image, which may be that of an older version.
+    pub is_pinned: bool,
     /// Where they get their node's parameters, as `http://host:port`; `None` if there are none.
     pub params_url: Option<String>,
 }
@@ -46,12 +49,16 @@ pub fn build(valid: &Valid, build_context: &BuildContext) -> Vec<ChildObject> {
     let mut children = Vec::new();
     let mut push = |kind: ChildKind, body: Option<Value>| {
         if let Some(body) = body {
-            children.push(ChildObject::new(kind, metadata(valid), body));
+            children.push(ChildObject::new(kind, metadata(valid, kind), body));
         }
     };
     push(ChildKind::ServiceAccount, workload::service_account(valid));
     push(ChildKind::ConfigMap, server::config_map(valid));
     push(ChildKind::Service, network::service(valid, &ports));
+    push(
+        ChildKind::PodsService,
+        network::pods_service(valid, &ports, &pod),
+    );
     push(
         ChildKind::NetworkPolicy,
         network::network_policy(valid, &pod),
@@ -91,12 +98,16 @@ fn selector(valid: &Valid) -> Value {
     json!({ DEPLOYMENT_LABEL: valid.name })
 }
 
-/// Metadata of a child: the deployment's own name, and the deployment as its owner.
-fn metadata(valid: &Valid) -> Value {
+/// Metadata of a child, with the deployment as its owner.
+fn metadata(valid: &Valid, kind: ChildKind) -> Value {
+    let mut labels = labels(valid);
+    if kind == ChildKind::PodsService {
+        labels.insert(HEADLESS_LABEL, "");
+    }
     json!({
-        "name": valid.name,
+        "name": kind.name_of(&valid.name),
         "namespace": valid.namespace,
-        "labels": labels(valid),
+        "labels": labels,
         "ownerReferences": [{
             "apiVersion": "albacore.dev/v1alpha1",
             "kind": "InferenceDeployment",
