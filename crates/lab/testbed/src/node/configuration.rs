@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::emulated::Emulated;
 use super::host::PAUSE;
-use super::{Machine, NodeOptions, Seat, files};
+use super::{Machine, NodeNumber, NodeOptions, files};
 use crate::supervisor::{NodeSpec, Service};
 use crate::test_network::TestNetwork;
 use crate::{ControlPlane, TestbedError};
@@ -17,7 +17,7 @@ pub(super) fn write(
     network: &TestNetwork,
     plane: &ControlPlane,
     programs: &Path,
-    seat: Seat,
+    number: NodeNumber,
     options: &NodeOptions,
 ) -> Result<(), TestbedError> {
     let folder = network.folder();
@@ -30,7 +30,7 @@ pub(super) fn write(
         std::fs::create_dir_all(&path).map_err(TestbedError::file(path))
     };
     let name = &options.name;
-    let address = options.machine.address(seat).to_string();
+    let address = options.machine.address(number).to_string();
     let kubelet = plane.authority().server(name, &[name, &address])?;
     let user = format!("system:node:{name}");
     let config = plane.kubeconfig_of(&user, Some("system:nodes"))?;
@@ -47,7 +47,7 @@ pub(super) fn write(
     write("kubelet.crt", &kubelet.certificate)?;
     write("kubelet.key", &kubelet.key)?;
     write("resolv.conf", "")?;
-    write("cni/pods.conflist", &files::cni(seat))?;
+    write("cni/pods.conflist", &files::cni(number))?;
     write(
         "containerd.toml",
         &files::containerd(folder, programs, PAUSE),
@@ -55,7 +55,14 @@ pub(super) fn write(
     let authority = plane.folder().join("ca.crt");
     write("kubelet.yaml", &files::kubelet(folder, &authority, options))?;
     write("proxy.yaml", &files::proxy(folder, name))?;
-    let spec = node_spec(folder, plane.programs(), programs, &config, (seat, options));
+    let spec = node_spec(
+        folder,
+        plane.programs(),
+        programs,
+        &config,
+        &address,
+        options,
+    );
     let spec = serde_json::to_string(&spec).map_err(|error| TestbedError::Node {
         message: error.to_string(),
     })?;
@@ -67,7 +74,8 @@ fn node_spec(
     kubernetes: &Path,
     programs: &Path,
     config: &Path,
-    (seat, options): (Seat, &NodeOptions),
+    address: &str,
+    options: &NodeOptions,
 ) -> NodeSpec {
     let NodeOptions { name, machine, .. } = options;
     let socket = folder.join("containerd.sock");
@@ -92,7 +100,7 @@ fn node_spec(
         format!("--root-dir={here}/kubelet"),
         format!("--cert-dir={here}/kubelet/pki"),
         format!("--hostname-override={name}"),
-        format!("--node-ip={}", machine.address(seat)),
+        format!("--node-ip={address}"),
     ];
     let entrance = (*machine == Machine::Emulated).then(|| Service {
         name: "serve".to_owned(),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{NodeOptions, Seat};
+use super::{NodeNumber, NodeOptions};
 
 /// containerd: its own folders, no service of the system's, no right that this machine may lack.
 pub(super) fn containerd(folder: &Path, programs: &Path, pause: &str) -> String {
@@ -40,8 +40,8 @@ SystemdCgroup = false
 }
 
 /// The network of pods: a bridge.
-pub(super) fn cni(seat: Seat) -> String {
-    let pods = seat.pods();
+pub(super) fn cni(number: NodeNumber) -> String {
+    let pods = number.pods();
     format!(
         r#"{{"cniVersion": "0.4.0", "name": "pods", "plugins": [{{
   "type": "bridge", "bridge": "pods0", "isGateway": true, "ipMasq": false, "hairpinMode": true,

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
 use super::emulated::Emulated;
-use super::{Machine, NodeOptions, Seat, Task, configuration};
+use super::{Machine, NodeNumber, NodeOptions, Task, configuration};
 use crate::limits::{LOG_TAIL_BYTES, READY_PERIOD};
 use crate::test_network::TestNetwork;
 use crate::{ControlPlane, Image, TestbedError};
@@ -22,7 +22,7 @@ pub struct Host {
     name: String,
     programs: PathBuf,
     machine: Machine,
-    seat: Seat,
+    number: NodeNumber,
     emulated: Option<Emulated>,
     // Last, so that it outlives what runs in its network.
     network: TestNetwork,
@@ -33,11 +33,11 @@ impl Host {
     pub(super) fn start(
         mut network: TestNetwork,
         plane: &ControlPlane,
-        seat: Seat,
+        number: NodeNumber,
         options: &NodeOptions,
     ) -> Result<Self, TestbedError> {
         let programs = programs()?;
-        configuration::write(&network, plane, &programs, seat, options)?;
+        configuration::write(&network, plane, &programs, number, options)?;
         let emulated = match options.machine {
             Machine::Here => network.start_node().map(|()| None),
             Machine::Emulated => Emulated::start(&network, &programs, plane.programs()).map(Some),
@@ -46,7 +46,7 @@ impl Host {
             name: options.name.clone(),
             programs,
             machine: options.machine,
-            seat,
+            number,
             emulated,
             network,
         };
@@ -80,7 +80,7 @@ impl Host {
 
     /// Its address; that of the first node is the control plane's too, unless it is emulated.
     pub fn address(&self) -> Ipv4Addr {
-        self.machine.address(self.seat)
+        self.machine.address(self.number)
     }
 
     /// The folder of its logs and files, as it sees it too.

@@ -19,9 +19,9 @@ pub use task::Task;
 
 /// The place of a node in the network: 0 is beside the control plane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Seat(u8);
+struct NodeNumber(u8);
 
-impl Seat {
+impl NodeNumber {
     fn address(self) -> Ipv4Addr {
         let [a, b, c, first] = NODE_ADDRESS.octets();
         match self.0 {
@@ -48,9 +48,9 @@ pub enum Machine {
 }
 
 impl Machine {
-    fn address(self, seat: Seat) -> Ipv4Addr {
+    fn address(self, number: NodeNumber) -> Ipv4Addr {
         match self {
-            Self::Here => seat.address(),
+            Self::Here => number.address(),
             Self::Emulated => GUEST_ADDRESS,
         }
     }
@@ -131,7 +131,7 @@ impl Node {
             },
         )?;
         plane.start_scheduler()?;
-        let host = Host::start(network, &plane, Seat(0), options)?;
+        let host = Host::start(network, &plane, NodeNumber(0), options)?;
         Ok(Self { plane, host })
     }
 
@@ -142,10 +142,10 @@ impl Node {
     /// # Errors
     /// Something is missing on this machine, or is not ready in time.
     pub fn join(&self, number: u8, options: &NodeOptions) -> Result<Host, TestbedError> {
-        let seat = Seat(number);
-        let address = seat.address();
-        let network = TestNetwork::connected(self.host.network(), number, address, &seat.pods())?;
-        Host::start(network, &self.plane, seat, options)
+        let own = NodeNumber(number);
+        let pods = own.pods();
+        let network = TestNetwork::connected(self.host.network(), number, own.address(), &pods)?;
+        Host::start(network, &self.plane, own, options)
     }
 
     /// Cuts the cable of the node that joined as `number`: not a packet passes any more, as where a

@@ -78,7 +78,7 @@ impl LoadReports {
         }
     }
 
-    /// Requests whose wish for a format was ignored.
+    /// Requests for a format that does not exist, which was ignored.
     pub(super) fn unknown_formats(&self) -> u64 {
         self.unknown_formats.load(Ordering::Relaxed)
     }
