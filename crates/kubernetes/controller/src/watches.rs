@@ -232,7 +232,9 @@ fn watch_children(context: &ControllerContext, kind: ChildKind) -> Watch<Dynamic
             let is_service = kind == ChildKind::Service;
             let waiting = name.strip_suffix(PODS_SUFFIX).filter(|_| is_service);
             if let Some(waiting) = waiting {
-                let key = ObjectKey::new(old.namespace().unwrap_or_default(), waiting);
+                let namespace = old.namespace().unwrap_or_default();
+                queue.add(ObjectKey::new(&namespace, &name));
+                let key = ObjectKey::new(namespace, waiting);
                 records.forget_child(&key, ChildKind::PodsService);
                 queue.add(key);
             }
