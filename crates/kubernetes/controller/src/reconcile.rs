@@ -22,7 +22,7 @@ use crate::children::{ChildKind, ChildObject};
 use crate::dereference::{ObservedDeployment, dereference};
 use crate::digest::sha256_of;
 use crate::limits::{
-    COLLECTING_PAUSE, CREATION_REPORTED_TIME_MAX, NAME_TAKEN_PAUSE, SCRAPE_PERIOD,
+    COLLECTING_PAUSE, CREATION_REPORTED_TIME_MAX, NAME_TAKEN_PAUSE, SCRAPE_PERIOD, SKIPPED_PAUSE,
 };
 use crate::metrics::{ControllerMetrics, ReconcileLabel, ScaleLabel};
 use crate::observed::Workload;
@@ -148,7 +148,8 @@ impl Controller {
             .decision
             .as_ref()
             .and_then(|decision| decision.pause);
-        let pauses = [pause, turn, creation, rollout];
+        let skipped = (!applied.done.skipped.is_empty()).then_some(SKIPPED_PAUSE);
+        let pauses = [pause, turn, creation, rollout, skipped];
         let outcome = match pauses.into_iter().flatten().min() {
             Some(pause) => WorkOutcome::After(pause),
             None => WorkOutcome::Done,

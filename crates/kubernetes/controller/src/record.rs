@@ -49,9 +49,10 @@ impl DeploymentRecord {
         self.applied.insert(kind, (applied, Instant::now()));
     }
 
-    /// Forgets a child that was deleted.
+    /// Forgets a child that was deleted, and that its name was taken.
     pub(crate) fn forget(&mut self, kind: ChildKind) {
         self.applied.remove(&kind);
+        self.skipped.take_if(|(skipped, _)| *skipped == kind);
     }
 }
 

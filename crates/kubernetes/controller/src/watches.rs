@@ -226,16 +226,29 @@ fn watch_children(context: &ControllerContext, kind: ChildKind) -> Watch<Dynamic
                 .into_iter()
                 .for_each(|key| queue.add_after(key, GATHER));
         }
-        Change::Deleted(old) => owner(&*old).into_iter().for_each(|key| {
-            let is_other = kind == ChildKind::Service && old.name_any() != key.name;
-            let kind = if is_other {
-                ChildKind::PodsService
-            } else {
-                kind
-            };
-            records.forget_child(&key, kind);
-            queue.add(key);
-        }),
+        Change::Deleted(old) => {
+            let name = old.name_any();
+            // Its name may be that of a headless Service, its own or another deployment's.
+            let is_service = kind == ChildKind::Service;
+            let waiting = name.strip_suffix(PODS_SUFFIX).filter(|_| is_service);
+            if let Some(waiting) = waiting {
+                let namespace = old.namespace().unwrap_or_default();
+                queue.add(ObjectKey::new(&namespace, &name));
+                let key = ObjectKey::new(namespace, waiting);
+                records.forget_child(&key, ChildKind::PodsService);
+                queue.add(key);
+            }
+            if let Some(key) = owner(&*old) {
+                let is_other = is_service && name != key.name;
+                let kind = if is_other {
+                    ChildKind::PodsService
+                } else {
+                    kind
+                };
+                records.forget_child(&key, kind);
+                queue.add(key);
+            }
+        }
         Change::Malformed(_) => {}
     })
 }

@@ -194,6 +194,12 @@ mod tests {
         assert_eq!(error.kind.status().as_u16(), 429);
         assert_eq!(error.kind.code(), Code::ResourceExhausted);
         assert_eq!(error.retry_after_seconds(), Some(2));
+        let poisonous = Failure::Poisonous {
+            crashes: 2,
+            cause: "signal 11".to_owned(),
+        };
+        assert!(RequestError::from(poisonous).kind.forbids_retries());
+        assert!(!error.kind.forbids_retries());
         let draining = RequestError::from(Refusal::Draining);
         assert_eq!(draining.kind.status().as_u16(), 503);
         assert_eq!(draining.kind.code(), Code::Unavailable);
