@@ -43,8 +43,9 @@ pub(super) fn ports(valid: &Valid, pod: &Value) -> Ports {
     }
 }
 
-/// `None` for a server that names no port, which could get no requests.
-pub(super) fn service(valid: &Valid, ports: &Ports) -> Option<Value> {
+/// For the pods that `traffic` selects. `None` for a server that names no port, which could get no
+/// requests.
+pub(super) fn service(ports: &Ports, traffic: &Value) -> Option<Value> {
     let mut served = Vec::new();
     let mut push = |name: &str, number: u16, protocol: &str, target: &Option<Value>| {
         if let Some(target) = target {
@@ -56,9 +57,8 @@ pub(super) fn service(valid: &Valid, ports: &Ports) -> Option<Value> {
     };
     push(HTTP, HTTP_PORT, "http", &ports.http);
     push(GRPC, GRPC_PORT, "kubernetes.io/h2c", &ports.grpc);
-    (!served.is_empty()).then(
-        || json!({"spec": {"type": "ClusterIP", "selector": selector(valid), "ports": served}}),
-    )
+    (!served.is_empty())
+        .then(|| json!({"spec": {"type": "ClusterIP", "selector": traffic, "ports": served}}))
 }
 
 /// Lets everybody reach the ports that containers name, and no other. `None` if a container that

@@ -41,6 +41,8 @@ pub struct Concentration {
     pub ready: u32,
     /// Of these: pods that get requests.
     pub serving: u32,
+    /// So many get requests however little there is to do, if they are ready.
+    pub least: u32,
     /// The sum over all ready pods of the share of their time in which they worked, 0 to 1 each.
     pub work: f64,
     /// The factor by which the load asks for more (above 1) or less pods, see
@@ -115,7 +117,8 @@ impl Concentrator {
             }
             return advice(of.ready, ServingCause::BadRate);
         }
-        let enough = pods_for(1, of.work / self.target(now)).min(of.ready);
+        let enough = pods_for(1, of.work / self.target(now));
+        let enough = enough.max(of.least).min(of.ready);
         if busy > BUSY_MAX && of.serving < of.ready {
             let more = enough.max(of.serving + 1);
             return advice(more, ServingCause::Busy);

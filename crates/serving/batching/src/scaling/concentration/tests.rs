@@ -14,6 +14,7 @@ fn load(ready: u32, serving: u32, work: f64) -> Concentration {
     Concentration {
         ready,
         serving,
+        least: 1,
         work,
         factor: 0.5,
     }
@@ -126,6 +127,7 @@ proptest! {
     #[test]
     fn never_fewer_than_the_work_needs_and_never_a_step_within_the_delay(
         looks in prop::collection::vec((1_u64..60, 0_u32..9, 0.0..1.2_f64, 0.0..1.3_f64), 1..200),
+        least in 0_u32..4,
     ) {
         let mut rule = Concentrator::default();
         let (mut now, mut serving, mut changed) = (0, 0_u32, 0);
@@ -133,13 +135,14 @@ proptest! {
             now += pause;
             serving = serving.min(ready);
             let work = busy * f64::from(ready);
-            let of = Concentration { ready, serving, work, factor };
+            let of = Concentration { ready, serving, least, work, factor };
             let advice = rule.advise(at(now), DELAY, &of);
             prop_assert!(advice.serving <= ready);
             prop_assert!(advice.serving >= ready.min(1));
             if advice.serving < serving {
                 prop_assert!(work / f64::from(advice.serving) <= BUSY_TARGET + 1e-6);
                 prop_assert!(factor < 1.0);
+                prop_assert!(advice.serving >= least);
                 prop_assert!(now - changed >= 120, "{} after {}", now, changed);
                 prop_assert!(serving - advice.serving <= (serving / 4).max(1));
             }
