@@ -14,7 +14,7 @@ use rig::{Rig, deployment, wait, wait_or};
 const ADDRESSES: [&str; 4] = ["127.77.6.1", "127.77.6.2", "127.77.6.3", "127.77.6.4"];
 
 /// Connections that ask at once for more than a queue takes.
-const CLIENTS: usize = 16;
+const CLIENTS: usize = 24;
 
 type Names = BTreeSet<String>;
 
@@ -61,11 +61,11 @@ fn costs(rig: &Rig) -> Vec<(String, Value)> {
     pods.iter().map(cost).collect()
 }
 
-/// More requests at once than the queue of each server takes; those beyond are refused.
-fn overload(servers: &[Pod]) {
+/// More requests at once than the queue of a server takes; those beyond are refused.
+fn overload(server: &Pod) {
     std::thread::scope(|scope| {
-        for at in 0..CLIENTS {
-            scope.spawn(move || servers[at % servers.len()].ask());
+        for _ in 0..CLIENTS {
+            scope.spawn(|| server.ask_interactions());
         }
     });
 }
@@ -118,7 +118,7 @@ fn load_concentrates_a_scale_down_takes_an_idle_pod_and_more_load_brings_pods_ba
 
     // More than the pods can take, wherever it comes from.
     wait("all get requests again", || {
-        overload(&servers);
+        servers.iter().for_each(overload);
         pods(&rig, "spare").is_empty()
     });
     wait_for_traffic(&rig, "3/3");

@@ -104,6 +104,18 @@ impl Pod {
 
     pub(crate) fn ask_model(&self, model: &str) -> String {
         let body = std::fs::read_to_string(root().join("examples/fraud_request.json")).unwrap();
+        self.send(model, &body)
+    }
+
+    /// The same for the costliest output.
+    pub(crate) fn ask_interactions(&self) -> String {
+        let body = std::fs::read_to_string(root().join("examples/fraud_request.json")).unwrap();
+        let mut body: Value = serde_json::from_str(&body).unwrap();
+        body["outputs"] = json!([{"name": "interactions"}]);
+        self.send("m", &body.to_string())
+    }
+
+    fn send(&self, model: &str, body: &str) -> String {
         let Ok(mut stream) = TcpStream::connect((self.address, 8080)) else {
             return String::new();
         };
