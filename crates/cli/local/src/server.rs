@@ -337,6 +337,9 @@ fn spawn(
             ] {
                 command.extend([flag.into(), value.into()]);
             }
+            if let Some(mode) = server.load_reports {
+                command.extend(["--load-reports".into(), mode.into()]);
+            }
             let cpus_max = options.cpus.as_ref().map(CpuSet::len);
             for (flag, number) in [
                 ("--front-threads", server.front_threads.map(usize::from)),
@@ -348,6 +351,9 @@ fn spawn(
                         .into_iter()
                         .flat_map(|value| [flag.into(), value.into()]),
                 );
+            }
+            if server.envoy_health_header {
+                command.push("--envoy-health-header".into());
             }
             command.extend(live_settings.into_iter().flat_map(LiveSettings::arguments));
             Ok(Spawn {

@@ -415,6 +415,26 @@ pub struct Front {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = limits::FRONT_THREADS_MAX))]
     pub threads: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_reports: Option<LoadReports>,
+    /// Whether a pod that is told to stop says `x-envoy-immediate-health-check-fail` in its replies, so
+    /// that an Envoy with health checks sends it nothing more. Only where each endpoint of Envoy is
+    /// one pod: an Envoy whose endpoint is the Service would give up all pods. A change starts new
+    /// pods.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub envoy_health_header: bool,
+}
+
+/// Which replies carry a load report (ORCA) for routers that weigh pods; OnRequest if left out. A
+/// change starts new pods.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub enum LoadReports {
+    /// Replies to requests with the header `endpoint-load-metrics-format`.
+    OnRequest,
+    /// All replies.
+    Always,
+    /// No reply, and no stream of reports.
+    Never,
 }
 
 /// An output of a model, by the name of its tensor.

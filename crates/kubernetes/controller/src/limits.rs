@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::SignedDuration;
 
-/// Seconds between the removal of a pod from its Service and SIGTERM to its server: endpoints and
-/// proxies need a moment to follow.
-pub(crate) const PRE_STOP_SECONDS: i64 = 5;
+/// Seconds that a server goes on between the removal of its pod from the Services and the end of
+/// its ports: endpoints and proxies need a moment to follow.
+pub(crate) const DRAIN_DELAY_SECONDS: i64 = 5;
 
-/// Seconds that a pod may take to terminate: the pre-stop pause, draining (30 s at most, the
+/// Seconds that a pod may take to terminate: that delay, draining (30 s at most, the
 /// server's own bound) and some more to exit.
 pub(crate) const GRACE_SECONDS: i64 = 45;
 
@@ -43,6 +43,10 @@ pub(crate) const CREATION_REPORTED_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Pause before a name that another owner has is tried again: nothing announces that it is free.
 pub(crate) const NAME_TAKEN_PAUSE: Duration = Duration::from_secs(30);
+
+/// How long a child that is not needed is left out after its name was taken, so that a deployment
+/// without it costs few requests.
+pub(crate) const SKIPPED_PAUSE: Duration = Duration::from_secs(300);
 
 /// Pause before children of a former deployment are checked again; their watch usually reports
 /// sooner.

@@ -315,7 +315,14 @@ impl Controller {
             selects_traffic: traffic.refused.is_none()
                 && selects_traffic(&valid.spec, live, &observation.pods),
         };
-        (build(valid, &build_context), scaling)
+        let mut children = build(valid, &build_context);
+        // A deployment keeps its name, also if the headless Service of another one has it.
+        let pods = ChildKind::PodsService;
+        let namesake = ObjectKey::new(&valid.namespace, pods.name_of(&valid.name));
+        if self.watches.deployments.get(&namesake).is_some() {
+            children.retain(|child| child.kind != pods);
+        }
+        (children, scaling)
     }
 
     /// Decides whether the wanted Deployment may be applied now.
@@ -351,6 +358,7 @@ impl Controller {
         let mut built_in = self.built_in.clone();
         if let Some(image) = image {
             image.clone_into(&mut built_in.image);
+            built_in.is_pinned = true;
         }
         Ok(built_in)
     }

@@ -24,6 +24,8 @@ pub(crate) struct DeploymentRecord {
     applied: BTreeMap<ChildKind, (LastApplied, Instant)>,
     /// The kind of child whose name another owner had at the last attempt.
     pub(crate) taken: Option<ChildKind>,
+    /// The kind of an optional child that was left out for that, and when.
+    pub(crate) skipped: Option<(ChildKind, Instant)>,
     pub(crate) status: Option<(InferenceDeploymentStatus, String, Instant)>,
     /// Reconciles in a row that failed with a transient error of the API server.
     pub(crate) failures: u32,

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use albacore_api::{InferenceDeployment, InferenceDeploymentStatus, counted};
-use albacore_cluster::{EventDraft, ObjectEvent, Resource as _};
+use albacore_cluster::{EventDraft, ObjectEvent, Resource as _, ResourceExt as _};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::apply::AppliedChanges;
@@ -134,10 +134,18 @@ pub(crate) fn events(
         (&done.deleted, "Deleted", "Delete", "deleted"),
     ] {
         if !kinds.is_empty() {
-            let names: Vec<&str> = kinds.iter().map(|kind: &ChildKind| kind.kind()).collect();
+            let names: Vec<&str> = kinds.iter().map(|kind: &ChildKind| kind.noun()).collect();
             let note = format!("{verb} {}", names.join(", "));
             drafts.push(EventDraft::normal(reason, action, note));
         }
+    }
+    for kind in &done.skipped {
+        let (kind, name) = (kind.noun(), kind.name_of(&deployment.name_any()));
+        let note = format!(
+            "no {kind} {name}: an object that this deployment does not control has this name; \
+             delete or rename it"
+        );
+        drafts.push(EventDraft::warning("NameTaken", "Apply", note));
     }
     if let Some(Scaling { from, to, advice }) = scaling {
         let (pods, why) = (counted(*to, "pod"), why(advice.cause));

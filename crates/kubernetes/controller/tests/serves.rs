@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 
 use albacore_settings::{Settings, agent_stream};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use rig::server::{Pod, model, root, settings};
 use rig::{Rig, deployment, wait};

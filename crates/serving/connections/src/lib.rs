@@ -13,6 +13,7 @@ mod head;
 mod io;
 mod limit_metrics;
 pub mod limits;
+mod shutdown;
 mod socket;
 mod state;
 
@@ -21,4 +22,5 @@ pub use connection::{Handler, serve_stream};
 pub use connection_count::ConnectionCount;
 pub use head::{HeadError, check_head};
 pub use limit_metrics::{Limit, LimitMetrics};
+pub use shutdown::{ShutdownStage, next_stage};
 pub use state::{ActiveRequest, ConnState};

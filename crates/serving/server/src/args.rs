@@ -102,10 +102,25 @@ pub struct Args {
     /// server does not wait for it.
     #[arg(long, value_name = "URL", env = "ALBACORE_PARAMS")]
     pub params: Option<ParamsEndpoint>,
-    /// How long a stopping server may take to answer what it has accepted.
+    /// Which replies carry a load report (ORCA) for routers: those to requests with the header
+    /// endpoint-load-metrics-format (text, json or bin), all, or none; `never` also ends streams
+    /// of reports.
+    #[arg(long, value_enum, default_value_t = LoadReportMode::OnRequest,
+          env = "ALBACORE_LOAD_REPORTS")]
+    pub load_reports: LoadReportMode,
+    /// How long a server that is told to stop goes on as before, but is not ready: the time in which
+    /// routers notice. After that it closes its ports [default: it closes them at once].
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, env = "ALBACORE_DRAIN_DELAY")]
+    pub drain_delay: Option<Duration>,
+    /// How long a stopping server may take to answer what it has accepted, from then on.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration,
           env = "ALBACORE_DRAIN_TIMEOUT")]
     pub drain_timeout: Duration,
+    /// Say `x-envoy-immediate-health-check-fail` in the replies of a server that is told to stop:
+    /// an Envoy that checks the health of its endpoints sends nothing more. Only where every
+    /// endpoint of Envoy is one server.
+    #[arg(long, env = "ALBACORE_ENVOY_HEALTH_HEADER")]
+    pub envoy_health_header: bool,
 }
 
 /// Names of `--policy`.
@@ -119,6 +134,17 @@ pub enum PolicyName {
     Eager,
     /// As late as the objective allows; at once without one.
     Deferred,
+}
+
+/// Names of `--load-reports`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LoadReportMode {
+    /// Replies to requests that want one.
+    OnRequest,
+    /// All replies, as text unless the request wants another format.
+    Always,
+    /// No reply, and no stream.
+    Never,
 }
 
 /// Names of `--prefer`.
@@ -175,8 +201,14 @@ pub struct ServerConfig {
     pub ca_file: Option<PathBuf>,
     /// The `albacore-params` that sends parameters, if there is one.
     pub params: Option<ParamsEndpoint>,
-    /// How long draining may take.
+    /// Which replies carry a load report.
+    pub load_reports: LoadReportMode,
+    /// How long a server that is told to stop goes on as before.
+    pub drain_delay: Option<Duration>,
+    /// How long draining may take after that.
     pub drain_timeout: Duration,
+    /// Whether Envoy is told that the server will end.
+    pub envoy_health_header: bool,
 }
 
 impl Args {
@@ -203,7 +235,10 @@ impl Args {
             model_bytes_max: self.model_bytes_max,
             ca_file: self.ca_file,
             params: self.params,
+            load_reports: self.load_reports,
+            drain_delay: self.drain_delay,
             drain_timeout: self.drain_timeout,
+            envoy_health_header: self.envoy_health_header,
         })
     }
 

@@ -18,6 +18,7 @@ use running::{Answer, PATIENCE, Running};
 use serde_json::json;
 use tonic::Code;
 use tonic::transport::Channel;
+use tonic_types::StatusExt as _;
 
 const INFER: &str = "/v2/models/small/infer";
 
@@ -106,7 +107,9 @@ async fn timeouts_and_priorities_are_applied_or_refused_by_name() {
         let said = answer.error();
         assert!(answer.status == 400 && said.contains(name), "{said}");
     }
-    assert_eq!(post(&server, Some("0"), json!({})).status, 504);
+    let expired = post(&server, Some("0"), json!({}));
+    assert_eq!(expired.status, 504);
+    assert_eq!(expired.header("x-envoy-ratelimited"), Some("true"));
 
     let mut client = client(&server).await;
     for right in [
@@ -146,6 +149,14 @@ async fn timeouts_and_priorities_are_applied_or_refused_by_name() {
         .insert("x-request-timeout-ms", "0".parse().unwrap());
     let status = client.model_infer(call).await.unwrap_err();
     assert_eq!(status.code(), Code::DeadlineExceeded);
+    assert_eq!(
+        status.metadata().get("grpc-retry-pushback-ms").unwrap(),
+        "-1"
+    );
+    assert_eq!(
+        status.metadata().get("x-envoy-ratelimited").unwrap(),
+        "true"
+    );
     let mut call = tonic::Request::new(request(1, "output"));
     call.set_timeout(Duration::from_secs(60));
     let reply = client.model_infer(call).await.unwrap();
@@ -189,7 +200,9 @@ async fn requests_that_cannot_meet_their_deadline_are_refused_over_both_protocol
     call.parameters.insert("timeout".to_owned(), parameter);
     let status = client.model_infer(call).await.unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
-    assert!(status.metadata().contains_key("grpc-retry-pushback-ms"));
+    // For people; the delay of a retry elsewhere is up to the client.
+    assert!(status.get_details_retry_info().is_some());
+    assert!(!status.metadata().contains_key("grpc-retry-pushback-ms"));
     // gRPC's own deadline: 100 ms, less than any of these takes.
     let mut call = tonic::Request::new(request(LONG_ROWS, "interactions"));
     call.metadata_mut()

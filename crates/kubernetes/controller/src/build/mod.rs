@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 use crate::children::{ChildKind, ChildObject};
 use crate::names::{
-    DEPLOYMENT_LABEL, INSTANCE_LABEL, MANAGED_BY, MANAGED_BY_LABEL, NAME, NAME_LABEL, TRAFFIC_LABEL,
+    DEPLOYMENT_LABEL, HEADLESS_LABEL, INSTANCE_LABEL, MANAGED_BY, MANAGED_BY_LABEL, NAME,
+    NAME_LABEL, TRAFFIC_LABEL,
 };
 use crate::observed::Traffic;
 use crate::validate::Valid;
@@ -26,6 +27,8 @@ pub(crate) use overlay::key_of;
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct BuiltInOptions {
     pub image: String,
+    /// Whether the namespace names the image, which may be that of an older version.
+    pub is_pinned: bool,
     /// Where they get their node's parameters, as `http://host:port`; `None` if there are none.
     pub params_url: Option<String>,
 }
@@ -50,12 +53,16 @@ pub fn build(valid: &Valid, build_context: &BuildContext) -> Vec<ChildObject> {
     let mut children = Vec::new();
     let mut push = |kind: ChildKind, body: Option<Value>| {
         if let Some(body) = body {
-            children.push(ChildObject::new(kind, metadata(valid), body));
+            children.push(ChildObject::new(kind, metadata(valid, kind), body));
         }
     };
     push(ChildKind::ServiceAccount, workload::service_account(valid));
     push(ChildKind::ConfigMap, server::config_map(valid));
     push(ChildKind::Service, network::service(&ports, &traffic));
+    push(
+        ChildKind::PodsService,
+        network::pods_service(&ports, &pod, &traffic),
+    );
     push(
         ChildKind::NetworkPolicy,
         network::network_policy(valid, &pod),
@@ -104,12 +111,16 @@ fn traffic_selector(valid: &Valid, selects_traffic: bool) -> Value {
     selector
 }
 
-/// Metadata of a child: the deployment's own name, and the deployment as its owner.
-fn metadata(valid: &Valid) -> Value {
+/// Metadata of a child, with the deployment as its owner.
+fn metadata(valid: &Valid, kind: ChildKind) -> Value {
+    let mut labels = labels(valid);
+    if kind == ChildKind::PodsService {
+        labels.insert(HEADLESS_LABEL, "");
+    }
     json!({
-        "name": valid.name,
+        "name": kind.name_of(&valid.name),
         "namespace": valid.namespace,
-        "labels": labels(valid),
+        "labels": labels,
         "ownerReferences": [{
             "apiVersion": "albacore.dev/v1alpha1",
             "kind": "InferenceDeployment",

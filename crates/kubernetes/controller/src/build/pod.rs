@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{BuiltInOptions, labels, overlay, selector, server};
-use crate::limits::{GRACE_SECONDS, PRE_STOP_SECONDS};
+use crate::limits::{DRAIN_DELAY_SECONDS, GRACE_SECONDS};
 use crate::names::TRAFFIC_LABEL;
 use crate::observed::Traffic;
 use crate::validate::Valid;
@@ -37,7 +37,9 @@ fn pod(valid: &Valid, built_in: &BuiltInOptions) -> Value {
         "capabilities": {"drop": ["ALL"]},
         "readOnlyRootFilesystem": true,
     });
-    container["lifecycle"] = json!({"preStop": {"sleep": {"seconds": PRE_STOP_SECONDS}}});
+    if !server::announces_drain(valid, built_in) {
+        container["lifecycle"] = json!({"preStop": {"sleep": {"seconds": DRAIN_DELAY_SECONDS}}});
+    }
     json!({
         "serviceAccountName": valid.name,
         "automountServiceAccountToken": false,

@@ -1,9 +1,10 @@
-//! The calls of the protocol and of its extensions over gRPC, the standard health service, and
-//! reflection.
+//! The calls of the protocol and of its extensions over gRPC, the standard health service,
+//! reflection, and load reports.
 
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzz_targets;
 mod infer;
+mod load_stream;
 mod size_check;
 pub(super) mod unary;
 
@@ -25,6 +26,7 @@ use albacore_proto::inference::{
 use hyper::body::Incoming;
 use hyper::{HeaderMap, Request, Response};
 use prost::Message;
+use tokio::sync::watch;
 use tonic::codegen::Service;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
@@ -36,7 +38,9 @@ use super::reply_body::ReplyBody;
 use super::request_body::{self, BodyBudget};
 use super::request_error::{ErrorKind, RequestError};
 use super::{Front, FrontError, triton, validate};
-use albacore_connections::ActiveRequest;
+use albacore_connections::{ActiveRequest, ShutdownStage, next_stage};
+use albacore_proto::orca::open_rca_service_server::OpenRcaServiceServer;
+use load_stream::LoadStreams;
 
 /// Name of the service, and the prefix of the paths of its calls.
 const SERVICE: &str = "inference.GRPCInferenceService";
@@ -50,9 +54,11 @@ type TonicService = Box<dyn Fn(Request<Incoming>) -> TonicReply + Send + Sync>;
 pub(super) struct GrpcService {
     front: Arc<Front>,
     body_budget: BodyBudget,
-    /// Health and reflection, by the prefix of their paths.
-    tonic_services: [(&'static str, TonicService); 3],
+    /// Health, reflection and load reports, by the prefix of their paths.
+    tonic_services: [(&'static str, TonicService); 4],
     health: HealthReporter,
+    /// Set when streams that clients keep open are to end: the server would wait for them.
+    streams_end: watch::Sender<bool>,
 }
 
 /// Makes a function of a service of tonic.
@@ -85,6 +91,7 @@ impl GrpcService {
         let reflection_v1 = reflection().build_v1()?;
         // Used by grpcurl before version 1.8.8, and by other tools still.
         let reflection_v1alpha = reflection().build_v1alpha()?;
+        let load = OpenRcaServiceServer::new(LoadStreams(Arc::clone(&front.load_reports)));
         Ok(Self {
             front,
             body_budget,
@@ -98,8 +105,13 @@ impl GrpcService {
                     "/grpc.reflection.v1alpha.",
                     tonic_service(reflection_v1alpha.max_decoding_message_size(bytes_max)),
                 ),
+                (
+                    "/xds.service.orca.v3.",
+                    tonic_service(load.max_decoding_message_size(bytes_max)),
+                ),
             ],
             health: reporter,
+            streams_end: watch::Sender::new(false),
         })
     }
 
@@ -111,13 +123,15 @@ impl GrpcService {
         let path = request.uri().path();
         for (prefix, service) in &self.tonic_services {
             if path.starts_with(prefix) {
-                return service(request).await.map(ReplyBody::stream);
+                let ends = self.streams_end.subscribe();
+                let reply = service(request).await;
+                return reply.map(|body| ReplyBody::stream(body, ends));
             }
         }
         let (head, body) = request.into_parts();
         let name = head.uri.path();
         let result = match name.strip_prefix(PATH_PREFIX) {
-            Some("ModelInfer") => self.infer(&head.headers, body, active.conn()).await,
+            Some("ModelInfer") => return self.infer(&head.headers, body, active.conn()).await,
             Some(name) => self.answer_other(name, &head.headers, body, active).await,
             None => Err(unknown_call(name)),
         };
@@ -205,11 +219,12 @@ impl GrpcService {
     }
 
     /// Keeps the standard health service up to date, for as long as the server runs.
-    pub(super) async fn report_health(&self) {
+    pub(super) async fn report_health(&self, mut shutdown: watch::Receiver<ShutdownStage>) {
         let mut period = tokio::time::interval(HEALTH_PERIOD);
         let mut reported = None;
+        let mut stage = *shutdown.borrow_and_update();
         loop {
-            // bound: one pass each HEALTH_PERIOD, dropped with the server
+            // bound: one pass each HEALTH_PERIOD and stage of the shutdown, dropped with the server
             let is_ready = self.front.engine.is_ready();
             if reported != Some(is_ready) {
                 let status = if is_ready {
@@ -222,7 +237,14 @@ impl GrpcService {
                 }
                 reported = Some(is_ready);
             }
-            period.tick().await;
+            if stage.is_closing() {
+                // Clients that watch have been told just now.
+                self.streams_end.send_replace(true);
+            }
+            tokio::select! {
+                _ = period.tick() => {}
+                next = next_stage(&mut shutdown), if !stage.is_closing() => stage = next,
+            }
         }
     }
 }
