@@ -36,7 +36,7 @@ use crate::report::{Happened, WriteDecision, events, status_before, writing};
 use crate::rollout::{RolloutCase, RolloutDecision, Rollouts, image_of};
 use crate::scrape::ServerStates;
 use crate::status::{ApplyOutcome, DeploymentFacts, status_of};
-use crate::traffic::{Directed, TrafficCase, decide, is_spare, selects_traffic, send};
+use crate::traffic::{TrafficCase, TrafficOutcome, decide, is_spare, selects_traffic, send};
 use crate::validate::{Valid, validate};
 use crate::watches::{Watches, deployments_kind};
 
@@ -67,11 +67,11 @@ struct ApplyResult {
     /// The decision about its roll-out; `None` for an invalid spec.
     decision: Option<RolloutDecision>,
     /// Which pods get requests.
-    traffic: Directed,
+    traffic: TrafficOutcome,
 }
 
 impl ApplyResult {
-    fn invalid(violations: Vec<Violation>, traffic: Directed) -> Self {
+    fn invalid(violations: Vec<Violation>, traffic: TrafficOutcome) -> Self {
         Self {
             valid: None,
             outcome: ApplyOutcome::Invalid(violations),
@@ -216,7 +216,7 @@ impl Controller {
         let key = ObjectKey::of(&*observation.deployment);
         let validated = self.validate(observation);
         let spec = validated.as_ref().ok().map(|(valid, _)| &valid.spec);
-        let traffic = self.direct(spec, observation, record).await?;
+        let traffic = self.direct_traffic(spec, observation, record).await?;
         let (valid, built_in) = match validated {
             Ok(both) => both,
             Err(violations) => {
@@ -255,12 +255,12 @@ impl Controller {
 
     /// Decides which pods get requests, and tells the cluster. Before children are applied: pods get
     /// requests again before the Service changes.
-    async fn direct(
+    async fn direct_traffic(
         &self,
         spec: Option<&InferenceDeploymentSpec>,
         observation: &mut ObservedDeployment,
         record: &Mutex<DeploymentRecord>,
-    ) -> Result<Directed, ClusterError> {
+    ) -> Result<TrafficOutcome, ClusterError> {
         let workload = workload(observation, &lock(record));
         let case = TrafficCase {
             spec,
@@ -271,13 +271,13 @@ impl Controller {
         let decision = decide(&case, &mut lock(record).traffic, self.now());
         let namespace = observation.deployment.metadata.namespace.as_deref();
         let namespace = namespace.unwrap_or_default();
-        let directed = send(&self.cluster, namespace, &mut observation.pods, decision).await?;
+        let outcome = send(&self.cluster, namespace, &mut observation.pods, decision).await?;
         let has_spare = observation.pods.iter().any(is_spare);
         for pod in &observation.pods {
             let key = ObjectKey::new(namespace, &pod.name);
             self.states.set_watched(&key, has_spare && !is_spare(pod));
         }
-        Ok(directed)
+        Ok(outcome)
     }
 
     /// The valid deployment, and the options of its built-in server.
@@ -296,7 +296,7 @@ impl Controller {
         valid: &Valid,
         built_in: BuiltInOptions,
         observation: &ObservedDeployment,
-        traffic: &Directed,
+        traffic: &TrafficOutcome,
         record: &Mutex<DeploymentRecord>,
     ) -> (Vec<ChildObject>, Option<Scaling>) {
         let live = observation.children.get(&ChildKind::Deployment);

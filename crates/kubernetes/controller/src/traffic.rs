@@ -22,6 +22,7 @@ use albacore_batching::{BUSY_MAX, Concentration, Concentrator, Nanos, RECENT_PAU
 use albacore_cluster::{ApiResource, Cluster, ClusterError, ErrorClass, ObjectKey};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::limits::{FIRST_REPORT_TIME_MAX, SCRAPE_PERIOD, SERVING_MIN};
 use crate::model_outcomes::load_of;
@@ -264,7 +265,7 @@ fn nanos(time: Duration) -> Nanos {
 
 /// What came of a decision.
 #[derive(Debug)]
-pub(crate) struct Directed {
+pub(crate) struct TrafficOutcome {
     pub(crate) cause: TrafficCause,
     pub(crate) pause: Option<Duration>,
     /// Whether a pod changed.
@@ -273,54 +274,66 @@ pub(crate) struct Directed {
     pub(crate) refused: Option<String>,
 }
 
-/// Changes pods in the cluster, and in `pods`.
+/// Changes pods in the cluster, all at once, and in `pods`.
 ///
 /// # Errors
-/// The API server does not answer; earlier changes stay.
+/// The API server does not answer; other changes stay.
 pub(crate) async fn send(
     cluster: &Cluster,
     namespace: &str,
     pods: &mut [ObservedPod],
     decision: TrafficDecision,
-) -> Result<Directed, ClusterError> {
-    let kind = ApiResource::erase::<Pod>(&());
-    let mut directed = Directed {
+) -> Result<TrafficOutcome, ClusterError> {
+    let mut outcome = TrafficOutcome {
         cause: decision.cause,
         pause: decision.pause,
         is_changed: false,
         refused: None,
     };
+    let mut patches = JoinSet::new();
     for (at, traffic) in decision.changes {
-        let pod = &mut pods[at];
-        let key = ObjectKey::new(namespace, &pod.name);
-        let cost = match traffic {
-            Traffic::Serving => Value::Null,
-            Traffic::Spare => SPARE_COST.into(),
+        let key = ObjectKey::new(namespace, &pods[at].name);
+        let (cluster, uid) = (cluster.clone(), pods[at].uid.clone());
+        patches.spawn(async move { (at, traffic, patch(&cluster, &key, &uid, traffic).await) });
+    }
+    let mut unanswered = None;
+    for (at, traffic, answer) in patches.join_all().await {
+        let Err(error) = answer else {
+            pods[at].traffic = Some(traffic);
+            outcome.is_changed = true;
+            continue;
         };
-        let labels = json!({ TRAFFIC_LABEL: traffic.label() });
-        let annotations = json!({ DELETION_COST_ANNOTATION: cost });
-        let answer = cluster.merge_metadata(&kind, &key, &pod.uid, &labels, &annotations);
-        match answer.await {
-            Ok(_) => {
-                pod.traffic = Some(traffic);
-                directed.is_changed = true;
+        match error.class() {
+            // It is gone, which the watch will report.
+            ErrorClass::NotFound | ErrorClass::Conflict => {}
+            ErrorClass::Forbidden | ErrorClass::Invalid => {
+                tracing::warn!(%error, "whether a pod gets requests cannot be set");
+                outcome.refused = Some(error.to_string());
             }
-            Err(error) => match error.class() {
-                // It is gone, which the watch will report.
-                ErrorClass::NotFound | ErrorClass::Conflict => {}
-                ErrorClass::Forbidden | ErrorClass::Invalid => {
-                    tracing::warn!(pod = %key, %error, "whether a pod gets requests cannot be set");
-                    directed.refused = Some(error.to_string());
-                    break;
-                }
-                _ => return Err(error),
-            },
+            _ => unanswered = Some(error),
         }
     }
-    Ok(directed)
+    unanswered.map_or(Ok(outcome), Err)
 }
 
-impl Directed {
+async fn patch(
+    cluster: &Cluster,
+    key: &ObjectKey,
+    uid: &str,
+    traffic: Traffic,
+) -> Result<(), ClusterError> {
+    let cost = match traffic {
+        Traffic::Serving => Value::Null,
+        Traffic::Spare => SPARE_COST.into(),
+    };
+    let kind = ApiResource::erase::<Pod>(&());
+    let labels = json!({ TRAFFIC_LABEL: traffic.label() });
+    let annotations = json!({ DELETION_COST_ANNOTATION: cost });
+    let patched = cluster.merge_metadata(&kind, key, uid, &labels, &annotations);
+    patched.await.map(drop)
+}
+
+impl TrafficOutcome {
     /// For the status of a deployment with `pods`; `None` where nothing is decided.
     pub(crate) fn status(&self, pods: &[ObservedPod]) -> Option<TrafficStatus> {
         if self.cause == TrafficCause::NotPreferred {
