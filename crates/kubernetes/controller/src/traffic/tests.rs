@@ -162,8 +162,10 @@ fn whenever_something_else_than_the_load_changes_every_pod_gets_requests() {
     for (cause, change) in cases {
         let (mut pods, mut workload) = (half.clone(), full.clone());
         change(&mut pods, &mut workload);
-        let mut record = TrafficRecord::default();
-        record.since = Some(at(0));
+        let mut record = TrafficRecord {
+            since: Some(at(0)),
+            ..TrafficRecord::default()
+        };
         let decision = decided(&pods, &workload, &mut record, 100);
         assert_eq!(decision.cause, cause);
         let mut changed = decision.changes;
