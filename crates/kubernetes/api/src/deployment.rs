@@ -544,7 +544,8 @@ pub enum BatchingPreference {
     /// deferred ones carry more.
     ShortWaits,
     /// Requests wait for most of their latency objective, so that workers are idle in proportion to
-    /// the load and some can be removed.
+    /// the load and some can be removed. In a cluster, with `spec.batching.prefer`, the fewest pods
+    /// that hold the load get requests; the others are the first to be removed.
     IdleWorkers,
 }
 

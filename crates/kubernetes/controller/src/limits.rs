@@ -58,7 +58,8 @@ pub(crate) const MEASUREMENTS_PAUSE: Duration = Duration::from_secs(30);
 /// Time between two scrapes of a server's state.
 pub(crate) const SCRAPE_PERIOD: Duration = Duration::from_secs(10);
 
-/// The same for a server that has not answered yet: it may just be starting.
+/// The same for a server that has not answered yet, which may just be starting, and for one that
+/// gets the requests of spare pods, too.
 pub(crate) const SCRAPE_RETRY: Duration = Duration::from_secs(2);
 
 /// The same for a server that has not the newest settings yet: the node's params hand them out
@@ -135,6 +136,17 @@ pub(crate) const ROLLOUT_PAUSE: Duration = Duration::from_secs(60);
 pub(crate) const CHECK_TRIES: u32 = 30;
 /// See [`CHECK_TRIES`].
 pub(crate) const CHECK_PAUSE: Duration = Duration::from_secs(2);
+
+/// How long fewer pods must have been enough before some get no more requests: servers report over a
+/// minute, and a second one has to say the same.
+pub(crate) const CONCENTRATION_DELAY: Duration = Duration::from_secs(120);
+
+/// So many pods get requests at least, unless `spec.autoscaling` allows a single one: the loss of
+/// one is not the loss of all.
+pub(crate) const SERVING_MIN: u32 = 2;
+
+/// How long after its first look at a deployment the controller waits for reports of its servers.
+pub(crate) const FIRST_REPORT_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Roll-outs that a message names.
 pub(crate) const ROLLOUTS_NAMED_MAX: usize = 5;

@@ -10,6 +10,11 @@ pub(crate) const FIELD_MANAGER: &str = "albacore-controller";
 /// for the agent.
 pub(crate) const DEPLOYMENT_LABEL: &str = "albacore.dev/deployment";
 
+/// On every pod of the built-in server: whether it gets requests, where that is decided.
+pub(crate) const TRAFFIC_LABEL: &str = "albacore.dev/traffic";
+/// Of the pods of a ReplicaSet those of lower cost are deleted first; 0 without it.
+pub(crate) const DELETION_COST_ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
+
 pub(crate) const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 pub(crate) const MANAGED_BY: &str = "albacore";
 pub(crate) const NAME_LABEL: &str = "app.kubernetes.io/name";

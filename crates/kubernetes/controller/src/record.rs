@@ -15,6 +15,7 @@ use crate::children::ChildKind;
 use crate::limits::CREATION_REPORTED_TIME_MAX;
 use crate::pod_events::LastRead;
 use crate::respawns::Respawns;
+use crate::traffic::TrafficRecord;
 
 #[derive(Debug, Default)]
 pub(crate) struct DeploymentRecord {
@@ -35,6 +36,7 @@ pub(crate) struct DeploymentRecord {
     pub(crate) autoscaler: Autoscaler,
     /// The autoscaler's last decision.
     pub(crate) replicas: Option<i32>,
+    pub(crate) traffic: TrafficRecord,
 }
 
 impl DeploymentRecord {

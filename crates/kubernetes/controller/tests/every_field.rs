@@ -64,6 +64,7 @@ fn effect(deployment: &InferenceDeployment) -> Result<Value, String> {
         },
         has_service_monitors: true,
         replicas: spec.replicas,
+        selects_traffic: false,
     };
     let children = build(&valid, &build_context);
     let children: Vec<Value> = children.into_iter().map(|c| c.body).collect();

@@ -16,8 +16,9 @@ use serde_json::{Value, json};
 use crate::children::{ChildKind, ChildObject};
 use crate::names::{
     DEPLOYMENT_LABEL, HEADLESS_LABEL, INSTANCE_LABEL, MANAGED_BY, MANAGED_BY_LABEL, NAME,
-    NAME_LABEL,
+    NAME_LABEL, TRAFFIC_LABEL,
 };
+use crate::observed::Traffic;
 use crate::validate::Valid;
 
 pub(crate) use overlay::key_of;
@@ -40,12 +41,15 @@ pub struct BuildContext {
     pub has_service_monitors: bool,
     /// Number of pods; `None` to leave it to other field managers.
     pub replicas: Option<i32>,
+    /// Whether the Service leaves out pods that are to get no requests.
+    pub selects_traffic: bool,
 }
 
 /// The children of `valid` in the order to apply them: what a pod needs comes before the pods.
 pub fn build(valid: &Valid, build_context: &BuildContext) -> Vec<ChildObject> {
     let pod = pod::template(valid, &build_context.built_in);
     let ports = network::ports(valid, &pod);
+    let traffic = traffic_selector(valid, build_context.selects_traffic);
     let mut children = Vec::new();
     let mut push = |kind: ChildKind, body: Option<Value>| {
         if let Some(body) = body {
@@ -54,10 +58,10 @@ pub fn build(valid: &Valid, build_context: &BuildContext) -> Vec<ChildObject> {
     };
     push(ChildKind::ServiceAccount, workload::service_account(valid));
     push(ChildKind::ConfigMap, server::config_map(valid));
-    push(ChildKind::Service, network::service(valid, &ports));
+    push(ChildKind::Service, network::service(&ports, &traffic));
     push(
         ChildKind::PodsService,
-        network::pods_service(valid, &ports, &pod),
+        network::pods_service(&ports, &pod, &traffic),
     );
     push(
         ChildKind::NetworkPolicy,
@@ -96,6 +100,15 @@ fn labels(valid: &Valid) -> BTreeMap<&'static str, &str> {
 
 fn selector(valid: &Valid) -> Value {
     json!({ DEPLOYMENT_LABEL: valid.name })
+}
+
+/// Selects the pods that get requests.
+fn traffic_selector(valid: &Valid, selects_traffic: bool) -> Value {
+    let mut selector = selector(valid);
+    if selects_traffic {
+        selector[TRAFFIC_LABEL] = Traffic::Serving.label().into();
+    }
+    selector
 }
 
 /// Metadata of a child, with the deployment as its owner.

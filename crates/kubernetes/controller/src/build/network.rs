@@ -43,17 +43,17 @@ pub(super) fn ports(valid: &Valid, pod: &Value) -> Ports {
     }
 }
 
-/// `None` for a server that names no port, which could get no requests.
-pub(super) fn service(valid: &Valid, ports: &Ports) -> Option<Value> {
+/// For the pods that `traffic` selects. `None` for a server that names no port, which could get no
+/// requests.
+pub(super) fn service(ports: &Ports, traffic: &Value) -> Option<Value> {
     let served = service_ports(ports, |default, _| Some(default.into()));
-    (!served.is_empty()).then(
-        || json!({"spec": {"type": "ClusterIP", "selector": selector(valid), "ports": served}}),
-    )
+    (!served.is_empty())
+        .then(|| json!({"spec": {"type": "ClusterIP", "selector": traffic, "ports": served}}))
 }
 
 /// The headless Service, whose ports are those of the containers: clients connect to pods, and
-/// nothing translates ports on the way.
-pub(super) fn pods_service(valid: &Valid, ports: &Ports, pod: &Value) -> Option<Value> {
+/// nothing translates ports on the way. For the pods that `traffic` selects.
+pub(super) fn pods_service(ports: &Ports, pod: &Value, traffic: &Value) -> Option<Value> {
     let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
     let served = containers.filter(|container| container["name"] == SERVER);
     let known: Vec<&Value> = served
@@ -73,7 +73,7 @@ pub(super) fn pods_service(valid: &Valid, ports: &Ports, pod: &Value) -> Option<
             "type": "ClusterIP",
             "clusterIP": "None",
             "publishNotReadyAddresses": false,
-            "selector": selector(valid),
+            "selector": traffic,
             "ports": served,
         }})
     })

@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 
 use super::{BuiltInOptions, labels, overlay, selector, server};
 use crate::limits::{DRAIN_DELAY_SECONDS, GRACE_SECONDS};
+use crate::names::TRAFFIC_LABEL;
+use crate::observed::Traffic;
 use crate::validate::Valid;
 
 /// User and group of the containers: an id that the node does not use.
@@ -15,6 +17,10 @@ pub(super) fn template(valid: &Valid, built_in: &BuiltInOptions) -> Value {
     let user = valid.spec.template.as_ref();
     let user = serde_json::to_value(user).unwrap_or_default();
     let mut metadata = json!({ "labels": labels(valid) });
+    if valid.spec.is_built_in() {
+        // Also where the Service does not ask for it: an edit of what is preferred restarts no pod.
+        metadata["labels"][TRAFFIC_LABEL] = Traffic::Serving.label().into();
+    }
     overlay::merge(&mut metadata, &user["metadata"]);
     let mut pod = pod(valid, built_in);
     overlay::merge(&mut pod, &user["spec"]);

@@ -31,6 +31,7 @@ fn built(spec: &Value) -> Vec<ChildObject> {
         },
         has_service_monitors: true,
         replicas: Some(2),
+        selects_traffic: false,
     };
     build(&validate(&deployment(spec)).unwrap(), &build_context)
 }
@@ -567,6 +568,7 @@ fn template_with(spec: &Value, image: Option<&str>) -> (InferenceDeployment, Val
         },
         has_service_monitors: false,
         replicas: None,
+        selects_traffic: false,
     };
     let children = build(&validate(&of).unwrap(), &build_context).into_iter();
     let mut workload = children.filter(|c| c.kind == ChildKind::Deployment);

@@ -50,6 +50,7 @@ fn children(valid: &Valid, image: &str) -> Vec<ChildObject> {
         },
         has_service_monitors: false,
         replicas: valid.spec.replicas,
+        selects_traffic: false,
     };
     build(valid, &build_context)
 }
