@@ -1,6 +1,12 @@
 //! Envoy and grpc-go as the manifests configure them, in front of real servers: facts that do not
 //! depend on how fast this machine is. Needs root for cgroups; `ALBACORE_SOAK=N` kills N times as
 //! often.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail loudly"
+)]
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
