@@ -54,6 +54,10 @@ pub fn generate(root: &Path) -> Result<Vec<Written>> {
             path: src.join("params.rs"),
             bytes: print(compile(&protos, "params.proto")?, "albacore.params.v1")?,
         },
+        Written {
+            path: src.join("orca.rs"),
+            bytes: print(compile(&protos, "orca.proto")?, "xds.service.orca.v3")?,
+        },
     ])
 }
 
@@ -73,6 +77,8 @@ fn print(documented: FileDescriptorSet, package: &str) -> Result<Vec<u8>> {
     let out = tempfile::tempdir().context("no temporary folder")?;
     tonic_prost_build::configure()
         .out_dir(out.path())
+        // Equal reports are equal bytes.
+        .btree_map(".xds.service.orca.v3")
         .bytes(".inference.ModelInferRequest.raw_input_contents")
         .bytes(".inference.ModelInferResponse.raw_output_contents")
         .compile_fds(documented)

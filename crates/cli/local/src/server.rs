@@ -337,6 +337,9 @@ fn spawn(
             ] {
                 command.extend([flag.into(), value.into()]);
             }
+            if let Some(mode) = server.load_reports {
+                command.extend(["--load-reports".into(), mode.into()]);
+            }
             let cpus_max = options.cpus.as_ref().map(CpuSet::len);
             for (flag, number) in [
                 ("--front-threads", server.front_threads.map(usize::from)),

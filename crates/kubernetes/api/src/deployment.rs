@@ -415,6 +415,20 @@ pub struct Front {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = limits::FRONT_THREADS_MAX))]
     pub threads: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_reports: Option<LoadReports>,
+}
+
+/// Which replies carry a load report (ORCA) for routers that weigh pods; OnRequest if left out. A
+/// change starts new pods.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub enum LoadReports {
+    /// Replies to requests with the header `endpoint-load-metrics-format`.
+    OnRequest,
+    /// All replies.
+    Always,
+    /// No reply, and no stream of reports.
+    Never,
 }
 
 /// An output of a model, by the name of its tensor.

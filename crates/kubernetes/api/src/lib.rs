@@ -34,8 +34,8 @@ pub use container::thread_counts;
 pub use counted::counted;
 pub use deployment::{
     Autoscaling, Batching, BatchingPolicy, BatchingPreference, Enforcement, Front,
-    InferenceDeployment, InferenceDeploymentSpec, MainThread, Mode, Model, Output, Placement,
-    PlacementPolicy, Queue, Slo, Trial, TrialArm,
+    InferenceDeployment, InferenceDeploymentSpec, LoadReports, MainThread, Mode, Model, Output,
+    Placement, PlacementPolicy, Queue, Slo, Trial, TrialArm,
 };
 pub use iterations::{IterationRange, Iterations, NamedIterations};
 pub use model_batching::ModelBatching;

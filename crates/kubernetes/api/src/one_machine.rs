@@ -47,6 +47,8 @@ pub struct BuiltInServer {
     pub threads: u16,
     /// Threads of the front end; `None`: as the server derives them from its cpus.
     pub front_threads: Option<u16>,
+    /// `--load-reports`; `None`: the server's default.
+    pub load_reports: Option<&'static str>,
     pub settings: Settings,
     /// Environment that the template adds, in order.
     pub environment: Vec<(String, String)>,
@@ -55,7 +57,10 @@ pub struct BuiltInServer {
 impl BuiltInServer {
     /// Whether a process that was started as `before` can become this one by new settings alone.
     pub fn is_same_process(&self, before: &Self) -> bool {
-        let fixed = |it: &Self| (it.workers, it.threads, it.front_threads);
+        let fixed = |it: &Self| {
+            let front = (it.front_threads, it.load_reports);
+            (it.workers, it.threads, front)
+        };
         fixed(self) == fixed(before) && self.environment == before.environment
     }
 }
@@ -111,6 +116,7 @@ fn built_in(
             workers: spec.workers,
             threads: spec.threads,
             front_threads: spec.front_threads(),
+            load_reports: spec.load_reports(),
             settings,
             environment,
         }),

@@ -17,6 +17,10 @@ pub fn restarting_fields(
         let is_built_in = of.spec.is_built_in();
         is_built_in.then(|| of.spec.front_threads())
     };
+    let load_reports = |of: &InferenceDeployment| {
+        let is_built_in = of.spec.is_built_in();
+        is_built_in.then(|| of.spec.load_reports())
+    };
     let image = |of: &InferenceDeployment| {
         let annotations = of.metadata.annotations.as_ref()?;
         annotations.get(SERVER_IMAGE_ANNOTATION).cloned()
@@ -25,6 +29,10 @@ pub fn restarting_fields(
         ("spec.workers", old.workers != new.workers),
         ("spec.threads", old.threads != new.threads),
         ("spec.front.threads", front(before) != front(after)),
+        (
+            "spec.front.loadReports",
+            load_reports(before) != load_reports(after),
+        ),
         ("spec.resources", old.resources != new.resources),
         ("spec.template", old.template != new.template),
         ("spec.models[].uri", volumes(before) != volumes(after)),

@@ -12,7 +12,9 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Container;
 
-use crate::deployment::{Batching, InferenceDeployment, InferenceDeploymentSpec, Queue};
+use crate::deployment::{
+    Batching, InferenceDeployment, InferenceDeploymentSpec, LoadReports, Queue,
+};
 use crate::iterations::Iterations;
 use crate::limits::{NAME_CHARS_MAX, SLOTS_MAX, TRIAL_ARMS_MIN, TRIAL_WINDOW_MICROS_MIN};
 use crate::quantity;
@@ -332,6 +334,15 @@ impl InferenceDeploymentSpec {
     /// Threads of the front end, if the spec says.
     pub fn front_threads(&self) -> Option<u16> {
         self.front?.threads
+    }
+
+    /// `--load-reports` of the server, if the spec says.
+    pub fn load_reports(&self) -> Option<&'static str> {
+        self.front?.load_reports.map(|mode| match mode {
+            LoadReports::OnRequest => "on-request",
+            LoadReports::Always => "always",
+            LoadReports::Never => "never",
+        })
     }
 
     /// The cpus that the server container is limited to, if it is.

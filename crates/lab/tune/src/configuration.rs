@@ -56,10 +56,11 @@ impl Configuration {
             window: self.window,
             prefer: spec.batching.prefer.filter(|_| is_auto),
         };
-        let threads = self.front_threads;
-        spec.front = threads.map(|threads| Front {
-            threads: Some(threads),
-        });
+        let front = Front {
+            threads: self.front_threads,
+            load_reports: spec.front.and_then(|front| front.load_reports),
+        };
+        spec.front = (front != Front::default()).then_some(front);
     }
 
     /// The name in tables: `4 x 2 Scatter, Auto, 1024 rows`.
@@ -198,6 +199,22 @@ mod tests {
         assert_eq!(sizes(&[1, 2], 2), [(1, 1), (1, 2), (2, 1), (2, 2)]);
         assert_eq!(fronts(2), [None, Some(1)]);
         assert_eq!(fronts(16), [None, Some(1), Some(2), Some(4)]);
+    }
+
+    #[test]
+    fn what_it_does_not_choose_of_the_front_end_stays() {
+        let text = "apiVersion: albacore.dev/v1alpha1\nkind: InferenceDeployment\n\
+            metadata: {name: a}\nspec: {workers: 1, threads: 1}\n";
+        let mut deployment = albacore_api::read_deployment(text, "a").unwrap();
+        let spec = &mut deployment.spec;
+        let front = Front {
+            threads: Some(2),
+            load_reports: Some(albacore_api::LoadReports::Always),
+        };
+        spec.front = Some(front);
+        base().apply(spec);
+        let threads = None;
+        assert_eq!(spec.front, Some(Front { threads, ..front }));
     }
 
     #[test]

@@ -266,6 +266,25 @@ impl Scheduler {
         self.profiles.get(queue.0).copied().unwrap_or_default()
     }
 
+    /// What `rows` rows of a queue cost in batches as large as those under load: rows l(b)/b with
+    /// the mean cost l(b). Unlike busy time it does not depend on how large batches happen to be,
+    /// so it is in proportion to the load. `None` while the costs are not known.
+    #[must_use]
+    pub fn work(&self, queue: QueueIndex, rows: usize) -> Option<Nanos> {
+        let profile = self.profile(queue);
+        let cost = profile.mean_cost.or(profile.cost)?;
+        let full = match profile.objective {
+            Some(_) => self
+                .core
+                .queue(in_time(queue.0))?
+                .params()
+                .rows_under_load(),
+            None => self.bounds(queue).rows_max,
+        };
+        let of_row = cost.of(full).0 as f64 / full as f64;
+        Some(Nanos((of_row * rows as f64) as u64))
+    }
+
     /// Passes the parameters of a queue to the core.
     fn apply(&mut self, queue: usize) {
         let index = QueueIndex(queue);

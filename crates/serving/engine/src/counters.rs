@@ -213,6 +213,11 @@ impl Counters {
         self.count(model, |stats| stats.batch_done(rows, compute_nanos));
     }
 
+    /// A finished batch of a model was so much work, see [`albacore_batching::Scheduler::work`].
+    pub(super) fn worked(&mut self, model: usize, work: Nanos) {
+        self.count(model, |stats| stats.work_nanos_total += work.0);
+    }
+
     /// Moving average of a row's time on one worker.
     pub(super) fn nanos_per_row(&self) -> u64 {
         self.nanos_per_row

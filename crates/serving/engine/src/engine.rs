@@ -25,6 +25,7 @@ use crate::limits::{BATCH_REQUESTS_MAX, INSTALL_DEADLINE, STARTUP_DEADLINE, STAR
 use crate::shared_state::{Parallelism, SharedState, run_completions};
 use crate::state::{Phase, State};
 use crate::supervisor::Supervisor;
+use crate::totals::{ModelTotals, Totals};
 
 /// Settings of an engine; the command line has checked their bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -428,6 +429,22 @@ impl Engine {
             front_busy_ratios: state.front_cost.busy_ratios().to_vec(),
             front_time_limit_ratio: self.shared.admission.front_time_limit.share(),
             load,
+        }
+    }
+
+    /// What load reports are computed from, at a small part of the cost of [`Engine::stats`].
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let now = self.shared.now();
+        let mut state = self.shared.state();
+        state.take_admission_counts(now);
+        state.take_tallies();
+        let declared = state.catalog.declared();
+        let models = declared.filter_map(|(slot, _)| state.counters.model(slot));
+        Totals {
+            at: now.into(),
+            workers_ready: state.workers.ready(),
+            models: models.map(ModelTotals::of).collect(),
         }
     }
 

@@ -51,6 +51,7 @@ mod supervisor;
 mod tallies;
 mod timed_lock;
 mod timing;
+mod totals;
 mod window;
 
 pub use albacore_batching::auto::{Choice, FrontCost};
@@ -78,4 +79,5 @@ pub use stats::{
     WorkerStats,
 };
 pub use timing::Timing;
+pub use totals::{ModelTotals, Totals};
 pub use window::{Load, Outcomes};

@@ -31,6 +31,9 @@ pub struct ModelStats {
     pub abandoned_total: u64,
     /// Batches handed to a worker, replays included.
     pub batches_total: u64,
+    /// What finished batches cost, had each been as large as those under load, nanoseconds of a
+    /// worker.
+    pub work_nanos_total: u64,
     /// Finished batches by their number of rows. After 1,024 different sizes, new ones are counted
     /// under the next power of two.
     pub batch_sizes: BTreeMap<usize, BatchStats>,

@@ -1,5 +1,6 @@
 //! Messages and services between processes: the Open Inference Protocol v2 (package `inference`),
-//! and the parameters of serving pods (package `albacore.params.v1`).
+//! the parameters of serving pods (package `albacore.params.v1`), and load reports for routers
+//! (package `xds.service.orca.v3`).
 //!
 //! The wire formats only, not their meaning; in the JSON form of the protocol these are an array
 //! (`array`) of decimal numbers (`decimal`). The code is written from `proto/*.proto` by `cargo run
@@ -24,6 +25,12 @@ pub mod inference;
 #[allow(clippy::all, clippy::too_many_lines, reason = "written by a generator")]
 #[rustfmt::skip]
 pub mod params;
+
+/// Load reports (ORCA) and the service that streams them.
+#[allow(missing_docs, unreachable_pub, rust_2018_idioms, reason = "written by a generator")]
+#[allow(clippy::all, clippy::too_many_lines, reason = "written by a generator")]
+#[rustfmt::skip]
+pub mod orca;
 
 /// The encoded descriptors of the Open Inference Protocol, for gRPC server reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!("inference.bin");

@@ -102,6 +102,12 @@ pub struct Args {
     /// server does not wait for it.
     #[arg(long, value_name = "URL", env = "ALBACORE_PARAMS")]
     pub params: Option<ParamsEndpoint>,
+    /// Which replies carry a load report (ORCA) for routers: those to requests with the header
+    /// endpoint-load-metrics-format (text, json or bin), all, or none; `never` also ends streams
+    /// of reports.
+    #[arg(long, value_enum, default_value_t = LoadReportMode::OnRequest,
+          env = "ALBACORE_LOAD_REPORTS")]
+    pub load_reports: LoadReportMode,
     /// How long a stopping server may take to answer what it has accepted.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration,
           env = "ALBACORE_DRAIN_TIMEOUT")]
@@ -119,6 +125,17 @@ pub enum PolicyName {
     Eager,
     /// As late as the objective allows; at once without one.
     Deferred,
+}
+
+/// Names of `--load-reports`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LoadReportMode {
+    /// Replies to requests that want one.
+    OnRequest,
+    /// All replies, as text unless the request wants another format.
+    Always,
+    /// No reply, and no stream.
+    Never,
 }
 
 /// Names of `--prefer`.
@@ -175,6 +192,8 @@ pub struct ServerConfig {
     pub ca_file: Option<PathBuf>,
     /// The `albacore-params` that sends parameters, if there is one.
     pub params: Option<ParamsEndpoint>,
+    /// Which replies carry a load report.
+    pub load_reports: LoadReportMode,
     /// How long draining may take.
     pub drain_timeout: Duration,
 }
@@ -203,6 +222,7 @@ impl Args {
             model_bytes_max: self.model_bytes_max,
             ca_file: self.ca_file,
             params: self.params,
+            load_reports: self.load_reports,
             drain_timeout: self.drain_timeout,
         })
     }

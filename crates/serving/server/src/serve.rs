@@ -378,6 +378,7 @@ fn prepare(
         Arc::clone(&status),
         Arc::clone(&effective),
         sockets,
+        config.load_reports,
         shutdown,
     );
     let front = PreparedFront {

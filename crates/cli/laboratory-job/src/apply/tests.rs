@@ -34,7 +34,10 @@ fn a_patch_has_what_differs_and_its_reverse_removes_what_was_absent() {
     chosen.replicas = Some(3);
     chosen.batching.policy = BatchingPolicy::Auto;
     chosen.batching.max_delay = None;
-    chosen.front = Some(Front { threads: Some(2) });
+    chosen.front = Some(Front {
+        threads: Some(2),
+        load_reports: None,
+    });
     let patches = Patches::between(&spec(), &chosen).unwrap().unwrap();
     let forward = json!({
         "workers": 1, "replicas": 3, "front": {"threads": 2}, "batching": {"policy": "Auto", "maxDelay": null},

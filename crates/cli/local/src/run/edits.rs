@@ -87,7 +87,7 @@ impl Run {
                 live_settings.change(&now).map(|()| *before = now)
             }
             _ => Err(
-                "it changes workers, threads, front.threads, environment or command: that takes effect when \
+                "it changes workers, threads, front, environment or command: that takes effect when \
                  albacore run is started again"
                     .to_owned(),
             ),

@@ -70,6 +70,9 @@ fn ours(valid: &Valid, built_in: &BuiltInOptions) -> Value {
     if let Some(threads) = valid.spec.front_threads() {
         arguments.extend(["--front-threads".to_owned(), threads.to_string()]);
     }
+    if let Some(mode) = valid.spec.load_reports() {
+        arguments.extend(["--load-reports".to_owned(), mode.to_owned()]);
+    }
     let probe = |path: &str| json!({"path": path, "port": HTTP});
     json!({
         "name": "server",

@@ -75,6 +75,7 @@ pub(crate) fn pod_fields(valid: &Valid) -> Value {
     add("template", spec.template.as_ref().map(|t| json!(t)));
     add("resources", spec.resources.as_ref().map(|r| json!(r)));
     add("frontThreads", spec.front_threads().map(|n| json!(n)));
+    add("loadReports", spec.load_reports().map(|mode| json!(mode)));
     add("serverImage", valid.server_image.as_ref().map(|i| json!(i)));
     fields
 }

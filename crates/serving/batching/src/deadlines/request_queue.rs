@@ -41,6 +41,16 @@ pub struct QueueParams {
     pub requests_max: usize,
 }
 
+impl QueueParams {
+    /// Rows of the batches that form under load: as many as take half of the objective, or those
+    /// that the release rule aims at, if more.
+    #[must_use]
+    pub fn rows_under_load(&self) -> u64 {
+        let half = self.cost.rows_within(Nanos(self.objective.0 / 2));
+        half.max(self.target_rows).clamp(1, self.rows_max.max(1))
+    }
+}
+
 /// The batch that a queue offers to the matchmaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {

@@ -594,3 +594,32 @@ fn a_queue_is_chosen_for_by_its_own_preference() {
     driver.arrive(0, 40_010);
     assert_eq!(driver.actions.timer, Some(Nanos(4_002 * MS)));
 }
+
+#[test]
+fn work_is_the_cost_of_rows_in_batches_as_large_as_those_under_load() {
+    let scheduler = scheduler(Policy::Eager, 1);
+    // Half of the objective is 6 ms: one row, of 6 ms.
+    assert_eq!(scheduler.work(QueueIndex(0), 10), Some(Nanos(60 * MS)));
+    assert_eq!(
+        scheduler.work(QueueIndex(1), 10),
+        None,
+        "its costs are not known"
+    );
+    let mut scheduler = scheduler;
+    let known = scheduler.profile(QueueIndex(0));
+    let long = Profile {
+        objective: Some(Nanos(30 * MS)),
+        ..known
+    };
+    scheduler.set_profile(QueueIndex(0), long);
+    // Ten rows fit into 15 ms, so each is 1.5 ms, however many come together.
+    assert_eq!(scheduler.work(QueueIndex(0), 10), Some(Nanos(15 * MS)));
+    assert_eq!(scheduler.work(QueueIndex(0), 1), Some(Nanos(3 * MS / 2)));
+    let none = Profile {
+        objective: None,
+        ..known
+    };
+    scheduler.set_profile(QueueIndex(0), none);
+    // Without an objective a batch is as large as it may be: 64 rows, of 69 ms.
+    assert_eq!(scheduler.work(QueueIndex(0), 64), Some(Nanos(69 * MS)));
+}

@@ -323,6 +323,8 @@ impl State {
         self.counters.batch_done(slot, batch.rows, compute_nanos);
         self.counters.shared(slot, batch.kind, ring.sharing());
         self.inboxes.record(batch.queue, batch.rows, compute_nanos);
+        let work = self.scheduler.work(batch.queue, batch.rows);
+        self.counters.worked(slot, work.unwrap_or(elapsed));
         if batch.is_first && batch.is_current {
             self.queue_costs
                 .observe(batch.queue, batch.rows, elapsed, &mut self.scheduler);

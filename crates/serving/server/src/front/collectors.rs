@@ -16,6 +16,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
 use super::call_counts::{CallCounts, Durations};
+use super::load_report::LoadReports;
 use super::stages::STAGE_NAMES;
 use albacore_batching::deadlines::CostEstimate;
 use albacore_engine::{
@@ -149,6 +150,22 @@ impl Collector for SupervisionCollector {
         let help = "1 while a standby could take the place of the front at once";
         let is_ready = status.standby == StandbyState::Ready;
         families.gauge("standby_ready", help, i64::from(is_ready))
+    }
+}
+
+pub(super) struct LoadReportCollector(pub(super) Arc<LoadReports>);
+
+impl std::fmt::Debug for LoadReportCollector {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("LoadReportCollector")
+    }
+}
+
+impl Collector for LoadReportCollector {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let help = "Requests whose endpoint-load-metrics-format names no known format";
+        let ignored = self.0.unknown_formats();
+        Families(encoder).counter("load_report_formats_unknown", help, ignored)
     }
 }
 
@@ -367,6 +384,14 @@ fn encode_models(families: &mut Families<'_>, models: &[ModelStats]) -> Result<(
         let samples = models.iter();
         let samples = samples.map(|model| ([("model", model.name.as_str())], count(model)));
         families.counters(name, help, None, samples)?;
+    }
+    let help = "What finished batches cost a worker, had each been as large as those under load";
+    let seconds = Some(&Unit::Seconds);
+    let mut family = families.family("work", help, seconds, MetricType::Counter)?;
+    for model in models {
+        let labels = [("model", model.name.as_str())];
+        let worked = model.work_nanos_total as f64 / 1e9;
+        ConstCounter::new(worked).encode(family.encode_family(&labels)?)?;
     }
     Ok(())
 }

@@ -128,3 +128,22 @@ pub const PARAMS_BYTES_MAX: usize = 64 << 10;
 
 /// Shortest period of latency reports, whatever the stream asks for.
 pub const REPORT_PERIOD_MIN: Duration = Duration::from_millis(100);
+
+/// Period of load reports: a reply carries one that is at most so old.
+pub const LOAD_PERIOD: Duration = Duration::from_millis(100);
+
+/// Periods that a load report is of. Routers compute weights once in 0.2 to 1 s; a report of a
+/// shorter time has the chance of few requests.
+pub const LOAD_PERIODS: usize = 5;
+
+/// Periods between computations of the load factor, which is of a minute.
+pub const LOAD_FACTOR_PERIODS: u64 = 10;
+
+/// Period of a stream of load reports that names none.
+pub const LOAD_STREAM_PERIOD: Duration = Duration::from_secs(1);
+
+/// Shortest period of a stream: more often nothing changes ...
+pub const LOAD_STREAM_PERIOD_MIN: Duration = LOAD_PERIOD;
+
+/// ... and the longest.
+pub const LOAD_STREAM_PERIOD_MAX: Duration = Duration::from_secs(3600);

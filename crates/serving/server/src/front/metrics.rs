@@ -10,7 +10,10 @@ use hyper::header::HeaderValue;
 use prometheus_client::registry::Registry;
 
 use super::call_counts::{AnsweredCall, CallCounts, FinishedCall};
-use super::collectors::{CallCollector, EngineCollector, ParamsCollector, SupervisionCollector};
+use super::collectors::{
+    CallCollector, EngineCollector, LoadReportCollector, ParamsCollector, SupervisionCollector,
+};
+use super::load_report::LoadReports;
 use super::stages::CallStages;
 use albacore_connections::LimitMetrics;
 use albacore_engine::{Engine, KindSet, LoopIndex, Timing, kind_name};
@@ -75,6 +78,7 @@ impl Metrics {
         config: Arc<EffectiveConfig>,
         status: Arc<StatusStore>,
         limit_metrics: LimitMetrics,
+        load_reports: Arc<LoadReports>,
         loops: usize,
     ) -> Self {
         let mut registry = Registry::with_prefix("albacore");
@@ -84,6 +88,7 @@ impl Metrics {
         registry.register_collector(Box::new(ParamsCollector(config)));
         registry.register_collector(Box::new(SupervisionCollector(status)));
         registry.register_collector(Box::new(limit_metrics));
+        registry.register_collector(Box::new(LoadReportCollector(load_reports)));
         Self { registry, calls }
     }
 

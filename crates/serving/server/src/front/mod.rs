@@ -21,6 +21,7 @@ mod grpc;
 mod http;
 mod json_values;
 pub mod limits;
+mod load_report;
 mod metadata;
 mod metrics;
 mod reply_body;
@@ -48,12 +49,14 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::args::LoadReportMode;
 use albacore_live_settings::effective_config::EffectiveConfig;
 use albacore_live_settings::handover::Listeners;
 use albacore_live_settings::model_status::StatusStore;
 use dispatch::Services;
 use grpc::GrpcService;
 use http::HttpService;
+use load_report::LoadReports;
 use metrics::Metrics;
 use request_body::BodyBudget;
 use request_error::{ErrorKind, RequestError};
@@ -81,6 +84,7 @@ struct Front {
     status: Arc<StatusStore>,
     config: Arc<EffectiveConfig>,
     metrics: Arc<Metrics>,
+    load_reports: Arc<LoadReports>,
 }
 
 impl Front {
@@ -140,6 +144,7 @@ pub(crate) async fn serve(
     status: Arc<StatusStore>,
     config: Arc<EffectiveConfig>,
     sockets: PreparedSockets,
+    load_reports: LoadReportMode,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), FrontError> {
     let PreparedSockets {
@@ -149,11 +154,13 @@ pub(crate) async fn serve(
         begun,
     } = sockets;
     let limit_metrics = LimitMetrics::default();
+    let load_reports = Arc::new(LoadReports::new(load_reports));
     let metrics = Metrics::new(
         Arc::clone(&engine),
         Arc::clone(&config),
         Arc::clone(&status),
         limit_metrics.clone(),
+        Arc::clone(&load_reports),
         event_loops.len(),
     );
     let front = Front {
@@ -162,6 +169,7 @@ pub(crate) async fn serve(
         status,
         config,
         metrics: Arc::new(metrics),
+        load_reports,
     };
     let body_budget = BodyBudget::default();
     let (stop, stopped) = watch::channel(false);
@@ -176,7 +184,7 @@ pub(crate) async fn serve(
             ..front.clone()
         });
         let services = Arc::new(Services {
-            grpc: GrpcService::new(Arc::clone(&front), body_budget.clone())?,
+            grpc: GrpcService::new(Arc::clone(&front), body_budget.clone(), &stopped)?,
             http: HttpService {
                 front,
                 body_budget: body_budget.clone(),
@@ -187,6 +195,7 @@ pub(crate) async fn serve(
         serving.spawn_on(running, &event_loop.runtime);
     }
     let mut shutdown = pin!(shutdown);
+    let mut reporting = pin!(front.load_reports.update(&front.engine));
     loop {
         // bound: one pass for each event loop, and one for the shutdown
         tokio::select! {
@@ -195,6 +204,7 @@ pub(crate) async fn serve(
                 Some(Err(error)) => return Err(FrontError::EventLoop(error)),
                 None => return Ok(()),
             },
+            () = &mut reporting => {}
             () = &mut shutdown, if !*stop.borrow() => drop(stop.send_replace(true)),
         }
     }

@@ -38,7 +38,7 @@ impl GrpcService {
         headers: &HeaderMap,
         body: Incoming,
         conn: &ConnState,
-    ) -> Result<Response<ReplyBody>, RequestError> {
+    ) -> Response<ReplyBody> {
         let mut call = InferCall::new(conn.arrival());
         let result = self
             .compute(headers, body, conn, &mut call)
@@ -52,11 +52,15 @@ impl GrpcService {
             .map_or_else(|error| error.kind.code(), |_| Code::Ok);
         let (front, code) = (&self.front, format!("{code:?}"));
         front.metrics.count(front.event_loop, &call, "grpc", &code);
-        let mut reply = result?;
+        let mut reply = result.unwrap_or_else(unary::error);
         if let Some(timing) = call.server_timing() {
             reply.headers_mut().insert(SERVER_TIMING, timing);
         }
-        Ok(reply)
+        let reports = &front.load_reports;
+        unary::change_trailers(&mut reply, |trailers| {
+            reports.add_to_trailers(headers, &call.model, trailers);
+        });
+        reply
     }
 
     /// The steps of a call from its body to its results; notes in `call` what the metrics need.

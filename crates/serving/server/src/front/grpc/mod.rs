@@ -1,9 +1,10 @@
-//! The calls of the protocol and of its extensions over gRPC, the standard health service, and
-//! reflection.
+//! The calls of the protocol and of its extensions over gRPC, the standard health service,
+//! reflection, and load reports.
 
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzz_targets;
 mod infer;
+mod load_stream;
 mod size_check;
 pub(super) mod unary;
 
@@ -25,6 +26,7 @@ use albacore_proto::inference::{
 use hyper::body::Incoming;
 use hyper::{HeaderMap, Request, Response};
 use prost::Message;
+use tokio::sync::watch;
 use tonic::codegen::Service;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
@@ -37,6 +39,8 @@ use super::request_body::{self, BodyBudget};
 use super::request_error::{ErrorKind, RequestError};
 use super::{Front, FrontError, triton, validate};
 use albacore_connections::ActiveRequest;
+use albacore_proto::orca::open_rca_service_server::OpenRcaServiceServer;
+use load_stream::LoadStreams;
 
 /// Name of the service, and the prefix of the paths of its calls.
 const SERVICE: &str = "inference.GRPCInferenceService";
@@ -50,8 +54,8 @@ type TonicService = Box<dyn Fn(Request<Incoming>) -> TonicReply + Send + Sync>;
 pub(super) struct GrpcService {
     front: Arc<Front>,
     body_budget: BodyBudget,
-    /// Health and reflection, by the prefix of their paths.
-    tonic_services: [(&'static str, TonicService); 3],
+    /// Health, reflection and load reports, by the prefix of their paths.
+    tonic_services: [(&'static str, TonicService); 4],
     health: HealthReporter,
 }
 
@@ -73,7 +77,11 @@ where
 }
 
 impl GrpcService {
-    pub(super) fn new(front: Arc<Front>, body_budget: BodyBudget) -> Result<Self, FrontError> {
+    pub(super) fn new(
+        front: Arc<Front>,
+        body_budget: BodyBudget,
+        stopped: &watch::Receiver<bool>,
+    ) -> Result<Self, FrontError> {
         let (reporter, health) = tonic_health::server::health_reporter();
         let reflection = || {
             tonic_reflection::server::Builder::configure()
@@ -85,6 +93,10 @@ impl GrpcService {
         let reflection_v1 = reflection().build_v1()?;
         // Used by grpcurl before version 1.8.8, and by other tools still.
         let reflection_v1alpha = reflection().build_v1alpha()?;
+        let load = OpenRcaServiceServer::new(LoadStreams {
+            reports: Arc::clone(&front.load_reports),
+            stopped: stopped.clone(),
+        });
         Ok(Self {
             front,
             body_budget,
@@ -97,6 +109,10 @@ impl GrpcService {
                 (
                     "/grpc.reflection.v1alpha.",
                     tonic_service(reflection_v1alpha.max_decoding_message_size(bytes_max)),
+                ),
+                (
+                    "/xds.service.orca.v3.",
+                    tonic_service(load.max_decoding_message_size(bytes_max)),
                 ),
             ],
             health: reporter,
@@ -117,7 +133,7 @@ impl GrpcService {
         let (head, body) = request.into_parts();
         let name = head.uri.path();
         let result = match name.strip_prefix(PATH_PREFIX) {
-            Some("ModelInfer") => self.infer(&head.headers, body, active.conn()).await,
+            Some("ModelInfer") => return self.infer(&head.headers, body, active.conn()).await,
             Some(name) => self.answer_other(name, &head.headers, body, active).await,
             None => Err(unknown_call(name)),
         };

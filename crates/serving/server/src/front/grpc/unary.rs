@@ -84,6 +84,17 @@ pub(super) fn reply(message: &impl Message) -> Response<ReplyBody> {
     reply
 }
 
+/// Changes the trailers of a reply; those of a reply without a message are its head.
+pub(super) fn change_trailers(
+    reply: &mut Response<ReplyBody>,
+    change: impl FnOnce(&mut HeaderMap),
+) {
+    match reply.body_mut() {
+        ReplyBody::Whole(_, Some(trailers)) => change(trailers),
+        ReplyBody::Whole(_, None) | ReplyBody::Stream { .. } => change(reply.headers_mut()),
+    }
+}
+
 /// The reply to a call that failed.
 pub(in super::super) fn error(error: RequestError) -> Response<ReplyBody> {
     let retry_after = error.retry_after;

@@ -33,7 +33,7 @@ impl HttpService {
     ) -> HttpReply {
         let mut call = InferCall::new(conn.arrival());
         let result = self.compute(headers, path, body, conn, &mut call).await;
-        let reply = match result {
+        let mut reply = match result {
             Ok(reply) => reply.into_http(ContentCoding::of_reply(headers), &call),
             Err(error) => {
                 self.front.hold_error(&call.model, error.kind).await;
@@ -41,6 +41,9 @@ impl HttpService {
             }
         };
         let (front, code) = (&self.front, reply.status());
+        front
+            .load_reports
+            .add_to_head(headers, &call.model, reply.headers_mut());
         front
             .metrics
             .count(front.event_loop, &call, "http", code.as_str());

@@ -1,0 +1,80 @@
+//! Load reports out of band: a stream for each connection of a client that weighs servers.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use albacore_proto::orca::open_rca_service_server::OpenRcaService;
+use albacore_proto::orca::{self, OrcaLoadReport, OrcaLoadReportRequest};
+use futures_util::stream::{Stream, unfold};
+use tokio::sync::watch;
+use tokio::time::{Interval, MissedTickBehavior};
+use tonic::{Request, Response, Status};
+
+use super::super::limits::{LOAD_STREAM_PERIOD, LOAD_STREAM_PERIOD_MAX, LOAD_STREAM_PERIOD_MIN};
+use super::super::load_report::LoadReports;
+
+/// Streams the newest report until the server stops.
+pub(super) struct LoadStreams {
+    pub(super) reports: Arc<LoadReports>,
+    pub(super) stopped: watch::Receiver<bool>,
+}
+
+struct LoadStream {
+    reports: Arc<LoadReports>,
+    stopped: watch::Receiver<bool>,
+    period: Interval,
+}
+
+#[tonic::async_trait]
+impl OpenRcaService for LoadStreams {
+    type StreamCoreMetricsStream =
+        Pin<Box<dyn Stream<Item = Result<OrcaLoadReport, Status>> + Send>>;
+
+    async fn stream_core_metrics(
+        &self,
+        request: Request<OrcaLoadReportRequest>,
+    ) -> Result<Response<Self::StreamCoreMetricsStream>, Status> {
+        if !self.reports.is_enabled() {
+            // Clients do not try again after this code.
+            return Err(Status::unimplemented(
+                "this server gives no load reports: it runs with --load-reports never",
+            ));
+        }
+        let wanted = request.into_inner().report_interval;
+        let mut period = tokio::time::interval(wanted.map_or(LOAD_STREAM_PERIOD, bounded));
+        period.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let stream = LoadStream {
+            reports: Arc::clone(&self.reports),
+            stopped: self.stopped.clone(),
+            period,
+        };
+        Ok(Response::new(Box::pin(unfold(stream, LoadStream::next))))
+    }
+}
+
+impl LoadStream {
+    async fn next(mut self) -> Option<(Result<OrcaLoadReport, Status>, Self)> {
+        let report = loop {
+            // bound: a report exists a tenth of a second after the start
+            tokio::select! {
+                _ = self.stopped.wait_for(|&stopped| stopped) => return None,
+                _ = self.period.tick() => {}
+            }
+            if let Some(report) = self.reports.newest() {
+                break report;
+            }
+        };
+        Some((Ok(report), self))
+    }
+}
+
+/// The interval that a client asks for, within bounds; one of no length is the server's.
+fn bounded(wanted: orca::Duration) -> Duration {
+    let seconds = u64::try_from(wanted.seconds).unwrap_or_default();
+    let nanos = u32::try_from(wanted.nanos).unwrap_or_default();
+    match Duration::new(seconds.min(LOAD_STREAM_PERIOD_MAX.as_secs()), nanos) {
+        Duration::ZERO => LOAD_STREAM_PERIOD,
+        wanted => wanted.clamp(LOAD_STREAM_PERIOD_MIN, LOAD_STREAM_PERIOD_MAX),
+    }
+}

@@ -1,0 +1,196 @@
+//! Load reports for routers, in the format of the Open Request Cost Aggregation (ORCA): in replies
+//! over HTTP (`endpoint-load-metrics`) and gRPC (`endpoint-load-metrics-bin`), and as a stream
+//! (`grpc/load_stream.rs`).
+//!
+//! Problem: a router needs the load of the pod that answered; computing it for each reply would
+//! cost more than many replies do.
+//!
+//! Approach: a task computes the reports ten times a second and encodes them in every format; a
+//! reply gets the ready value. `application_utilization` is not busy time, which a worker spends
+//! under any load with batches that are small, but the work that the answered requests would be in
+//! batches as large as those under load, over what the workers can do: see
+//! docs/decisions/2026-11-26-routing.md.
+
+mod encoded;
+mod rates;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use albacore_engine::{Engine, Totals};
+use albacore_proto::orca::OrcaLoadReport;
+use arc_swap::ArcSwapOption;
+use hyper::HeaderMap;
+use hyper::header::{HeaderName, HeaderValue};
+
+use super::limits::{LOAD_FACTOR_PERIODS, LOAD_PERIOD, LOAD_PERIODS};
+use crate::args::LoadReportMode;
+use encoded::EncodedReport;
+use rates::Rates;
+
+/// Of a request: the format of the report that its reply should carry.
+const FORMAT: HeaderName = HeaderName::from_static("endpoint-load-metrics-format");
+
+/// The report of a reply over HTTP.
+const REPORT: HeaderName = HeaderName::from_static("endpoint-load-metrics");
+
+/// The report of a reply over gRPC.
+const TRAILER: HeaderName = HeaderName::from_static("endpoint-load-metrics-bin");
+
+/// Formats of reports in replies over HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    /// `TEXT name:value,name:value`.
+    Text,
+    /// `JSON {...}`.
+    Json,
+    /// `BIN` and the protobuf message in base64.
+    Binary,
+}
+
+/// The newest reports.
+struct CurrentReports {
+    /// Of all models, as the stream sends it.
+    all: OrcaLoadReport,
+    /// For replies that no served model gave.
+    server: EncodedReport,
+    /// For the replies of each model.
+    models: HashMap<String, EncodedReport>,
+}
+
+/// The load reports of a server.
+pub(super) struct LoadReports {
+    mode: LoadReportMode,
+    /// `None` in the first tenth of a second.
+    current: ArcSwapOption<CurrentReports>,
+    /// Requests for a format that does not exist.
+    unknown_formats: AtomicU64,
+}
+
+impl LoadReports {
+    pub(super) fn new(mode: LoadReportMode) -> Self {
+        Self {
+            mode,
+            current: ArcSwapOption::empty(),
+            unknown_formats: AtomicU64::new(0),
+        }
+    }
+
+    /// Requests whose wish for a format was ignored.
+    pub(super) fn unknown_formats(&self) -> u64 {
+        self.unknown_formats.load(Ordering::Relaxed)
+    }
+
+    /// Whether reports may be given out.
+    pub(super) fn is_enabled(&self) -> bool {
+        self.mode != LoadReportMode::Never
+    }
+
+    /// The report of all models; `None` before the first.
+    pub(super) fn newest(&self) -> Option<OrcaLoadReport> {
+        let current = self.current.load();
+        current.as_ref().map(|current| current.all.clone())
+    }
+
+    /// Adds the report to the head of a reply over HTTP by `model`, if its request wants one.
+    pub(super) fn add_to_head(&self, request: &HeaderMap, model: &str, head: &mut HeaderMap) {
+        if let Some(format) = self.format(request) {
+            self.insert(head, REPORT, model, |report| report.header(format));
+        }
+    }
+
+    /// Adds the report to the trailers of a reply over gRPC by `model`, if its request wants one.
+    pub(super) fn add_to_trailers(&self, request: &HeaderMap, model: &str, to: &mut HeaderMap) {
+        if self.format(request).is_some() {
+            self.insert(to, TRAILER, model, EncodedReport::trailer);
+        }
+    }
+
+    fn insert(
+        &self,
+        to: &mut HeaderMap,
+        name: HeaderName,
+        model: &str,
+        value: impl Fn(&EncodedReport) -> Option<HeaderValue>,
+    ) {
+        let current = self.current.load();
+        let report = current
+            .as_ref()
+            .map(|current| current.models.get(model).unwrap_or(&current.server));
+        if let Some(value) = report.and_then(value) {
+            to.insert(name, value);
+        }
+    }
+
+    /// The format that a request wants; `None` for no report.
+    fn format(&self, request: &HeaderMap) -> Option<Format> {
+        if !self.is_enabled() {
+            return None;
+        }
+        let otherwise = match self.mode {
+            LoadReportMode::Always => Some(Format::Text),
+            LoadReportMode::OnRequest | LoadReportMode::Never => None,
+        };
+        let Some(wanted) = request.get(&FORMAT) else {
+            return otherwise;
+        };
+        let formats = [
+            ("text", Format::Text),
+            ("json", Format::Json),
+            ("bin", Format::Binary),
+        ];
+        let known = formats
+            .iter()
+            .find(|(name, _)| wanted.as_bytes().eq_ignore_ascii_case(name.as_bytes()));
+        if known.is_none() {
+            self.unknown_formats.fetch_add(1, Ordering::Relaxed);
+        }
+        known.map(|&(_, format)| format).or(otherwise)
+    }
+
+    /// Keeps the reports up to date for as long as it is polled.
+    pub(super) async fn update(&self, engine: &Engine) {
+        if !self.is_enabled() {
+            return std::future::pending().await;
+        }
+        let mut period = tokio::time::interval(LOAD_PERIOD);
+        let mut window: VecDeque<Totals> = VecDeque::with_capacity(LOAD_PERIODS + 1);
+        let mut load_factor = 0.0;
+        for tick in 0_u64.. {
+            period.tick().await;
+            // It is of the last minute, and costs as much as a scrape.
+            if tick % LOAD_FACTOR_PERIODS == 0 {
+                load_factor = engine.stats().load.factor;
+            }
+            let totals = engine.totals();
+            if let Some(oldest) = window.front() {
+                let rates = Rates::between(oldest, &totals, load_factor);
+                self.current
+                    .store(Some(Arc::new(CurrentReports::new(&rates))));
+            }
+            window.push_back(totals);
+            if window.len() > LOAD_PERIODS {
+                window.pop_front();
+            }
+        }
+    }
+}
+
+impl CurrentReports {
+    fn new(rates: &Rates) -> Self {
+        let models = rates.models.iter();
+        let models = models.map(|model| {
+            let report = rates.report(std::slice::from_ref(model));
+            (model.name.clone(), EncodedReport::new(&report))
+        });
+        Self {
+            all: rates.report(&rates.models),
+            server: EncodedReport::new(&rates.report(&[])),
+            models: models.collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! Rates between two snapshots of the engine, and the report that they make.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use albacore_engine::{ModelTotals, Totals};
+use albacore_proto::orca::OrcaLoadReport;
+
+/// Rates of one model, or of all together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct ModelRates {
+    /// Empty: all together.
+    pub(super) name: String,
+    /// Work over what the ready workers can do, see [`albacore_engine::ModelTotals::work`].
+    pub(super) utilization: f64,
+    pub(super) requests_per_second: f64,
+    /// Late, refused and failed ones.
+    pub(super) errors_per_second: f64,
+    /// Mean wait of the answered requests for a worker, milliseconds; `None` of none.
+    pub(super) queue_wait_ms: Option<f64>,
+}
+
+/// Rates of a server.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Rates {
+    all: ModelRates,
+    pub(super) models: Vec<ModelRates>,
+    /// See [`albacore_batching::DeploymentLoad::factor`]; of the last minute.
+    load_factor: f64,
+}
+
+impl Rates {
+    pub(super) fn between(old: &Totals, new: &Totals, load_factor: f64) -> Self {
+        let old_models: HashMap<&str, &ModelTotals> = old
+            .models
+            .iter()
+            .map(|model| (model.name.as_str(), model))
+            .collect();
+        let none = ModelTotals::default();
+        let changes = new.models.iter().map(|model| {
+            let before = old_models.get(model.name.as_str()).copied();
+            change(before.unwrap_or(&none), model)
+        });
+        let changes: Vec<ModelTotals> = changes.collect();
+        let seconds = new.at.saturating_sub(old.at).as_secs_f64();
+        let capacity = seconds * new.workers_ready.max(1) as f64;
+        Self {
+            all: ModelRates::of(&sum(&changes), seconds, capacity),
+            models: changes
+                .iter()
+                .map(|model| ModelRates::of(model, seconds, capacity))
+                .collect(),
+            load_factor,
+        }
+    }
+
+    /// The report with the metrics of these models.
+    pub(super) fn report(&self, models: &[ModelRates]) -> OrcaLoadReport {
+        let mut named = BTreeMap::from([("load_factor".to_owned(), rounded(self.load_factor))]);
+        if let Some(wait) = self.all.queue_wait_ms {
+            named.insert("queue_wait_ms".to_owned(), rounded(wait));
+        }
+        for model in models {
+            let name = &model.name;
+            named.insert(format!("{name}.utilization"), rounded(model.utilization));
+            named.insert(format!("{name}.rps"), rounded(model.requests_per_second));
+            named.insert(format!("{name}.eps"), rounded(model.errors_per_second));
+            if let Some(wait) = model.queue_wait_ms {
+                named.insert(format!("{name}.queue_wait_ms"), rounded(wait));
+            }
+        }
+        OrcaLoadReport {
+            application_utilization: rounded(self.all.utilization),
+            rps_fractional: rounded(self.all.requests_per_second),
+            eps: rounded(self.all.errors_per_second),
+            named_metrics: named,
+            ..OrcaLoadReport::default()
+        }
+    }
+}
+
+impl ModelRates {
+    /// `capacity` is the time of all workers in `seconds`.
+    fn of(change: &ModelTotals, seconds: f64, capacity: f64) -> Self {
+        let per = |count: f64, time: f64| match time > 0.0 {
+            true => count / time,
+            false => 0.0,
+        };
+        let wait = change.queue_wait.as_secs_f64() * 1e3;
+        Self {
+            name: change.name.clone(),
+            utilization: per(change.work.as_secs_f64(), capacity),
+            requests_per_second: per(change.requests as f64, seconds),
+            errors_per_second: per(change.bad as f64, seconds),
+            queue_wait_ms: (change.answered > 0).then(|| wait / change.answered as f64),
+        }
+    }
+}
+
+/// What was counted between two snapshots of a model. A model that was removed and declared again
+/// counts from zero.
+fn change(old: &ModelTotals, new: &ModelTotals) -> ModelTotals {
+    ModelTotals {
+        name: new.name.clone(),
+        requests: new.requests.saturating_sub(old.requests),
+        bad: new.bad.saturating_sub(old.bad),
+        answered: new.answered.saturating_sub(old.answered),
+        queue_wait: new.queue_wait.saturating_sub(old.queue_wait),
+        work: new.work.saturating_sub(old.work),
+    }
+}
+
+fn sum(models: &[ModelTotals]) -> ModelTotals {
+    let count = |of: fn(&ModelTotals) -> u64| models.iter().map(of).sum();
+    let time = |of: fn(&ModelTotals) -> Duration| models.iter().map(of).sum();
+    ModelTotals {
+        name: String::new(),
+        requests: count(|model| model.requests),
+        bad: count(|model| model.bad),
+        answered: count(|model| model.answered),
+        queue_wait: time(|model| model.queue_wait),
+        work: time(|model| model.work),
+    }
+}
+
+/// To millionths, for short headers. Parsers refuse a whole report with a number that is not
+/// finite.
+fn rounded(value: f64) -> f64 {
+    match value.is_finite() {
+        true => (value * 1e6).round() / 1e6,
+        false => 0.0,
+    }
+}
