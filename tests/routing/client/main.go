@@ -134,7 +134,7 @@ func connect(order *order) (*grpc.ClientConn, error) {
 	servers.InitialState(state)
 	// A server that comes back is found after 100 to 500 ms; the default is a second and more.
 	reconnect := backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}
-	return grpc.NewClient("servers:///",
+	return grpc.NewClient("servers:///albacore",
 		grpc.WithResolvers(servers),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultServiceConfig(string(order.ServiceConfig)),
