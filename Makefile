@@ -13,7 +13,7 @@ FUZZ_SECONDS ?= 30
 FUZZED = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 HOST = $(shell rustc -vV | sed -n "s/host: //p")
 
-.PHONY: setup build demo test lint bench fuzz bench-placement bench-trees bench-serving e2e soak crds docs manifests charts images proto clean python cluster bignode hpa nodes
+.PHONY: setup build demo test lint bench fuzz bench-placement bench-trees bench-serving bench-routing e2e soak crds docs manifests charts images proto clean python cluster routing bignode hpa nodes
 
 setup: ## install what the system lacks: compilers and Python (apt-get), parts of Rust (rustup)
 	$(SETUP)
@@ -28,7 +28,7 @@ demo: ## serve examples/fraud.yaml here, compare kernel and Albacore placement, 
 		--package albacore-live-bench
 	target/demo/albacore-live-bench demo
 
-test: python cluster ## every test: Rust, real processes and cgroups, a real API server, real Python clients
+test: python cluster routing ## every test: Rust, real processes and cgroups, a real API server, real Python clients
 	@$(SETUP) build browser
 	@echo "== Rust: unit, property, repository, process and kernel tests"
 	$(CARGO) build --workspace --bins --tests
@@ -80,6 +80,9 @@ bench-trees: ## the tree engine beside XGBoost, oneDAL, tl2cgen and LightGBM: a 
 bench-serving: build ## goodput of the server beside gunicorn, FastAPI and MLServer with XGBoost, in one run
 	tests/serving/bench.sh
 
+bench-routing: build ## Envoy and grpc-go in front of four servers, one slow, one killed every 2 s, beside the simulated central scheduler, some 10 minutes
+	target/release/albacore bench routing --programs "$$(tests/routing/programs.sh)"
+
 e2e: build python images ## the release end to end: runs, kills, refusals, real clients, real containers, the demo
 	ALBACORE_PROGRAMS_BUILT=1 $(CARGO) test --release --package albacore-cli --package albacore-server
 	@# Optimized: the server must leave cpu time to the generator beside it.
@@ -121,6 +124,7 @@ soak: build python ## the kill tests, ten times as long; storms and restarts; ev
 	ALBACORE_SOAK=100 $(CARGO) test --release --package albacore-server --test kills -- --nocapture
 	ALBACORE_SOAK=63 $(CARGO) test --release --package albacore-server --test kills_fronts under_kills -- --nocapture
 	ALBACORE_SOAK=63 $(CARGO) test --release --package albacore-server --test drains -- --nocapture
+	ALBACORE_SOAK=250 $(CARGO) test --release --package albacore-routing-bench --test engines -- --nocapture --test-threads=1
 	ALBACORE_SOAK=10 $(CARGO) test --package albacore-cluster --test leading -- --nocapture
 	ALBACORE_SOAK=25 $(CARGO) test --release --package albacore-placer --test endurance -- --nocapture --test-threads=1
 	ALBACORE_SOAK=1 $(CARGO) test --release --package albacore-simulator --test deadlines -- --nocapture
@@ -155,3 +159,6 @@ python:
 
 cluster:
 	@tests/cluster/build.sh >/dev/null
+
+routing:
+	@tests/routing/programs.sh >/dev/null

@@ -23,7 +23,10 @@ fn stat(text: &str) -> Option<(u32, u64)> {
 
 /// Cpu time of `pids` and of all their descendants so far. A descendant that has ended counts where
 /// its parent has waited for it.
-pub(crate) fn time_of(pids: &[u32]) -> Result<Duration, BenchError> {
+///
+/// # Errors
+/// There is no such process.
+pub fn time_of(pids: &[u32]) -> Result<Duration, BenchError> {
     let mut all = BTreeMap::new();
     let folder = fs::read_dir("/proc").map_err(|e| BenchError::Failed(format!("/proc: {e}")))?;
     for entry in folder.flatten() {

@@ -12,6 +12,7 @@ mod error;
 mod mix;
 pub mod print;
 mod probe;
+mod random_model;
 mod schedule;
 mod search;
 mod served;
@@ -19,8 +20,10 @@ mod spec;
 mod staircase;
 mod target;
 
+pub use cpu::time_of as cpu_time;
 pub use error::BenchError;
 pub use probe::{Bench, Probe};
+pub use random_model::{FEATURES, ModelShape, random_model, random_model_of};
 pub use schedule::Schedule;
 pub use search::{Found, highest};
 pub use served::ServerAddress;

@@ -8,6 +8,7 @@ use crate::bench_engine;
 use crate::bench_front::{self, BenchFrontArgs};
 use crate::bench_isolation::{self, BenchIsolationArgs};
 use crate::bench_overload::{self, BenchOverloadArgs};
+use crate::bench_routing::{self, BenchRoutingArgs};
 use crate::bench_scheduler::{self, BenchSchedulerArgs};
 use crate::bench_serve::{self, BenchServeArgs};
 use crate::bench_solver::{self, BenchSolverArgs};
@@ -50,6 +51,15 @@ pub(crate) enum BenchCommand {
     /// Goodput of each kind of request with many clients that resend at once, and in an open loop
     /// at ten times the peak, beside the peak; and the server's memory.
     Overload(BenchOverloadArgs),
+    /// Measure Envoy and gRPC clients in front of servers of which one is slow and one is killed
+    ///
+    /// Four servers, each within a cpu quota, get an open load by round robin, least request and
+    /// weights by load reports, all in turn; every 2 s one of them is killed and started again.
+    /// Prints what was answered in time beside the simulated central scheduler, what was lost, and
+    /// how long answers were missing. Needs root, Envoy and the gRPC client: `make bench-routing`
+    /// brings both.
+    #[command(verbatim_doc_comment)]
+    Routing(BenchRoutingArgs),
     /// Run the batch scheduler alone on real threads, at rising load: a line of JSON for each rate
     Scheduler(BenchSchedulerArgs),
     /// Load a server of the Open Inference Protocol v2, ours or any other, and tell what it
@@ -81,6 +91,7 @@ impl BenchCommand {
             Self::Front(args) => bench_front::run(args),
             Self::Isolation(args) => bench_isolation::run(args),
             Self::Overload(args) => bench_overload::run(args),
+            Self::Routing(args) => bench_routing::run(args),
             Self::Scheduler(args) => bench_scheduler::run(args),
             Self::Serve(args) => bench_serve::run(args),
             Self::Solver(args) => bench_solver::run(args),

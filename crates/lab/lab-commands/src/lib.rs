@@ -9,6 +9,7 @@ mod bench_engine;
 mod bench_front;
 mod bench_isolation;
 mod bench_overload;
+mod bench_routing;
 mod bench_scheduler;
 mod bench_serve;
 mod bench_solver;

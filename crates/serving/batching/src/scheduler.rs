@@ -268,9 +268,11 @@ impl Scheduler {
 
     /// What `rows` rows of a queue cost in batches as large as those under load: rows l(b)/b with
     /// the mean cost l(b). Unlike busy time it does not depend on how large batches happen to be,
-    /// so it is in proportion to the load. `None` while the costs are not known.
+    /// so it is in proportion to the load. Beyond `rows_seen`, the largest batch so far, the line is
+    /// a guess: where all batches had one row a slope of zero would make the work a thousandth of
+    /// what it is. `None` while the costs are not known.
     #[must_use]
-    pub fn work(&self, queue: QueueIndex, rows: usize) -> Option<Nanos> {
+    pub fn work(&self, queue: QueueIndex, rows: usize, rows_seen: usize) -> Option<Nanos> {
         let profile = self.profile(queue);
         let cost = profile.mean_cost.or(profile.cost)?;
         let full = match profile.objective {
@@ -281,6 +283,7 @@ impl Scheduler {
                 .rows_under_load(),
             None => self.bounds(queue).rows_max,
         };
+        let full = full.min(rows_seen.max(1) as u64);
         let of_row = cost.of(full).0 as f64 / full as f64;
         Some(Nanos((of_row * rows as f64) as u64))
     }

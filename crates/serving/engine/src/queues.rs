@@ -175,6 +175,11 @@ impl QueueCosts {
         learned.flatten().collect()
     }
 
+    /// Rows of the largest batch that was observed; at least 1.
+    pub(super) fn largest(&self, queue: QueueIndex) -> usize {
+        self.0.get(queue.0).map_or(1, |known| known.largest.max(1))
+    }
+
     /// The longest expected time for a batch of so many rows; `None` while the costs are not known.
     /// The learned line says little about batches larger than those observed: such a batch is taken
     /// to cost as much as several of the largest one.
@@ -185,7 +190,7 @@ impl QueueCosts {
         scheduler: &Scheduler,
     ) -> Option<Nanos> {
         let cost = scheduler.profile(queue).cost?;
-        let largest = self.0.get(queue.0).map_or(1, |known| known.largest.max(1));
+        let largest = self.largest(queue);
         let times = rows.div_ceil(largest).max(1) as u64;
         let one = cost.of(rows.min(largest) as u64);
         Some(Nanos(one.0.saturating_mul(times)))

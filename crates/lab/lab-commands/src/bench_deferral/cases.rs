@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use albacore_bench::{Bench, Probe, Spec, Staircase, median};
+use albacore_bench::{Bench, ModelShape, Probe, Spec, Staircase, median};
 use albacore_command::{Failure, print};
 use serde_json::Value;
 
 use super::{BenchDeferralArgs, MODEL, ModelFile};
-use crate::local_server::{LocalServer, ModelShape};
+use crate::local_server::LocalServer;
 
 /// Requests of one row for a model.
 pub(super) struct Case {

@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
+use albacore_bench::ModelShape;
 use albacore_command::{Failure, print};
 use albacore_load::{InferRequest, Load, Request, Shape, WireFormat, drive};
 use albacore_random::SplitMix64;
 
 use super::{MODEL, ModelFile};
-use crate::local_server::{LocalServer, ModelShape};
+use crate::local_server::LocalServer;
 
 /// Rows of the measured batches.
 const ROWS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];

@@ -11,10 +11,10 @@ mod costs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use albacore_bench::{ModelShape, random_model_of};
 use albacore_command::Failure;
 
 use crate::bench_serve::parse_time;
-use crate::local_server::{ModelShape, random_model_of};
 use cases::CASES;
 
 /// Name of the model in requests.

@@ -9,11 +9,12 @@ mod nginx;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use albacore_bench::{FEATURES, random_model};
 use albacore_command::{Failure, print};
 use albacore_load::{InferRequest, Request, WireFormat};
 
 use crate::bench_serve::parse_time;
-use crate::local_server::{FEATURES, LocalServer, random_model};
+use crate::local_server::LocalServer;
 use generators::{Measured, Target, reply_bytes, run_h2load, run_wrk};
 use nginx::{Nginx, StaticReplies};
 

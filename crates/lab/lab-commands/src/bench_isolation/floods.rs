@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
+use albacore_bench::FEATURES;
 use albacore_load::{InferRequest, Request, WireFormat};
 use albacore_random::SplitMix64;
 
 use super::{FLOODED, VICTIM};
-use crate::local_server::FEATURES;
 
 /// The input tensor's name, which the server does not check for these models.
 pub(crate) const INPUT: &str = "input";

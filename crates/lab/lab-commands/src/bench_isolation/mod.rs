@@ -8,13 +8,14 @@ mod floods;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use albacore_bench::random_model;
 use albacore_command::{Failure, print};
 use albacore_load::{
     InferRequest, Load, Report, Request, Sample, Shape, WireFormat, drive, poisson,
 };
 
 use crate::bench_serve::parse_time;
-use crate::local_server::{LocalServer, random_model};
+use crate::local_server::LocalServer;
 use floods::{Flood, flood_of};
 pub(crate) use floods::{INPUT, rows};
 

@@ -10,11 +10,12 @@ mod kinds;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use albacore_bench::random_model;
 use albacore_command::{Failure, print};
 use albacore_load::{Load, Sample, Shape, drive, percentile, poisson, summarize};
 
 use crate::bench_serve::parse_time;
-use crate::local_server::{LocalServer, random_model};
+use crate::local_server::LocalServer;
 use kinds::{RequestKind, kind_of};
 
 const MODEL: &str = "model";

@@ -599,9 +599,9 @@ fn a_queue_is_chosen_for_by_its_own_preference() {
 fn work_is_the_cost_of_rows_in_batches_as_large_as_those_under_load() {
     let scheduler = scheduler(Policy::Eager, 1);
     // Half of the objective is 6 ms: one row, of 6 ms.
-    assert_eq!(scheduler.work(QueueIndex(0), 10), Some(Nanos(60 * MS)));
+    assert_eq!(scheduler.work(QueueIndex(0), 10, 64), Some(Nanos(60 * MS)));
     assert_eq!(
-        scheduler.work(QueueIndex(1), 10),
+        scheduler.work(QueueIndex(1), 10, 64),
         None,
         "its costs are not known"
     );
@@ -613,13 +613,15 @@ fn work_is_the_cost_of_rows_in_batches_as_large_as_those_under_load() {
     };
     scheduler.set_profile(QueueIndex(0), long);
     // Ten rows fit into 15 ms, so each is 1.5 ms, however many come together.
-    assert_eq!(scheduler.work(QueueIndex(0), 10), Some(Nanos(15 * MS)));
-    assert_eq!(scheduler.work(QueueIndex(0), 1), Some(Nanos(3 * MS / 2)));
+    assert_eq!(scheduler.work(QueueIndex(0), 10, 64), Some(Nanos(15 * MS)));
+    assert_eq!(scheduler.work(QueueIndex(0), 1, 64), Some(Nanos(3 * MS / 2)));
     let none = Profile {
         objective: None,
         ..known
     };
     scheduler.set_profile(QueueIndex(0), none);
     // Without an objective a batch is as large as it may be: 64 rows, of 69 ms.
-    assert_eq!(scheduler.work(QueueIndex(0), 64), Some(Nanos(69 * MS)));
+    assert_eq!(scheduler.work(QueueIndex(0), 64, 64), Some(Nanos(69 * MS)));
+    // Of larger batches than those that were seen the line knows nothing: 2 rows, of 7 ms.
+    assert_eq!(scheduler.work(QueueIndex(0), 64, 2), Some(Nanos(224 * MS)));
 }

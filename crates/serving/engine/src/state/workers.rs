@@ -323,7 +323,8 @@ impl State {
         self.counters.batch_done(slot, batch.rows, compute_nanos);
         self.counters.shared(slot, batch.kind, ring.sharing());
         self.inboxes.record(batch.queue, batch.rows, compute_nanos);
-        let work = self.scheduler.work(batch.queue, batch.rows);
+        let rows_seen = self.queue_costs.largest(batch.queue);
+        let work = self.scheduler.work(batch.queue, batch.rows, rows_seen);
         self.counters.worked(slot, work.unwrap_or(elapsed));
         if batch.is_first && batch.is_current {
             self.queue_costs

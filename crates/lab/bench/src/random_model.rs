@@ -3,16 +3,16 @@
 use albacore_random::SplitMix64;
 use serde_json::{Value, json};
 
-pub(crate) const FEATURES: u64 = 50;
+pub const FEATURES: u64 = 50;
 const SEED: u64 = 7;
 
 /// The size of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ModelShape {
-    pub(crate) trees: usize,
+pub struct ModelShape {
+    pub trees: usize,
     /// Of each tree.
-    pub(crate) leaves: usize,
-    pub(crate) features: u64,
+    pub leaves: usize,
+    pub features: u64,
 }
 
 /// The parent of a root, in files of XGBoost.
@@ -86,7 +86,7 @@ fn unit(random: &mut SplitMix64) -> f64 {
 }
 
 /// So many trees of 100 leaves as an XGBoost JSON file.
-pub(crate) fn random_model(trees: usize) -> String {
+pub fn random_model(trees: usize) -> String {
     random_model_of(ModelShape {
         trees,
         leaves: 100,
@@ -95,7 +95,7 @@ pub(crate) fn random_model(trees: usize) -> String {
 }
 
 /// A model of this shape as an XGBoost JSON file.
-pub(crate) fn random_model_of(shape: ModelShape) -> String {
+pub fn random_model_of(shape: ModelShape) -> String {
     let ModelShape {
         trees: count,
         features,

@@ -1,8 +1,4 @@
-//! A server that a benchmark starts on this machine, and models for it.
-
-mod random_model;
-
-pub(crate) use random_model::{FEATURES, ModelShape, random_model, random_model_of};
+//! A server that a benchmark starts on this machine.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;

@@ -1,0 +1,154 @@
+//! Envoy as the manifest configures it, in front of pods of this machine.
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::arms::Policy;
+use crate::error::RoutingError;
+use crate::manifest::{self, EnvoyPorts};
+use crate::pod::{ask, free_address};
+
+/// A start that takes longer has failed.
+const START_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Ends when it is dropped.
+#[derive(Debug)]
+pub struct Envoy {
+    child: Child,
+    pub http: SocketAddr,
+    admin: SocketAddr,
+}
+
+/// What Envoy says of a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EnvoyHost {
+    pub address: SocketAddr,
+    pub weight: u64,
+    /// Requests that it was sent, retries included.
+    pub requests: u64,
+}
+
+impl Envoy {
+    /// Has Envoy check the configuration, and starts it with one event loop in front of `servers`.
+    /// `policy` replaces that of the manifest. Its files are in `folder`.
+    ///
+    /// # Errors
+    /// Envoy refuses the configuration, or does not start.
+    pub fn start(
+        program: &Path,
+        folder: &Path,
+        servers: &[SocketAddr],
+        policy: Option<Policy>,
+    ) -> Result<Self, RoutingError> {
+        let ports = EnvoyPorts {
+            http: free_address()?,
+            admin: free_address()?,
+        };
+        let configuration = manifest::envoy(ports, servers, policy)?;
+        let file = folder.join("envoy.json");
+        std::fs::write(&file, configuration.to_string()).map_err(RoutingError::file(&file))?;
+        let checked = Command::new(program)
+            .args(["--mode", "validate", "--config-path"])
+            .arg(&file)
+            .output()
+            .map_err(RoutingError::file(program))?;
+        if !checked.status.success() {
+            let said = String::from_utf8_lossy(&checked.stderr);
+            let what = format!("envoy refuses the configuration of the manifest: {said}");
+            return Err(RoutingError::Failed(what));
+        }
+        let log = folder.join("envoy.log");
+        let child = Command::new(program)
+            .args(["--concurrency", "1", "--use-dynamic-base-id"])
+            .args(["--log-level", "warning", "--log-path"])
+            .arg(&log)
+            .arg("--config-path")
+            .arg(&file)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(RoutingError::file(program))?;
+        let mut envoy = Self {
+            child,
+            http: ports.http,
+            admin: ports.admin,
+        };
+        envoy.wait(&log)?;
+        Ok(envoy)
+    }
+
+    /// Until it listens, which it does when it has found the pods and asked for their health.
+    fn wait(&mut self, log: &Path) -> Result<(), RoutingError> {
+        let start = Instant::now();
+        // bound: START_PATIENCE
+        while TcpStream::connect(self.http).is_err() {
+            let has_ended = !matches!(self.child.try_wait(), Ok(None));
+            if has_ended || start.elapsed() > START_PATIENCE {
+                let log = std::fs::read_to_string(log).unwrap_or_default();
+                let what = format!("envoy does not listen: {log}");
+                return Err(RoutingError::Failed(what));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The pods behind it.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn hosts(&self) -> Result<Vec<EnvoyHost>, RoutingError> {
+        let text = ask(self.admin, "/clusters?format=json")?;
+        let answer: Value = serde_json::from_str(&text).unwrap_or_default();
+        let hosts = answer["cluster_statuses"][0]["host_statuses"].as_array();
+        hosts.into_iter().flatten().map(host).collect()
+    }
+
+    /// How many requests it sent once more.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn retried(&self) -> Result<u64, RoutingError> {
+        let path = "/stats?filter=cluster%5C..*%5C.upstream_rq_retry$";
+        let text = ask(self.admin, path)?;
+        let values = text.lines().filter_map(|line| line.rsplit(' ').next());
+        Ok(values.filter_map(|value| value.parse::<u64>().ok()).sum())
+    }
+}
+
+fn host(status: &Value) -> Result<EnvoyHost, RoutingError> {
+    let socket = &status["address"]["socket_address"];
+    let (ip, port) = (socket["address"].as_str(), socket["port_value"].as_u64());
+    let address = format!("{}:{}", ip.unwrap_or_default(), port.unwrap_or_default());
+    let stats = status["stats"].as_array();
+    let requests = stats.into_iter().flatten();
+    let mut requests = requests.filter(|stat| stat["name"] == "rq_total");
+    // Envoy writes 64-bit numbers as texts, and leaves out zeros.
+    let number = |value: &Value| match value {
+        Value::String(text) => text.parse().unwrap_or_default(),
+        other => other.as_u64().unwrap_or_default(),
+    };
+    Ok(EnvoyHost {
+        address: address
+            .parse()
+            .map_err(|_| RoutingError::Failed(format!("envoy has a pod at {address}")))?,
+        weight: number(&status["weight"]),
+        requests: requests.next().map_or(0, |stat| number(&stat["value"])),
+    })
+}
+
+impl Drop for Envoy {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

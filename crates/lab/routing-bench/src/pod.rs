@@ -1,0 +1,135 @@
+//! A server as a pod is: alone in its cgroup, always at the same addresses, killed as a whole.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use albacore_load::get;
+use serde_json::Value;
+
+use crate::cgroup::CpuCgroup;
+use crate::error::RoutingError;
+
+/// What a pod runs.
+#[derive(Clone, Debug)]
+pub struct PodOptions {
+    /// The program albacore-server.
+    pub server: PathBuf,
+    /// Name and file of the model.
+    pub model: (String, PathBuf),
+    pub objective: Duration,
+    /// Share of a cpu that it may use; `None`: all.
+    pub share: Option<f64>,
+}
+
+/// Ends, with all its processes, when it is dropped.
+#[derive(Debug)]
+pub struct Pod {
+    options: PodOptions,
+    pub http: SocketAddr,
+    pub grpc: SocketAddr,
+    cgroup: CpuCgroup,
+    child: Option<Child>,
+}
+
+impl Pod {
+    /// Starts it in a cgroup `name`, and waits until it is ready.
+    ///
+    /// # Errors
+    /// The cgroup cannot be made, or the server does not start.
+    pub fn start(name: &str, options: PodOptions) -> Result<Self, RoutingError> {
+        let mut pod = Self {
+            cgroup: CpuCgroup::make(name, options.share)?,
+            options,
+            http: free_address()?,
+            grpc: free_address()?,
+            child: None,
+        };
+        pod.run()?;
+        Ok(pod)
+    }
+
+    /// Kills all its processes, starts it again at once and waits until it is ready; returns when
+    /// it was killed and how long it was away.
+    ///
+    /// # Errors
+    /// It does not start again.
+    pub fn restart(&mut self) -> Result<(Instant, Duration), RoutingError> {
+        let at = Instant::now();
+        self.cgroup.kill_all()?;
+        self.reap();
+        self.run()?;
+        Ok((at, at.elapsed()))
+    }
+
+    fn run(&mut self) -> Result<(), RoutingError> {
+        let (name, file) = &self.options.model;
+        let mut child = self
+            .cgroup
+            .command(&self.options.server)
+            .args(["--http", &self.http.to_string()])
+            .args(["--grpc", &self.grpc.to_string()])
+            .args(["--workers", "1", "--threads", "1", "--model"])
+            .arg(format!("{name}={}", file.display()))
+            .arg("--slo")
+            .arg(format!("{name}={}us", self.options.objective.as_micros()))
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(RoutingError::file(&self.options.server))?;
+        let output = child.stdout.take();
+        self.child = Some(child);
+        // The server goes on without a reader of its events.
+        let lines = output.into_iter().flat_map(|it| BufReader::new(it).lines());
+        for line in lines.map_while(Result::ok) {
+            let event: Value = serde_json::from_str(&line).unwrap_or_default();
+            if event["event"] == "ready" {
+                return Ok(());
+            }
+        }
+        let program = self.options.server.display();
+        let what = format!("{program}: ended before it was ready");
+        Err(RoutingError::Failed(what))
+    }
+
+    fn reap(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.wait();
+        }
+    }
+
+    /// What it answers to a GET.
+    ///
+    /// # Errors
+    /// It does not answer, or not with text.
+    pub fn ask(&self, path: &str) -> Result<String, RoutingError> {
+        ask(self.http, path)
+    }
+}
+
+impl Drop for Pod {
+    fn drop(&mut self) {
+        let _ = self.cgroup.kill_all();
+        self.reap();
+    }
+}
+
+pub(crate) fn ask(address: SocketAddr, path: &str) -> Result<String, RoutingError> {
+    let url = format!("http://{address}{path}");
+    match get(address, path) {
+        Ok((200, body)) => String::from_utf8(body)
+            .map_err(|e| RoutingError::Failed(format!("{url}: it answers no text: {e}"))),
+        Ok((status, _)) => Err(RoutingError::Failed(format!("{url}: it answers {status}"))),
+        Err(source) => Err(RoutingError::Ask { url, source }),
+    }
+}
+
+/// An address of this machine on which nobody listens.
+///
+/// # Errors
+/// There is none.
+pub fn free_address() -> Result<SocketAddr, RoutingError> {
+    let address = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    address.map_err(|e| RoutingError::Failed(format!("no free port: {e}")))
+}

@@ -1,0 +1,133 @@
+//! The simulated central scheduler that arms are compared with.
+
+use std::time::Duration;
+
+use albacore_batching::{Nanos, Prefer};
+use albacore_simulator::{
+    Cluster, DropPolicy, Failures, Model, Policy, Popularity, Process, Routing, Scenario, Source,
+};
+
+/// Simulated requests: differences below 0.1 % are chance.
+const REQUESTS: u64 = 200_000;
+
+/// How long it takes to notice that a pod of this machine is gone or back.
+const NOTICE: Nanos = Nanos(1_000_000);
+
+/// The pods of a run, as the simulator takes them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reference {
+    /// Of a fast pod: what a request of a batch costs, and what the batch does; nanoseconds.
+    pub request_ns: f64,
+    pub batch_ns: f64,
+    /// For each pod how many times as long its batches take.
+    pub slowness: Vec<f64>,
+    pub objective: Duration,
+    /// Mean time of a kill.
+    pub down: Duration,
+    /// From one kill to the next.
+    pub every: Duration,
+}
+
+impl Reference {
+    fn central(&self) -> Cluster {
+        let objective = Nanos::from(self.objective);
+        let model = Model {
+            name: "model".to_owned(),
+            cost: albacore_batching::deadlines::Cost::new(self.request_ns, self.batch_ns),
+            objective,
+        };
+        let pod = Scenario {
+            workers: 1,
+            models: vec![model],
+            source: Source::Drawn {
+                process: Process::Poisson,
+                popularity: Popularity::Equal,
+                rate: 1.0,
+                requests: REQUESTS,
+            },
+            seed: 1,
+            policy: Policy::Auto(Prefer::default()),
+            drop: DropPolicy::Auto,
+            delays: albacore_batching::deadlines::Delays::default(),
+            early: 0.05,
+            eager_from: None,
+        };
+        Cluster {
+            pod,
+            slowness: self.slowness.clone(),
+            routing: Routing::Central,
+            hop: Nanos(0),
+            is_forwarding: false,
+            failures: Some(Failures {
+                every: self.every.into(),
+                down: self.down.into(),
+                notice: NOTICE,
+                is_retried: true,
+            }),
+            routers: 1,
+            report_every: Nanos(100_000_000),
+            weigh_every: Nanos(200_000_000),
+            blackout: Nanos(200_000_000),
+        }
+    }
+
+    /// Requests per second that the central scheduler answers in time of so many.
+    #[must_use]
+    pub fn goodput_at(&self, rate: f64) -> f64 {
+        let figures = self.central().at_rate(rate).run();
+        figures.map_or(0.0, |done| {
+            rate * done.in_time as f64 / done.figures.offered.max(1) as f64
+        })
+    }
+
+    /// The command that simulates the same.
+    #[must_use]
+    pub fn command(&self) -> String {
+        let ms = |nanos: f64| nanos / 1e6;
+        let slow: Vec<&f64> = self
+            .slowness
+            .iter()
+            .filter(|&&factor| factor != 1.0)
+            .collect();
+        let factor = slow.first().map_or(1.0, |&&factor| factor);
+        format!(
+            "albacore simulate -f examples/simulate.yaml --cluster --output text --seeds 1 \
+             --set workers=1 --set policy=auto --set drop.target=auto --set early=5% \
+             --set requests={REQUESTS} --set 'models=[{{name: model, alpha: {:.3}, beta: {:.3}, \
+             slo: {}}}]' --pods {} --slow {}:{factor:.2} --fail {:?} --down {:?} --retry \
+             --hop-us 0 --routing central",
+            ms(self.request_ns),
+            ms(self.batch_ns),
+            self.objective.as_millis(),
+            self.slowness.len(),
+            slow.len(),
+            self.every,
+            Duration::from_millis(self.down.as_millis() as u64),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_central_scheduler_answers_what_its_pods_can() {
+        let reference = Reference {
+            request_ns: 3e6,
+            batch_ns: 1e6,
+            slowness: vec![3.0, 1.0, 1.0, 1.0],
+            objective: Duration::from_millis(100),
+            down: Duration::from_millis(300),
+            every: Duration::from_secs(2),
+        };
+        let half = reference.goodput_at(500.0);
+        assert!((490.0..=500.0).contains(&half), "{half}");
+        let twice = reference.goodput_at(2200.0);
+        assert!((500.0..1200.0).contains(&twice), "{twice}");
+        let command = reference.command();
+        let tail =
+            "--pods 4 --slow 1:3.00 --fail 2s --down 300ms --retry --hop-us 0 --routing central";
+        assert!(command.ends_with(tail), "{command}");
+    }
+}

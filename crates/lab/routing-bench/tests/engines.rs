@@ -1,0 +1,206 @@
+//! Envoy and grpc-go as the manifests configure them, in front of real servers: facts that do not
+//! depend on how fast this machine is. Needs root for cgroups; `ALBACORE_SOAK=N` kills N times as
+//! often.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail loudly"
+)]
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use albacore_bench::{FEATURES, random_model};
+use albacore_load::{Generator, InferRequest, Load, Request, Sample, Shape, WireFormat};
+use albacore_routing_bench::{
+    Answered, Envoy, GrpcClient, Kill, Kills, LoadReports, Pod, PodOptions, Policy, Weights,
+    while_killing,
+};
+use albacore_testbed::product;
+
+/// No request is refused or late on a slow machine.
+const OBJECTIVE: Duration = Duration::from_secs(5);
+
+/// Of every load.
+const RATE: u32 = 100;
+
+/// Trees of the fast servers' model, and of the slow one's.
+const FAST: usize = 5;
+const SLOW: usize = 600;
+
+/// A folder with `envoy` and `grpc-client`.
+fn programs() -> PathBuf {
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../../tests/routing/programs.sh"
+    );
+    let output = Command::new(script).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}: {said}");
+    String::from_utf8(output.stdout).unwrap().trim().into()
+}
+
+/// The first one is slow: its model has many times the trees.
+fn pods(folder: &Path, test: &str) -> Vec<Pod> {
+    let server = product("albacore-server").unwrap();
+    let start = |(index, trees): (usize, usize)| {
+        let file = folder.join(format!("{trees}.json"));
+        std::fs::write(&file, random_model(trees)).unwrap();
+        let options = PodOptions {
+            server: server.clone(),
+            model: ("model".to_owned(), file),
+            objective: OBJECTIVE,
+            share: None,
+        };
+        let name = format!("albacore-{test}-{}-{index}", std::process::id());
+        Pod::start(&name, options).unwrap()
+    };
+    let trees = [SLOW, FAST, FAST];
+    trees.into_iter().enumerate().map(start).collect()
+}
+
+fn request(wire: WireFormat, address: SocketAddr) -> Request {
+    let call = InferRequest {
+        model: "model",
+        input: "input",
+        output: Some("contribs"),
+        values: &vec![0.5; FEATURES as usize],
+        features: FEATURES as usize,
+    };
+    call.request(wire, address)
+}
+
+fn times(length: Duration) -> Vec<Duration> {
+    let gap = Duration::from_secs(1) / RATE;
+    let count = length.as_millis() as u32 * RATE / 1000;
+    (0..count).map(|index| gap * index).collect()
+}
+
+fn through(envoy: &Envoy, length: Duration) -> Vec<Sample> {
+    let load = Load {
+        requests: vec![request(WireFormat::Binary, envoy.http)],
+        shape: Shape::Open(times(length)),
+        connections: 64,
+    };
+    Generator::new().unwrap().run(load).unwrap()
+}
+
+fn grpc(pods: &[Pod], folder: &Path, policy: Option<Policy>, length: Duration) -> GrpcClient {
+    let servers: Vec<SocketAddr> = pods.iter().map(|pod| pod.grpc).collect();
+    let reports = match policy {
+        Some(Policy::Weighted(weights)) if !weights.is_out_of_band => LoadReports::Asked,
+        _ => LoadReports::NotAsked,
+    };
+    let requests = [request(WireFormat::Grpc, servers[0])];
+    let times = times(length);
+    let sending = (times.as_slice(), reports);
+    let program = programs().join("grpc-client");
+    GrpcClient::start(&program, folder, &servers, policy, &requests, sending).unwrap()
+}
+
+/// The share of the slow server in the second half, when weights have been learned.
+fn slow_share(pods: &[Pod], answered: &Answered) -> f64 {
+    let half = &answered.servers[answered.servers.len() / 2..];
+    let slow = half.iter().filter(|server| **server == Some(pods[0].grpc));
+    slow.count() as f64 / half.len() as f64
+}
+
+/// Every request has an answer.
+fn assert_answered(samples: &[Sample]) {
+    let mut lost = samples.iter().filter(|sample| sample.status != 200);
+    let first = lost.next();
+    assert_eq!(
+        first,
+        None,
+        "of {} requests, beside {}",
+        samples.len(),
+        lost.count()
+    );
+}
+
+#[test]
+fn a_slow_server_gets_fewer_requests_by_its_reports() {
+    let folder = tempfile::tempdir().unwrap();
+    let pods = pods(folder.path(), "slow");
+    let length = Duration::from_secs(3);
+    let by = |policy| {
+        let answered = grpc(&pods, folder.path(), policy, length).finish().unwrap();
+        assert_answered(&answered.samples);
+        slow_share(&pods, &answered)
+    };
+    let alike = by(Some(Policy::RoundRobin));
+    assert!((0.3..0.37).contains(&alike), "{alike}");
+    // What the manifest sets gets reports in a stream; the other with each answer.
+    let shares = [by(None), by(Some(Policy::Weighted(Weights::FAST)))];
+    assert!(shares.iter().all(|&share| share < 0.2), "{shares:?}");
+
+    let servers: Vec<SocketAddr> = pods.iter().map(|pod| pod.http).collect();
+    let envoy = Envoy::start(&programs().join("envoy"), folder.path(), &servers, None).unwrap();
+    assert_answered(&through(&envoy, length));
+    let before = envoy.hosts().unwrap();
+    let of = |hosts: &[albacore_routing_bench::EnvoyHost], server: SocketAddr| {
+        hosts
+            .iter()
+            .find(|host| host.address == server)
+            .unwrap()
+            .clone()
+    };
+    let weights: Vec<u64> = servers
+        .iter()
+        .map(|&server| of(&before, server).weight)
+        .collect();
+    assert!(
+        weights[1..].iter().all(|&fast| fast > 2 * weights[0]),
+        "{weights:?}"
+    );
+    assert_answered(&through(&envoy, length));
+    let after = envoy.hosts().unwrap();
+    let sent = |server| of(&after, server).requests - of(&before, server).requests;
+    let sent: Vec<u64> = servers.into_iter().map(sent).collect();
+    assert!(sent[0] * 5 < sent.iter().sum::<u64>(), "{sent:?}");
+}
+
+/// Four kills, or as many times that as asked for.
+fn kills() -> (Kills, Duration) {
+    let soak = std::env::var("ALBACORE_SOAK").map_or(1, |text| text.parse().unwrap());
+    let kills = Kills {
+        first: Duration::from_millis(500),
+        every: Duration::from_secs(1),
+        seed: 3,
+    };
+    (kills, Duration::from_secs(4) * soak)
+}
+
+fn assert_killed(killed: &[Kill], length: Duration) {
+    // A server that starts slowly leaves time for fewer.
+    assert!(killed.len() as u64 >= length.as_secs() / 4, "{killed:?}");
+}
+
+#[test]
+fn envoy_loses_no_request_of_a_killed_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut pods = pods(folder.path(), "envoy");
+    let servers: Vec<SocketAddr> = pods.iter().map(|pod| pod.http).collect();
+    let envoy = Envoy::start(&programs().join("envoy"), folder.path(), &servers, None).unwrap();
+    let (kills, length) = kills();
+    let send = || Ok(through(&envoy, length));
+    let (samples, killed) = while_killing(&mut pods, kills, send).unwrap();
+    assert_killed(&killed, length);
+    assert_answered(&samples);
+    // The requests would have been lost.
+    assert!(envoy.retried().unwrap() > 0);
+}
+
+#[test]
+fn grpc_go_loses_no_request_of_a_killed_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut pods = pods(folder.path(), "grpc");
+    let (kills, length) = kills();
+    let client = grpc(&pods, folder.path(), None, length);
+    let (answered, killed) = while_killing(&mut pods, kills, || client.finish()).unwrap();
+    assert_killed(&killed, length);
+    assert_answered(&answered.samples);
+}
