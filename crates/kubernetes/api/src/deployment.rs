@@ -416,7 +416,7 @@ pub struct Front {
     #[schemars(range(min = 1, max = limits::FRONT_THREADS_MAX))]
     pub threads: Option<u16>,
 
-    /// Whether a pod that is told to stop says `x-envoy-immediate-health-check-fail` in its replies, so
+    /// Whether a pod that is to stop says `x-envoy-immediate-health-check-fail` in its replies, so
     /// that an Envoy with health checks sends it nothing more. Only where each endpoint of Envoy is
     /// one pod: an Envoy whose endpoint is the Service would give up all pods. A change starts new
     /// pods.

@@ -334,7 +334,7 @@ impl InferenceDeploymentSpec {
         self.front?.threads
     }
 
-    /// Whether pods that are told to stop say so to Envoy.
+    /// Whether pods that are to stop say so to Envoy.
     pub fn envoy_health_header(&self) -> bool {
         self.front.is_some_and(|front| front.envoy_health_header)
     }

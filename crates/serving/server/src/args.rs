@@ -102,7 +102,7 @@ pub struct Args {
     /// server does not wait for it.
     #[arg(long, value_name = "URL", env = "ALBACORE_PARAMS")]
     pub params: Option<ParamsEndpoint>,
-    /// How long a server that is told to stop goes on as before, but is not ready: the time in which
+    /// How long a server that is to stop goes on as before, but is not ready: the time in which
     /// routers notice. After that it closes its ports [default: it closes them at once].
     #[arg(long, value_name = "TIME", value_parser = parse_duration, env = "ALBACORE_DRAIN_DELAY")]
     pub drain_delay: Option<Duration>,
@@ -110,7 +110,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration,
           env = "ALBACORE_DRAIN_TIMEOUT")]
     pub drain_timeout: Duration,
-    /// Say `x-envoy-immediate-health-check-fail` in the replies of a server that is told to stop:
+    /// Say `x-envoy-immediate-health-check-fail` in the replies of a server that is to stop:
     /// an Envoy that checks the health of its endpoints sends nothing more. Only where every
     /// endpoint of Envoy is one server.
     #[arg(long, env = "ALBACORE_ENVOY_HEALTH_HEADER")]
@@ -184,11 +184,11 @@ pub struct ServerConfig {
     pub ca_file: Option<PathBuf>,
     /// The `albacore-params` that sends parameters, if there is one.
     pub params: Option<ParamsEndpoint>,
-    /// How long a server that is told to stop goes on as before.
+    /// How long a server that is to stop goes on as before.
     pub drain_delay: Option<Duration>,
     /// How long draining may take after that.
     pub drain_timeout: Duration,
-    /// Whether Envoy is told that the server will end.
+    /// Whether replies say to Envoy that the server will end.
     pub envoy_health_header: bool,
 }
 

@@ -125,7 +125,7 @@ pub(crate) struct PreparedSockets {
     pub(crate) connections: ConnectionCount,
     pub(crate) begun: watch::Receiver<bool>,
     pub(crate) shutdown: watch::Receiver<ShutdownStage>,
-    /// Whether Envoy is told that the server will end.
+    /// Whether replies say to Envoy that the server will end.
     pub(crate) tells_envoy: bool,
 }
 
@@ -195,8 +195,8 @@ pub(crate) async fn serve(
     Ok(())
 }
 
-/// Serves the connections of one event loop from when `begun` is true until `shutdown` is closing and
-/// they are closed.
+/// Serves the connections of one event loop from when `begun` is true until `shutdown` is closing
+/// and they are closed.
 async fn serve_loop(
     services: Arc<Services>,
     listeners: Listeners,
