@@ -417,7 +417,7 @@ pub struct Front {
     pub threads: Option<u16>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_reports: Option<LoadReports>,
-    /// Whether a pod that is told to stop says `x-envoy-immediate-health-check-fail` in its replies, so
+    /// Whether a pod that is to stop says `x-envoy-immediate-health-check-fail` in its replies, so
     /// that an Envoy with health checks sends it nothing more. Only where each endpoint of Envoy is
     /// one pod: an Envoy whose endpoint is the Service would give up all pods. A change starts new
     /// pods.

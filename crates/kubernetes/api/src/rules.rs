@@ -345,7 +345,7 @@ impl InferenceDeploymentSpec {
         })
     }
 
-    /// Whether pods that are told to stop say so to Envoy.
+    /// Whether pods that are to stop say so to Envoy.
     pub fn envoy_health_header(&self) -> bool {
         self.front.is_some_and(|front| front.envoy_health_header)
     }

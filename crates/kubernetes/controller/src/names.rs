@@ -78,7 +78,7 @@ pub(crate) const THREADS_VARIABLE: &str = "ALBACORE_THREADS";
 /// The variable that tells a built-in server where to get its node's parameters.
 pub(crate) const PARAMS_VARIABLE: &str = "ALBACORE_PARAMS";
 
-/// How long a built-in server goes on when it is told to stop.
+/// How long a built-in server goes on after SIGTERM.
 pub(crate) const DRAIN_DELAY_VARIABLE: &str = "ALBACORE_DRAIN_DELAY";
 
 /// Whether a built-in server tells Envoy that it will end.

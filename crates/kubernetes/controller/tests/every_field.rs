@@ -33,7 +33,8 @@ fn sample() -> Value {
             "slo": {"latency": "25ms", "percentile": 99.0,
                 "contribs": "80ms", "interactions": "1s"}}],
         "batching": {"policy": "Timeout", "maxRows": 512, "maxDelay": "2ms"},
-        "queue": {"maxRows": 4096}, "front": {"threads": 3, "loadReports": "Always"},
+        "queue": {"maxRows": 4096},
+        "front": {"threads": 3, "loadReports": "Always", "envoyHealthHeader": true},
         "autoscaling": {"minReplicas": 1, "maxReplicas": 5},
     })
 }
@@ -97,6 +98,7 @@ fn other(pointer: &str, value: &Value) -> Value {
         ("window", _) => json!("20s"),
         ("loadReports", _) => json!("Never"),
         ("percentile", _) => json!(95.5),
+        (_, Value::Bool(is_set)) => json!(!is_set),
         (_, Value::Number(number)) => json!(number.as_i64().unwrap() + 1),
         (_, text) => json!(format!("{}2", text.as_str().unwrap())),
     }

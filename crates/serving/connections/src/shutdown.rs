@@ -10,12 +10,12 @@ pub enum ShutdownStage {
     /// It answers as before and accepts connections, because routers still send requests here. Each
     /// HTTP/1.1 connection that is older than this stage ends with its next reply.
     ///
-    /// HTTP/2 connections stay: clients answer GOAWAY by asking once, and often not again for half a
-    /// minute, where else they could go, which is too early before the answer has changed.
+    /// HTTP/2 connections stay: after GOAWAY a client asks once for other addresses, and often not
+    /// again for half a minute, which is too early before the answer has changed.
     Announced,
     /// It closes its ports, and each connection after its current request.
     Closing,
-    /// The same, while another process serves the same ports: routers are told nothing.
+    /// The same, while another process serves the same ports: nothing is announced.
     Replaced,
 }
 

@@ -416,7 +416,7 @@ impl ActiveRequest {
         !conn.is_http2() && (is_leaving || listener.is_closing.load(Ordering::Relaxed))
     }
 
-    /// Whether routers are to be told that the server will end.
+    /// Whether it has been announced that the server will end.
     pub fn is_end_announced(&self) -> bool {
         self.conn.listener.is_announced()
     }

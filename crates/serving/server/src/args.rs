@@ -108,7 +108,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = LoadReportMode::OnRequest,
           env = "ALBACORE_LOAD_REPORTS")]
     pub load_reports: LoadReportMode,
-    /// How long a server that is told to stop goes on as before, but is not ready: the time in which
+    /// How long a server that is to stop goes on as before, but is not ready: the time in which
     /// routers notice. After that it closes its ports [default: it closes them at once].
     #[arg(long, value_name = "TIME", value_parser = parse_duration, env = "ALBACORE_DRAIN_DELAY")]
     pub drain_delay: Option<Duration>,
@@ -116,7 +116,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration,
           env = "ALBACORE_DRAIN_TIMEOUT")]
     pub drain_timeout: Duration,
-    /// Say `x-envoy-immediate-health-check-fail` in the replies of a server that is told to stop:
+    /// Say `x-envoy-immediate-health-check-fail` in the replies of a server that is to stop:
     /// an Envoy that checks the health of its endpoints sends nothing more. Only where every
     /// endpoint of Envoy is one server.
     #[arg(long, env = "ALBACORE_ENVOY_HEALTH_HEADER")]
@@ -203,11 +203,11 @@ pub struct ServerConfig {
     pub params: Option<ParamsEndpoint>,
     /// Which replies carry a load report.
     pub load_reports: LoadReportMode,
-    /// How long a server that is told to stop goes on as before.
+    /// How long a server that is to stop goes on as before.
     pub drain_delay: Option<Duration>,
     /// How long draining may take after that.
     pub drain_timeout: Duration,
-    /// Whether Envoy is told that the server will end.
+    /// Whether replies say to Envoy that the server will end.
     pub envoy_health_header: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A server that is told to stop says so to routers, and answers until they have noticed.
+//! A server that is to stop says so to routers, and answers until they have noticed.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod running;

@@ -45,7 +45,7 @@ pub(super) fn container(valid: &Valid, built_in: &BuiltInOptions) -> Value {
     container
 }
 
-/// Whether the server itself goes on for a while when it is told to stop, and says so. A user's own
+/// Whether the server itself goes on for a while when it is to stop, and says so. A user's own
 /// server and an image that may be older do not: their pods pause before SIGTERM.
 pub(super) fn announces_drain(valid: &Valid, built_in: &BuiltInOptions) -> bool {
     let is_pinned = valid.server_image.is_some() || built_in.is_pinned;

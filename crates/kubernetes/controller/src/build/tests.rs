@@ -170,8 +170,8 @@ fn pods_serve_for_5_s_after_they_have_left_their_services() {
 
     let header = "ALBACORE_ENVOY_HEALTH_HEADER";
     assert_eq!(variable(&ours, header), None);
-    let told = with(model(), "front", json!({"envoyHealthHeader": true}));
-    assert_eq!(variable(&pod(&told), header), Some("true".into()));
+    let enabled = with(model(), "front", json!({"envoyHealthHeader": true}));
+    assert_eq!(variable(&pod(&enabled), header), Some("true".into()));
 }
 
 #[test]

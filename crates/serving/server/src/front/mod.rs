@@ -129,7 +129,7 @@ pub(crate) struct FrontSetup {
     pub(crate) connections: ConnectionCount,
     pub(crate) begun: watch::Receiver<bool>,
     pub(crate) shutdown: watch::Receiver<ShutdownStage>,
-    /// Whether Envoy is told that the server will end.
+    /// Whether replies say to Envoy that the server will end.
     pub(crate) tells_envoy: bool,
     pub(crate) load_reports: LoadReportMode,
 }
@@ -210,8 +210,8 @@ pub(crate) async fn serve(
     }
 }
 
-/// Serves the connections of one event loop from when `begun` is true until `shutdown` is closing and
-/// they are closed.
+/// Serves the connections of one event loop from when `begun` is true until `shutdown` is closing
+/// and they are closed.
 async fn serve_loop(
     services: Arc<Services>,
     listeners: Listeners,

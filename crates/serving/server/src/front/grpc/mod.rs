@@ -238,7 +238,7 @@ impl GrpcService {
                 reported = Some(is_ready);
             }
             if stage.is_closing() {
-                // Clients that watch have been told just now.
+                // Clients that watch have been notified just now.
                 self.streams_end.send_replace(true);
             }
             tokio::select! {

@@ -99,8 +99,8 @@ pub(super) fn change_trailers(
 pub(in super::super) fn error(error: RequestError) -> Response<ReplyBody> {
     let code = error.kind.code();
     let status = match error.retry_after {
-        // For applications. `grpc-retry-pushback-ms` would keep the client's library from a retry on
-        // another server for so long.
+        // For applications. `grpc-retry-pushback-ms` would keep the client's library from a retry
+        // on another server for so long.
         Some(after) => {
             let details = ErrorDetails::with_retry_info(Some(after));
             Status::with_error_details(code, error.message, details)
