@@ -137,8 +137,8 @@ pub(crate) const CHECK_TRIES: u32 = 30;
 /// See [`CHECK_TRIES`].
 pub(crate) const CHECK_PAUSE: Duration = Duration::from_secs(2);
 
-/// How long fewer pods must have been enough before some get no more requests: servers report over a
-/// minute, and a second one has to say the same.
+/// How long fewer pods must have been enough before some get no more requests: servers report over
+/// a minute, and a second one has to say the same.
 pub(crate) const CONCENTRATION_DELAY: Duration = Duration::from_secs(120);
 
 /// So many pods get requests at least, unless `spec.autoscaling` allows a single one: the loss of

@@ -255,8 +255,8 @@ impl Controller {
         })
     }
 
-    /// Decides which pods get requests, and tells the cluster. Before children are applied: pods get
-    /// requests again before the Service changes.
+    /// Decides which pods get requests, and tells the cluster. Comes before children are applied:
+    /// pods get requests again before the Service changes.
     async fn direct_traffic(
         &self,
         spec: Option<&InferenceDeploymentSpec>,
