@@ -614,7 +614,10 @@ fn work_is_the_cost_of_rows_in_batches_as_large_as_those_under_load() {
     scheduler.set_profile(QueueIndex(0), long);
     // Ten rows fit into 15 ms, so each is 1.5 ms, however many come together.
     assert_eq!(scheduler.work(QueueIndex(0), 10, 64), Some(Nanos(15 * MS)));
-    assert_eq!(scheduler.work(QueueIndex(0), 1, 64), Some(Nanos(3 * MS / 2)));
+    assert_eq!(
+        scheduler.work(QueueIndex(0), 1, 64),
+        Some(Nanos(3 * MS / 2))
+    );
     let none = Profile {
         objective: None,
         ..known
