@@ -30,6 +30,10 @@
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch]
+# Labels and deletion costs of pods that get no requests, with batching.prefer: IdleWorkers.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [patch]
 # Events of pods that do not start: nothing else says what they lack.
 - apiGroups: [events.k8s.io]
   resources: [events]

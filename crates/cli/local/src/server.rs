@@ -352,6 +352,9 @@ fn spawn(
                         .flat_map(|value| [flag.into(), value.into()]),
                 );
             }
+            if server.envoy_health_header {
+                command.push("--envoy-health-header".into());
+            }
             command.extend(live_settings.into_iter().flat_map(LiveSettings::arguments));
             Ok(Spawn {
                 command,

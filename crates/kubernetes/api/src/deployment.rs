@@ -417,6 +417,12 @@ pub struct Front {
     pub threads: Option<u16>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_reports: Option<LoadReports>,
+    /// Whether a pod that is told to stop says `x-envoy-immediate-health-check-fail` in its replies, so
+    /// that an Envoy with health checks sends it nothing more. Only where each endpoint of Envoy is
+    /// one pod: an Envoy whose endpoint is the Service would give up all pods. A change starts new
+    /// pods.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub envoy_health_header: bool,
 }
 
 /// Which replies carry a load report (ORCA) for routers that weigh pods; OnRequest if left out. A
@@ -538,7 +544,8 @@ pub enum BatchingPreference {
     /// deferred ones carry more.
     ShortWaits,
     /// Requests wait for most of their latency objective, so that workers are idle in proportion to
-    /// the load and some can be removed.
+    /// the load and some can be removed. In a cluster, with `spec.batching.prefer`, the fewest pods
+    /// that hold the load get requests; the others are the first to be removed.
     IdleWorkers,
 }
 

@@ -57,8 +57,8 @@ pub use schema::{inference_deployment_crd, node_placement_crd};
 pub use server_image::{SERVER_IMAGE_ANNOTATION, server_image_of};
 pub use server_settings::settings_of;
 pub use status::{
-    BatchingStatus, InferenceDeploymentStatus, LatencyModel, ModelStatus, ServerLimit, Utilization,
-    WorkerCounts,
+    BatchingStatus, InferenceDeploymentStatus, LatencyModel, ModelStatus, ServerLimit,
+    TrafficStatus, Utilization, WorkerCounts,
 };
 pub use timespan::{Timespan, TimespanError};
 pub use uri::{ModelPlace, ModelUri, UriError};

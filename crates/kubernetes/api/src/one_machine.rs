@@ -49,6 +49,7 @@ pub struct BuiltInServer {
     pub front_threads: Option<u16>,
     /// `--load-reports`; `None`: the server's default.
     pub load_reports: Option<&'static str>,
+    pub envoy_health_header: bool,
     pub settings: Settings,
     /// Environment that the template adds, in order.
     pub environment: Vec<(String, String)>,
@@ -58,7 +59,7 @@ impl BuiltInServer {
     /// Whether a process that was started as `before` can become this one by new settings alone.
     pub fn is_same_process(&self, before: &Self) -> bool {
         let fixed = |it: &Self| {
-            let front = (it.front_threads, it.load_reports);
+            let front = (it.front_threads, it.load_reports, it.envoy_health_header);
             (it.workers, it.threads, front)
         };
         fixed(self) == fixed(before) && self.environment == before.environment
@@ -117,6 +118,7 @@ fn built_in(
             threads: spec.threads,
             front_threads: spec.front_threads(),
             load_reports: spec.load_reports(),
+            envoy_health_header: spec.envoy_health_header(),
             settings,
             environment,
         }),

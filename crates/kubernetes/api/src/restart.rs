@@ -21,6 +21,7 @@ pub fn restarting_fields(
         let is_built_in = of.spec.is_built_in();
         is_built_in.then(|| of.spec.load_reports())
     };
+    let tells_envoy = |of: &InferenceDeployment| of.spec.envoy_health_header();
     let image = |of: &InferenceDeployment| {
         let annotations = of.metadata.annotations.as_ref()?;
         annotations.get(SERVER_IMAGE_ANNOTATION).cloned()
@@ -32,6 +33,10 @@ pub fn restarting_fields(
         (
             "spec.front.loadReports",
             load_reports(before) != load_reports(after),
+        ),
+        (
+            "spec.front.envoyHealthHeader",
+            tells_envoy(before) != tells_envoy(after),
         ),
         ("spec.resources", old.resources != new.resources),
         ("spec.template", old.template != new.template),

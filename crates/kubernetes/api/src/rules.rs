@@ -345,6 +345,11 @@ impl InferenceDeploymentSpec {
         })
     }
 
+    /// Whether pods that are told to stop say so to Envoy.
+    pub fn envoy_health_header(&self) -> bool {
+        self.front.is_some_and(|front| front.envoy_health_header)
+    }
+
     /// The cpus that the server container is limited to, if it is.
     fn cpu_limit(&self) -> Option<f64> {
         let of_container = || self.server_container()?.resources.as_ref();

@@ -71,6 +71,19 @@ pub struct InferenceDeploymentStatus {
     /// How busy the servers are, the busiest pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilization: Option<Utilization>,
+    /// Which pods get requests, with `batching.prefer: IdleWorkers`; absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<TrafficStatus>,
+}
+
+/// The fewest pods that hold the objective get requests; further ones are ready and spare.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TrafficStatus {
+    /// Pods that get requests / ready pods: `2/3`.
+    pub serving: String,
+    /// Why so many.
+    pub reason: String,
 }
 
 /// Share of the time in which the parts of a server work.

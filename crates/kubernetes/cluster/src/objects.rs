@@ -162,6 +162,27 @@ impl Cluster {
         patched.map_err(|error| self.explain(&action("annotate", kind, key), error))
     }
 
+    /// Changes labels and annotations of the object with this uid by a merge patch (RFC 7396: null
+    /// removes one); nothing else is changed.
+    ///
+    /// # Errors
+    /// NotFound if it does not exist, Conflict if another object has the name now; or the API
+    /// server refuses or does not answer.
+    pub async fn merge_metadata(
+        &self,
+        kind: &ApiResource,
+        key: &ObjectKey,
+        uid: &str,
+        labels: &Value,
+        annotations: &Value,
+    ) -> Result<DynamicObject, ClusterError> {
+        let metadata = json!({"uid": uid, "labels": labels, "annotations": annotations});
+        let patch = Patch::Merge(json!({ "metadata": metadata }));
+        let api = self.api(kind, &key.namespace);
+        let patched = api.patch(&key.name, &self.merging(), &patch).await;
+        patched.map_err(|error| self.explain(&action("patch", kind, key), error))
+    }
+
     /// Sets the fields of `status` in the status of an existing object and changes nothing else.
     ///
     /// # Errors

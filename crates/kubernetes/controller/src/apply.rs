@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::time::Instant;
 
 use albacore_cluster::{Cluster, ClusterError, ErrorClass, ObjectKey};
 use serde_json::Value;
@@ -14,6 +15,7 @@ use serde_json::Value;
 use crate::child_action::{ChildAction, LastApplied, Ownership, child_action, ownership};
 use crate::children::{ChildKind, ChildObject};
 use crate::dereference::live;
+use crate::limits::SKIPPED_PAUSE;
 use crate::observed::LiveObject;
 use crate::record::{DeploymentRecord, lock};
 use crate::status::ApplyOutcome;
@@ -28,6 +30,8 @@ pub(crate) struct AppliedChanges {
     pub(crate) created: Vec<ChildKind>,
     pub(crate) changed: Vec<ChildKind>,
     pub(crate) deleted: Vec<ChildKind>,
+    /// Left out, because another owner has the name.
+    pub(crate) skipped: Vec<ChildKind>,
 }
 
 /// Applies the children of one deployment.
@@ -61,6 +65,7 @@ impl ChildApplier<'_> {
         // Checked before any write: a deployment that cannot be completed is not begun.
         for (child, action) in children.iter().zip(&actions) {
             match action {
+                ChildAction::Taken if child.kind.is_optional() => self.skip(child),
                 ChildAction::Taken => return Ok(ApplyOutcome::Taken(child.kind)),
                 ChildAction::Former => return Ok(ApplyOutcome::Collecting(child.kind)),
                 _ => {}
@@ -69,6 +74,7 @@ impl ChildApplier<'_> {
         for (child, action) in children.iter().zip(actions) {
             let outcome = match action {
                 ChildAction::Keep | ChildAction::AwaitWatch => ChildOutcome::InSync,
+                ChildAction::Create if self.is_skipped(child) => ChildOutcome::InSync,
                 ChildAction::AwaitDeletion => {
                     ChildOutcome::Blocked(ApplyOutcome::Collecting(child.kind))
                 }
@@ -125,7 +131,11 @@ impl ChildApplier<'_> {
         child: &ChildObject,
         found: LiveObject,
     ) -> Result<ChildOutcome, ClusterError> {
-        match ownership(&found, &self.valid.uid, child.name()) {
+        match ownership(&found, &self.valid.uid, child.owner()) {
+            Ownership::Foreign if child.kind.is_optional() => {
+                self.skip(child);
+                Ok(ChildOutcome::InSync)
+            }
             Ownership::Foreign => {
                 lock(self.record).taken = Some(child.kind);
                 Ok(ChildOutcome::Blocked(ApplyOutcome::Taken(child.kind)))
@@ -136,6 +146,19 @@ impl ChildApplier<'_> {
                 self.update(child).await
             }
         }
+    }
+
+    /// Leaves out an optional child whose name another owner has.
+    fn skip(&mut self, child: &ChildObject) {
+        if !self.is_skipped(child) {
+            lock(self.record).skipped = Some((child.kind, Instant::now()));
+            self.done.skipped.push(child.kind);
+        }
+    }
+
+    fn is_skipped(&self, child: &ChildObject) -> bool {
+        let skipped = lock(self.record).skipped;
+        skipped.is_some_and(|(kind, at)| kind == child.kind && at.elapsed() < SKIPPED_PAUSE)
     }
 
     async fn update(&mut self, child: &ChildObject) -> Result<ChildOutcome, ClusterError> {
@@ -179,7 +202,7 @@ impl ChildApplier<'_> {
     async fn get(&self, child: &ChildObject) -> Result<Option<LiveObject>, ClusterError> {
         let found = self
             .cluster
-            .get(&child_kind(child.kind), &self.key())
+            .get(&child_kind(child.kind), &self.key(child.kind))
             .await?;
         Ok(found.map(|object| live(child.kind, &object)))
     }
@@ -197,7 +220,7 @@ impl ChildApplier<'_> {
         for (kind, uid) in surplus {
             let deleted = self
                 .cluster
-                .delete(&child_kind(kind), &self.key(), &uid)
+                .delete(&child_kind(kind), &self.key(kind), &uid)
                 .await;
             if deleted? {
                 self.done.deleted.push(kind);
@@ -207,8 +230,8 @@ impl ChildApplier<'_> {
         Ok(())
     }
 
-    fn key(&self) -> ObjectKey {
-        ObjectKey::new(&self.valid.namespace, &self.valid.name)
+    fn key(&self, kind: ChildKind) -> ObjectKey {
+        ObjectKey::new(&self.valid.namespace, kind.name_of(&self.valid.name))
     }
 }
 

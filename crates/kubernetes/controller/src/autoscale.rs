@@ -17,7 +17,7 @@ pub(crate) struct Scaling {
 
 /// The number of replicas to request at `now`; `None` to leave it to others (an autoscaler,
 /// `kubectl scale`). Under `spec.autoscaling` Albacore's autoscaler decides, beginning with
-/// `spec.replicas`.
+/// `spec.replicas`; it adds none while spare pods answer a load that grows.
 pub(crate) fn replicas(
     spec: &InferenceDeploymentSpec,
     pods: &[ObservedPod],
@@ -30,7 +30,7 @@ pub(crate) fn replicas(
         return (spec.replicas, None);
     };
     let count = |n: i32| u32::try_from(n).unwrap_or_default();
-    let bounds = ReplicaBounds {
+    let mut bounds = ReplicaBounds {
         min: count(scaling.min_replicas),
         max: count(scaling.max_replicas),
     };
@@ -40,7 +40,11 @@ pub(crate) fn replicas(
         .or(workload.map(|workload| workload.wanted))
         .or(spec.replicas)
         .unwrap_or(scaling.min_replicas);
-    let load = load_of(spec, pods);
+    if record.traffic.answers(pods, now) {
+        // It may shrink.
+        bounds.max = bounds.max.min(count(current)).max(bounds.min);
+    }
+    let load = load_of(spec, pods.iter());
     let advice = record
         .autoscaler
         .advise(now, &bounds, count(current), &load.worst());

@@ -69,7 +69,7 @@ pub(crate) fn child_action(
             None => ChildAction::Create,
         };
     };
-    match ownership(live, owner_uid, child.name()) {
+    match ownership(live, owner_uid, child.owner()) {
         Ownership::Foreign => return ChildAction::Taken,
         Ownership::Former => return ChildAction::Former,
         Ownership::Ours => {}

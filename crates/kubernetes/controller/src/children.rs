@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use crate::digest::digest_of;
-use crate::names::APPLIED_ANNOTATION;
+use crate::names::{APPLIED_ANNOTATION, pods_service};
 
-/// The kinds of children. Each deployment has at most one of a kind, with its own name.
+/// The kinds of children. Each deployment has at most one of a kind.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ChildKind {
     /// The identity of the pods; without a token.
@@ -13,6 +13,8 @@ pub enum ChildKind {
     /// The settings of the built-in server, or the thread counts of a user's own.
     ConfigMap,
     Service,
+    /// The headless Service: in DNS it is the addresses of all pods that are ready.
+    PodsService,
     /// Admits everybody to the ports of the pods, and to no others.
     NetworkPolicy,
     /// How many pods an eviction may take at once.
@@ -24,10 +26,11 @@ pub enum ChildKind {
 
 impl ChildKind {
     /// Every kind, in the order in which children are applied.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::ServiceAccount,
         Self::ConfigMap,
         Self::Service,
+        Self::PodsService,
         Self::NetworkPolicy,
         Self::PodDisruptionBudget,
         Self::Deployment,
@@ -39,7 +42,7 @@ impl ChildKind {
         match self {
             Self::ServiceAccount => ["v1", "ServiceAccount", "serviceaccounts"],
             Self::ConfigMap => ["v1", "ConfigMap", "configmaps"],
-            Self::Service => ["v1", "Service", "services"],
+            Self::Service | Self::PodsService => ["v1", "Service", "services"],
             Self::NetworkPolicy => ["networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"],
             Self::PodDisruptionBudget => {
                 ["policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"]
@@ -64,6 +67,27 @@ impl ChildKind {
     pub const fn plural(self) -> &'static str {
         self.names()[2]
     }
+
+    /// In messages: children of one API kind have different ones.
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Self::PodsService => "headless Service",
+            _ => self.kind(),
+        }
+    }
+
+    /// The name of this child of `deployment`.
+    pub fn name_of(self, deployment: &str) -> String {
+        match self {
+            Self::PodsService => pods_service(deployment),
+            _ => deployment.to_owned(),
+        }
+    }
+
+    /// Whether a deployment serves without this child, where its name is taken.
+    pub const fn is_optional(self) -> bool {
+        matches!(self, Self::PodsService)
+    }
 }
 
 /// A child as it is wanted.
@@ -78,9 +102,10 @@ pub struct ChildObject {
 }
 
 impl ChildObject {
-    /// The name, which is that of the deployment.
-    pub fn name(&self) -> &str {
-        self.body["metadata"]["name"].as_str().unwrap_or_default()
+    /// The name of the deployment.
+    pub fn owner(&self) -> &str {
+        let owner = &self.body["metadata"]["ownerReferences"][0];
+        owner["name"].as_str().unwrap_or_default()
     }
 
     /// Adds an annotation that `digest` does not cover.

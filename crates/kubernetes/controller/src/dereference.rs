@@ -10,11 +10,14 @@ use k8s_openapi::api::core::v1::{Namespace, Pod};
 use serde_json::Value;
 
 use crate::children::ChildKind;
-use crate::names::{AGENT_SILENT, APPLIED_ANNOTATION, DEPLOYMENT_LABEL};
-use crate::observed::{LiveObject, ObservedPod};
+use crate::names::{AGENT_SILENT, APPLIED_ANNOTATION, DEPLOYMENT_LABEL, TRAFFIC_LABEL};
+use crate::observed::{LiveObject, ObservedPod, Traffic};
 use crate::renewals::Freshness;
 use crate::scrape::ServerStates;
 use crate::watches::{Watches, is_entry_of};
+
+/// The label of a Deployment's pods with the hash of their template.
+const HASH_LABEL: &str = "pod-template-hash";
 
 /// Everything that exists of a deployment.
 pub(crate) struct ObservedDeployment {
@@ -87,6 +90,17 @@ fn is_of(pod: &Pod, key: &ObjectKey) -> bool {
     name == Some(&key.name) && metadata.namespace.as_deref() == Some(key.namespace.as_str())
 }
 
+/// Whether the pod belongs to a ReplicaSet of the Deployment of its label. A Deployment names a
+/// ReplicaSet after itself and a hash that is a label of its pods.
+fn is_own(pod: &Pod) -> bool {
+    let labels = pod.labels();
+    let (name, hash) = (labels.get(DEPLOYMENT_LABEL), labels.get(HASH_LABEL));
+    let wanted = name.zip(hash).map(|(name, hash)| format!("{name}-{hash}"));
+    let mut owners = pod.owner_references().iter();
+    let owner = owners.find(|owner| owner.controller == Some(true));
+    owner.is_some_and(|o| o.kind == "ReplicaSet" && Some(&o.name) == wanted.as_ref())
+}
+
 /// `was_silent`: whether the status of its deployment names a silent node.
 fn seen(pod: &Pod, watches: &Watches, states: &ServerStates, was_silent: bool) -> ObservedPod {
     let status = pod.status.as_ref();
@@ -111,10 +125,13 @@ fn seen(pod: &Pod, watches: &Watches, states: &ServerStates, was_silent: bool) -
     ObservedPod {
         name: pod.name_any(),
         uid: pod.uid().unwrap_or_default(),
-        has_node: pod
-            .spec
-            .as_ref()
-            .is_some_and(|spec| spec.node_name.is_some()),
+        node: node.map(str::to_owned),
+        created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
+        is_own: is_own(pod),
+        traffic: pod
+            .labels()
+            .get(TRAFFIC_LABEL)
+            .and_then(|l| Traffic::of_label(l)),
         unready_since: since.filter(|_| !is_ready).map(|time| time.0),
         problem: PodProblem::of(pod),
         is_ready,

@@ -33,6 +33,7 @@ mod scrape;
 mod server_state;
 mod settings;
 mod status;
+mod traffic;
 mod validate;
 mod watches;
 

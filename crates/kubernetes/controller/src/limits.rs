@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::SignedDuration;
 
-/// Seconds between the removal of a pod from its Service and SIGTERM to its server: endpoints and
-/// proxies need a moment to follow.
-pub(crate) const PRE_STOP_SECONDS: i64 = 5;
+/// Seconds that a server goes on between the removal of its pod from the Services and the end of
+/// its ports: endpoints and proxies need a moment to follow.
+pub(crate) const DRAIN_DELAY_SECONDS: i64 = 5;
 
-/// Seconds that a pod may take to terminate: the pre-stop pause, draining (30 s at most, the
+/// Seconds that a pod may take to terminate: that delay, draining (30 s at most, the
 /// server's own bound) and some more to exit.
 pub(crate) const GRACE_SECONDS: i64 = 45;
 
@@ -44,6 +44,10 @@ pub(crate) const CREATION_REPORTED_TIME_MAX: Duration = Duration::from_secs(5);
 /// Pause before a name that another owner has is tried again: nothing announces that it is free.
 pub(crate) const NAME_TAKEN_PAUSE: Duration = Duration::from_secs(30);
 
+/// How long a child that is not needed is left out after its name was taken, so that a deployment
+/// without it costs few requests.
+pub(crate) const SKIPPED_PAUSE: Duration = Duration::from_secs(300);
+
 /// Pause before children of a former deployment are checked again; their watch usually reports
 /// sooner.
 pub(crate) const COLLECTING_PAUSE: Duration = Duration::from_secs(2);
@@ -54,7 +58,8 @@ pub(crate) const MEASUREMENTS_PAUSE: Duration = Duration::from_secs(30);
 /// Time between two scrapes of a server's state.
 pub(crate) const SCRAPE_PERIOD: Duration = Duration::from_secs(10);
 
-/// The same for a server that has not answered yet: it may just be starting.
+/// The same for a server that has not answered yet, which may just be starting, and for one that
+/// gets the requests of spare pods, too.
 pub(crate) const SCRAPE_RETRY: Duration = Duration::from_secs(2);
 
 /// The same for a server that has not the newest settings yet: the node's params hand them out
@@ -131,6 +136,17 @@ pub(crate) const ROLLOUT_PAUSE: Duration = Duration::from_secs(60);
 pub(crate) const CHECK_TRIES: u32 = 30;
 /// See [`CHECK_TRIES`].
 pub(crate) const CHECK_PAUSE: Duration = Duration::from_secs(2);
+
+/// How long fewer pods must have been enough before some get no more requests: servers report over a
+/// minute, and a second one has to say the same.
+pub(crate) const CONCENTRATION_DELAY: Duration = Duration::from_secs(120);
+
+/// So many pods get requests at least, unless `spec.autoscaling` allows a single one: the loss of
+/// one is not the loss of all.
+pub(crate) const SERVING_MIN: u32 = 2;
+
+/// How long after its first look at a deployment the controller waits for reports of its servers.
+pub(crate) const FIRST_REPORT_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Roll-outs that a message names.
 pub(crate) const ROLLOUTS_NAMED_MAX: usize = 5;

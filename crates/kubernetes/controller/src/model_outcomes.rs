@@ -89,8 +89,11 @@ pub(crate) fn bad_rate_allowed(model: &Model) -> Option<f64> {
 
 /// The load of all ready pods with a known state. Models of which no pod reports outcomes count
 /// with their objective alone: all requests are then judged together by the strictest one.
-pub(crate) fn load_of(spec: &InferenceDeploymentSpec, pods: &[ObservedPod]) -> DeploymentLoad {
-    let ready = pods.iter().filter(|pod| pod.is_ready && !pod.is_ending);
+pub(crate) fn load_of<'a>(
+    spec: &InferenceDeploymentSpec,
+    pods: impl Iterator<Item = &'a ObservedPod>,
+) -> DeploymentLoad {
+    let ready = pods.filter(|pod| pod.is_ready && !pod.is_ending);
     let states: Vec<&ServerState> = ready.filter_map(|pod| pod.state.as_ref()).collect();
     let mut all = RequestCounts::default();
     for state in &states {

@@ -1,12 +1,19 @@
 //! Names that others rely on: labels, annotations, ports, paths in the pod, reasons of conditions
 //! and events.
 
+use crate::digest::sha256_of;
+
 /// Field manager of the fields that the controller writes.
 pub(crate) const FIELD_MANAGER: &str = "albacore-controller";
 
 /// The label of every child and pod with the deployment's name; selects the pods, and opts them in
 /// for the agent.
 pub(crate) const DEPLOYMENT_LABEL: &str = "albacore.dev/deployment";
+
+/// On every pod of the built-in server: whether it gets requests, where that is decided.
+pub(crate) const TRAFFIC_LABEL: &str = "albacore.dev/traffic";
+/// Of the pods of a ReplicaSet those of lower cost are deleted first; 0 without it.
+pub(crate) const DELETION_COST_ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 pub(crate) const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 pub(crate) const MANAGED_BY: &str = "albacore";
@@ -36,6 +43,31 @@ pub(crate) const GRPC: &str = "grpc";
 pub(crate) const SETTINGS_FOLDER: &str = "/etc/albacore";
 pub(crate) const SETTINGS_KEY: &str = "settings.yaml";
 
+/// The label of a headless Service, by which other programs leave it out.
+pub(crate) const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
+
+/// What the name of a headless Service ends with.
+pub(crate) const PODS_SUFFIX: &str = "-pods";
+
+/// Longest name of a Service.
+const SERVICE_NAME_CHARS_MAX: usize = 63;
+
+/// Digits of the digest in the name of a headless Service of a deployment with a long name.
+const NAME_DIGITS: usize = 8;
+
+/// The name of the headless Service of a deployment: `NAME-pods`; for a name of more than 58
+/// characters its first 49, 8 digits of its SHA-256, and `pods`.
+pub(crate) fn pods_service(deployment: &str) -> String {
+    let whole = format!("{deployment}{PODS_SUFFIX}");
+    if whole.len() <= SERVICE_NAME_CHARS_MAX {
+        return whole;
+    }
+    let digest = sha256_of(deployment.as_bytes());
+    let kept = SERVICE_NAME_CHARS_MAX - "-".len() - NAME_DIGITS - PODS_SUFFIX.len();
+    // Names of deployments are ASCII.
+    format!("{deployment:.kept$}-{digest:.NAME_DIGITS$}{PODS_SUFFIX}")
+}
+
 /// Prefix of the names of the controller's own volumes.
 pub(crate) const VOLUME_PREFIX: &str = "albacore-";
 
@@ -45,6 +77,12 @@ pub(crate) const THREADS_VARIABLE: &str = "ALBACORE_THREADS";
 
 /// The variable that tells a built-in server where to get its node's parameters.
 pub(crate) const PARAMS_VARIABLE: &str = "ALBACORE_PARAMS";
+
+/// How long a built-in server goes on when it is told to stop.
+pub(crate) const DRAIN_DELAY_VARIABLE: &str = "ALBACORE_DRAIN_DELAY";
+
+/// Whether a built-in server tells Envoy that it will end.
+pub(crate) const ENVOY_HEALTH_VARIABLE: &str = "ALBACORE_ENVOY_HEALTH_HEADER";
 
 /// Why `Placed` is unknown: agents of the pods' nodes have verified nothing for a minute.
 pub(crate) const AGENT_SILENT: &str = "AgentSilent";

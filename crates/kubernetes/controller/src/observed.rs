@@ -99,13 +99,42 @@ impl Workload {
     }
 }
 
+/// Whether a pod gets requests where a Service asks for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Traffic {
+    Serving,
+    /// Ready, and without requests: fewer pods are enough.
+    Spare,
+}
+
+impl Traffic {
+    /// The value of its label.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Serving => "serving",
+            Self::Spare => "spare",
+        }
+    }
+
+    /// What a label says.
+    pub(crate) fn of_label(label: &str) -> Option<Self> {
+        let all = [Self::Serving, Self::Spare];
+        all.into_iter().find(|traffic| traffic.label() == label)
+    }
+}
+
 /// A pod of a deployment.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub(crate) struct ObservedPod {
     pub(crate) name: String,
     pub(crate) uid: String,
-    /// Whether it is scheduled.
-    pub(crate) has_node: bool,
+    /// `None` before it is scheduled.
+    pub(crate) node: Option<String>,
+    pub(crate) created: Option<Timestamp>,
+    /// Whether a ReplicaSet of the deployment's own Deployment made it, by its owner's name.
+    pub(crate) is_own: bool,
+    /// According to its label; `None` if it has none, or one of another value.
+    pub(crate) traffic: Option<Traffic>,
     /// Since when it is not ready; `None` if it is, or if that is not reported.
     pub(crate) unready_since: Option<Timestamp>,
     /// Why it is not ready, according to its status or its events.

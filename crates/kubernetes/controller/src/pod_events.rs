@@ -43,7 +43,7 @@ impl PodEvents {
         record: &Mutex<DeploymentRecord>,
     ) -> Option<Duration> {
         let is_silent = |pod: &&mut ObservedPod| {
-            !pod.is_ready && !pod.is_ending && pod.has_node && pod.problem.is_none()
+            !pod.is_ready && !pod.is_ending && pod.node.is_some() && pod.problem.is_none()
         };
         let pod = pods
             .iter_mut()

@@ -3,7 +3,10 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use albacore_api::{InferenceDeployment, InferenceDeploymentStatus, Violation, server_image_of};
+use albacore_api::{
+    InferenceDeployment, InferenceDeploymentSpec, InferenceDeploymentStatus, Violation,
+    server_image_of,
+};
 use albacore_batching::Nanos;
 use albacore_cluster::{
     Cluster, ClusterError, ErrorClass, EventDraft, EventRecorder, ObjectKey, Resource as _,
@@ -22,7 +25,7 @@ use crate::children::{ChildKind, ChildObject};
 use crate::dereference::{ObservedDeployment, dereference};
 use crate::digest::sha256_of;
 use crate::limits::{
-    COLLECTING_PAUSE, CREATION_REPORTED_TIME_MAX, NAME_TAKEN_PAUSE, SCRAPE_PERIOD,
+    COLLECTING_PAUSE, CREATION_REPORTED_TIME_MAX, NAME_TAKEN_PAUSE, SCRAPE_PERIOD, SKIPPED_PAUSE,
 };
 use crate::metrics::{ControllerMetrics, ReconcileLabel, ScaleLabel};
 use crate::observed::Workload;
@@ -33,6 +36,7 @@ use crate::report::{Happened, WriteDecision, events, status_before, writing};
 use crate::rollout::{RolloutCase, RolloutDecision, Rollouts, image_of};
 use crate::scrape::ServerStates;
 use crate::status::{ApplyOutcome, DeploymentFacts, status_of};
+use crate::traffic::{TrafficCase, TrafficOutcome, decide, is_spare, selects_traffic, send};
 use crate::validate::{Valid, validate};
 use crate::watches::{Watches, deployments_kind};
 
@@ -48,6 +52,8 @@ pub(crate) struct Controller {
     pub(crate) built_in: BuiltInOptions,
     pub(crate) rollouts: Rollouts,
     pub(crate) queue: WorkQueue<ObjectKey>,
+    /// How long fewer pods must have been enough before some get no more requests.
+    pub(crate) concentration_delay: Duration,
     /// The zero of the autoscaler's clock.
     pub(crate) start: Instant,
 }
@@ -60,16 +66,19 @@ struct ApplyResult {
     scaling: Option<Scaling>,
     /// The decision about its roll-out; `None` for an invalid spec.
     decision: Option<RolloutDecision>,
+    /// Which pods get requests.
+    traffic: TrafficOutcome,
 }
 
 impl ApplyResult {
-    fn invalid(violations: Vec<Violation>) -> Self {
+    fn invalid(violations: Vec<Violation>, traffic: TrafficOutcome) -> Self {
         Self {
             valid: None,
             outcome: ApplyOutcome::Invalid(violations),
             done: AppliedChanges::default(),
             scaling: None,
             decision: None,
+            traffic,
         }
     }
 }
@@ -148,7 +157,9 @@ impl Controller {
             .decision
             .as_ref()
             .and_then(|decision| decision.pause);
-        let pauses = [pause, turn, creation, rollout];
+        let skipped = (!applied.done.skipped.is_empty()).then_some(SKIPPED_PAUSE);
+        let traffic = applied.traffic.pause;
+        let pauses = [pause, turn, creation, rollout, skipped, traffic];
         let outcome = match pauses.into_iter().flatten().min() {
             Some(pause) => WorkOutcome::After(pause),
             None => WorkOutcome::Done,
@@ -205,14 +216,18 @@ impl Controller {
         record: &Mutex<DeploymentRecord>,
     ) -> Result<ApplyResult, ClusterError> {
         let key = ObjectKey::of(&*observation.deployment);
-        let (valid, built_in) = match self.validate(observation) {
+        let validated = self.validate(observation);
+        let spec = validated.as_ref().ok().map(|(valid, _)| &valid.spec);
+        let traffic = self.direct_traffic(spec, observation, record).await?;
+        let (valid, built_in) = match validated {
             Ok(both) => both,
             Err(violations) => {
                 self.rollouts.release(&key);
-                return Ok(ApplyResult::invalid(violations));
+                return Ok(ApplyResult::invalid(violations, traffic));
             }
         };
-        let (mut children, scaling) = self.wanted_children(&valid, built_in, observation, record);
+        let (mut children, scaling) =
+            self.wanted_children(&valid, built_in, observation, &traffic, record);
         let decision = self.decide_rollout(&key, &valid, observation, &mut children, record);
         let mut applier = ChildApplier {
             cluster: &self.cluster,
@@ -236,7 +251,35 @@ impl Controller {
             done,
             scaling,
             decision: Some(decision),
+            traffic,
         })
+    }
+
+    /// Decides which pods get requests, and tells the cluster. Before children are applied: pods get
+    /// requests again before the Service changes.
+    async fn direct_traffic(
+        &self,
+        spec: Option<&InferenceDeploymentSpec>,
+        observation: &mut ObservedDeployment,
+        record: &Mutex<DeploymentRecord>,
+    ) -> Result<TrafficOutcome, ClusterError> {
+        let workload = workload(observation, &lock(record));
+        let case = TrafficCase {
+            spec,
+            workload: workload.as_ref(),
+            pods: &observation.pods,
+            delay: self.concentration_delay,
+        };
+        let decision = decide(&case, &mut lock(record).traffic, self.now());
+        let namespace = observation.deployment.metadata.namespace.as_deref();
+        let namespace = namespace.unwrap_or_default();
+        let outcome = send(&self.cluster, namespace, &mut observation.pods, decision).await?;
+        let has_spare = observation.pods.iter().any(is_spare);
+        for pod in &observation.pods {
+            let key = ObjectKey::new(namespace, &pod.name);
+            self.states.set_watched(&key, has_spare && !is_spare(pod));
+        }
+        Ok(outcome)
     }
 
     /// The valid deployment, and the options of its built-in server.
@@ -255,6 +298,7 @@ impl Controller {
         valid: &Valid,
         built_in: BuiltInOptions,
         observation: &ObservedDeployment,
+        traffic: &TrafficOutcome,
         record: &Mutex<DeploymentRecord>,
     ) -> (Vec<ChildObject>, Option<Scaling>) {
         let live = observation.children.get(&ChildKind::Deployment);
@@ -270,8 +314,17 @@ impl Controller {
             built_in,
             has_service_monitors: self.watches.has(ChildKind::ServiceMonitor),
             replicas,
+            selects_traffic: traffic.refused.is_none()
+                && selects_traffic(&valid.spec, live, &observation.pods),
         };
-        (build(valid, &build_context), scaling)
+        let mut children = build(valid, &build_context);
+        // A deployment keeps its name, also if the headless Service of another one has it.
+        let pods = ChildKind::PodsService;
+        let namesake = ObjectKey::new(&valid.namespace, pods.name_of(&valid.name));
+        if self.watches.deployments.get(&namesake).is_some() {
+            children.retain(|child| child.kind != pods);
+        }
+        (children, scaling)
     }
 
     /// Decides whether the wanted Deployment may be applied now.
@@ -307,6 +360,7 @@ impl Controller {
         let mut built_in = self.built_in.clone();
         if let Some(image) = image {
             image.clone_into(&mut built_in.image);
+            built_in.is_pinned = true;
         }
         Ok(built_in)
     }
@@ -371,6 +425,7 @@ impl Controller {
                 .note(&observation.pods, Instant::now()),
             server_image: live.and_then(|live| image_of(&live.body)),
             rollout: applied.decision.as_ref(),
+            traffic: applied.traffic.status(&observation.pods),
         };
         for pod in facts.pods {
             let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
@@ -421,6 +476,7 @@ impl Controller {
             done: &applied.done,
             scaling: applied.scaling.as_ref(),
             respawned: lock(record).respawns.event(Instant::now()),
+            is_redirected: applied.traffic.is_changed,
         };
         let key = ObjectKey::of(deployment).to_string();
         for event in events(deployment, deployment.status.as_ref(), status, happened) {

@@ -15,6 +15,7 @@ use crate::children::ChildKind;
 use crate::limits::CREATION_REPORTED_TIME_MAX;
 use crate::pod_events::LastRead;
 use crate::respawns::Respawns;
+use crate::traffic::TrafficRecord;
 
 #[derive(Debug, Default)]
 pub(crate) struct DeploymentRecord {
@@ -23,6 +24,8 @@ pub(crate) struct DeploymentRecord {
     applied: BTreeMap<ChildKind, (LastApplied, Instant)>,
     /// The kind of child whose name another owner had at the last attempt.
     pub(crate) taken: Option<ChildKind>,
+    /// The kind of an optional child that was left out for that, and when.
+    pub(crate) skipped: Option<(ChildKind, Instant)>,
     pub(crate) status: Option<(InferenceDeploymentStatus, String, Instant)>,
     /// Reconciles in a row that failed with a transient error of the API server.
     pub(crate) failures: u32,
@@ -33,6 +36,7 @@ pub(crate) struct DeploymentRecord {
     pub(crate) autoscaler: Autoscaler,
     /// The autoscaler's last decision.
     pub(crate) replicas: Option<i32>,
+    pub(crate) traffic: TrafficRecord,
 }
 
 impl DeploymentRecord {
@@ -47,9 +51,10 @@ impl DeploymentRecord {
         self.applied.insert(kind, (applied, Instant::now()));
     }
 
-    /// Forgets a child that was deleted.
+    /// Forgets a child that was deleted, and that its name was taken.
     pub(crate) fn forget(&mut self, kind: ChildKind) {
         self.applied.remove(&kind);
+        self.skipped.take_if(|(skipped, _)| *skipped == kind);
     }
 }
 

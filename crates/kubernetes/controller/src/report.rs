@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use albacore_api::{InferenceDeployment, InferenceDeploymentStatus, counted};
-use albacore_cluster::{EventDraft, ObjectEvent, Resource as _};
+use albacore_cluster::{EventDraft, ObjectEvent, Resource as _, ResourceExt as _};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::apply::AppliedChanges;
@@ -81,6 +81,10 @@ fn without_measurements(status: &InferenceDeploymentStatus) -> InferenceDeployme
         utilization: None,
         ..status.clone()
     };
+    // It says whether fewer pods seem to be enough, which may change with each report.
+    if let Some(traffic) = &mut status.traffic {
+        traffic.reason.clear();
+    }
     for model in &mut status.models {
         model.latency.clear();
         (model.goodput, model.p99, model.bad_rate) = (None, None, None);
@@ -106,6 +110,8 @@ pub(crate) struct Happened<'a> {
     pub(crate) scaling: Option<&'a Scaling>,
     /// The note about replaced workers, if it is time for one.
     pub(crate) respawned: Option<String>,
+    /// Whether pods began or ceased to get requests.
+    pub(crate) is_redirected: bool,
 }
 
 /// Events for what happened between two statuses.
@@ -119,6 +125,7 @@ pub(crate) fn events(
         done,
         scaling,
         respawned,
+        is_redirected,
     } = happened;
     let mut drafts = Vec::new();
     for (kinds, reason, action, verb) in [
@@ -127,15 +134,30 @@ pub(crate) fn events(
         (&done.deleted, "Deleted", "Delete", "deleted"),
     ] {
         if !kinds.is_empty() {
-            let names: Vec<&str> = kinds.iter().map(|kind: &ChildKind| kind.kind()).collect();
+            let names: Vec<&str> = kinds.iter().map(|kind: &ChildKind| kind.noun()).collect();
             let note = format!("{verb} {}", names.join(", "));
             drafts.push(EventDraft::normal(reason, action, note));
         }
+    }
+    for kind in &done.skipped {
+        let (kind, name) = (kind.noun(), kind.name_of(&deployment.name_any()));
+        let note = format!(
+            "no {kind} {name}: an object that this deployment does not control has this name; \
+             delete or rename it"
+        );
+        drafts.push(EventDraft::warning("NameTaken", "Apply", note));
     }
     if let Some(Scaling { from, to, advice }) = scaling {
         let (pods, why) = (counted(*to, "pod"), why(advice.cause));
         let note = format!("from {from} to {pods}: {why}");
         drafts.push(EventDraft::normal("Scaled", "Scale", note));
+    }
+    if let Some(traffic) = status.traffic.as_ref().filter(|_| is_redirected) {
+        let note = format!(
+            "pods that get requests, of the ready ones: {}: {}",
+            traffic.serving, traffic.reason
+        );
+        drafts.push(EventDraft::normal("Redirected", "Redirect", note));
     }
     drafts.extend(of_conditions(before, status));
     drafts.extend(respawned.map(|note| EventDraft::warning("WorkersRespawned", "Serve", note)));

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use albacore_cluster::{
     Cluster, ConnectOptions, Lease, LeaseOptions, MetricsRegistry, ObjectKey, ReadinessGates,
@@ -16,7 +16,7 @@ use crate::args::Args;
 use crate::build::BuiltInOptions;
 use crate::check::check;
 use crate::children::ChildKind;
-use crate::limits::{DISCOVERY_PERIOD, WORKERS};
+use crate::limits::{CONCENTRATION_DELAY, DISCOVERY_PERIOD, WORKERS};
 use crate::metrics::ControllerMetrics;
 use crate::names::FIELD_MANAGER;
 use crate::pod_events::PodEvents;
@@ -80,10 +80,14 @@ async fn run(args: Args) -> anyhow::Result<()> {
         pod_events: PodEvents::default(),
         built_in: BuiltInOptions {
             image: args.server_image,
+            is_pinned: false,
             params_url: args.params_url,
         },
         rollouts: Rollouts::new(args.max_concurrent_rollouts),
         queue: context.queue.clone(),
+        concentration_delay: args
+            .concentrate_after
+            .map_or(CONCENTRATION_DELAY, Duration::from_secs),
         start: Instant::now(),
     });
     let is_synced = Arc::new(AtomicBool::new(false));

@@ -51,6 +51,8 @@ struct ServerEntry {
     /// Whether the last request was not answered.
     is_silent: bool,
     state: Option<(Arc<ServerState>, Instant)>,
+    /// Whether it gets requests for others, which come back as soon as it has too many.
+    is_watched: bool,
     /// Since when its settings have been older than the newest.
     pending: Option<Instant>,
 }
@@ -59,7 +61,8 @@ impl ServerEntry {
     fn is_due(&self, now: Instant) -> bool {
         let pending = self.pending.map(|since| now.duration_since(since));
         let period = match (&self.state, pending) {
-            (Some(_), None) => SCRAPE_PERIOD,
+            (Some(_), None) if !self.is_watched => SCRAPE_PERIOD,
+            (Some(_), None) => SCRAPE_RETRY,
             (Some(_), Some(age)) if age < SCRAPE_PENDING_TIME => SCRAPE_PENDING,
             (None, _) | (_, Some(_)) => SCRAPE_RETRY,
         };
@@ -94,6 +97,14 @@ impl ServerStates {
                 true => _ = entries.pending.get_or_insert_with(Instant::now),
                 false => entries.pending = None,
             }
+        }
+    }
+
+    /// Notes whether the pod's server gets the requests of spare pods, too: then it is scraped more
+    /// often.
+    pub(crate) fn set_watched(&self, pod: &ObjectKey, is_watched: bool) {
+        if let Some(entry) = self.lock().get_mut(pod) {
+            entry.is_watched = is_watched;
         }
     }
 

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 use crate::names::{
     DEPLOYMENT_LABEL, GRPC, GRPC_PORT, HTTP, HTTP_PORT, INSTANCE_LABEL, MANAGED_BY_LABEL,
-    NAME_LABEL, PARAMS_VARIABLE, SETTINGS_FOLDER, THREADS_VARIABLE, VOLUME_PREFIX,
+    NAME_LABEL, PARAMS_VARIABLE, SETTINGS_FOLDER, THREADS_VARIABLE, TRAFFIC_LABEL, VOLUME_PREFIX,
     WORKERS_VARIABLE,
 };
 use crate::settings::settings_text;
@@ -157,6 +157,7 @@ fn refuse_metadata(deployment: &InferenceDeployment, refused: &mut Vec<Violation
         NAME_LABEL,
         INSTANCE_LABEL,
         MANAGED_BY_LABEL,
+        TRAFFIC_LABEL,
     ];
     for (label, _) in metadata.labels.iter().flatten() {
         if ours.contains(&label.as_str()) {

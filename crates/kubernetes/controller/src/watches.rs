@@ -17,7 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::children::ChildKind;
 use crate::dereference::live;
 use crate::limits::{GATHER, SILENCE_TIME_MAX};
-use crate::names::DEPLOYMENT_LABEL;
+use crate::names::{DEPLOYMENT_LABEL, PODS_SUFFIX};
 use crate::observed::LiveObject;
 use crate::record::DeploymentRecords;
 use crate::renewals::Renewals;
@@ -79,7 +79,9 @@ impl Watches {
             children: Arc::default(),
         };
         let always = ChildKind::ALL.into_iter();
-        for kind in always.filter(|kind| *kind != ChildKind::ServiceMonitor) {
+        let is_watched =
+            |kind: &ChildKind| !matches!(kind, ChildKind::ServiceMonitor | ChildKind::PodsService);
+        for kind in always.filter(is_watched) {
             watches.add(context, kind);
         }
         watches
@@ -102,11 +104,17 @@ impl Watches {
 
     fn of(&self, kind: ChildKind) -> Option<Watch<DynamicObject>> {
         let children = self.children.read().unwrap_or_else(PoisonError::into_inner);
-        children.get(&kind).cloned()
+        // One watch has all Services.
+        let watched = match kind {
+            ChildKind::PodsService => ChildKind::Service,
+            kind => kind,
+        };
+        children.get(&watched).cloned()
     }
 
     pub(crate) fn child(&self, kind: ChildKind, key: &ObjectKey) -> Option<Arc<DynamicObject>> {
-        self.of(kind)?.get(key)
+        let name = kind.name_of(&key.name);
+        self.of(kind)?.get(&ObjectKey::new(&key.namespace, name))
     }
 
     /// The pods' Deployment of every InferenceDeployment.
@@ -141,7 +149,12 @@ fn watch_deployments(context: &ControllerContext) -> Watch<InferenceDeployment> 
     let (queue, events) = (context.queue.clone(), context.events.clone());
     watch(context, options, move |change| match change {
         Change::Applied { new: object, .. } | Change::Deleted(object) => {
-            queue.add(ObjectKey::of(&*object))
+            let key = ObjectKey::of(&*object);
+            // Whose headless Service has its name.
+            if let Some(name) = key.name.strip_suffix(PODS_SUFFIX) {
+                queue.add(ObjectKey::new(&key.namespace, name));
+            }
+            queue.add(key);
         }
         Change::Malformed(malformed) => record_malformed(&events, malformed),
     })
@@ -213,10 +226,29 @@ fn watch_children(context: &ControllerContext, kind: ChildKind) -> Watch<Dynamic
                 .into_iter()
                 .for_each(|key| queue.add_after(key, GATHER));
         }
-        Change::Deleted(old) => owner(&*old).into_iter().for_each(|key| {
-            records.forget_child(&key, kind);
-            queue.add(key);
-        }),
+        Change::Deleted(old) => {
+            let name = old.name_any();
+            // Its name may be that of a headless Service, its own or another deployment's.
+            let is_service = kind == ChildKind::Service;
+            let waiting = name.strip_suffix(PODS_SUFFIX).filter(|_| is_service);
+            if let Some(waiting) = waiting {
+                let namespace = old.namespace().unwrap_or_default();
+                queue.add(ObjectKey::new(&namespace, &name));
+                let key = ObjectKey::new(namespace, waiting);
+                records.forget_child(&key, ChildKind::PodsService);
+                queue.add(key);
+            }
+            if let Some(key) = owner(&*old) {
+                let is_other = is_service && name != key.name;
+                let kind = if is_other {
+                    ChildKind::PodsService
+                } else {
+                    kind
+                };
+                records.forget_child(&key, kind);
+                queue.add(key);
+            }
+        }
         Change::Malformed(_) => {}
     })
 }

@@ -29,7 +29,7 @@ fn a_deployment_is_built_followed_changed_and_collected() {
     let controller = rig.controller(&[]);
     rig.apply(&[deployment("fraud", &json!({}))]);
     wait("the children are there", || {
-        rig.list(CHILDREN, "albacore.dev/deployment=fraud").len() == 6
+        rig.list(CHILDREN, "albacore.dev/deployment=fraud").len() == 7
     });
     rig.wait_for("fraud", "Reconciling", "True/RollingOut");
     let status = rig.get("infd", "fraud").unwrap()["status"].take();

@@ -38,10 +38,10 @@ fn objects_of_other_owners_are_never_touched() {
         "name",
     ]);
     assert_eq!(events.lines().count(), 1, "{events}");
-    wait("its neighbor is built", || children(&rig, "free") == 6);
+    wait("its neighbor is built", || children(&rig, "free") == 7);
     rig.kubectl(&["delete", "configmap", "taken"]);
     wait("it is built once the name is free", || {
-        children(&rig, "taken") == 6
+        children(&rig, "taken") == 7
     });
     rig.wait_for("taken", "Stalled", "");
 
@@ -104,6 +104,47 @@ fn objects_of_other_owners_are_never_touched() {
 }
 
 #[test]
+fn the_headless_service_yields_its_name_to_others() {
+    let rig = Rig::start(false);
+    let _controller = rig.controller(&[]);
+    let owner = |service: &str| {
+        let service = rig.get("service", service)?;
+        let owner = &service["metadata"]["ownerReferences"][0]["name"];
+        owner.as_str().map(str::to_owned)
+    };
+    // A Service of a user's own stays, and the deployment does without.
+    rig.kubectl(&["create", "service", "clusterip", "mine-pods", "--tcp=80"]);
+    let before = rig.get("service", "mine-pods").unwrap();
+    rig.apply(&[deployment("mine", &json!({}))]);
+    wait("the rest of it is built", || children(&rig, "mine") == 6);
+    wait("an event says so", || {
+        let reason = "reason=NameTaken";
+        let events = rig.kubectl(&["get", "events", "--field-selector", reason, "-o", "yaml"]);
+        events.contains("no headless Service mine-pods")
+    });
+    assert_eq!(rig.get("service", "mine-pods").unwrap(), before);
+    assert!(rig.says("mine", "Stalled").is_empty());
+
+    // A deployment has its own name, even if it comes later.
+    rig.apply(&[deployment("two", &json!({}))]);
+    wait("it is built", || {
+        owner("two-pods").as_deref() == Some("two")
+    });
+    rig.apply(&[deployment("two-pods", &json!({}))]);
+    wait("the name has a new owner", || {
+        owner("two-pods").as_deref() == Some("two-pods") && children(&rig, "two-pods") == 7
+    });
+    assert_eq!(owner("two-pods-pods").as_deref(), Some("two-pods"));
+    assert_eq!(children(&rig, "two"), 6);
+    // Nobody collects its children here.
+    rig.kubectl(&["delete", "infd", "two-pods"]);
+    rig.kubectl(&["delete", "service", "two-pods"]);
+    wait("the first one gets it back", || {
+        owner("two-pods").as_deref() == Some("two")
+    });
+}
+
+#[test]
 fn an_invalid_spec_is_reported_by_field_and_can_be_corrected() {
     let rig = Rig::start(false);
     let _controller = rig.controller(&[]);
@@ -142,7 +183,7 @@ fn an_invalid_spec_is_reported_by_field_and_can_be_corrected() {
     rig.wait_for("bad", "Stalled", "");
     rig.wait_for("worse", "Stalled", "");
     wait("both are built", || {
-        children(&rig, "bad") == 6 && children(&rig, "worse") == 6
+        children(&rig, "bad") == 7 && children(&rig, "worse") == 7
     });
 }
 
@@ -155,20 +196,20 @@ fn two_controllers_take_turns_and_outlive_the_api_server() {
         copies.iter().filter(|c| leads(c)).count() == 1
     });
     rig.apply(&[deployment("one", &json!({}))]);
-    wait("it is built", || children(&rig, "one") == 6);
+    wait("it is built", || children(&rig, "one") == 7);
 
     // The API server stops in between; pending work is done afterwards.
     rig.plane.restart_api_server().unwrap();
     rig.apply(&[deployment("two", &json!({}))]);
     wait("it is built after the restart", || {
-        children(&rig, "two") == 6
+        children(&rig, "two") == 7
     });
 
     let leader = copies.iter().position(leads).unwrap();
     drop(copies.remove(leader));
     let start = Instant::now();
     rig.apply(&[deployment("three", &json!({}))]);
-    wait("the other one takes over", || children(&rig, "three") == 6);
+    wait("the other one takes over", || children(&rig, "three") == 7);
     // The lease is 15 s; the machine may be slow.
     assert!(
         start.elapsed() < Duration::from_secs(60),

@@ -12,7 +12,7 @@ use rig::{CHILDREN, CONTROLLER, Rig, deployment, wait};
 fn is_built(rig: &Rig, name: &str) -> bool {
     rig.list(CHILDREN, &format!("albacore.dev/deployment={name}"))
         .len()
-        == 6
+        == 7
 }
 
 fn message(rig: &Rig, name: &str, condition: &str) -> String {

@@ -71,7 +71,7 @@ fn wait_until_judged(rig: &Rig, name: &str) {
     rig.apply(&[deployment(name, &json!({}))]);
     wait("it works", || {
         let labels = format!("albacore.dev/deployment={name}");
-        rig.list(CHILDREN, &labels).len() == 6 && !rig.says(name, "Placed").is_empty()
+        rig.list(CHILDREN, &labels).len() == 7 && !rig.says(name, "Placed").is_empty()
     });
 }
 

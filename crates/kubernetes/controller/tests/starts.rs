@@ -130,7 +130,7 @@ fn a_kind_that_is_not_installed_is_named_and_waited_for() {
     let rig = rig.serve(&crds);
     let _controller = controller.ready();
     wait("it is built", || {
-        rig.list(CHILDREN, "albacore.dev/deployment=early").len() == 6
+        rig.list(CHILDREN, "albacore.dev/deployment=early").len() == 7
     });
 }
 

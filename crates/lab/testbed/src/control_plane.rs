@@ -224,8 +224,8 @@ impl ControlPlane {
         &self.authority
     }
 
-    /// The folder of the programs.
-    pub(crate) fn programs(&self) -> &Path {
+    /// The folder with kubectl, helm and the programs of Kubernetes.
+    pub fn programs(&self) -> &Path {
         &self.programs
     }
 

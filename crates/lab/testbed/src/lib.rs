@@ -25,7 +25,7 @@ pub use control_plane::{ControlPlane, Options};
 pub use error::TestbedError;
 pub use guest::{Guest, Size};
 pub use image::Image;
-pub use node::{Machine, Node, NodeOptions, Task};
+pub use node::{Host, Machine, Node, NodeOptions, Task};
 pub use product::{product, product_of};
 pub use program::{Program, programs};
 pub use supervisor::PodMasks;

@@ -13,14 +13,16 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match arguments[..] {
-        ["supervise", folder] => supervisor::supervise(Path::new(folder)),
+        ["supervise", device @ ("bridge" | "device"), folder] => {
+            supervisor::supervise(Path::new(folder), device == "bridge")
+        }
         ["init", folder] => supervisor::init(Path::new(folder)),
         ["guest", folder] => supervisor::guest(Path::new(folder)),
         ["serve", address] => supervisor::serve(address),
         ["watch", uid] => supervisor::watch(uid),
         ["pause"] => supervisor::pause(),
         _ => Err(std::io::Error::other(
-            "usage: albacore-testbed supervise|init|guest FOLDER | serve ADDRESS | watch UID | pause; tests start it",
+            "usage: albacore-testbed supervise bridge|device FOLDER | init|guest FOLDER | serve ADDRESS | watch UID | pause; tests start it",
         )),
     };
     match result {

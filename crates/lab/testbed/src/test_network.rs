@@ -14,7 +14,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use nix::sched::{CloneFlags, setns};
 use tempfile::TempDir;
 
-use crate::supervisor::{NODE, READY};
+use crate::supervisor::{DEVICE, NODE, READY};
 use crate::{TestbedError, product};
 
 /// The address of the node and of the control plane.
@@ -34,10 +34,67 @@ pub(crate) struct TestNetwork {
 }
 
 impl TestNetwork {
+    /// A network with a bridge, which has [`NODE_ADDRESS`].
     ///
     /// # Errors
     /// No right to make a network, or no `ip`.
     pub(crate) fn new() -> Result<Self, TestbedError> {
+        Self::supervised(&["bridge"])
+    }
+
+    /// A network with one device, which has `address` and is connected with the bridge of `other`;
+    /// from there `pods` are reached by it.
+    ///
+    /// # Errors
+    /// As [`TestNetwork::new`].
+    pub(crate) fn connected(
+        other: &Self,
+        number: u8,
+        address: Ipv4Addr,
+        pods: &str,
+    ) -> Result<Self, TestbedError> {
+        let network = Self::supervised(&["device"])?;
+        let (end, pid) = (cable(number), network.supervisor_pid().to_string());
+        let (with_mask, gateway) = (format!("{address}/24"), NODE_ADDRESS.to_string());
+        let by = address.to_string();
+        other.ip(&[
+            "link", "add", &end, "type", "veth", "peer", "name", DEVICE, "netns", &pid,
+        ])?;
+        other.ip(&["link", "set", &end, "master", DEVICE, "up"])?;
+        network.ip(&["address", "add", &with_mask, "dev", DEVICE])?;
+        network.ip(&["link", "set", DEVICE, "up"])?;
+        network.ip(&["route", "add", "default", "via", &gateway])?;
+        other.ip(&["route", "add", pods, "via", &by])?;
+        Ok(network)
+    }
+
+    /// Takes the end of a cable that [`TestNetwork::connected`] made off the network.
+    ///
+    /// # Errors
+    /// There is no such cable.
+    pub(crate) fn disconnect(&self, number: u8) -> Result<(), TestbedError> {
+        self.ip(&["link", "set", &cable(number), "down"])
+    }
+
+    /// Runs `ip` in this network.
+    ///
+    /// # Errors
+    /// What it says.
+    pub(crate) fn ip(&self, words: &[&str]) -> Result<(), TestbedError> {
+        let entrance = self.command_prefix();
+        let mut command = Command::new(&entrance[0]);
+        command.args(&entrance[1..]).arg("ip").args(words);
+        let output = command.output().map_err(TestbedError::file("ip"))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let error = String::from_utf8_lossy(&output.stderr);
+        Err(TestbedError::Node {
+            message: format!("ip {words:?}: {error}"),
+        })
+    }
+
+    fn supervised(words: &[&str]) -> Result<Self, TestbedError> {
         let program = product("albacore-testbed")?;
         let folder = TempDir::with_prefix("albacore-network-")
             .map_err(TestbedError::file("a temporary folder"))?;
@@ -45,6 +102,7 @@ impl TestNetwork {
         let log = File::create(&log).map_err(TestbedError::file(log))?;
         let mut supervisor = Command::new(&program)
             .arg("supervise")
+            .args(words)
             .arg(folder.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -156,6 +214,11 @@ impl TestNetwork {
             }
         })
     }
+}
+
+/// The device of the bridge that leads to another network.
+fn cable(number: u8) -> String {
+    format!("to-node{number}")
 }
 
 impl Drop for TestNetwork {

@@ -58,7 +58,7 @@ impl Configuration {
         };
         let front = Front {
             threads: self.front_threads,
-            load_reports: spec.front.and_then(|front| front.load_reports),
+            ..spec.front.unwrap_or_default()
         };
         spec.front = (front != Front::default()).then_some(front);
     }

@@ -23,10 +23,11 @@ pub use auto::Prefer;
 pub use limits::BLAME_MAX;
 pub use policy::{BatchingParams, ModelBatching, Policy, Profile, Slo};
 pub use scaling::{
-    ALERT, ALERT_BUSY, Advice, Autoscaler, BAD_RATE_MAX, Cause, DEAD_BAND, DeploymentLoad,
-    EVIDENCE_MIN, FACTOR_MISSED, GROWTH_PAUSE, GROWTH_PODS_FREE, Load, ModelLoad, NEGLIGIBLE_MAX,
-    RECENT_BAD_MIN, RECENT_PAUSE, RECENT_REQUESTS_MIN, ReplicaBounds, RequestCounts, SHRINK_DELAY,
-    SPARE_OF_FEW, load_factor,
+    ALERT, ALERT_BUSY, Advice, Autoscaler, BAD_RATE_MAX, BUSY_MAX, BUSY_TARGET, Cause,
+    Concentration, Concentrator, DEAD_BAND, DeploymentLoad, EVIDENCE_MIN, FACTOR_MISSED,
+    GROWTH_PAUSE, GROWTH_PODS_FREE, Load, ModelLoad, NEGLIGIBLE_MAX, RECENT_BAD_MIN, RECENT_PAUSE,
+    RECENT_REQUESTS_MIN, ReplicaBounds, RequestCounts, SHRINK_DELAY, SPARE_OF_FEW, ServingAdvice,
+    ServingCause, load_factor,
 };
 pub use scheduler::{Arrival, Config, Event, Position, Scheduler};
 pub use shares::DEFAULT_WEIGHT;

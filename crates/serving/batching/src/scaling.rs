@@ -21,10 +21,14 @@
 //! have come, and a load that doubles in less time than a pod takes to start is answered late. Pods
 //! are taken as equal.
 
+mod concentration;
 mod worst_model;
 
 use std::collections::VecDeque;
 
+pub use concentration::{
+    BUSY_MAX, BUSY_TARGET, Concentration, Concentrator, ServingAdvice, ServingCause,
+};
 pub use worst_model::{DeploymentLoad, EVIDENCE_MIN, ModelLoad, RequestCounts};
 
 use crate::Nanos;

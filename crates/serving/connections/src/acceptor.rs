@@ -26,6 +26,7 @@ use crate::limit_metrics::{Limit, LimitMetrics};
 use crate::limits::{
     ACCEPT_PAUSE, CONNECTIONS_MAX, CONNECTIONS_SPARE, EVICTIONS_AT_ONCE, SWEEP_PERIOD,
 };
+use crate::shutdown::{ShutdownStage, next_stage};
 use crate::state::{ConnState, Control, ListenerState, UnsentBytes};
 
 /// Connections that a loop may be given before it takes the first of them.
@@ -125,13 +126,13 @@ struct Acceptor<H> {
     evictions_left: usize,
 }
 
-/// Accepts connections until `stopped` is true and answers their requests by `handler`; returns
+/// Accepts connections until `shutdown` is closing and answers their requests by `handler`; returns
 /// when the last connection of this share is closed. Arrivals at `socket` should be stamped
 /// ([`albacore_os::stamp_arrivals`]), otherwise [`ConnState::arrival`] is the time of the read.
 pub async fn serve<H: Handler>(
     socket: TcpListener,
     share: PortShare,
-    mut stopped: watch::Receiver<bool>,
+    mut shutdown: watch::Receiver<ShutdownStage>,
     handler: Arc<H>,
 ) {
     let PortShare {
@@ -156,8 +157,8 @@ pub async fn serve<H: Handler>(
     let mut sweep = tokio::time::interval(SWEEP_PERIOD);
     // Missed sweeps are skipped: clients are not charged for time in which this process had no CPU.
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        // bound: ends when `stopped` is true; CONNECTIONS_MAX tasks at most
+    let stage = loop {
+        // bound: ends when `shutdown` is closing; CONNECTIONS_MAX tasks at most
         tokio::select! {
             accepted = socket.accept() => match accepted {
                 Ok((stream, _)) => acceptor.distribute(stream),
@@ -169,9 +170,13 @@ pub async fn serve<H: Handler>(
             },
             Some(handover) = handovers.recv() => acceptor.take_over(handover),
             _ = sweep.tick() => acceptor.sweep(),
-            () = is_set(&mut stopped) => break,
+            stage = next_stage(&mut shutdown) => match stage {
+                ShutdownStage::Serving => {}
+                ShutdownStage::Announced => acceptor.listener.announce(),
+                ShutdownStage::Closing | ShutdownStage::Replaced => break stage,
+            },
         }
-    }
+    };
     acceptor.admit_pending(&socket).await;
     drop(socket);
     // Clients whose connections are closed connect again at once: to a socket that is about to be
@@ -182,13 +187,10 @@ pub async fn serve<H: Handler>(
         // bound: HANDOVERS_MAX, as the channel is closed
         acceptor.take_over(handover);
     }
+    if stage == ShutdownStage::Closing {
+        acceptor.listener.announce();
+    }
     acceptor.drain(&mut sweep).await;
-}
-
-/// Resolves when the server shuts down.
-async fn is_set(stopped: &mut watch::Receiver<bool>) {
-    // An error means that the sender is dropped: that is a shutdown, too.
-    let _ = stopped.wait_for(|&stopped| stopped).await;
 }
 
 impl<H: Handler> Acceptor<H> {
@@ -363,7 +365,7 @@ mod tests {
 
     #[tokio::test]
     async fn connections_of_one_socket_are_divided_evenly_among_the_event_loops() {
-        let (stop, stopped) = watch::channel(false);
+        let (stop, stopped) = watch::channel(ShutdownStage::Serving);
         let mut addresses = Vec::new();
         let (mut handlers, mut loops) = (Vec::new(), JoinSet::new());
         let memory = albacore_os::SharedMemory::create("test", 8192).unwrap();
@@ -403,7 +405,7 @@ mod tests {
             "{counts:?}"
         );
         assert_eq!(counted(), 6);
-        stop.send_replace(true);
+        stop.send_replace(ShutdownStage::Closing);
         drop(streams);
         while loops.join_next().await.is_some() {}
         assert_eq!(counted(), 0);

@@ -1,9 +1,9 @@
 //! Connections of the server: accepted, bounded and closed; their requests go to a [`Handler`].
 //!
 //! `acceptor` is the accept loop of a port, `connection` drives one connection over `io` and
-//! `socket`, `state` is its phase and deadline, `head` checks what hyper leaves unchecked. The
-//! limits and their reasons are in [`limits`]; [`LimitMetrics`] counts how often clients reach
-//! them.
+//! `socket`, `state` is its phase and deadline, `head` checks what hyper leaves unchecked,
+//! `shutdown` has the stages of a server's end. The limits and their reasons are in [`limits`];
+//! [`LimitMetrics`] counts how often clients reach them.
 #![forbid(unsafe_code)]
 
 mod acceptor;
@@ -13,6 +13,7 @@ mod head;
 mod io;
 mod limit_metrics;
 pub mod limits;
+mod shutdown;
 mod socket;
 mod state;
 
@@ -21,4 +22,5 @@ pub use connection::{Handler, serve_stream};
 pub use connection_count::ConnectionCount;
 pub use head::{HeadError, check_head};
 pub use limit_metrics::{Limit, LimitMetrics};
+pub use shutdown::{ShutdownStage, next_stage};
 pub use state::{ActiveRequest, ConnState};

@@ -45,6 +45,9 @@ pub(crate) struct ListenerState {
     clock: AtomicU32,
     /// Shared by the event loops.
     unsent_bytes: UnsentBytes,
+    /// The server will end: the next reply of each HTTP/1.1 connection from before this was set is
+    /// its last.
+    is_announced: AtomicBool,
     /// The server shuts down: the next reply of each connection is its last.
     is_closing: AtomicBool,
     pub(crate) limit_metrics: LimitMetrics,
@@ -55,9 +58,19 @@ impl ListenerState {
         Self {
             clock: AtomicU32::new(0),
             unsent_bytes,
+            is_announced: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
             limit_metrics,
         }
+    }
+
+    /// Says that the server will end.
+    pub(crate) fn announce(&self) {
+        self.is_announced.store(true, Ordering::Relaxed);
+    }
+
+    fn is_announced(&self) -> bool {
+        self.is_announced.load(Ordering::Relaxed)
     }
 
     /// Makes the next reply of each connection its last.
@@ -146,6 +159,8 @@ pub struct ConnState {
     /// A [`PhaseDeadline`].
     phase: AtomicU64,
     is_http2: AtomicBool,
+    /// The end of the server was announced before it was opened.
+    is_opened_late: bool,
     /// It was asked to close to make room for others.
     is_evicted: AtomicBool,
     /// HTTP/2: running calls and unsent replies.
@@ -168,6 +183,7 @@ impl ConnState {
         let seen = PhaseDeadline::new(Phase::New, listener.now() + ticks(FIRST_BYTES_TIME_MAX));
         let open = listener.limit_metrics.connection_opened();
         Self {
+            is_opened_late: listener.is_announced(),
             listener,
             phase: AtomicU64::new(seen.0),
             is_http2: AtomicBool::new(false),
@@ -395,7 +411,14 @@ pub struct ActiveRequest {
 impl ActiveRequest {
     /// Whether this reply is the last one on its connection, which its head must say.
     pub fn is_last(&self) -> bool {
-        !self.conn.is_http2() && self.conn.listener.is_closing.load(Ordering::Relaxed)
+        let (conn, listener) = (&self.conn, &self.conn.listener);
+        let is_leaving = listener.is_announced() && !conn.is_opened_late;
+        !conn.is_http2() && (is_leaving || listener.is_closing.load(Ordering::Relaxed))
+    }
+
+    /// Whether routers are to be told that the server will end.
+    pub fn is_end_announced(&self) -> bool {
+        self.conn.listener.is_announced()
     }
 
     /// The connection of the request.

@@ -108,10 +108,19 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = LoadReportMode::OnRequest,
           env = "ALBACORE_LOAD_REPORTS")]
     pub load_reports: LoadReportMode,
-    /// How long a stopping server may take to answer what it has accepted.
+    /// How long a server that is told to stop goes on as before, but is not ready: the time in which
+    /// routers notice. After that it closes its ports [default: it closes them at once].
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, env = "ALBACORE_DRAIN_DELAY")]
+    pub drain_delay: Option<Duration>,
+    /// How long a stopping server may take to answer what it has accepted, from then on.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration,
           env = "ALBACORE_DRAIN_TIMEOUT")]
     pub drain_timeout: Duration,
+    /// Say `x-envoy-immediate-health-check-fail` in the replies of a server that is told to stop:
+    /// an Envoy that checks the health of its endpoints sends nothing more. Only where every
+    /// endpoint of Envoy is one server.
+    #[arg(long, env = "ALBACORE_ENVOY_HEALTH_HEADER")]
+    pub envoy_health_header: bool,
 }
 
 /// Names of `--policy`.
@@ -194,8 +203,12 @@ pub struct ServerConfig {
     pub params: Option<ParamsEndpoint>,
     /// Which replies carry a load report.
     pub load_reports: LoadReportMode,
-    /// How long draining may take.
+    /// How long a server that is told to stop goes on as before.
+    pub drain_delay: Option<Duration>,
+    /// How long draining may take after that.
     pub drain_timeout: Duration,
+    /// Whether Envoy is told that the server will end.
+    pub envoy_health_header: bool,
 }
 
 impl Args {
@@ -223,7 +236,9 @@ impl Args {
             ca_file: self.ca_file,
             params: self.params,
             load_reports: self.load_reports,
+            drain_delay: self.drain_delay,
             drain_timeout: self.drain_timeout,
+            envoy_health_header: self.envoy_health_header,
         })
     }
 

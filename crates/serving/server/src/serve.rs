@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
-use albacore_connections::ConnectionCount;
+use albacore_connections::{ConnectionCount, ShutdownStage};
 use albacore_engine::{BatchingParams, Engine, LoadedModel, Observer, StartError};
 use albacore_os::{FUTEX_BYTES, SharedMemory};
 use albacore_program::EXIT_BROKEN_INVARIANT;
@@ -18,7 +17,7 @@ use tokio::task::JoinHandle;
 use crate::args::{ModelSource, ServerConfig};
 use crate::control::Control;
 use crate::event_loops::EventLoops;
-use crate::front::{self, PreparedSockets};
+use crate::front::{self, FrontSetup};
 use crate::params_client;
 use albacore_live_settings::config_watcher::{self, ConfigWatcher, LoadedSettings, Served};
 use albacore_live_settings::effective_config::{EffectiveConfig, ModelConfig};
@@ -61,7 +60,7 @@ struct PreparedFront {
     /// Where it counts its connections.
     connections: SharedMemory,
     begin: watch::Sender<bool>,
-    stop: watch::Sender<bool>,
+    stop: watch::Sender<ShutdownStage>,
 }
 
 /// The front end, which runs until it is stopped.
@@ -362,24 +361,21 @@ fn prepare(
     let status = Arc::new(StatusStore::new(ConfigStatus::default()));
     let connections = SharedMemory::create("albacore-connections", 2 * FUTEX_BYTES)?;
     let (begin, begun) = watch::channel(false);
-    let (stop, mut stopped) = watch::channel(false);
-    let shutdown = async move {
-        // An error means that the sender is dropped: that is a shutdown, too.
-        let _ = stopped.wait_for(|&is_stopped| is_stopped).await;
-    };
-    let sockets = PreparedSockets {
+    let (stop, shutdown) = watch::channel(ShutdownStage::Serving);
+    let setup = FrontSetup {
         listeners,
         event_loops: loops,
         connections: ConnectionCount::new(connections.map_words()?),
         begun,
+        shutdown,
+        tells_envoy: config.envoy_health_header,
+        load_reports: config.load_reports,
     };
     let accepting = front::serve(
         Arc::clone(&engine),
         Arc::clone(&status),
         Arc::clone(&effective),
-        sockets,
-        config.load_reports,
-        shutdown,
+        setup,
     );
     let front = PreparedFront {
         engine,
@@ -541,33 +537,35 @@ impl PreparedFront {
         if let Some(client) = params_client {
             client.abort();
         }
-        let timeout = self.config.drain_timeout;
-        let is_answered = drain(&self.engine, &self.stop, accepting, timeout).await;
+        let is_answered = self.drain(accepting, is_replaced).await;
         if !is_replaced {
             emit(&ServerEvent::Stopped);
         }
         if !is_answered {
-            let seconds = timeout.as_secs_f64();
+            let seconds = self.config.drain_timeout.as_secs_f64();
             anyhow::bail!("not everything was answered within --drain-timeout ({seconds} s)");
         }
         Ok(ExitCode::SUCCESS)
     }
-}
 
-/// Stops accepting, waits for accepted requests and stops the workers, within `timeout`. Returns
-/// whether all requests were answered.
-async fn drain(
-    engine: &Engine,
-    stop: &watch::Sender<bool>,
-    mut front: JoinHandle<Result<(), front::FrontError>>,
-    timeout: Duration,
-) -> bool {
-    engine.drain();
-    let started = tokio::time::Instant::now();
-    // An error means that the front has ended, which the next line sees.
-    let _ = stop.send(true);
-    let drained = tokio::time::timeout(timeout, &mut front).await;
-    front.abort();
-    let left = timeout.saturating_sub(started.elapsed());
-    engine.stop(left).await && drained.is_ok()
+    /// Says that it will end and goes on for a while, unless another front serves the same ports;
+    /// then stops accepting, waits for accepted requests and stops the workers. Returns whether all
+    /// requests were answered in time.
+    async fn drain(&self, mut accepting: Accepting, is_replaced: bool) -> bool {
+        self.engine.drain();
+        let (stage, delay) = match is_replaced {
+            true => (ShutdownStage::Replaced, None),
+            false => (ShutdownStage::Closing, self.config.drain_delay),
+        };
+        if let Some(delay) = delay {
+            self.stop.send_replace(ShutdownStage::Announced);
+            tokio::time::sleep(delay).await;
+        }
+        self.stop.send_replace(stage);
+        let (started, timeout) = (tokio::time::Instant::now(), self.config.drain_timeout);
+        let drained = tokio::time::timeout(timeout, &mut accepting).await;
+        accepting.abort();
+        let left = timeout.saturating_sub(started.elapsed());
+        self.engine.stop(left).await && drained.is_ok()
+    }
 }

@@ -109,7 +109,10 @@ fn a_drain_resets_no_connection() {
     let (mut announced, mut answers) = (0, 0);
     for drain in 0..DRAINS * soak {
         let loops = if drain % 2 == 0 { "2" } else { "1" };
-        let arguments = ["--workers", "2", "--threads", "1", "--front-threads", loops];
+        let mut arguments = vec!["--workers", "2", "--threads", "1", "--front-threads", loops];
+        if drain % 4 >= 2 {
+            arguments.extend(["--drain-delay", "200ms"]);
+        }
         let server = Running::start(&models, &arguments);
         let (http, grpc) = (server.http, server.grpc);
         let clients: Vec<_> = (0..CLIENTS)

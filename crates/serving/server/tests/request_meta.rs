@@ -18,6 +18,7 @@ use running::{Answer, PATIENCE, Running};
 use serde_json::json;
 use tonic::Code;
 use tonic::transport::Channel;
+use tonic_types::StatusExt as _;
 
 const INFER: &str = "/v2/models/small/infer";
 
@@ -79,6 +80,22 @@ fn post(server: &Running, header: Option<&str>, parameters: serde_json::Value) -
     let body = body(1, "output", &parameters);
     let header = header.map(|value| ("x-request-timeout-ms", value));
     server.post(INFER, header.as_slice(), &body)
+}
+
+#[tokio::test]
+async fn a_request_whose_time_is_over_is_not_to_be_retried() {
+    let server = start();
+    let answer = post(&server, Some("0"), json!({}));
+    assert_eq!(answer.status, 504);
+    assert_eq!(answer.header("x-envoy-ratelimited"), Some("true"));
+    let mut call = tonic::Request::new(request(1, "output"));
+    let (name, value) = ("x-request-timeout-ms", "0".parse().unwrap());
+    call.metadata_mut().insert(name, value);
+    let status = client(&server).await.model_infer(call).await.unwrap_err();
+    assert_eq!(status.code(), Code::DeadlineExceeded);
+    let of = |name: &str| status.metadata().get(name).unwrap();
+    assert_eq!(of("grpc-retry-pushback-ms"), "-1");
+    assert_eq!(of("x-envoy-ratelimited"), "true");
 }
 
 #[tokio::test]
@@ -189,7 +206,9 @@ async fn requests_that_cannot_meet_their_deadline_are_refused_over_both_protocol
     call.parameters.insert("timeout".to_owned(), parameter);
     let status = client.model_infer(call).await.unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
-    assert!(status.metadata().contains_key("grpc-retry-pushback-ms"));
+    // For people; the delay of a retry elsewhere is up to the client.
+    assert!(status.get_details_retry_info().is_some());
+    assert!(!status.metadata().contains_key("grpc-retry-pushback-ms"));
     // gRPC's own deadline: 100 ms, less than any of these takes.
     let mut call = tonic::Request::new(request(LONG_ROWS, "interactions"));
     call.metadata_mut()

@@ -30,7 +30,7 @@ const CONTROLLER: [Right; 12] = [
     ("policy", "poddisruptionbudgets", CHILDREN),
     ("networking.k8s.io", "networkpolicies", CHILDREN),
     ("monitoring.coreos.com", "servicemonitors", CHILDREN),
-    ("", "pods", WATCH),
+    ("", "pods", &["list", "watch", "patch"]),
     ("events.k8s.io", "events", &["create", "patch", "list"]),
 ];
 

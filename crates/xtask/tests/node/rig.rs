@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use albacore_testbed::{Image, Machine, Node, NodeOptions, product, product_of};
+use albacore_testbed::{Host, Image, Machine, Node, NodeOptions, product, product_of};
 
 use crate::kernel::{self, Thread};
 
@@ -59,17 +59,21 @@ impl Rig {
 
     pub(crate) fn start_with(options: NodeOptions) -> Self {
         let start = Instant::now();
-        let profile = root().join("charts/albacore/files/seccomp/agent.json");
-        let profile = std::fs::read_to_string(profile).unwrap();
-        let node = Node::start(&NodeOptions {
-            seccomp_profiles: vec![("albacore/agent.json".into(), profile)],
-            ..options
-        })
-        .unwrap();
+        let node = Node::start(&Self::with_profile(options)).unwrap();
         println!("{:6.2} s: node", start.elapsed().as_secs_f64());
         Self {
             node,
             folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// These options, and the agent's seccomp profile.
+    pub(crate) fn with_profile(options: NodeOptions) -> NodeOptions {
+        let profile = root().join("charts/albacore/files/seccomp/agent.json");
+        let profile = std::fs::read_to_string(profile).unwrap();
+        NodeOptions {
+            seccomp_profiles: vec![("albacore/agent.json".into(), profile)],
+            ..options
         }
     }
 
@@ -118,13 +122,18 @@ impl Rig {
 
     /// The programs of the profile that this test is built in, or the archives of `make images`.
     pub(crate) fn import_images(&mut self) {
+        self.import_images_to(&self.node);
+    }
+
+    /// The same for another node.
+    pub(crate) fn import_images_to(&self, host: &Host) {
         let made = std::env::var_os(MADE).map(PathBuf::from);
         for (package, user) in IMAGES {
             let archive = match &made {
                 Some(folder) => folder.join(package).with_extension("tar"),
                 None => self.image(package, user),
             };
-            self.node.import(&archive).unwrap();
+            host.import(&archive).unwrap();
         }
     }
 

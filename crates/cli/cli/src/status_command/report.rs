@@ -2,7 +2,8 @@
 //! contract.
 
 use albacore_api::{
-    InferenceDeployment, Isolation, NodePlacement, PodPlacement, PodProblem, Utilization,
+    InferenceDeployment, Isolation, NodePlacement, PodPlacement, PodProblem, TrafficStatus,
+    Utilization,
 };
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -54,6 +55,9 @@ pub(super) struct DeploymentReport {
     pub(super) bad_rate: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) utilization: Option<Utilization>,
+    /// Which pods get requests, and why; `None` where all do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) traffic: Option<TrafficStatus>,
     /// Worker processes that ended and were replaced, and the last pod and cause.
     pub(super) respawns: i64,
     pub(super) last_cause: Option<String>,
@@ -256,6 +260,7 @@ impl DeploymentReport {
             latency_p99: status.latency_p99,
             bad_rate: status.bad_rate,
             utilization: status.utilization,
+            traffic: status.traffic,
             respawns: workers.respawns,
             last_cause: workers.last_cause,
             conditions: conditions.collect(),

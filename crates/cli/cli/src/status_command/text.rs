@@ -1,6 +1,6 @@
 //! The report as text: a tree from deployment to pod to placement.
 
-use albacore_api::counted;
+use albacore_api::{TrafficStatus, counted};
 
 use super::report::{
     DeploymentReport, ModelReport, PlacementReport, PodReport, Report, State, ThreadReport,
@@ -57,6 +57,10 @@ fn put_deployment(lines: &mut Vec<String>, of: &DeploymentReport, is_full: bool)
         if let Some(value) = value.as_ref().filter(|_| is_full) {
             lines.push(format!("│  {label:<8} {value}"));
         }
+    }
+    if let Some(traffic) = &of.traffic {
+        let TrafficStatus { serving, reason } = traffic;
+        lines.push(format!("│  requests to {serving} ready pods: {reason}"));
     }
     if of.respawns > 0 {
         let last = of.last_cause.as_deref().unwrap_or("unknown");

@@ -34,9 +34,10 @@ fn a_patch_has_what_differs_and_its_reverse_removes_what_was_absent() {
     chosen.replicas = Some(3);
     chosen.batching.policy = BatchingPolicy::Auto;
     chosen.batching.max_delay = None;
+    let threads = Some(2);
     chosen.front = Some(Front {
-        threads: Some(2),
-        load_reports: None,
+        threads,
+        ..Front::default()
     });
     let patches = Patches::between(&spec(), &chosen).unwrap().unwrap();
     let forward = json!({

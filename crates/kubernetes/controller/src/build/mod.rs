@@ -15,8 +15,10 @@ use serde_json::{Value, json};
 
 use crate::children::{ChildKind, ChildObject};
 use crate::names::{
-    DEPLOYMENT_LABEL, INSTANCE_LABEL, MANAGED_BY, MANAGED_BY_LABEL, NAME, NAME_LABEL,
+    DEPLOYMENT_LABEL, HEADLESS_LABEL, INSTANCE_LABEL, MANAGED_BY, MANAGED_BY_LABEL, NAME,
+    NAME_LABEL, TRAFFIC_LABEL,
 };
+use crate::observed::Traffic;
 use crate::validate::Valid;
 
 pub(crate) use overlay::key_of;
@@ -25,6 +27,8 @@ pub(crate) use overlay::key_of;
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct BuiltInOptions {
     pub image: String,
+    /// Whether the namespace names the image, which may be that of an older version.
+    pub is_pinned: bool,
     /// Where they get their node's parameters, as `http://host:port`; `None` if there are none.
     pub params_url: Option<String>,
 }
@@ -37,21 +41,28 @@ pub struct BuildContext {
     pub has_service_monitors: bool,
     /// Number of pods; `None` to leave it to other field managers.
     pub replicas: Option<i32>,
+    /// Whether the Service leaves out pods that are to get no requests.
+    pub selects_traffic: bool,
 }
 
 /// The children of `valid` in the order to apply them: what a pod needs comes before the pods.
 pub fn build(valid: &Valid, build_context: &BuildContext) -> Vec<ChildObject> {
     let pod = pod::template(valid, &build_context.built_in);
     let ports = network::ports(valid, &pod);
+    let traffic = traffic_selector(valid, build_context.selects_traffic);
     let mut children = Vec::new();
     let mut push = |kind: ChildKind, body: Option<Value>| {
         if let Some(body) = body {
-            children.push(ChildObject::new(kind, metadata(valid), body));
+            children.push(ChildObject::new(kind, metadata(valid, kind), body));
         }
     };
     push(ChildKind::ServiceAccount, workload::service_account(valid));
     push(ChildKind::ConfigMap, server::config_map(valid));
-    push(ChildKind::Service, network::service(valid, &ports));
+    push(ChildKind::Service, network::service(&ports, &traffic));
+    push(
+        ChildKind::PodsService,
+        network::pods_service(&ports, &pod, &traffic),
+    );
     push(
         ChildKind::NetworkPolicy,
         network::network_policy(valid, &pod),
@@ -91,12 +102,25 @@ fn selector(valid: &Valid) -> Value {
     json!({ DEPLOYMENT_LABEL: valid.name })
 }
 
-/// Metadata of a child: the deployment's own name, and the deployment as its owner.
-fn metadata(valid: &Valid) -> Value {
+/// Selects the pods that get requests.
+fn traffic_selector(valid: &Valid, selects_traffic: bool) -> Value {
+    let mut selector = selector(valid);
+    if selects_traffic {
+        selector[TRAFFIC_LABEL] = Traffic::Serving.label().into();
+    }
+    selector
+}
+
+/// Metadata of a child, with the deployment as its owner.
+fn metadata(valid: &Valid, kind: ChildKind) -> Value {
+    let mut labels = labels(valid);
+    if kind == ChildKind::PodsService {
+        labels.insert(HEADLESS_LABEL, "");
+    }
     json!({
-        "name": valid.name,
+        "name": kind.name_of(&valid.name),
         "namespace": valid.namespace,
-        "labels": labels(valid),
+        "labels": labels,
         "ownerReferences": [{
             "apiVersion": "albacore.dev/v1alpha1",
             "kind": "InferenceDeployment",

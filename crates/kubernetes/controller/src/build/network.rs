@@ -1,11 +1,11 @@
-//! Network access to the pods: Service, NetworkPolicy and, with the Prometheus operator,
+//! Network access to the pods: Services, NetworkPolicy and, with the Prometheus operator,
 //! ServiceMonitor.
 
 use serde_json::{Value, json};
 
 use super::selector;
 use crate::limits::METRICS_SECONDS;
-use crate::names::{GRPC, GRPC_PORT, HTTP, HTTP_PORT, SERVER};
+use crate::names::{GRPC, GRPC_PORT, HEADLESS_LABEL, HTTP, HTTP_PORT, SERVER};
 use crate::validate::Valid;
 
 /// The container ports behind the ports of the Service: a name or a number.
@@ -43,22 +43,59 @@ pub(super) fn ports(valid: &Valid, pod: &Value) -> Ports {
     }
 }
 
-/// `None` for a server that names no port, which could get no requests.
-pub(super) fn service(valid: &Valid, ports: &Ports) -> Option<Value> {
-    let mut served = Vec::new();
-    let mut push = |name: &str, number: u16, protocol: &str, target: &Option<Value>| {
-        if let Some(target) = target {
-            served.push(json!({
-                "name": name, "port": number, "protocol": "TCP", "targetPort": target,
-                "appProtocol": protocol,
-            }));
+/// For the pods that `traffic` selects. `None` for a server that names no port, which could get no
+/// requests.
+pub(super) fn service(ports: &Ports, traffic: &Value) -> Option<Value> {
+    let served = service_ports(ports, |default, _| Some(default.into()));
+    (!served.is_empty())
+        .then(|| json!({"spec": {"type": "ClusterIP", "selector": traffic, "ports": served}}))
+}
+
+/// The headless Service, whose ports are those of the containers: clients connect to pods, and
+/// nothing translates ports on the way. For the pods that `traffic` selects.
+pub(super) fn pods_service(ports: &Ports, pod: &Value, traffic: &Value) -> Option<Value> {
+    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+    let served = containers.filter(|container| container["name"] == SERVER);
+    let known: Vec<&Value> = served
+        .filter_map(|container| container["ports"].as_array())
+        .flatten()
+        .collect();
+    let number = |_, target: &Value| match target.is_number() {
+        true => Some(target.clone()),
+        false => {
+            let named = known.iter().find(|port| port["name"] == *target)?;
+            Some(named["containerPort"].clone())
         }
     };
-    push(HTTP, HTTP_PORT, "http", &ports.http);
-    push(GRPC, GRPC_PORT, "kubernetes.io/h2c", &ports.grpc);
-    (!served.is_empty()).then(
-        || json!({"spec": {"type": "ClusterIP", "selector": selector(valid), "ports": served}}),
-    )
+    let served = service_ports(ports, number);
+    (!served.is_empty()).then(|| {
+        json!({"spec": {
+            "type": "ClusterIP",
+            "clusterIP": "None",
+            "publishNotReadyAddresses": false,
+            "selector": traffic,
+            "ports": served,
+        }})
+    })
+}
+
+/// The ports of a Service; `number` makes the number of one from that of the built-in server and
+/// the container port.
+fn service_ports(ports: &Ports, number: impl Fn(u16, &Value) -> Option<Value>) -> Vec<Value> {
+    let both = [
+        (HTTP, HTTP_PORT, "http", &ports.http),
+        (GRPC, GRPC_PORT, "kubernetes.io/h2c", &ports.grpc),
+    ];
+    let served = both
+        .into_iter()
+        .filter_map(|(name, default, protocol, target)| {
+            let target = target.as_ref()?;
+            Some(json!({
+                "name": name, "port": number(default, target)?, "protocol": "TCP",
+                "targetPort": target, "appProtocol": protocol,
+            }))
+        });
+    served.collect()
 }
 
 /// Lets everybody reach the ports that containers name, and no other. `None` if a container that
@@ -87,7 +124,11 @@ pub(super) fn network_policy(valid: &Valid, pod: &Value) -> Option<Value> {
 pub(super) fn service_monitor(valid: &Valid) -> Option<Value> {
     valid.spec.is_built_in().then(|| {
         json!({"spec": {
-            "selector": {"matchLabels": selector(valid)},
+            "selector": {
+                "matchLabels": selector(valid),
+                // Else each pod would be scraped once by each Service.
+                "matchExpressions": [{"key": HEADLESS_LABEL, "operator": "DoesNotExist"}],
+            },
             "endpoints": [{
                 "port": HTTP, "path": "/metrics", "interval": format!("{METRICS_SECONDS}s"),
             }],

@@ -4,7 +4,9 @@
 use serde_json::{Value, json};
 
 use super::{BuiltInOptions, labels, overlay, selector, server};
-use crate::limits::{GRACE_SECONDS, PRE_STOP_SECONDS};
+use crate::limits::{DRAIN_DELAY_SECONDS, GRACE_SECONDS};
+use crate::names::TRAFFIC_LABEL;
+use crate::observed::Traffic;
 use crate::validate::Valid;
 
 /// User and group of the containers: an id that the node does not use.
@@ -15,6 +17,10 @@ pub(super) fn template(valid: &Valid, built_in: &BuiltInOptions) -> Value {
     let user = valid.spec.template.as_ref();
     let user = serde_json::to_value(user).unwrap_or_default();
     let mut metadata = json!({ "labels": labels(valid) });
+    if valid.spec.is_built_in() {
+        // Also where the Service does not ask for it: an edit of what is preferred restarts no pod.
+        metadata["labels"][TRAFFIC_LABEL] = Traffic::Serving.label().into();
+    }
     overlay::merge(&mut metadata, &user["metadata"]);
     let mut pod = pod(valid, built_in);
     overlay::merge(&mut pod, &user["spec"]);
@@ -31,7 +37,9 @@ fn pod(valid: &Valid, built_in: &BuiltInOptions) -> Value {
         "capabilities": {"drop": ["ALL"]},
         "readOnlyRootFilesystem": true,
     });
-    container["lifecycle"] = json!({"preStop": {"sleep": {"seconds": PRE_STOP_SECONDS}}});
+    if !server::announces_drain(valid, built_in) {
+        container["lifecycle"] = json!({"preStop": {"sleep": {"seconds": DRAIN_DELAY_SECONDS}}});
+    }
     json!({
         "serviceAccountName": valid.name,
         "automountServiceAccountToken": false,

@@ -27,9 +27,11 @@ fn built(spec: &Value) -> Vec<ChildObject> {
         built_in: BuiltInOptions {
             image: "server:1".to_owned(),
             params_url: Some("http://params:8082".to_owned()),
+            is_pinned: false,
         },
         has_service_monitors: true,
         replicas: Some(2),
+        selects_traffic: false,
     };
     build(&validate(&deployment(spec)).unwrap(), &build_context)
 }
@@ -94,6 +96,7 @@ fn every_child_is_made_of_fields_of_its_kind() {
         assert_typed::<ServiceAccount>(&spec, ChildKind::ServiceAccount);
         assert_typed::<ConfigMap>(&spec, ChildKind::ConfigMap);
         assert_typed::<Service>(&spec, ChildKind::Service);
+        assert_typed::<Service>(&spec, ChildKind::PodsService);
         assert_typed::<NetworkPolicy>(&spec, ChildKind::NetworkPolicy);
         assert_typed::<PodDisruptionBudget>(&spec, ChildKind::PodDisruptionBudget);
         assert_typed::<Deployment>(&spec, ChildKind::Deployment);
@@ -107,7 +110,9 @@ fn every_child_has_the_name_the_labels_and_the_owner() {
     assert_eq!(kinds, ChildKind::ALL);
     for child in children {
         let metadata = &child.body["metadata"];
-        assert_eq!(metadata["name"], "fraud");
+        let is_headless = child.kind == ChildKind::PodsService;
+        let name = if is_headless { "fraud-pods" } else { "fraud" };
+        assert_eq!(metadata["name"], name);
         assert_eq!(metadata["namespace"], "bank");
         assert_eq!(metadata["labels"]["albacore.dev/deployment"], "fraud");
         assert_eq!(
@@ -139,8 +144,76 @@ fn the_pods_are_restricted_and_leave_before_they_stop() {
         assert_eq!(security["allowPrivilegeEscalation"], false);
         assert_eq!(security["capabilities"]["drop"], json!(["ALL"]));
         assert_eq!(security["readOnlyRootFilesystem"], true);
-        assert_eq!(server["lifecycle"]["preStop"]["sleep"]["seconds"], 5);
     }
+}
+
+#[test]
+fn pods_serve_for_5_s_after_they_have_left_their_services() {
+    let variable = |pod: &Value, name: &str| {
+        let env = pod["spec"]["containers"][0]["env"].as_array().unwrap();
+        let found = env.iter().find(|variable| variable["name"] == name);
+        found.map(|variable| variable["value"].clone())
+    };
+    let pause = |pod: &Value| {
+        pod["spec"]["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"].clone()
+    };
+    // Their server goes on by itself, or the kubelet waits before it tells them to stop.
+    let delay = "ALBACORE_DRAIN_DELAY";
+    let ours = pod(&model());
+    assert_eq!(variable(&ours, delay), Some("5s".into()));
+    assert_eq!(pause(&ours), Value::Null);
+    let theirs = pod(&own());
+    assert_eq!((variable(&theirs, delay), pause(&theirs)), (None, 5.into()));
+    // The image may be older than the variable.
+    let (_, pinned) = template_with(&model(), Some("server:0"));
+    assert_eq!((variable(&pinned, delay), pause(&pinned)), (None, 5.into()));
+
+    let header = "ALBACORE_ENVOY_HEALTH_HEADER";
+    assert_eq!(variable(&ours, header), None);
+    let told = with(model(), "front", json!({"envoyHealthHeader": true}));
+    assert_eq!(variable(&pod(&told), header), Some("true".into()));
+}
+
+#[test]
+fn the_headless_service_has_the_ports_of_the_pods() {
+    let service = child(&model(), ChildKind::PodsService).unwrap();
+    let spec = &service["spec"];
+    assert_eq!(spec["clusterIP"], "None");
+    assert_eq!(
+        spec["selector"],
+        json!({"albacore.dev/deployment": "fraud"})
+    );
+    let port = |index: usize| (&spec["ports"][index]["name"], &spec["ports"][index]["port"]);
+    assert_eq!(port(0), (&"http".into(), &8080.into()));
+    assert_eq!(port(1), (&"grpc".into(), &8081.into()));
+    let service = child(&own(), ChildKind::PodsService).unwrap();
+    let ports = &service["spec"]["ports"];
+    assert_eq!(ports[0]["port"], 8000);
+    assert_eq!(ports[1], Value::Null);
+    // Prometheus scrapes each pod once.
+    let monitor = child(&model(), ChildKind::ServiceMonitor).unwrap();
+    let (left_out, by) = (&monitor["spec"]["selector"], &service["metadata"]["labels"]);
+    let label = &left_out["matchExpressions"][0]["key"];
+    assert_eq!(by[label.as_str().unwrap()], "");
+}
+
+#[test]
+fn every_deployment_has_a_headless_service_with_a_name_of_its_own() {
+    let name = crate::names::pods_service;
+    let (short, long) = ("a".repeat(58), "a".repeat(59));
+    assert_eq!(name(&short), format!("{short}-pods"));
+    let names = [
+        name(&long),
+        name(&format!("{long}b")),
+        name(&"a".repeat(63)),
+    ];
+    assert!(names.iter().all(|name| name.len() == 63), "{names:?}");
+    assert!(
+        names.iter().all(|name| name.ends_with("-pods")),
+        "{names:?}"
+    );
+    assert_ne!(names[0], names[1]);
+    assert_ne!(names[0], names[2]);
 }
 
 #[test]
@@ -303,7 +376,7 @@ fn the_template_overrides_what_is_built() {
         (&server["name"], &server["image"]),
         (&json!("server"), &json!("mine"))
     );
-    assert_eq!(server["env"].as_array().unwrap().len(), 4);
+    assert_eq!(server["env"].as_array().unwrap().len(), 5);
     assert!(server["readinessProbe"]["httpGet"].is_null());
     assert_eq!(
         server["readinessProbe"]["periodSeconds"], 5,
@@ -491,9 +564,11 @@ fn template_with(spec: &Value, image: Option<&str>) -> (InferenceDeployment, Val
         built_in: BuiltInOptions {
             image: "server:1".to_owned(),
             params_url: None,
+            is_pinned: false,
         },
         has_service_monitors: false,
         replicas: None,
+        selects_traffic: false,
     };
     let children = build(&validate(&of).unwrap(), &build_context).into_iter();
     let mut workload = children.filter(|c| c.kind == ChildKind::Deployment);

@@ -7,7 +7,8 @@ use super::*;
 use crate::children::ChildKind;
 
 fn child(cpu: &str) -> ChildObject {
-    let metadata = json!({"name": "fraud", "labels": {"a": "b"}});
+    let owners = json!([{"name": "fraud"}]);
+    let metadata = json!({"name": "x", "labels": {"a": "b"}, "ownerReferences": owners});
     let containers = json!([{"name": "server", "cpu": cpu, "env": [{"name": "A", "value": "1"}]}]);
     ChildObject::new(
         ChildKind::Deployment,

@@ -76,6 +76,8 @@ pub(crate) fn pod_fields(valid: &Valid) -> Value {
     add("resources", spec.resources.as_ref().map(|r| json!(r)));
     add("frontThreads", spec.front_threads().map(|n| json!(n)));
     add("loadReports", spec.load_reports().map(|mode| json!(mode)));
+    let tells_envoy = spec.envoy_health_header().then_some(json!(true));
+    add("envoyHealthHeader", tells_envoy);
     add("serverImage", valid.server_image.as_ref().map(|i| json!(i)));
     fields
 }

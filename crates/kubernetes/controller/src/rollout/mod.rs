@@ -172,9 +172,9 @@ impl Rollouts {
         };
         let image = image_of(&wanted.body).map(str::to_owned);
         let mut annotations = RolloutAnnotations::of_wanted(case.valid, wanted);
-        let ours = case
-            .live
-            .filter(|(live, _)| ownership(live, &case.valid.uid, wanted.name()) == Ownership::Ours);
+        let ours = case.live.filter(|(live, _)| {
+            ownership(live, &case.valid.uid, wanted.owner()) == Ownership::Ours
+        });
         let Some((live, workload)) = ours else {
             // Creating pods restarts none.
             annotations.write(wanted);

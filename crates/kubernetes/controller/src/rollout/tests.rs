@@ -46,9 +46,11 @@ fn children(valid: &Valid, image: &str) -> Vec<ChildObject> {
         built_in: BuiltInOptions {
             image: image.to_owned(),
             params_url: None,
+            is_pinned: false,
         },
         has_service_monitors: false,
         replicas: valid.spec.replicas,
+        selects_traffic: false,
     };
     build(valid, &build_context)
 }

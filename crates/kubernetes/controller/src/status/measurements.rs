@@ -13,7 +13,7 @@ fn states<'a>(facts: &'a DeploymentFacts<'_>) -> impl Iterator<Item = &'a Server
 }
 
 fn load(facts: &DeploymentFacts<'_>) -> DeploymentLoad {
-    load_of(&facts.deployment.spec, facts.pods)
+    load_of(&facts.deployment.spec, facts.pods.iter())
 }
 
 /// Adds what the pods measured of a model to its status.

@@ -8,7 +8,9 @@ mod placed;
 mod stuck;
 
 use albacore_api::limits::REPLICAS_DEFAULT;
-use albacore_api::{InferenceDeployment, InferenceDeploymentStatus, Violation, WorkerCounts};
+use albacore_api::{
+    InferenceDeployment, InferenceDeploymentStatus, TrafficStatus, Violation, WorkerCounts,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::children::ChildKind;
@@ -53,6 +55,8 @@ pub(crate) struct DeploymentFacts<'a> {
     pub(crate) server_image: Option<&'a str>,
     /// The decision about the roll-out; `None` for an invalid spec.
     pub(crate) rollout: Option<&'a RolloutDecision>,
+    /// Which pods get requests; `None` where all do.
+    pub(crate) traffic: Option<TrafficStatus>,
 }
 
 impl DeploymentFacts<'_> {
@@ -141,6 +145,7 @@ pub(crate) fn status_of(facts: &DeploymentFacts<'_>, now: &Time) -> InferenceDep
         bad_rate: measurements::bad_rate(facts),
         load_factor: measurements::load_factor(facts),
         utilization: measurements::utilization(facts),
+        traffic: facts.traffic.clone(),
     }
 }
 

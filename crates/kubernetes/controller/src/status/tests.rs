@@ -164,6 +164,7 @@ impl StatusCase {
             respawns: self.respawns.clone(),
             server_image: None,
             rollout: None,
+            traffic: None,
         };
         status_of(&facts, &time(second))
     }

@@ -3,6 +3,8 @@
 // Each test uses a part; tests fail by panicking.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
+pub(crate) mod server;
+
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

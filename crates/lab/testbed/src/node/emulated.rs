@@ -3,7 +3,6 @@
 
 use std::net::{SocketAddr, SocketAddrV4, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use super::task::Task;
 use crate::guest::console;
@@ -150,14 +149,7 @@ fn lead_to_guest(network: &TestNetwork) -> Result<(), TestbedError> {
         &["route", "add", "10.244.0.0/24", "via", &guest],
         &["route", "add", "10.96.0.0/16", "via", &guest],
     ] {
-        let entrance = network.command_prefix();
-        let mut command = Command::new(&entrance[0]);
-        command.args(&entrance[1..]).arg("ip").args(words);
-        let output = command.output().map_err(TestbedError::file("ip"))?;
-        if !output.status.success() {
-            let error = String::from_utf8_lossy(&output.stderr);
-            return Err(node_error(format!("ip {words:?}: {error}")));
-        }
+        network.ip(words)?;
     }
     Ok(())
 }

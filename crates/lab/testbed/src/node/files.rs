@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::NodeOptions;
+use super::{NodeNumber, NodeOptions};
 
 /// containerd: its own folders, no service of the system's, no right that this machine may lack.
 pub(super) fn containerd(folder: &Path, programs: &Path, pause: &str) -> String {
@@ -40,11 +40,14 @@ SystemdCgroup = false
 }
 
 /// The network of pods: a bridge.
-pub(super) fn cni() -> &'static str {
-    r#"{"cniVersion": "0.4.0", "name": "pods", "plugins": [{
+pub(super) fn cni(number: NodeNumber) -> String {
+    let pods = number.pods();
+    format!(
+        r#"{{"cniVersion": "0.4.0", "name": "pods", "plugins": [{{
   "type": "bridge", "bridge": "pods0", "isGateway": true, "ipMasq": false, "hairpinMode": true,
-  "ipam": {"type": "host-local", "dataDir": "/run/cni", "ranges": [[{"subnet": "10.244.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}
-}]}"#
+  "ipam": {{"type": "host-local", "dataDir": "/run/cni", "ranges": [[{{"subnet": "{pods}"}}]], "routes": [{{"dst": "0.0.0.0/0"}}]}}
+}}]}}"#
+    )
 }
 
 /// The kubelet. Half a cpu for the system keeps one whole cpu shared on a machine of two and leaves

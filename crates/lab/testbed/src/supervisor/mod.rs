@@ -40,31 +40,25 @@ pub(crate) const READY: &str = "ready";
 /// The command that starts a node, and its reply.
 pub(crate) const NODE: &str = "node";
 
+/// The device of a node's network: a bridge, or one end of a cable to the bridge of another.
+pub(crate) const DEVICE: &str = "node0";
+
 /// Owns a network, and a node if one is requested, until standard input ends; then removes
-/// `folder`.
+/// `folder`. Without `has_bridge` its only device comes from outside.
 ///
 /// # Errors
 /// The kernel refuses a namespace, a cgroup or a device.
-pub fn supervise(folder: &Path) -> Result<()> {
-    let result = run_until_input_ends(folder);
+pub fn supervise(folder: &Path, has_bridge: bool) -> Result<()> {
+    let result = run_until_input_ends(folder, has_bridge);
     remove(folder);
     result
 }
 
-fn run_until_input_ends(folder: &Path) -> Result<()> {
+fn run_until_input_ends(folder: &Path, has_bridge: bool) -> Result<()> {
     unshare(CloneFlags::CLONE_NEWNET)?;
-    // A bridge without ports: kubelets take no loopback address, and this kernel may have no dummy
-    // device.
-    let address = format!("{NODE_ADDRESS}/24");
-    for words in [
-        &["link", "set", "lo", "up"][..],
-        &["link", "add", "node0", "type", "bridge"],
-        &["address", "add", &address, "dev", "node0"],
-        &["link", "set", "node0", "up"],
-        // The route does not lead out of this namespace.
-        &["route", "add", "default", "dev", "node0"],
-    ] {
-        run("ip", words)?;
+    run("ip", &["link", "set", "lo", "up"])?;
+    if has_bridge {
+        make_bridge()?;
     }
     std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
     reply(READY)?;
@@ -78,6 +72,22 @@ fn run_until_input_ends(folder: &Path) -> Result<()> {
     }
     drop(node);
     kill_remaining_processes()
+}
+
+fn make_bridge() -> Result<()> {
+    // A bridge without ports: kubelets take no loopback address, and this kernel may have no dummy
+    // device.
+    let address = format!("{NODE_ADDRESS}/24");
+    for words in [
+        &["link", "add", DEVICE, "type", "bridge"][..],
+        &["address", "add", &address, "dev", DEVICE],
+        &["link", "set", DEVICE, "up"],
+        // The route does not lead out of this namespace.
+        &["route", "add", "default", "dev", DEVICE],
+    ] {
+        run("ip", words)?;
+    }
+    Ok(())
 }
 
 /// Kills processes that still run in this network: the control plane of a test that was killed.

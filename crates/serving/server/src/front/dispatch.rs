@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use albacore_connections::{ActiveRequest, Handler, Limit, check_head};
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Request, Response, Version};
 
 use super::grpc::{GrpcService, unary};
@@ -17,7 +17,12 @@ use super::request_error::RequestError;
 pub(super) struct Services {
     pub(super) http: HttpService,
     pub(super) grpc: GrpcService,
+    /// Whether replies say [`ENVOY_HEALTH`] once the end of the server is announced.
+    pub(super) tells_envoy: bool,
 }
+
+/// Makes Envoy consider this server unhealthy at once, where it checks the health of servers.
+const ENVOY_HEALTH: HeaderName = HeaderName::from_static("x-envoy-immediate-health-check-fail");
 
 impl Handler for Services {
     type Body = ReplyBody;
@@ -48,6 +53,10 @@ impl Handler for Services {
         if active.is_last() || is_refused && is_http1 {
             head.headers
                 .insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        if self.tells_envoy && active.is_end_announced() {
+            head.headers
+                .insert(ENVOY_HEALTH, HeaderValue::from_static("true"));
         }
         match body.track(active) {
             Ok(body) => Response::from_parts(head, body),

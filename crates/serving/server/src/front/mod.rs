@@ -36,13 +36,11 @@ mod state;
 mod triton;
 mod validate;
 
-use std::future::Future;
 use std::net::TcpListener as StdListener;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use albacore_connections::{ConnectionCount, LimitMetrics, PortShare, divide_port};
+use albacore_connections::{ConnectionCount, LimitMetrics, PortShare, ShutdownStage, divide_port};
 use albacore_engine::{Engine, EventLoop, KindSet, LoopIndex, ModelHandle, ModelInfo};
 use albacore_proto::inference::ModelConfig;
 use tokio::net::TcpListener;
@@ -124,15 +122,19 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Listening sockets, by event loop, and when to accept connections on them.
-pub(crate) struct PreparedSockets {
+/// What a front serves with: its sockets by event loop, when it begins and ends, and its options.
+pub(crate) struct FrontSetup {
     pub(crate) listeners: Vec<Listeners>,
     pub(crate) event_loops: Vec<EventLoop>,
     pub(crate) connections: ConnectionCount,
     pub(crate) begun: watch::Receiver<bool>,
+    pub(crate) shutdown: watch::Receiver<ShutdownStage>,
+    /// Whether Envoy is told that the server will end.
+    pub(crate) tells_envoy: bool,
+    pub(crate) load_reports: LoadReportMode,
 }
 
-/// Prepares everything, waits until `begun` is true, and serves until `shutdown` resolves; then
+/// Prepares everything, waits until `begun` is true, and serves until `shutdown` is closing; then
 /// stops accepting, answers what was accepted and returns.
 ///
 /// The caller bounds how long that may take: dropping the future closes every connection at once.
@@ -143,16 +145,17 @@ pub(crate) async fn serve(
     engine: Arc<Engine>,
     status: Arc<StatusStore>,
     config: Arc<EffectiveConfig>,
-    sockets: PreparedSockets,
-    load_reports: LoadReportMode,
-    shutdown: impl Future<Output = ()> + Send,
+    setup: FrontSetup,
 ) -> Result<(), FrontError> {
-    let PreparedSockets {
+    let FrontSetup {
         listeners,
         event_loops,
         connections,
         begun,
-    } = sockets;
+        shutdown,
+        tells_envoy,
+        load_reports,
+    } = setup;
     let limit_metrics = LimitMetrics::default();
     let load_reports = Arc::new(LoadReports::new(load_reports));
     let metrics = Metrics::new(
@@ -172,7 +175,6 @@ pub(crate) async fn serve(
         load_reports,
     };
     let body_budget = BodyBudget::default();
-    let (stop, stopped) = watch::channel(false);
     let http = divide_port(listeners.len(), &limit_metrics, &connections);
     let grpc = divide_port(listeners.len(), &limit_metrics, &connections);
     // Dropping the set ends what runs on the event loops.
@@ -184,40 +186,38 @@ pub(crate) async fn serve(
             ..front.clone()
         });
         let services = Arc::new(Services {
-            grpc: GrpcService::new(Arc::clone(&front), body_budget.clone(), &stopped)?,
+            grpc: GrpcService::new(Arc::clone(&front), body_budget.clone())?,
             http: HttpService {
                 front,
                 body_budget: body_budget.clone(),
             },
+            tells_envoy,
         });
-        let (begun, stopped) = (begun.clone(), stopped.clone());
-        let running = serve_loop(services, listeners, shares, begun, stopped);
+        let (begun, shutdown) = (begun.clone(), shutdown.clone());
+        let running = serve_loop(services, listeners, shares, begun, shutdown);
         serving.spawn_on(running, &event_loop.runtime);
     }
-    let mut shutdown = pin!(shutdown);
-    let mut reporting = pin!(front.load_reports.update(&front.engine));
-    loop {
-        // bound: one pass for each event loop, and one for the shutdown
-        tokio::select! {
-            ended = serving.join_next() => match ended {
-                Some(Ok(result)) => result?,
-                Some(Err(error)) => return Err(FrontError::EventLoop(error)),
-                None => return Ok(()),
-            },
-            () = &mut reporting => {}
-            () = &mut shutdown, if !*stop.borrow() => drop(stop.send_replace(true)),
+    let ended = async {
+        while let Some(ended) = serving.join_next().await {
+            // bound: one pass for each event loop
+            ended.map_err(FrontError::EventLoop)??;
         }
+        Ok(())
+    };
+    tokio::select! {
+        ended = ended => ended,
+        never = front.load_reports.update(&front.engine) => match never {},
     }
 }
 
-/// Serves the connections of one event loop from when `begun` is true until `stopped` is true and
+/// Serves the connections of one event loop from when `begun` is true until `shutdown` is closing and
 /// they are closed.
 async fn serve_loop(
     services: Arc<Services>,
     listeners: Listeners,
     (http, grpc): (PortShare, PortShare),
     mut begun: watch::Receiver<bool>,
-    stopped: watch::Receiver<bool>,
+    shutdown: watch::Receiver<ShutdownStage>,
 ) -> Result<(), FrontError> {
     if begun.wait_for(|&has_begun| has_begun).await.is_err() {
         return Ok(());
@@ -225,16 +225,16 @@ async fn serve_loop(
     let port = |listener: StdListener, share: PortShare| {
         albacore_os::stamp_arrivals(&listener)?;
         let listener = TcpListener::from_std(listener)?;
-        let (stopped, services) = (stopped.clone(), Arc::clone(&services));
+        let (shutdown, services) = (shutdown.clone(), Arc::clone(&services));
         Ok::<_, FrontError>(albacore_connections::serve(
-            listener, share, stopped, services,
+            listener, share, shutdown, services,
         ))
     };
     let (http, grpc) = (port(listeners.http, http)?, port(listeners.grpc, grpc)?);
     tokio::select! {
         _ = async { tokio::join!(http, grpc) } => {}
         // Reports "not serving" until the last connection is closed.
-        () = services.grpc.report_health() => {}
+        () = services.grpc.report_health(shutdown.clone()) => {}
     }
     Ok(())
 }

@@ -1,21 +1,25 @@
 //! Bodies of replies: complete ones, with the trailers of gRPC, and the streamed ones of the health
 //! and reflection services.
 
+use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::body::{Body, Frame, SizeHint};
-use tonic::Status;
+use hyper::header::HeaderValue;
+use tokio::sync::watch;
+use tonic::{Code, Status};
 
 use albacore_connections::ActiveRequest;
 
 pub(super) enum ReplyBody {
     Whole(Option<Bytes>, Option<HeaderMap>),
-    /// A stream, and the request that it answers.
+    /// A stream, what ends it if it does not end by itself, and the request that it answers.
     Stream {
         body: tonic::body::Body,
+        ends: Pin<Box<dyn Future<Output = ()> + Send>>,
         _active: Option<ActiveRequest>,
     },
 }
@@ -33,10 +37,15 @@ impl From<Vec<u8>> for ReplyBody {
 }
 
 impl ReplyBody {
-    /// The reply of a tonic service.
-    pub(super) fn stream(body: tonic::body::Body) -> Self {
+    /// The reply of a tonic service. Once `ends` is true it ends as soon as it has nothing to send.
+    pub(super) fn stream(body: tonic::body::Body, mut ends: watch::Receiver<bool>) -> Self {
+        let ends = Box::pin(async move {
+            // An error means that the service is gone.
+            let _ = ends.wait_for(|&ends| ends).await;
+        });
         Self::Stream {
             body,
+            ends,
             _active: None,
         }
     }
@@ -49,10 +58,11 @@ impl ReplyBody {
                 Some(bytes) => Ok(Self::Whole(Some(bytes), trailers)),
                 None => Err(active),
             },
-            Self::Stream { body, .. } => {
+            Self::Stream { body, ends, .. } => {
                 active.set_answered();
                 Ok(Self::Stream {
                     body,
+                    ends,
                     _active: Some(active),
                 })
             }
@@ -68,17 +78,23 @@ impl Body for ReplyBody {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        match self.get_mut() {
-            Self::Whole(bytes, trailers) => {
-                let data = bytes
-                    .take()
-                    .filter(|bytes| !bytes.is_empty())
-                    .map(Frame::data);
-                let frame = data.or_else(|| trailers.take().map(Frame::trailers));
-                Poll::Ready(frame.map(Ok))
+        let this = self.get_mut();
+        if let Self::Stream { body, ends, .. } = this {
+            let frame = Pin::new(body).poll_frame(context);
+            if frame.is_ready() || ends.as_mut().poll(context).is_pending() {
+                return frame;
             }
-            Self::Stream { body, .. } => Pin::new(body).poll_frame(context),
+            *this = Self::Whole(None, Some(stopped()));
         }
+        let Self::Whole(bytes, trailers) = this else {
+            return Poll::Ready(None);
+        };
+        let data = bytes
+            .take()
+            .filter(|bytes| !bytes.is_empty())
+            .map(Frame::data);
+        let frame = data.or_else(|| trailers.take().map(Frame::trailers));
+        Poll::Ready(frame.map(Ok))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -99,4 +115,13 @@ impl Body for ReplyBody {
             Self::Stream { body, .. } => body.size_hint(),
         }
     }
+}
+
+/// The end of a stream that the server ends.
+fn stopped() -> HeaderMap {
+    let mut trailers = HeaderMap::with_capacity(2);
+    trailers.insert("grpc-status", HeaderValue::from(Code::Unavailable as i32));
+    let message = HeaderValue::from_static("the server is shutting down");
+    trailers.insert("grpc-message", message);
+    trailers
 }

@@ -2,17 +2,23 @@
 //!
 //! 429 and `RESOURCE_EXHAUSTED` mean "overloaded"; 503 and `UNAVAILABLE` only "shutting down or not
 //! ready yet": clients and proxies retry the latter by themselves, and retries multiply an
-//! overload.
+//! overload. Whoever sets a bound for retries may have both retried on another server: nothing of
+//! such a request was computed. What is not to be retried anywhere says so
+//! ([`ErrorKind::forbids_retries`]). Why: `docs/decisions/2026-11-26-refusals-and-retries.md`.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use hyper::StatusCode;
+use hyper::header::HeaderName;
 use tonic::Code;
 
 use super::limits::BODY_BYTES_MAX;
 use albacore_connections::HeadError;
 use albacore_engine::{Failure, Refusal};
+
+/// On a reply, this keeps Envoy from a retry, also where it retries every 5xx or gateway error.
+pub(super) const ENVOY_RATE_LIMITED: HeaderName = HeaderName::from_static("x-envoy-ratelimited");
 
 /// Kind of an error, which determines both codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +76,14 @@ impl ErrorKind {
             Self::Unavailable => Code::Unavailable,
             Self::Failed => Code::Internal,
         }
+    }
+}
+
+impl ErrorKind {
+    /// Whether no other server is to get the request: its time is over, or its rows may end the
+    /// workers there, too.
+    pub(super) const fn forbids_retries(self) -> bool {
+        matches!(self, Self::Expired | Self::Failed)
     }
 }
 
@@ -180,6 +194,12 @@ mod tests {
         assert_eq!(error.kind.status().as_u16(), 429);
         assert_eq!(error.kind.code(), Code::ResourceExhausted);
         assert_eq!(error.retry_after_seconds(), Some(2));
+        let poisonous = Failure::Poisonous {
+            crashes: 2,
+            cause: "signal 11".to_owned(),
+        };
+        assert!(RequestError::from(poisonous).kind.forbids_retries());
+        assert!(!error.kind.forbids_retries());
         let draining = RequestError::from(Refusal::Draining);
         assert_eq!(draining.kind.status().as_u16(), 503);
         assert_eq!(draining.kind.code(), Code::Unavailable);

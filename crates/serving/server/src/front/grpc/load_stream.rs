@@ -7,22 +7,17 @@ use std::time::Duration;
 use albacore_proto::orca::open_rca_service_server::OpenRcaService;
 use albacore_proto::orca::{self, OrcaLoadReport, OrcaLoadReportRequest};
 use futures_util::stream::{Stream, unfold};
-use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior};
 use tonic::{Request, Response, Status};
 
 use super::super::limits::{LOAD_STREAM_PERIOD, LOAD_STREAM_PERIOD_MAX, LOAD_STREAM_PERIOD_MIN};
 use super::super::load_report::LoadReports;
 
-/// Streams the newest report until the server stops.
-pub(super) struct LoadStreams {
-    pub(super) reports: Arc<LoadReports>,
-    pub(super) stopped: watch::Receiver<bool>,
-}
+/// Streams the newest report. `ReplyBody` ends the streams of a server that stops.
+pub(super) struct LoadStreams(pub(super) Arc<LoadReports>);
 
 struct LoadStream {
     reports: Arc<LoadReports>,
-    stopped: watch::Receiver<bool>,
     period: Interval,
 }
 
@@ -35,7 +30,7 @@ impl OpenRcaService for LoadStreams {
         &self,
         request: Request<OrcaLoadReportRequest>,
     ) -> Result<Response<Self::StreamCoreMetricsStream>, Status> {
-        if !self.reports.is_enabled() {
+        if !self.0.is_enabled() {
             // Clients do not try again after this code.
             return Err(Status::unimplemented(
                 "this server gives no load reports: it runs with --load-reports never",
@@ -45,8 +40,7 @@ impl OpenRcaService for LoadStreams {
         let mut period = tokio::time::interval(wanted.map_or(LOAD_STREAM_PERIOD, bounded));
         period.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let stream = LoadStream {
-            reports: Arc::clone(&self.reports),
-            stopped: self.stopped.clone(),
+            reports: Arc::clone(&self.0),
             period,
         };
         Ok(Response::new(Box::pin(unfold(stream, LoadStream::next))))
@@ -57,10 +51,7 @@ impl LoadStream {
     async fn next(mut self) -> Option<(Result<OrcaLoadReport, Status>, Self)> {
         let report = loop {
             // bound: a report exists a tenth of a second after the start
-            tokio::select! {
-                _ = self.stopped.wait_for(|&stopped| stopped) => return None,
-                _ = self.period.tick() => {}
-            }
+            self.period.tick().await;
             if let Some(report) = self.reports.newest() {
                 break report;
             }

@@ -38,7 +38,7 @@ use super::reply_body::ReplyBody;
 use super::request_body::{self, BodyBudget};
 use super::request_error::{ErrorKind, RequestError};
 use super::{Front, FrontError, triton, validate};
-use albacore_connections::ActiveRequest;
+use albacore_connections::{ActiveRequest, ShutdownStage, next_stage};
 use albacore_proto::orca::open_rca_service_server::OpenRcaServiceServer;
 use load_stream::LoadStreams;
 
@@ -57,6 +57,8 @@ pub(super) struct GrpcService {
     /// Health, reflection and load reports, by the prefix of their paths.
     tonic_services: [(&'static str, TonicService); 4],
     health: HealthReporter,
+    /// Set when streams that clients keep open are to end: the server would wait for them.
+    streams_end: watch::Sender<bool>,
 }
 
 /// Makes a function of a service of tonic.
@@ -77,11 +79,7 @@ where
 }
 
 impl GrpcService {
-    pub(super) fn new(
-        front: Arc<Front>,
-        body_budget: BodyBudget,
-        stopped: &watch::Receiver<bool>,
-    ) -> Result<Self, FrontError> {
+    pub(super) fn new(front: Arc<Front>, body_budget: BodyBudget) -> Result<Self, FrontError> {
         let (reporter, health) = tonic_health::server::health_reporter();
         let reflection = || {
             tonic_reflection::server::Builder::configure()
@@ -93,10 +91,7 @@ impl GrpcService {
         let reflection_v1 = reflection().build_v1()?;
         // Used by grpcurl before version 1.8.8, and by other tools still.
         let reflection_v1alpha = reflection().build_v1alpha()?;
-        let load = OpenRcaServiceServer::new(LoadStreams {
-            reports: Arc::clone(&front.load_reports),
-            stopped: stopped.clone(),
-        });
+        let load = OpenRcaServiceServer::new(LoadStreams(Arc::clone(&front.load_reports)));
         Ok(Self {
             front,
             body_budget,
@@ -116,6 +111,7 @@ impl GrpcService {
                 ),
             ],
             health: reporter,
+            streams_end: watch::Sender::new(false),
         })
     }
 
@@ -127,7 +123,9 @@ impl GrpcService {
         let path = request.uri().path();
         for (prefix, service) in &self.tonic_services {
             if path.starts_with(prefix) {
-                return service(request).await.map(ReplyBody::stream);
+                let ends = self.streams_end.subscribe();
+                let reply = service(request).await;
+                return reply.map(|body| ReplyBody::stream(body, ends));
             }
         }
         let (head, body) = request.into_parts();
@@ -221,11 +219,12 @@ impl GrpcService {
     }
 
     /// Keeps the standard health service up to date, for as long as the server runs.
-    pub(super) async fn report_health(&self) {
+    pub(super) async fn report_health(&self, mut shutdown: watch::Receiver<ShutdownStage>) {
         let mut period = tokio::time::interval(HEALTH_PERIOD);
         let mut reported = None;
+        let mut stage = *shutdown.borrow_and_update();
         loop {
-            // bound: one pass each HEALTH_PERIOD, dropped with the server
+            // bound: one pass each HEALTH_PERIOD and stage of the shutdown, dropped with the server
             let is_ready = self.front.engine.is_ready();
             if reported != Some(is_ready) {
                 let status = if is_ready {
@@ -238,7 +237,14 @@ impl GrpcService {
                 }
                 reported = Some(is_ready);
             }
-            period.tick().await;
+            if stage.is_closing() {
+                // Clients that watch have been told just now.
+                self.streams_end.send_replace(true);
+            }
+            tokio::select! {
+                _ = period.tick() => {}
+                next = next_stage(&mut shutdown), if !stage.is_closing() => stage = next,
+            }
         }
     }
 }

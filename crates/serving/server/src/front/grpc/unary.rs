@@ -8,12 +8,12 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Response};
 use prost::Message;
-use tonic::metadata::MetadataValue;
 use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
 
 use super::super::content_coding::ContentCoding;
 use super::super::reply_body::ReplyBody;
-use super::super::request_error::{ErrorKind, RequestError};
+use super::super::request_error::{ENVOY_RATE_LIMITED, ErrorKind, RequestError};
 use super::super::request_meta::single_header;
 use super::super::validate::excerpt;
 
@@ -97,18 +97,22 @@ pub(super) fn change_trailers(
 
 /// The reply to a call that failed.
 pub(in super::super) fn error(error: RequestError) -> Response<ReplyBody> {
-    let retry_after = error.retry_after;
     let code = error.kind.code();
-    let mut status = Status::new(code, error.message);
-    if let Some(after) = retry_after {
-        // The standard metadata for the delay of a retry in gRPC, milliseconds.
-        let millis = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-        let millis = MetadataValue::from(millis);
-        status
-            .metadata_mut()
-            .insert("grpc-retry-pushback-ms", millis);
-    }
+    let status = match error.retry_after {
+        // For applications. `grpc-retry-pushback-ms` would keep the client's library from a retry on
+        // another server for so long.
+        Some(after) => {
+            let details = ErrorDetails::with_retry_info(Some(after));
+            Status::with_error_details(code, error.message, details)
+        }
+        None => Status::new(code, error.message),
+    };
     let mut reply = status.into_http();
+    if error.kind.forbids_retries() {
+        let headers = reply.headers_mut();
+        headers.insert("grpc-retry-pushback-ms", HeaderValue::from_static("-1"));
+        headers.insert(ENVOY_RATE_LIMITED, HeaderValue::from_static("true"));
+    }
     if code == Code::Unimplemented {
         let supported = HeaderValue::from_static("identity,gzip,deflate");
         reply

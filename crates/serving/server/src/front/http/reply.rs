@@ -10,7 +10,7 @@ use super::super::datatype::Datatype;
 use super::super::limits::COMPRESSED_REPLY_BYTES_MIN;
 use super::super::metrics::InferCall;
 use super::super::reply_body::ReplyBody;
-use super::super::request_error::RequestError;
+use super::super::request_error::{ENVOY_RATE_LIMITED, RequestError};
 use super::super::stages::SERVER_TIMING;
 use super::super::validate::{self, RequestedOutput, VERSION};
 use albacore_engine::{ElementType, ModelInfo, OutputInfo, Reply};
@@ -53,6 +53,10 @@ pub(in super::super) fn error(error: &RequestError) -> HttpReply {
         reply
             .headers_mut()
             .insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if error.kind.forbids_retries() {
+        let forbids = HeaderValue::from_static("true");
+        reply.headers_mut().insert(ENVOY_RATE_LIMITED, forbids);
     }
     reply
 }

@@ -15,6 +15,7 @@ mod encoded;
 mod rates;
 
 use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -77,7 +78,7 @@ impl LoadReports {
         }
     }
 
-    /// Requests whose wish for a format was ignored.
+    /// Requests for a format that does not exist, which was ignored.
     pub(super) fn unknown_formats(&self) -> u64 {
         self.unknown_formats.load(Ordering::Relaxed)
     }
@@ -150,19 +151,23 @@ impl LoadReports {
     }
 
     /// Keeps the reports up to date for as long as it is polled.
-    pub(super) async fn update(&self, engine: &Engine) {
+    pub(super) async fn update(&self, engine: &Engine) -> Infallible {
         if !self.is_enabled() {
             return std::future::pending().await;
         }
         let mut period = tokio::time::interval(LOAD_PERIOD);
         let mut window: VecDeque<Totals> = VecDeque::with_capacity(LOAD_PERIODS + 1);
         let mut load_factor = 0.0;
-        for tick in 0_u64.. {
+        let mut until_load_factor = 0;
+        loop {
+            // bound: one pass each LOAD_PERIOD, dropped with the server
             period.tick().await;
             // It is of the last minute, and costs as much as a scrape.
-            if tick % LOAD_FACTOR_PERIODS == 0 {
+            if until_load_factor == 0 {
                 load_factor = engine.stats().load.factor;
+                until_load_factor = LOAD_FACTOR_PERIODS;
             }
+            until_load_factor -= 1;
             let totals = engine.totals();
             if let Some(oldest) = window.front() {
                 let rates = Rates::between(oldest, &totals, load_factor);

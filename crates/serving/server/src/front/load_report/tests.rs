@@ -1,3 +1,5 @@
+//! Rates, formats and modes of load reports.
+
 use std::time::Duration;
 
 use prost::Message as _;

@@ -1,0 +1,376 @@
+//! Which pods of a deployment with `batching.prefer: IdleWorkers` get requests.
+//!
+//! Problem: a Service spreads requests evenly over the ready pods, so that at low load all of them
+//! are a little busy, and an autoscaler takes away any of them.
+//!
+//! Approach: how many pods are enough follows from what they report ([`Concentrator`]). The others
+//! become spare: their label no longer is the one that the Service asks for, and their deletion
+//! cost makes them the first to go. They stay ready, and get requests again with one patch. The
+//! label is part of the pod template, so that pods get requests even if no controller runs.
+//! Whenever something else than the load changes, or is not known, every pod gets requests. The
+//! decision is pure; [`send`] carries it out.
+//!
+//! Limits: what keeps a connection to a pod that has become spare goes on using it (kube-proxy
+//! chooses a pod for each connection), and its work counts.
+
+use std::time::Duration;
+
+use albacore_api::{
+    Autoscaling, BatchingPolicy, BatchingPreference, InferenceDeploymentSpec, TrafficStatus,
+};
+use albacore_batching::{BUSY_MAX, Concentration, Concentrator, Nanos, RECENT_PAUSE, ServingCause};
+use albacore_cluster::{ApiResource, Cluster, ClusterError, ErrorClass, ObjectKey};
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::limits::{FIRST_REPORT_TIME_MAX, SCRAPE_PERIOD, SERVING_MIN};
+use crate::model_outcomes::load_of;
+use crate::names::{DELETION_COST_ANNOTATION, TRAFFIC_LABEL};
+use crate::observed::{LiveObject, ObservedPod, Traffic, Workload};
+use crate::server_state::ServerState;
+
+/// The deletion cost of a spare pod: lower than that of pods without one.
+const SPARE_COST: &str = "-1";
+
+/// What is remembered of a deployment.
+#[derive(Debug, Default)]
+pub(crate) struct TrafficRecord {
+    concentrator: Concentrator,
+    /// When it was looked at first.
+    since: Option<Nanos>,
+    /// When spare pods got requests again.
+    returned_at: Option<Nanos>,
+}
+
+impl TrafficRecord {
+    /// Whether bad requests are answered by pods that are there: some are spare, or were until so
+    /// short a time ago that what is bad is of before.
+    pub(crate) fn answers(&self, pods: &[ObservedPod], now: Nanos) -> bool {
+        let is_recent = |at| now.saturating_sub(at) < RECENT_PAUSE;
+        pods.iter().any(is_spare) || self.returned_at.is_some_and(is_recent)
+    }
+}
+
+/// Why so many pods get requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TrafficCause {
+    /// `IdleWorkers` is not preferred, or the spec is invalid.
+    NotPreferred,
+    /// Nothing is known yet.
+    Starting,
+    RollingOut,
+    /// Fewer pods are ready than there should be.
+    PodsMissing,
+    /// A pod does not report its load.
+    NoReport,
+    Load(ServingCause),
+}
+
+/// Which pods change, and why.
+#[derive(Debug)]
+pub(crate) struct TrafficDecision {
+    /// Indices of pods.
+    changes: Vec<(usize, Traffic)>,
+    pub(crate) cause: TrafficCause,
+    /// When to decide again, even if nothing changes.
+    pub(crate) pause: Option<Duration>,
+}
+
+/// The inputs of a decision.
+pub(crate) struct TrafficCase<'a> {
+    /// `None` if it is invalid.
+    pub(crate) spec: Option<&'a InferenceDeploymentSpec>,
+    pub(crate) workload: Option<&'a Workload>,
+    pub(crate) pods: &'a [ObservedPod],
+    /// How long fewer pods must have been enough.
+    pub(crate) delay: Duration,
+}
+
+/// Which pods should get requests at `now`.
+pub(crate) fn decide(
+    case: &TrafficCase<'_>,
+    record: &mut TrafficRecord,
+    now: Nanos,
+) -> TrafficDecision {
+    let age = now.saturating_sub(*record.since.get_or_insert(now));
+    let cause = match case.spec.filter(|spec| prefers_idle_pods(spec)) {
+        None => TrafficCause::NotPreferred,
+        Some(spec) => match obstacle(case, age) {
+            Some(cause) => cause,
+            None => return by_load(case, spec, record, now),
+        },
+    };
+    record.concentrator.restart();
+    let changes = match cause {
+        TrafficCause::Starting => Vec::new(),
+        _ => all_serve(case.pods),
+    };
+    finish(case, record, now, changes, cause)
+}
+
+/// Whether pods of a deployment may become spare.
+pub(crate) fn prefers_idle_pods(spec: &InferenceDeploymentSpec) -> bool {
+    spec.is_built_in()
+        && spec.batching.policy == BatchingPolicy::Auto
+        && spec.batching.prefer == Some(BatchingPreference::IdleWorkers)
+}
+
+/// Whether the Service may ask for the label: new pods and all that exist have it.
+pub(crate) fn selects_traffic(
+    spec: &InferenceDeploymentSpec,
+    live: Option<&LiveObject>,
+    pods: &[ObservedPod],
+) -> bool {
+    let in_template = |live: &LiveObject| {
+        let labels = &live.body["spec"]["template"]["metadata"]["labels"];
+        labels[TRAFFIC_LABEL] == Traffic::Serving.label()
+    };
+    let mut pods = pods.iter().filter(|pod| pod.is_own && !pod.is_ending);
+    prefers_idle_pods(spec) && live.is_none_or(in_template) && pods.all(|p| p.traffic.is_some())
+}
+
+/// What forbids to go by the load.
+fn obstacle(case: &TrafficCase<'_>, age: Nanos) -> Option<TrafficCause> {
+    let workload = case.workload.filter(|workload| workload.is_observed);
+    let Some(workload) = workload else {
+        return Some(TrafficCause::Starting);
+    };
+    if !workload.is_rolled_out() {
+        return Some(TrafficCause::RollingOut);
+    }
+    let ready = || case.pods.iter().filter(|pod| is_ready(pod));
+    if i32::try_from(ready().count()).unwrap_or(i32::MAX) < workload.wanted {
+        return Some(TrafficCause::PodsMissing);
+    }
+    match ready().any(|pod| pod.state.is_none()) {
+        true if age < nanos(FIRST_REPORT_TIME_MAX) => Some(TrafficCause::Starting),
+        true => Some(TrafficCause::NoReport),
+        false => None,
+    }
+}
+
+fn by_load(
+    case: &TrafficCase<'_>,
+    spec: &InferenceDeploymentSpec,
+    record: &mut TrafficRecord,
+    now: Nanos,
+) -> TrafficDecision {
+    let ready = || case.pods.iter().filter(|pod| is_ready(pod));
+    let serving = || ready().filter(|pod| !is_spare(pod));
+    let work = ready().filter_map(|pod| Some(work(pod.state.as_ref()?, is_spare(pod))));
+    let factors = [load_of(spec, ready()), load_of(spec, serving())].map(|load| load.factor());
+    let [all, before] = [ready().count(), serving().count()];
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let concentration = Concentration {
+        ready: count(all),
+        serving: count(before),
+        least: least(spec),
+        work: work.sum(),
+        factor: factors[0].max(factors[1]),
+    };
+    let advice = record
+        .concentrator
+        .advise(now, nanos(case.delay), &concentration);
+    let wanted = usize::try_from(advice.serving).unwrap_or(all);
+    let order = first_to_go(case.pods);
+    let of = |is_wanted: fn(&ObservedPod) -> bool| {
+        let found = order
+            .iter()
+            .copied()
+            .filter(move |&at| is_wanted(&case.pods[at]));
+        found.collect::<Vec<usize>>()
+    };
+    let gone = of(|pod| !is_spare(pod))
+        .into_iter()
+        .take(before.saturating_sub(wanted));
+    let back = of(is_spare)
+        .into_iter()
+        .rev()
+        .take(wanted.saturating_sub(before));
+    let gone = gone.map(|at| (at, Traffic::Spare));
+    let changes = gone.chain(back.map(|at| (at, Traffic::Serving))).collect();
+    finish(case, record, now, changes, TrafficCause::Load(advice.cause))
+}
+
+fn finish(
+    case: &TrafficCase<'_>,
+    record: &mut TrafficRecord,
+    now: Nanos,
+    changes: Vec<(usize, Traffic)>,
+    cause: TrafficCause,
+) -> TrafficDecision {
+    if changes
+        .iter()
+        .any(|(_, traffic)| *traffic == Traffic::Serving)
+    {
+        record.returned_at = Some(now);
+    }
+    // Nothing else looks again when the time has passed.
+    let waits = matches!(
+        cause,
+        TrafficCause::Starting | TrafficCause::Load(ServingCause::Measuring)
+    );
+    TrafficDecision {
+        changes,
+        cause,
+        pause: waits.then(|| SCRAPE_PERIOD.min(case.delay)),
+    }
+}
+
+fn all_serve(pods: &[ObservedPod]) -> Vec<(usize, Traffic)> {
+    let spare = pods.iter().enumerate().filter(|(_, pod)| is_spare(pod));
+    spare.map(|(at, _)| (at, Traffic::Serving)).collect()
+}
+
+/// Ready pods, those that should become spare first in front: pods that share their node with
+/// others of the deployment, then the newest.
+fn first_to_go(pods: &[ObservedPod]) -> Vec<usize> {
+    let serving = || pods.iter().filter(|pod| is_ready(pod) && !is_spare(pod));
+    let neighbors = |pod: &ObservedPod| serving().filter(|other| other.node == pod.node).count();
+    let key = |at: &usize| {
+        let pod = &pods[*at];
+        (neighbors(pod), pod.created, pod.name.as_str())
+    };
+    let mut order: Vec<usize> = (0..pods.len()).filter(|&at| is_ready(&pods[at])).collect();
+    order.sort_by_cached_key(|at| std::cmp::Reverse(key(at)));
+    order
+}
+
+fn is_ready(pod: &ObservedPod) -> bool {
+    pod.is_own && pod.is_ready && !pod.is_ending
+}
+
+pub(crate) fn is_spare(pod: &ObservedPod) -> bool {
+    pod.is_own && !pod.is_ending && pod.traffic == Some(Traffic::Spare)
+}
+
+/// The share of its time in which a pod worked: its workers, or its front end if that is busier.
+/// What a front end was like before its pod became spare is no work.
+fn work(state: &ServerState, is_spare: bool) -> f64 {
+    let front = state.front.as_ref().filter(|_| !is_spare);
+    let front = front.map_or(0.0, |front| front.busy);
+    (1.0 - state.idle_share).max(front).clamp(0.0, 1.0)
+}
+
+/// So many pods get requests at least.
+fn least(spec: &InferenceDeploymentSpec) -> u32 {
+    let of_autoscaling = |scaling: Autoscaling| u32::try_from(scaling.min_replicas).unwrap_or(1);
+    spec.autoscaling.map_or(SERVING_MIN, of_autoscaling)
+}
+
+fn nanos(time: Duration) -> Nanos {
+    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// What came of a decision.
+#[derive(Debug)]
+pub(crate) struct TrafficOutcome {
+    pub(crate) cause: TrafficCause,
+    pub(crate) pause: Option<Duration>,
+    /// Whether a pod changed.
+    pub(crate) is_changed: bool,
+    /// Why the API server refuses to change a pod.
+    pub(crate) refused: Option<String>,
+}
+
+/// Changes pods in the cluster, all at once, and in `pods`.
+///
+/// # Errors
+/// The API server does not answer; other changes stay.
+pub(crate) async fn send(
+    cluster: &Cluster,
+    namespace: &str,
+    pods: &mut [ObservedPod],
+    decision: TrafficDecision,
+) -> Result<TrafficOutcome, ClusterError> {
+    let mut outcome = TrafficOutcome {
+        cause: decision.cause,
+        pause: decision.pause,
+        is_changed: false,
+        refused: None,
+    };
+    let mut patches = JoinSet::new();
+    for (at, traffic) in decision.changes {
+        let key = ObjectKey::new(namespace, &pods[at].name);
+        let (cluster, uid) = (cluster.clone(), pods[at].uid.clone());
+        patches.spawn(async move { (at, traffic, patch(&cluster, &key, &uid, traffic).await) });
+    }
+    let mut unanswered = None;
+    for (at, traffic, answer) in patches.join_all().await {
+        let Err(error) = answer else {
+            pods[at].traffic = Some(traffic);
+            outcome.is_changed = true;
+            continue;
+        };
+        match error.class() {
+            // It is gone, which the watch will report.
+            ErrorClass::NotFound | ErrorClass::Conflict => {}
+            ErrorClass::Forbidden | ErrorClass::Invalid => {
+                tracing::warn!(%error, "whether a pod gets requests cannot be set");
+                outcome.refused = Some(error.to_string());
+            }
+            _ => unanswered = Some(error),
+        }
+    }
+    unanswered.map_or(Ok(outcome), Err)
+}
+
+async fn patch(
+    cluster: &Cluster,
+    key: &ObjectKey,
+    uid: &str,
+    traffic: Traffic,
+) -> Result<(), ClusterError> {
+    let cost = match traffic {
+        Traffic::Serving => Value::Null,
+        Traffic::Spare => SPARE_COST.into(),
+    };
+    let kind = ApiResource::erase::<Pod>(&());
+    let labels = json!({ TRAFFIC_LABEL: traffic.label() });
+    let annotations = json!({ DELETION_COST_ANNOTATION: cost });
+    let patched = cluster.merge_metadata(&kind, key, uid, &labels, &annotations);
+    patched.await.map(drop)
+}
+
+impl TrafficOutcome {
+    /// For the status of a deployment with `pods`; `None` where nothing is decided.
+    pub(crate) fn status(&self, pods: &[ObservedPod]) -> Option<TrafficStatus> {
+        if self.cause == TrafficCause::NotPreferred {
+            return None;
+        }
+        let ready = pods.iter().filter(|pod| is_ready(pod));
+        let (spare, serving): (Vec<_>, Vec<_>) = ready.partition(|pod| is_spare(pod));
+        let reason = match &self.refused {
+            Some(refused) => format!("all pods get requests: {refused}"),
+            None => self.cause.in_words(),
+        };
+        Some(TrafficStatus {
+            serving: format!("{}/{}", serving.len(), serving.len() + spare.len()),
+            reason,
+        })
+    }
+}
+
+impl TrafficCause {
+    fn in_words(self) -> String {
+        let text = match self {
+            Self::NotPreferred => "spec.batching.prefer is not IdleWorkers",
+            Self::Starting => "the load is not known yet",
+            Self::RollingOut => "pods are being replaced",
+            Self::PodsMissing => "fewer pods are ready than there should be",
+            Self::NoReport => "a pod does not report its load",
+            Self::Load(ServingCause::BadRate) => "requests were late, shed or failed",
+            Self::Load(ServingCause::Busy) => {
+                return format!("pods were busy for {:.0} % of the time", BUSY_MAX * 100.0);
+            }
+            Self::Load(ServingCause::Measuring) => "fewer are enough if the load stays as low",
+            Self::Load(ServingCause::Idle) => "fewer are enough",
+            Self::Load(ServingCause::Steady) => "as many as the load needs",
+        };
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests;

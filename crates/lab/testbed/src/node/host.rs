@@ -1,0 +1,271 @@
+//! Where the programs of a node run: kubelet, containerd and kube-proxy, in namespaces of their own
+//! or on an emulated machine.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Instant;
+
+use super::emulated::Emulated;
+use super::{Machine, NodeNumber, NodeOptions, Task, configuration};
+use crate::limits::{LOG_TAIL_BYTES, READY_PERIOD};
+use crate::test_network::TestNetwork;
+use crate::{ControlPlane, Image, TestbedError};
+
+/// The image of the process that holds a pod's namespaces.
+pub(super) const PAUSE: &str = "testbed.albacore.dev/pause:1";
+
+/// The programs of a node and what they run in. Processes, mounts, network and cgroups end with
+/// this value, at once, as where a machine fails; or with the test that made it.
+#[derive(Debug)]
+pub struct Host {
+    name: String,
+    programs: PathBuf,
+    machine: Machine,
+    number: NodeNumber,
+    emulated: Option<Emulated>,
+    // Last, so that it outlives what runs in its network.
+    network: TestNetwork,
+}
+
+impl Host {
+    /// Starts a node of `plane` in `network`, and waits until it is ready.
+    pub(super) fn start(
+        mut network: TestNetwork,
+        plane: &ControlPlane,
+        number: NodeNumber,
+        options: &NodeOptions,
+    ) -> Result<Self, TestbedError> {
+        let programs = programs()?;
+        configuration::write(&network, plane, &programs, number, options)?;
+        let emulated = match options.machine {
+            Machine::Here => network.start_node().map(|()| None),
+            Machine::Emulated => Emulated::start(&network, &programs, plane.programs()).map(Some),
+        }?;
+        let host = Self {
+            name: options.name.clone(),
+            programs,
+            machine: options.machine,
+            number,
+            emulated,
+            network,
+        };
+        let pause = host.network.folder().join("pause.tar");
+        let image = Image {
+            reference: PAUSE.into(),
+            program: host.network.program().to_owned(),
+            arguments: vec!["pause".into()],
+            user: 65_535,
+            files: Vec::new(),
+        };
+        image.write(&pause)?;
+        let ctr = host.programs.join("ctr");
+        let ctr = ctr.to_string_lossy();
+        let socket = host.socket();
+        let version = [&*ctr, "--address", &socket, "version"];
+        let succeeds = |words| host.exec(words).is_ok_and(|output| output.status.success());
+        host.wait_until("containerd", || succeeds(&version))?;
+        host.import(&pause)?;
+        host.wait_until("kubelet", || host.is_ready(plane))?;
+        Ok(host)
+    }
+
+    pub(super) fn network(&self) -> &TestNetwork {
+        &self.network
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its address; that of the first node is the control plane's too, unless it is emulated.
+    pub fn address(&self) -> Ipv4Addr {
+        self.machine.address(self.number)
+    }
+
+    /// The folder of its logs and files, as it sees it too.
+    pub fn folder(&self) -> &Path {
+        self.network.folder()
+    }
+
+    /// The pid of the process that keeps its network and takes it down.
+    pub fn supervisor_pid(&self) -> u32 {
+        self.network.supervisor_pid()
+    }
+
+    /// Puts the images of an archive onto the node.
+    ///
+    /// # Errors
+    /// containerd refuses it, in its words.
+    pub fn import(&self, archive: &Path) -> Result<(), TestbedError> {
+        let (ctr, socket) = (self.programs.join("ctr"), self.socket());
+        let ctr = ctr.to_string_lossy();
+        let into = [&*ctr, "--address", &socket, "--namespace", "k8s.io"];
+        let import = ["images", "import", "--no-unpack", "-"];
+        let mut task = self.begin(&[&into[..], &import].concat())?;
+        let mut file = std::fs::File::open(archive).map_err(TestbedError::file(archive))?;
+        // Whoever does not read it all says why.
+        let _ = task.feed(&mut file);
+        let output = task.end().map_err(TestbedError::file(&*ctr))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        Err(TestbedError::Node { message })
+    }
+
+    /// Runs a command inside the node: its processes, its mounts, its network. Its input is empty.
+    ///
+    /// # Errors
+    /// It cannot be run at all.
+    pub fn exec(&self, words: &[&str]) -> Result<Output, TestbedError> {
+        let task = self.begin(words)?;
+        let program = words.first().unwrap_or(&"");
+        task.end().map_err(TestbedError::file(program))
+    }
+
+    /// Starts a command inside the node, which then has an input.
+    ///
+    /// # Errors
+    /// It cannot be run at all.
+    pub fn begin(&self, words: &[&str]) -> Result<Task, TestbedError> {
+        if let Some(emulated) = &self.emulated {
+            return emulated.begin(&self.network, words);
+        }
+        let (program, arguments) = words.split_first().unwrap_or((&"true", &[]));
+        let mut command = self.command(Path::new(program))?;
+        let pipe = Stdio::piped;
+        command.args(arguments);
+        command.stdin(pipe()).stdout(pipe()).stderr(pipe());
+        let child = command.spawn().map_err(TestbedError::file(program))?;
+        Ok(Task::of(child))
+    }
+
+    /// Runs `work` in the node's network, where pods and Services are: what it opens there stays
+    /// there.
+    ///
+    /// # Errors
+    /// The node is gone.
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, TestbedError> {
+        self.network.within(work)
+    }
+
+    /// Kills one of the node's own programs (`kubelet`, `containerd`, `kube-proxy`); it is started
+    /// again.
+    ///
+    /// # Errors
+    /// There is no such program.
+    pub fn kill(&self, service: &str) -> Result<(), TestbedError> {
+        let children = self.read("/proc/1/task/1/children")?;
+        let is_it = |pid: &&str| {
+            let comm = self.read(&format!("/proc/{pid}/comm"));
+            comm.is_ok_and(|comm| comm.trim() == service)
+        };
+        let pid = children.split_whitespace().find(is_it);
+        let killed = pid.map(|pid| self.exec(&["kill", "-KILL", pid]));
+        match killed {
+            Some(Ok(output)) if output.status.success() => Ok(()),
+            _ => Err(TestbedError::Node {
+                message: format!("no {service} runs on {}", self.name),
+            }),
+        }
+    }
+
+    /// A text file, as the node sees it.
+    ///
+    /// # Errors
+    /// There is no such file.
+    pub fn read(&self, path: &str) -> Result<String, TestbedError> {
+        let output = self.exec(&["cat", path])?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match output.status.success() {
+            true => Ok(text(&output.stdout)),
+            false => Err(TestbedError::Node {
+                message: text(&output.stderr),
+            }),
+        }
+    }
+
+    /// What a command line begins with to run in a node on this machine, for people.
+    ///
+    /// # Errors
+    /// The node is gone, or emulated.
+    pub fn entrance(&self) -> Result<String, TestbedError> {
+        let command = self.command(Path::new("bash"))?;
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+        Ok(words.join(" "))
+    }
+
+    fn socket(&self) -> String {
+        let socket = self.network.folder().join("containerd.sock");
+        socket.to_string_lossy().into_owned()
+    }
+
+    /// A command inside the node.
+    fn command(&self, program: &Path) -> Result<Command, TestbedError> {
+        let first = self.network.first_process()?;
+        let mut command = Command::new("nsenter");
+        command
+            .arg(format!("--target={first}"))
+            .args([
+                "--mount", "--pid", "--net", "--uts", "--ipc", "--cgroup", "--",
+            ])
+            .arg(program)
+            .stdin(Stdio::null());
+        Ok(command)
+    }
+
+    fn is_ready(&self, plane: &ControlPlane) -> bool {
+        let path = r#"jsonpath={.status.conditions[?(@.type=="Ready")].status}"#;
+        let output = plane.kubectl(&["get", "node", &self.name, "-o", path]);
+        output.is_ok_and(|output| output.stdout == b"True")
+    }
+
+    fn wait_until(
+        &self,
+        program: &'static str,
+        is_done: impl Fn() -> bool,
+    ) -> Result<(), TestbedError> {
+        let (start, patience) = (Instant::now(), self.machine.patience());
+        // bound: READY_TIME_MAX, GUEST_TIME_MAX
+        while !is_done() {
+            // Its first process ends by itself only where a mount or a program is refused.
+            match &self.emulated {
+                None => self.network.first_process().map(drop),
+                Some(emulated) => emulated.check(),
+            }?;
+            if start.elapsed() > patience {
+                return Err(TestbedError::NotReady {
+                    program,
+                    seconds: patience.as_secs(),
+                    tail: self.tail(program),
+                });
+            }
+            std::thread::sleep(READY_PERIOD);
+        }
+        Ok(())
+    }
+
+    /// The end of what a program of the node wrote, or of what the machine says where there is
+    /// none.
+    fn tail(&self, program: &str) -> String {
+        let log = self.network.folder().join(format!("{program}.log"));
+        let text = match &self.emulated {
+            None => std::fs::read_to_string(&log).unwrap_or_default(),
+            Some(emulated) => self
+                .read(&log.to_string_lossy())
+                .unwrap_or_else(|_| emulated.console()),
+        };
+        // infallible: 4,000
+        #[allow(clippy::cast_possible_truncation)]
+        let from = text.len().saturating_sub(LOG_TAIL_BYTES as usize);
+        text.get(from..).unwrap_or_default().to_owned()
+    }
+}
+
+/// The folder with containerd, runc and CNI plugins; fetches them the first time.
+fn programs() -> Result<PathBuf, TestbedError> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/node/programs.sh");
+    crate::program::folder_of(&script)
+}

@@ -1,0 +1,120 @@
+//! Requests at a constant mean rate while something happens, and what became of them.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use albacore_load::{
+    InferRequest, Load, Outcome, Request, Sample, Shape, WireFormat, drive, poisson,
+};
+
+use crate::rig::Rig;
+
+/// Columns of examples/fraud.ubj.
+const FEATURES: usize = 61;
+
+/// Requests a second: little for three pods, so that a failure is never one of overload.
+const RATE: f64 = 100.0;
+
+/// The load is sent in parts of this length, until what happens is over.
+const PART: Duration = Duration::from_secs(5);
+
+const CONNECTIONS: usize = 64;
+
+/// The objective of the deployment.
+const OBJECTIVE: Duration = Duration::from_secs(1);
+
+/// How long nothing happens.
+pub(crate) const SETTLE: Duration = Duration::from_secs(10);
+
+pub(crate) struct Requests(Request);
+
+/// What became of the requests while something happened.
+pub(crate) struct Outcomes {
+    what: String,
+    samples: Vec<Sample>,
+}
+
+impl Requests {
+    pub(crate) fn new(address: SocketAddr) -> Self {
+        let values: Vec<f32> = (0..FEATURES).map(|at| (at % 50) as f32).collect();
+        let call = InferRequest {
+            model: "fraud",
+            input: "input",
+            output: None,
+            values: &values,
+            features: FEATURES,
+        };
+        Self(call.request(WireFormat::Json, address))
+    }
+
+    /// Sends requests until `event` has returned.
+    pub(crate) fn during(&self, rig: &Rig, what: &str, event: impl FnOnce()) -> Outcomes {
+        let is_over = AtomicBool::new(false);
+        let samples = std::thread::scope(|scope| {
+            let sending = scope.spawn(|| {
+                let mut samples = Vec::new();
+                while !is_over.load(Ordering::Relaxed) {
+                    samples.extend(self.send(rig, samples.len() as u64));
+                }
+                samples
+            });
+            let happened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(event));
+            is_over.store(true, Ordering::Relaxed);
+            let samples = sending.join().unwrap();
+            match happened {
+                Ok(()) => samples,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        });
+        let outcomes = Outcomes {
+            what: what.to_owned(),
+            samples,
+        };
+        println!("         {}", outcomes.line());
+        outcomes
+    }
+
+    fn send(&self, rig: &Rig, seed: u64) -> Vec<Sample> {
+        let load = Load {
+            requests: vec![self.0.clone()],
+            shape: Shape::Open(poisson(RATE, PART, seed)),
+            connections: CONNECTIONS,
+        };
+        rig.node.within(|| drive(load)).unwrap().unwrap()
+    }
+}
+
+impl Outcomes {
+    fn count(&self, is_counted: impl Fn(Outcome) -> bool) -> usize {
+        let outcomes = self.samples.iter().map(|of| Outcome::of(of, OBJECTIVE));
+        outcomes.filter(|&outcome| is_counted(outcome)).count()
+    }
+
+    fn failed(&self) -> usize {
+        self.count(|outcome| !matches!(outcome, Outcome::Good | Outcome::Late))
+    }
+
+    fn line(&self) -> String {
+        let longest = self.samples.iter().map(|sample| sample.latency).max();
+        format!(
+            "{}: {} requests, {} late, {} failed, the longest {:.1} s",
+            self.what,
+            self.samples.len(),
+            self.count(|outcome| outcome == Outcome::Late),
+            self.failed(),
+            longest.unwrap_or_default().as_secs_f64(),
+        )
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_none_failed(&self) {
+        self.assert_failed_at_most(0);
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_failed_at_most(&self, most: usize) {
+        assert!(!self.samples.is_empty(), "{}", self.what);
+        assert!(self.failed() <= most, "{}, at most {most}", self.line());
+    }
+}
