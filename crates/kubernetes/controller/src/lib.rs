@@ -34,6 +34,7 @@ mod server_state;
 mod settings;
 mod status;
 mod validate;
+mod watched_pod;
 mod watches;
 
 pub use build::{BuildContext, BuiltInOptions, build};
