@@ -5,6 +5,22 @@ use std::time::Duration;
 /// Sustained requests per second of a program: client-go's controllers have 20 to 50.
 pub(crate) const REQUESTS_PER_SECOND: u32 = 50;
 
+/// Requests per second to begin with where more are permitted: a small API server answers as many.
+pub(crate) const RATE_START: u32 = 200;
+
+/// The rate rises while writes are answered within this, on average: a tenth of the second that
+/// Kubernetes promises its users for 99 % of writes, so that others notice little ...
+pub(crate) const ANSWER_QUICK: Duration = Duration::from_millis(100);
+
+/// ... and falls to [`RATE_START`] while they take longer than this.
+pub(crate) const ANSWER_SLOW: Duration = Duration::from_millis(250);
+
+/// Answers in the moving average of their times: a slow webhook or two do not matter.
+pub(crate) const ANSWERS_AVERAGED: u32 = 32;
+
+/// A step of the rate, once a second, is this part of it: from 200 to 1,000 in 17 s.
+pub(crate) const RATE_STEP_SHARE: u32 = 10;
+
 /// Seconds' worth of requests that may be sent at once after a quiet time: a start lists a dozen
 /// kinds and applies some objects.
 pub(crate) const REQUESTS_BURST_SECONDS: u32 = 2;

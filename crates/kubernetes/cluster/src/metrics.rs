@@ -32,6 +32,7 @@ pub(crate) struct NameLabel {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClusterMetrics {
     pub(crate) requests: Family<RequestLabels, Counter>,
+    pub(crate) request_rate: Gauge,
     pub(crate) watched: Family<NameLabel, Gauge>,
     pub(crate) malformed: Family<NameLabel, Gauge>,
     pub(crate) watch_failures: Family<NameLabel, Counter>,
@@ -95,6 +96,7 @@ impl ClusterMetrics {
         // Destructured, so that a metric cannot be counted without being registered (L9).
         let Self {
             requests,
+            request_rate,
             watched,
             malformed,
             watch_failures,
@@ -106,6 +108,8 @@ impl ClusterMetrics {
             is_leading,
         } = self.clone();
         registry.register("kube_requests", "Requests to the API server", requests);
+        let help = "Requests per second that may be sent to the API server now";
+        registry.register("kube_request_rate_limit", help, request_rate);
         registry.register(
             "watched_objects",
             "Objects in the cache of a watch",

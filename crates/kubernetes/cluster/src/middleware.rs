@@ -160,7 +160,8 @@ impl RequestControl {
             _ => None,
         };
         if let Some(pause) = pause {
-            self.rate_limit().pause(self.started.elapsed() + pause);
+            let now = self.started.elapsed();
+            self.rate_limit().pause(now, now + pause);
         }
         if info.is_guarded() {
             let writes = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
@@ -169,6 +170,17 @@ impl RequestControl {
                 std::process::exit(KILLED);
             }
         }
+    }
+
+    /// Adapts the rate to the time that a write took; reads may take as long as their answer is.
+    fn note_time(&self, info: &RequestInfo, time: Duration) {
+        if !info.is_guarded() {
+            return;
+        }
+        let mut rate_limit = self.rate_limit();
+        rate_limit.note_answer(self.started.elapsed(), time);
+        let rate = i64::from(rate_limit.rate());
+        self.metrics.own().request_rate.set(rate);
     }
 
     fn count(&self, info: RequestInfo, code: String) {
@@ -240,7 +252,9 @@ impl Service<Request<Body>> for Middleware {
                 control.count(info, "refused".to_owned());
                 return Err(aborted.into());
             }
+            let sent = Instant::now();
             let answer = control.await_answer(&info, send(&client, request)).await;
+            control.note_time(&info, sent.elapsed());
             match answer.map_err(BoxError::from).flatten() {
                 Ok(answer) => {
                     control.note_answer(&info, &answer);

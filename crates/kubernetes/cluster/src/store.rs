@@ -30,11 +30,15 @@ pub enum Change<K> {
 #[derive(Debug)]
 pub(crate) struct Store<K> {
     cache: RwLock<CachedObjects<K>>,
+    /// The groups that an object belongs to.
+    groups_of: fn(&K) -> Vec<ObjectKey>,
 }
 
 #[derive(Debug)]
 struct CachedObjects<K> {
     objects: HashMap<ObjectKey, Arc<K>>,
+    /// The objects of each group that has any.
+    groups: HashMap<ObjectKey, Vec<Arc<K>>>,
     /// Uid and resource version of objects that do not fit their type.
     malformed: HashMap<ObjectKey, (String, String)>,
 }
@@ -47,12 +51,34 @@ fn identity(object: &impl Resource) -> (Option<&str>, Option<&str>) {
 
 impl<K> Default for Store<K> {
     fn default() -> Self {
+        Self::grouped_by(|_| Vec::new())
+    }
+}
+
+impl<K> Store<K> {
+    /// An empty store that finds objects by their groups.
+    pub(crate) fn grouped_by(groups_of: fn(&K) -> Vec<ObjectKey>) -> Self {
         let cache = CachedObjects {
             objects: HashMap::new(),
+            groups: HashMap::new(),
             malformed: HashMap::new(),
         };
         Self {
             cache: RwLock::new(cache),
+            groups_of,
+        }
+    }
+}
+
+impl<K> CachedObjects<K> {
+    fn leave(&mut self, object: &Arc<K>, groups: Vec<ObjectKey>) {
+        for group in groups {
+            if let Some(members) = self.groups.get_mut(&group) {
+                members.retain(|member| !Arc::ptr_eq(member, object));
+                if members.is_empty() {
+                    self.groups.remove(&group);
+                }
+            }
         }
     }
 }
@@ -70,6 +96,11 @@ impl<K: Resource> Store<K> {
 
     pub(crate) fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
         self.read(|cache| cache.objects.get(key).cloned())
+    }
+
+    /// The objects of a group, in no order.
+    pub(crate) fn group(&self, group: &ObjectKey) -> Vec<Arc<K>> {
+        self.read(|cache| cache.groups.get(group).cloned().unwrap_or_default())
     }
 
     pub(crate) fn select(&self, is_wanted: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
@@ -100,6 +131,12 @@ impl<K: Resource> Store<K> {
             }
             let new = Arc::new(object);
             cache.objects.insert(key, new.clone());
+            if let Some(old) = &old {
+                cache.leave(old, (self.groups_of)(old));
+            }
+            for group in (self.groups_of)(&new) {
+                cache.groups.entry(group).or_default().push(new.clone());
+            }
             match old {
                 // Deleted and created again while the watch was down.
                 Some(old) if identity(&*old).0 != identity(&*new).0 => {
@@ -119,7 +156,9 @@ impl<K: Resource> Store<K> {
     ) -> Option<Change<K>> {
         let version = (malformed.uid().to_owned(), malformed.version().to_owned());
         self.write(|cache| {
-            cache.objects.remove(&key);
+            if let Some(old) = cache.objects.remove(&key) {
+                cache.leave(&old, (self.groups_of)(&old));
+            }
             let before = cache.malformed.insert(key, version.clone());
             (before != Some(version)).then_some(Change::Malformed(malformed))
         })
@@ -129,7 +168,9 @@ impl<K: Resource> Store<K> {
     pub(crate) fn remove(&self, key: &ObjectKey) -> Option<Change<K>> {
         self.write(|cache| {
             cache.malformed.remove(key);
-            cache.objects.remove(key).map(Change::Deleted)
+            let old = cache.objects.remove(key)?;
+            cache.leave(&old, (self.groups_of)(&old));
+            Some(Change::Deleted(old))
         })
     }
 
@@ -145,7 +186,11 @@ impl<K: Resource> Store<K> {
         self.write(|cache| {
             cache.malformed.retain(|key, _| !is_gone(key));
             let gone = cache.objects.extract_if(|key, _| is_gone(key));
-            gone.map(|(_, object)| Change::Deleted(object)).collect()
+            let gone: Vec<Arc<K>> = gone.map(|(_, object)| object).collect();
+            for object in &gone {
+                cache.leave(object, (self.groups_of)(object));
+            }
+            gone.into_iter().map(Change::Deleted).collect()
         })
     }
 }
@@ -199,6 +244,45 @@ mod tests {
             ["3 gone"]
         );
         assert!(store.remove(&key).is_none());
+    }
+
+    #[test]
+    fn objects_are_found_by_their_groups_as_long_as_they_belong_to_them() {
+        let store = Store::<ConfigMap>::grouped_by(|map| {
+            let groups = map.metadata.labels.iter().flat_map(|labels| labels.keys());
+            groups.map(|group| ObjectKey::new("", group)).collect()
+        });
+        let key = |name: &str| ObjectKey::new("a", name);
+        let apply = |name: &str, version: &str, groups: &[&str]| {
+            let mut map = map(name, "u", version);
+            let labels = groups.iter().map(|g| ((*g).to_owned(), String::new()));
+            map.metadata.labels = Some(labels.collect());
+            store.apply(key(name), map);
+        };
+        let members = |group: &str| {
+            let found = store.group(&ObjectKey::new("", group)).into_iter();
+            let mut names: Vec<_> = found.map(|map| ObjectKey::of(&*map).name).collect();
+            names.sort();
+            names.join(" ")
+        };
+        apply("x", "1", &["red", "old"]);
+        apply("y", "2", &["red"]);
+        assert_eq!((members("red"), members("old")), ("x y".into(), "x".into()));
+        apply("x", "3", &["red", "new"]);
+        assert_eq!(
+            [members("red"), members("old"), members("new")],
+            ["x y", "", "x"]
+        );
+        let regarding = ObjectReference::default();
+        let error = "no".to_owned();
+        store.apply_malformed(key("y"), Malformed { regarding, error });
+        assert_eq!(members("red"), "x");
+        apply("y", "4", &["red"]);
+        store.remove(&key("x"));
+        assert_eq!([members("red"), members("new")], ["y", ""]);
+        store.retain_listed(None, &HashSet::new());
+        assert_eq!(members("red"), "");
+        assert!(store.read(|cache| cache.groups.is_empty()));
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub struct WatchOptions<K> {
     pub fields: String,
     /// Drops the fields that are never read, before an object is cached.
     pub trim: fn(&mut K),
+    /// The groups of an object, by which [`Watch::group`] finds it; without its trimmed fields.
+    pub groups: fn(&K) -> Vec<ObjectKey>,
 }
 
 impl<K> WatchOptions<K> {
@@ -63,6 +65,7 @@ impl<K> WatchOptions<K> {
             labels: String::new(),
             fields: String::new(),
             trim: |_| {},
+            groups: |_| Vec::new(),
         }
     }
 }
@@ -125,7 +128,18 @@ impl<K: Resource> Watch<K> {
         self.store.get(key)
     }
 
-    /// The objects that `is_wanted` accepts, in no order.
+    /// The number of objects that exist and fit their type.
+    pub fn count(&self) -> usize {
+        self.store.counts().0
+    }
+
+    /// The objects of a group (see [`WatchOptions::groups`]), in no order. Takes the time of their
+    /// number, however many objects there are.
+    pub fn group(&self, group: &ObjectKey) -> Vec<Arc<K>> {
+        self.store.group(group)
+    }
+
+    /// The objects that `is_wanted` accepts, in no order. Looks at every object.
     pub fn select(&self, is_wanted: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
         self.store.select(is_wanted)
     }
@@ -170,7 +184,7 @@ impl Cluster {
         if namespaces.is_empty() {
             gate.pass();
         }
-        let store = Arc::new(Store::default());
+        let store = Arc::new(Store::grouped_by(options.groups));
         let on_change: Arc<dyn Fn(Change<K>) + Send + Sync> = Arc::new(on_change);
         for namespace in namespaces {
             let (passed, listed) = (gate.clone(), listed.clone());

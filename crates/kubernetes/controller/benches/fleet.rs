@@ -1,21 +1,32 @@
 //! Many deployments at a real API server. Counted, never guessed: requests from its audit log,
-//! memory from /proc.
+//! memory and cpu time from /proc.
 //!
 //! `cargo bench -p albacore-controller` runs a small fleet; with arguments:
-//! `-- cold 1000` (from nothing to everything applied), `-- settled 500` (writes of 60 s in which
-//! nothing changes), `-- fuzz 5000` (strange objects).
+//! `-- cold 1000` (deployments without pods, from nothing to everything applied),
+//! `-- fleet 5000 1000 20000` (deployments, nodes and pods, from the controller's start until every
+//! status says that all pods are ready, placed and have loaded their models; then a minute in which
+//! nothing changes), `-- settled 500` (writes of 60 s in which nothing changes), `-- fuzz 5000`
+//! (strange objects).
 #![allow(clippy::panic, clippy::unwrap_used)] // a benchmark fails by panicking
 
 #[path = "../tests/fuzz/mod.rs"]
 mod fuzz;
 #[path = "../tests/rig/mod.rs"]
 mod rig;
+mod simulation;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use albacore_api::InferenceDeployment;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
 
-use rig::{Controller, Rig, deployment, wait};
+use rig::{Controller, Rig, cpu_seconds, deployment};
+use simulation::{Etcd, Fleet, Roles, Servers};
+
+/// Longest time until a fleet is settled.
+const SETTLED_TIME_MAX: Duration = Duration::from_secs(900);
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -25,66 +36,164 @@ fn main() {
         .filter(|a| !a.starts_with("--"))
         .map(String::as_str);
     let story = words.next();
-    let count = words.next().map(|n| n.parse().unwrap());
+    let counts: Vec<usize> = words.map(|n| n.parse().unwrap()).collect();
+    let count = |index: usize, default| counts.get(index).copied().unwrap_or(default);
     match story {
         None => {
             cold(100);
         }
         Some("cold") => {
-            cold(count.unwrap_or(1000));
+            cold(count(0, 1000));
         }
-        Some("settled") => settled(count.unwrap_or(500)),
-        Some("fuzz") => fuzz::run(count.unwrap_or(5000)),
-        Some(other) => panic!("{other}: say cold, settled or fuzz, and a number"),
+        Some("fleet") => fleet(Fleet {
+            deployments: count(0, 5000),
+            nodes: count(1, 1000),
+            pods: count(2, 20_000),
+        }),
+        Some("settled") => {
+            let (rig, controller, roles) = cold(count(0, 500));
+            assert_eq!(settled(&rig, &controller), 0);
+            drop(roles);
+        }
+        Some("fuzz") => fuzz::run(count(0, 5000)),
+        Some(other) => panic!("{other}: say cold, fleet, settled or fuzz, and numbers"),
     }
 }
 
-/// Creates deployments, then starts a controller and waits until all children exist.
-fn cold(count: usize) -> (Rig, Controller) {
-    let rig = Rig::start(false);
-    let objects: Vec<Value> = (0..count)
-        .map(|n| deployment(&format!("fleet-{n}"), &json!({})))
-        .collect();
-    rig.apply(&objects);
-    let start = Instant::now();
-    let controller = rig.launch(&[]);
-    let mut done = 0;
-    wait("every deployment is applied and says so", || {
-        std::thread::sleep(Duration::from_millis(900));
-        let listed = rig.kubectl(&[
-            "get",
-            "infd",
-            "-o",
-            "jsonpath={.items[*].status.observedGeneration}",
-        ]);
-        done = listed.split_whitespace().count();
-        done == count
+/// Stores deployments, then starts a controller and waits until all children exist.
+fn cold(deployments: usize) -> (Rig, Controller, Roles) {
+    let fleet = Fleet {
+        deployments,
+        nodes: 0,
+        pods: 0,
+    };
+    run("cold", fleet, || {})
+}
+
+/// Deployments with pods on many nodes.
+fn fleet(fleet: Fleet) {
+    let servers = Servers::start();
+    let state = servers.state.clone();
+    let (rig, controller, roles) = run("fleet", fleet, move || {
+        drop(state.set(state_of_servers(fleet)))
     });
-    let seconds = start.elapsed().as_secs_f64();
-    let writes = rig.writes().len();
-    let resident = controller.resident_mib();
     println!(
-        "cold: {count} deployments applied in {seconds:.1} s, {writes} writes, {:.0} a second, \
-         {resident} MiB resident, {:.1} s of cpu",
-        writes as f64 / seconds,
-        controller.cpu_seconds()
+        "servers: {} answers",
+        servers.answered.load(std::sync::atomic::Ordering::Relaxed)
     );
-    (rig, controller)
+    // Measurements settle, and everything was listed and asked once more.
+    std::thread::sleep(Duration::from_secs(45));
+    settled(&rig, &controller);
+    println!(
+        "servers: {} answers",
+        servers.answered.load(std::sync::atomic::Ordering::Relaxed)
+    );
+    drop(roles);
+}
+
+/// Runs a controller from nothing until the fleet is settled.
+fn run(story: &str, fleet: Fleet, before: impl FnOnce()) -> (Rig, Controller, Roles) {
+    let rig = Rig::start(false);
+    // The API server checks one like all others.
+    rig.apply(&[deployment("checked", &json!({}))]);
+    rig.kubectl(&["delete", "infd", "checked"]);
+    let etcd = |rig: &Rig| Etcd {
+        address: rig.plane.etcd_address(),
+    };
+    etcd(&rig).put(fleet.objects());
+    before();
+    let admin = rig.plane.kubeconfig_of("fleet", Some("system:masters"));
+    let roles = Roles::start(fleet, &admin.unwrap(), etcd(&rig));
+    let others = rig.plane.processes();
+    let cpu = || others.map(cpu_seconds);
+    let (start, cpu_before) = (Instant::now(), cpu());
+    let controller = rig.launch(&[]);
+    let mut told = Instant::now();
+    loop {
+        std::thread::sleep(Duration::from_millis(200));
+        let (count, missing) = roles.settled();
+        if count >= fleet.deployments {
+            break;
+        }
+        if told.elapsed() > Duration::from_secs(10) {
+            told = Instant::now();
+            println!(
+                "{:.0} s: {count} settled; {missing}",
+                start.elapsed().as_secs_f64()
+            );
+        }
+        assert!(
+            start.elapsed() < SETTLED_TIME_MAX,
+            "{count} settled; {missing}"
+        );
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let [etcd_cpu, server_cpu] = [0, 1].map(|index| cpu()[index] - cpu_before[index]);
+    let (writes, requests) = (rig.writes().len(), rig.requests());
+    println!(
+        "{story}: {fleet:?} settled in {seconds:.1} s, {writes} writes, {:.0} a second, {} requests; cpu: \
+         {:.1} s controller, {server_cpu:.1} s API server, {etcd_cpu:.1} s etcd; {} MiB resident, {} MiB at most",
+        writes as f64 / seconds,
+        requests.len(),
+        controller.cpu_seconds(),
+        controller.resident_mib(),
+        controller.memory_mib("VmHWM:"),
+    );
+    print_kinds(&requests);
+    (rig, controller, roles)
+}
+
+/// Counts requests by verb, resource and code.
+fn print_kinds(requests: &[String]) {
+    let mut counts = BTreeMap::<String, usize>::new();
+    for request in requests {
+        let words: Vec<&str> = request.split(' ').collect();
+        let [verb, resource, .., code] = words.as_slice() else {
+            continue;
+        };
+        *counts
+            .entry(format!("{verb} {resource} {code}"))
+            .or_default() += 1;
+    }
+    println!("requests: {counts:?}");
 }
 
 /// Counts the writes in a minute in which nothing changes.
-fn settled(count: usize) {
-    let (rig, controller) = cold(count);
+fn settled(rig: &Rig, controller: &Controller) -> usize {
     std::thread::sleep(Duration::from_secs(15));
     let (writes, requests) = (rig.writes().len(), rig.requests().len());
     let cpu = controller.cpu_seconds();
     std::thread::sleep(Duration::from_secs(60));
-    let (writes, requests) = (rig.writes().len() - writes, rig.requests().len() - requests);
+    let all = rig.requests();
+    let (writes, requests) = (rig.writes().len() - writes, &all[requests..]);
     println!(
-        "settled: {count} deployments, {writes} writes and {requests} requests in 60 s, {} MiB \
-         resident, {:.1} s of cpu",
+        "settled: {writes} writes and {} requests in 60 s, {} MiB resident, {:.1} s of cpu",
+        requests.len(),
         controller.resident_mib(),
         controller.cpu_seconds() - cpu
     );
-    assert_eq!(writes, 0);
+    print_kinds(requests);
+    writes
+}
+
+/// What the server of every pod answers: settings and model of its deployment, and no request.
+fn state_of_servers(fleet: Fleet) -> String {
+    let (_, object) = fleet.objects().next().unwrap();
+    let deployment: InferenceDeployment = serde_json::from_value(object).unwrap();
+    let settings = albacore_controller::validate(&deployment).unwrap().settings;
+    let digest: String = Sha256::digest(settings.unwrap())
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect();
+    let source = deployment.spec.models[0].uri.place.source_in_pod();
+    let counts = json!({"good": 600, "late": 0, "shed": 0, "failed": 0});
+    let buckets: Vec<[u64; 2]> = (0..24).map(|n| [1000 + 64 * n, 25]).collect();
+    let outcomes = json!({"kind": "value", "good": 600, "newest": counts, "latency_us": buckets});
+    let fit = json!({"kind": "value", "alpha_us": 1.0, "beta_us": 50.0, "samples": 1000});
+    let model = json!({"name": "m", "source": source.to_string(), "state": "loaded", "sha256": "0".repeat(64),
+        "latency": [fit], "outcomes": [outcomes]});
+    let state = json!({"settings_sha256": digest, "in_force_sha256": digest, "window_seconds": 60.0, "idle_share": 0.5,
+        "workers": {"wanted": 2, "alive": 2, "restarts": 0}, "goodput_per_second": 10.0, "latency_p99_ms": 2.5,
+        "requests": counts, "requests_newest": counts, "models": [model]});
+    state.to_string()
 }

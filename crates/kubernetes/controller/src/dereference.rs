@@ -4,20 +4,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use albacore_api::{InferenceDeployment, NodePlacement, PodPlacement, PodProblem};
+use albacore_api::{InferenceDeployment, NodePlacement, PodPlacement};
 use albacore_cluster::{DynamicObject, ObjectKey, ResourceExt};
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::Namespace;
 use serde_json::Value;
 
 use crate::children::ChildKind;
-use crate::names::{AGENT_SILENT, APPLIED_ANNOTATION, DEPLOYMENT_LABEL, TRAFFIC_LABEL};
-use crate::observed::{LiveObject, ObservedPod, Traffic};
+use crate::names::{AGENT_SILENT, APPLIED_ANNOTATION};
+use crate::observed::{LiveObject, ObservedPod};
 use crate::renewals::Freshness;
 use crate::scrape::ServerStates;
-use crate::watches::{Watches, is_entry_of};
-
-/// The label of a Deployment's pods with the hash of their template.
-const HASH_LABEL: &str = "pod-template-hash";
+use crate::watched_pod::WatchedPod;
+use crate::watches::Watches;
 
 /// Everything that exists of a deployment.
 pub(crate) struct ObservedDeployment {
@@ -41,11 +39,11 @@ pub(crate) fn dereference(
         Some((kind, live(kind, &child)))
     });
     let children = children.collect();
-    let pods = watches.pods.select(|pod| is_of(pod, key));
+    let pods = watches.pods.group(key);
     let conditions = deployment.status.iter().flat_map(|s| &s.conditions);
     let mut placed = conditions.filter(|c| c.type_ == "Placed");
     let was_silent = placed.any(|c| c.reason == AGENT_SILENT);
-    let seen = |pod: &Arc<Pod>| seen(pod, watches, states, was_silent);
+    let seen = |pod: &Arc<WatchedPod>| seen(pod, watches, states, was_silent);
     let mut pods: Vec<ObservedPod> = pods.iter().map(seen).collect();
     pods.sort_by(|a, b| a.name.cmp(&b.name));
     Some(ObservedDeployment {
@@ -79,42 +77,15 @@ pub(crate) fn live(kind: ChildKind, object: &DynamicObject) -> LiveObject {
     }
 }
 
-/// Whether the pod's label names the deployment `key`. Called for every pod each time, so it copies
-/// nothing.
-fn is_of(pod: &Pod, key: &ObjectKey) -> bool {
-    let metadata = &pod.metadata;
-    let name = metadata
-        .labels
-        .as_ref()
-        .and_then(|labels| labels.get(DEPLOYMENT_LABEL));
-    name == Some(&key.name) && metadata.namespace.as_deref() == Some(key.namespace.as_str())
-}
-
-/// Whether the pod belongs to a ReplicaSet of the Deployment of its label. A Deployment names a
-/// ReplicaSet after itself and a hash that is a label of its pods.
-fn is_own(pod: &Pod) -> bool {
-    let labels = pod.labels();
-    let (name, hash) = (labels.get(DEPLOYMENT_LABEL), labels.get(HASH_LABEL));
-    let wanted = name.zip(hash).map(|(name, hash)| format!("{name}-{hash}"));
-    let mut owners = pod.owner_references().iter();
-    let owner = owners.find(|owner| owner.controller == Some(true));
-    owner.is_some_and(|o| o.kind == "ReplicaSet" && Some(&o.name) == wanted.as_ref())
-}
-
 /// `was_silent`: whether the status of its deployment names a silent node.
-fn seen(pod: &Pod, watches: &Watches, states: &ServerStates, was_silent: bool) -> ObservedPod {
-    let status = pod.status.as_ref();
-    let conditions = status.and_then(|s| s.conditions.as_ref());
-    let mut conditions = conditions.into_iter().flatten();
-    let ready = conditions.find(|c| c.type_ == "Ready");
-    let is_ready = ready.is_some_and(|c| c.status == "True");
-    let since = ready.and_then(|c| c.last_transition_time.as_ref());
-    let since = since.or(pod.metadata.creation_timestamp.as_ref());
-    let has_ended = matches!(
-        status.and_then(|s| s.phase.as_deref()),
-        Some("Succeeded" | "Failed")
-    );
-    let node = pod.spec.as_ref().and_then(|s| s.node_name.as_deref());
+fn seen(
+    pod: &WatchedPod,
+    watches: &Watches,
+    states: &ServerStates,
+    was_silent: bool,
+) -> ObservedPod {
+    let facts = &*pod.facts;
+    let node = facts.node.as_deref();
     let report = node.and_then(|name| Some((name, watches.nodes.get(&ObjectKey::new("", name))?)));
     let is_silent = |name: &str| match watches.renewals.freshness(name) {
         Freshness::Fresh => false,
@@ -126,16 +97,13 @@ fn seen(pod: &Pod, watches: &Watches, states: &ServerStates, was_silent: bool) -
         name: pod.name_any(),
         uid: pod.uid().unwrap_or_default(),
         node: node.map(str::to_owned),
-        created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
-        is_own: is_own(pod),
-        traffic: pod
-            .labels()
-            .get(TRAFFIC_LABEL)
-            .and_then(|l| Traffic::of_label(l)),
-        unready_since: since.filter(|_| !is_ready).map(|time| time.0),
-        problem: PodProblem::of(pod),
-        is_ready,
-        is_ending: pod.metadata.deletion_timestamp.is_some() || has_ended,
+        created: facts.created,
+        is_own: facts.is_own,
+        traffic: facts.traffic,
+        unready_since: facts.unready_since,
+        problem: facts.problem.clone(),
+        is_ready: facts.is_ready,
+        is_ending: facts.is_ending,
         state: states.of(&ObjectKey::of(pod)),
         placement: match silent {
             Some(_) => None,
@@ -145,7 +113,7 @@ fn seen(pod: &Pod, watches: &Watches, states: &ServerStates, was_silent: bool) -
     }
 }
 
-fn entry_of(pod: &Pod, node: &NodePlacement) -> Option<PodPlacement> {
+fn entry_of(pod: &WatchedPod, node: &NodePlacement) -> Option<PodPlacement> {
     let mut entries = node.status.as_ref()?.pods.iter();
-    entries.find(|entry| is_entry_of(entry, pod)).cloned()
+    entries.find(|entry| pod.has_entry(entry)).cloned()
 }

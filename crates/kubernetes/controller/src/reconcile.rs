@@ -32,7 +32,7 @@ use crate::observed::Workload;
 use crate::pod_events::PodEvents;
 use crate::record::{DeploymentRecord, DeploymentRecords, lock};
 use crate::refusal::{RefusedWrite, with_remedy};
-use crate::report::{Happened, WriteDecision, events, status_before, writing};
+use crate::report::{Happened, WriteDecision, events, measurements_pause, status_before, writing};
 use crate::rollout::{RolloutCase, RolloutDecision, Rollouts, image_of};
 use crate::scrape::ServerStates;
 use crate::status::{ApplyOutcome, DeploymentFacts, status_of};
@@ -386,7 +386,9 @@ impl Controller {
         let due = lock(record).respawns.due(Instant::now());
         let after = explained.into_iter().chain(due).min();
         let before = deployment.status.as_ref();
-        match writing(before, &status, &lock(record), Instant::now()) {
+        let pause = measurements_pause(self.watches.deployments.count());
+        let decision = writing(before, &status, &lock(record), Instant::now(), pause);
+        match decision {
             WriteDecision::Never => return Ok(after),
             WriteDecision::After(pause) => return Ok(after.into_iter().chain([pause]).min()),
             WriteDecision::Now => {}

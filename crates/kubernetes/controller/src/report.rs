@@ -1,6 +1,6 @@
 //! Decides when a status is written, and makes events from what changed.
 //!
-//! A status that differs in measurements only is written at most every [`MEASUREMENTS_PAUSE`]:
+//! A status that differs in measurements only is written at most every [`measurements_pause`]:
 //! numbers change all the time, and nothing reads them more often.
 
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::apply::AppliedChanges;
 use crate::autoscale::Scaling;
 use crate::child_action::is_not_newer;
 use crate::children::ChildKind;
-use crate::limits::MEASUREMENTS_PAUSE;
+use crate::limits::{MEASUREMENTS_PAUSE, MEASUREMENTS_TURN};
 use crate::names::AGENT_SILENT;
 use crate::record::DeploymentRecord;
 use crate::refusal::RefusedWrite;
@@ -45,12 +45,22 @@ pub(crate) enum WriteDecision {
     After(Duration),
 }
 
-/// When to write `status` over `before`.
+/// Shortest time between two writes of a status that differ in measurements only, where there are
+/// so many deployments.
+pub(crate) fn measurements_pause(deployments: usize) -> Duration {
+    let deployments = u32::try_from(deployments).unwrap_or(u32::MAX);
+    MEASUREMENTS_TURN
+        .saturating_mul(deployments)
+        .max(MEASUREMENTS_PAUSE)
+}
+
+/// When to write `status` over `before`; `pause` as [`measurements_pause`] says.
 pub(crate) fn writing(
     before: Option<&InferenceDeploymentStatus>,
     status: &InferenceDeploymentStatus,
     record: &DeploymentRecord,
     now: Instant,
+    pause: Duration,
 ) -> WriteDecision {
     let Some(before) = before else {
         return WriteDecision::Now;
@@ -62,11 +72,8 @@ pub(crate) fn writing(
         return WriteDecision::Now;
     }
     let written = record.status.as_ref().map(|(_, _, at)| *at);
-    let age = written.map_or(MEASUREMENTS_PAUSE, |at| now.duration_since(at));
-    match MEASUREMENTS_PAUSE
-        .checked_sub(age)
-        .filter(|left| !left.is_zero())
-    {
+    let age = written.map_or(pause, |at| now.duration_since(at));
+    match pause.checked_sub(age).filter(|left| !left.is_zero()) {
         Some(left) => WriteDecision::After(left),
         None => WriteDecision::Now,
     }
@@ -250,14 +257,22 @@ mod tests {
         record.status = Some((written.clone(), "7".to_owned(), start));
         let at = |status: &InferenceDeploymentStatus, seconds| {
             let now = start + Duration::from_secs(seconds);
-            writing(Some(&written), status, &record, now)
+            writing(Some(&written), status, &record, now, measurements_pause(1))
         };
         assert_eq!(at(&written, 99), WriteDecision::Never);
         assert_eq!(at(&status("10/s", "2/2"), 0), WriteDecision::Now);
         let left = Duration::from_secs(20);
         assert_eq!(at(&status("20/s", "1/2"), 10), WriteDecision::After(left));
         assert_eq!(at(&status("20/s", "1/2"), 30), WriteDecision::Now);
-        assert_eq!(writing(None, &written, &record, start), WriteDecision::Now);
+        let decision = writing(None, &written, &record, start, measurements_pause(1));
+        assert_eq!(decision, WriteDecision::Now);
+    }
+
+    #[test]
+    fn many_deployments_wait_longer_so_that_writes_stay_few() {
+        assert_eq!(measurements_pause(0), MEASUREMENTS_PAUSE);
+        assert_eq!(measurements_pause(1500), MEASUREMENTS_PAUSE);
+        assert_eq!(measurements_pause(5000), Duration::from_secs(100));
     }
 
     #[test]
@@ -277,8 +292,15 @@ mod tests {
         let (start, written) = (Instant::now(), with("10/s", true));
         let mut record = DeploymentRecord::default();
         record.status = Some((written.clone(), "7".to_owned(), start));
-        let of =
-            |status: &InferenceDeploymentStatus| writing(Some(&written), status, &record, start);
+        let of = |status: &InferenceDeploymentStatus| {
+            writing(
+                Some(&written),
+                status,
+                &record,
+                start,
+                measurements_pause(1),
+            )
+        };
         assert_eq!(of(&written), WriteDecision::Never);
         let after = WriteDecision::After(MEASUREMENTS_PAUSE);
         assert_eq!(of(&with("11/s", false)), after);

@@ -73,7 +73,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let controller = Arc::new(Controller {
         cluster,
         watches: watches.clone(),
-        states: ServerStates::default(),
+        states: context.states.clone(),
         records: context.records.clone(),
         events: context.events.clone(),
         metrics: ControllerMetrics::registered(&metrics),
@@ -125,6 +125,7 @@ fn context(
         shutdown: shutdown.clone(),
         queue: WorkQueue::new("deployments", metrics),
         records: DeploymentRecords::default(),
+        states: ServerStates::default(),
         events: cluster.events(shutdown),
     }
 }

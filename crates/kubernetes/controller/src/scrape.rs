@@ -12,18 +12,17 @@ use hyper::client::conn::http1;
 use hyper::header::{HOST, USER_AGENT};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use k8s_openapi::api::core::v1::Pod;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::limits::{
-    HEAD_BYTES_MAX, SCRAPE_PENDING, SCRAPE_PENDING_TIME, SCRAPE_PERIOD, SCRAPE_RETRY, SCRAPE_TICK,
-    SCRAPE_TIME_MAX, SCRAPES_MAX, STATE_AGE_MAX, STATE_BYTES_MAX,
+    GATHER, HEAD_BYTES_MAX, SCRAPE_PENDING, SCRAPE_PENDING_TIME, SCRAPE_PERIOD, SCRAPE_RETRY,
+    SCRAPE_TICK, SCRAPE_TIME_MAX, SCRAPES_MAX, STATE_AGE_MAX, STATE_BYTES_MAX, STATE_MISSES_MAX,
 };
 use crate::metrics::{ControllerMetrics, Scraped};
 use crate::names::{FIELD_MANAGER, HTTP_PORT, STATE_PATH};
 use crate::server_state::ServerState;
-use crate::watches::{Watches, owner};
+use crate::watches::Watches;
 
 /// Why a server's state could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -45,11 +44,12 @@ enum Silence {
 }
 
 /// The last state of one server.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct ServerEntry {
+    address: IpAddr,
     tried: Option<Instant>,
-    /// Whether the last request was not answered.
-    is_silent: bool,
+    /// Requests in a row that were not answered.
+    misses: u32,
     state: Option<(Arc<ServerState>, Instant)>,
     /// Whether it gets requests for others, which come back as soon as it has too many.
     is_watched: bool,
@@ -58,6 +58,17 @@ struct ServerEntry {
 }
 
 impl ServerEntry {
+    fn new(address: IpAddr) -> Self {
+        Self {
+            address,
+            tried: None,
+            misses: 0,
+            state: None,
+            is_watched: false,
+            pending: None,
+        }
+    }
+
     fn is_due(&self, now: Instant) -> bool {
         let pending = self.pending.map(|since| now.duration_since(since));
         let period = match (&self.state, pending) {
@@ -108,62 +119,62 @@ impl ServerStates {
         }
     }
 
+    /// Notes where the server of a pod is; `None` if it does not run.
+    pub(crate) fn set_address(&self, pod: ObjectKey, address: Option<IpAddr>) {
+        let mut entries = self.lock();
+        let Some(address) = address else {
+            entries.remove(&pod);
+            return;
+        };
+        let entry = entries
+            .entry(pod)
+            .or_insert_with(|| ServerEntry::new(address));
+        entry.address = address;
+    }
+
     /// Notes an answer, or that there was none; true if that changes the state.
     fn note(&self, pod: &ObjectKey, state: Option<ServerState>) -> bool {
         let mut entries = self.lock();
         // Deleted from the watch meanwhile.
-        let Some(entries) = entries.get_mut(pod) else {
+        let Some(entry) = entries.get_mut(pod) else {
             return false;
         };
-        entries.is_silent = state.is_none();
-        match state {
-            Some(state) => {
-                let before = entries.state.replace((Arc::new(state), Instant::now()));
-                let now = entries.state.as_ref().map(|(state, _)| state);
-                before.as_ref().map(|(state, _)| state) != now
+        let Some(state) = state else {
+            entry.misses = entry.misses.saturating_add(1);
+            let is_old = |at: Instant| at.elapsed() > STATE_AGE_MAX;
+            let is_lost = entry.misses >= STATE_MISSES_MAX
+                && entry.state.as_ref().is_some_and(|(_, at)| is_old(*at));
+            if is_lost {
+                entry.state = None;
             }
-            None => {
-                let is_old = |at: Instant| at.elapsed() > STATE_AGE_MAX;
-                let is_lost = entries.state.as_ref().is_some_and(|(_, at)| is_old(*at));
-                if is_lost {
-                    entries.state = None;
-                }
-                is_lost
-            }
-        }
+            return is_lost;
+        };
+        entry.misses = 0;
+        let before = entry.state.replace((Arc::new(state), Instant::now()));
+        let now = entry.state.as_ref().map(|(state, _)| state);
+        before.as_ref().map(|(state, _)| state) != now
     }
 
-    /// The servers to be scraped now, marked as scraped; forgets those that are gone. Servers that
-    /// answered last time come first, then those that were asked longest ago: however many servers
-    /// are silent or slow, they wait for each other and delay the rest by at most one
-    /// [`SCRAPE_TIME_MAX`].
+    /// At most `room` servers to be scraped now, of those that `is_asked` accepts, marked as
+    /// scraped. Servers that answered last time come first, then those that were asked longest ago:
+    /// however many servers are silent or slow, they wait for each other and delay the rest by at
+    /// most one [`SCRAPE_TIME_MAX`]. Of equal ones the first by name, so that the servers of a
+    /// deployment are asked together.
     fn due(
         &self,
-        servers: &[(ObjectKey, IpAddr)],
         room: usize,
         now: Instant,
+        is_asked: impl Fn(&ObjectKey) -> bool,
     ) -> Vec<(ObjectKey, IpAddr)> {
         let mut entries = self.lock();
-        if entries.len() > servers.len() {
-            let names: std::collections::HashSet<&ObjectKey> =
-                servers.iter().map(|(k, _)| k).collect();
-            entries.retain(|key, _| names.contains(key));
-        }
-        let mut due = Vec::new();
-        for (key, ip) in servers {
-            let entries = entries.entry(key.clone()).or_default();
-            if entries.is_due(now) {
-                due.push((entries.is_silent, entries.tried, key, *ip));
-            }
-        }
-        due.sort_by_key(|(is_silent, tried, ..)| (*is_silent, *tried));
-        due.truncate(room);
-        let due = due.into_iter().map(|(_, _, key, ip)| (key.clone(), ip));
-        let due: Vec<_> = due.collect();
-        for (key, _) in &due {
-            entries.entry(key.clone()).or_default().tried = Some(now);
-        }
-        due
+        let due = entries.iter_mut().filter(|(_, entry)| entry.is_due(now));
+        let mut due: Vec<_> = due.collect();
+        due.sort_unstable_by_key(|(key, entry)| (entry.misses > 0, entry.tried, *key));
+        let asked = due.into_iter().filter_map(|(key, entry)| {
+            entry.tried = Some(now);
+            is_asked(key).then(|| (key.clone(), entry.address))
+        });
+        asked.take(room).collect()
     }
 }
 
@@ -183,9 +194,8 @@ pub(crate) async fn scrape(
     loop {
         tick.tick().await;
         while running.try_join_next().is_some() {}
-        let servers = servers(&watches);
         let room = SCRAPES_MAX.saturating_sub(running.len());
-        for (pod, ip) in states.due(&servers, room, Instant::now()) {
+        for (pod, ip) in states.due(room, Instant::now(), |pod| is_built_in(&watches, pod)) {
             let (watches, states) = (watches.clone(), states.clone());
             let (queue, counts) = (queue.clone(), counts.clone());
             running.spawn(async move {
@@ -197,31 +207,21 @@ pub(crate) async fn scrape(
                 counts.scrapes.get_or_create(&Scraped { result }).inc();
                 if states.note(&pod, answer.ok()) {
                     let pod = watches.pods.get(&pod);
-                    pod.and_then(|pod| owner(&*pod))
+                    pod.and_then(|pod| pod.facts.owner.clone())
                         .into_iter()
-                        .for_each(|key| queue.add(key));
+                        .for_each(|key| queue.add_after(key, GATHER));
                 }
             });
         }
     }
 }
 
-/// The built-in servers with an address.
-fn servers(watches: &Watches) -> Vec<(ObjectKey, IpAddr)> {
-    let pods = watches.pods.select(|pod| address(pod).is_some());
-    let servers = pods.iter().filter_map(|pod| {
-        let deployment = watches.deployments.get(&owner(&**pod)?)?;
-        let ip = address(pod).filter(|_| deployment.spec.is_built_in())?;
-        Some((ObjectKey::of(&**pod), ip))
-    });
-    servers.collect()
-}
-
-fn address(pod: &Pod) -> Option<IpAddr> {
-    let status = pod.status.as_ref()?;
-    let is_running = status.phase.as_deref() == Some("Running");
-    let ip = status.pod_ip.as_deref()?.parse().ok()?;
-    is_running.then_some(ip)
+/// Whether the pod runs the built-in server.
+fn is_built_in(watches: &Watches, pod: &ObjectKey) -> bool {
+    let pod = watches.pods.get(pod);
+    let key = pod.and_then(|pod| pod.facts.owner.clone());
+    let deployment = key.and_then(|key| watches.deployments.get(&key));
+    deployment.is_some_and(|deployment| deployment.spec.is_built_in())
 }
 
 /// The state of a server, within [`SCRAPE_TIME_MAX`] in all, whatever it sends and however slowly.

@@ -9,9 +9,7 @@ use albacore_cluster::{
     ApiResource, Change, Cluster, DynamicObject, EventDraft, EventRecorder, Malformed, ObjectKey,
     ReadinessGates, Resource, ResourceExt, Scope, Shutdown, Watch, WatchOptions, WorkQueue,
 };
-use k8s_openapi::api::core::v1::{
-    ContainerStatus, Namespace, Pod, PodCondition, PodSpec, PodStatus,
-};
+use k8s_openapi::api::core::v1::{Namespace, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::children::ChildKind;
@@ -21,6 +19,8 @@ use crate::names::{DEPLOYMENT_LABEL, PODS_SUFFIX};
 use crate::observed::LiveObject;
 use crate::record::DeploymentRecords;
 use crate::renewals::Renewals;
+use crate::scrape::ServerStates;
+use crate::watched_pod::WatchedPod;
 
 type Annotations = BTreeMap<String, String>;
 
@@ -49,6 +49,7 @@ pub(crate) struct ControllerContext {
     pub(crate) shutdown: Shutdown,
     pub(crate) queue: WorkQueue<ObjectKey>,
     pub(crate) records: DeploymentRecords,
+    pub(crate) states: ServerStates,
     pub(crate) events: EventRecorder,
 }
 
@@ -56,7 +57,7 @@ pub(crate) struct ControllerContext {
 #[derive(Clone)]
 pub(crate) struct Watches {
     pub(crate) deployments: Watch<InferenceDeployment>,
-    pub(crate) pods: Watch<Pod>,
+    pub(crate) pods: Watch<WatchedPod>,
     pub(crate) nodes: Watch<NodePlacement>,
     pub(crate) namespaces: Watch<Namespace>,
     /// When the reports of nodes were renewed last.
@@ -265,67 +266,53 @@ fn pack_without_status(object: &mut DynamicObject) {
     pack(object);
 }
 
-fn watch_pods(context: &ControllerContext) -> Watch<Pod> {
+fn watch_pods(context: &ControllerContext) -> Watch<WatchedPod> {
     let mut options = WatchOptions::new("pods", ApiResource::erase::<Pod>(&()));
     options.scope = context.scope.clone();
     options.labels = DEPLOYMENT_LABEL.to_owned();
-    options.trim = trim_pod;
-    let queue = context.queue.clone();
+    options.groups = |pod: &WatchedPod| {
+        let node = pod.facts.node.as_deref().map(node_key);
+        pod.facts.owner.iter().cloned().chain(node).collect()
+    };
+    let (queue, states) = (context.queue.clone(), context.states.clone());
     watch(context, options, move |change| {
-        if let Change::Applied { new: pod, .. } | Change::Deleted(pod) = change {
-            owner(&*pod)
-                .into_iter()
-                .for_each(|key| queue.add_after(key, GATHER));
+        let pod = match change {
+            Change::Applied { old, new } => {
+                states.set_address(ObjectKey::of(&*new), new.facts.address);
+                if old.is_some_and(|old| old.facts == new.facts) {
+                    return;
+                }
+                new
+            }
+            Change::Deleted(old) => {
+                states.set_address(ObjectKey::of(&*old), None);
+                old
+            }
+            Change::Malformed(malformed) => {
+                let name = |field: &Option<String>| field.clone().unwrap_or_default();
+                let ObjectReference {
+                    namespace,
+                    name: of,
+                    ..
+                } = &malformed.regarding;
+                states.set_address(ObjectKey::new(name(namespace), name(of)), None);
+                return;
+            }
+        };
+        if let Some(key) = pod.facts.owner.clone() {
+            queue.add_after(key, GATHER);
         }
     })
 }
 
-/// Keeps of a pod its node, address, phase and readiness and, while it is not ready, the states of
-/// its containers.
-fn trim_pod(pod: &mut Pod) {
-    pod.metadata.annotations = None;
-    pod.spec = pod.spec.take().map(|spec| PodSpec {
-        node_name: spec.node_name,
-        ..PodSpec::default()
-    });
-    pod.status = pod.status.take().map(|status| {
-        let is_kept = |c: &PodCondition| matches!(c.type_.as_str(), "Ready" | "PodScheduled");
-        let mut conditions = status.conditions.unwrap_or_default();
-        conditions.retain(is_kept);
-        let is_ready = conditions
-            .iter()
-            .any(|c| c.type_ == "Ready" && c.status == "True");
-        let containers = |statuses: Option<Vec<ContainerStatus>>| {
-            let statuses = statuses.filter(|_| !is_ready)?.into_iter();
-            Some(statuses.map(trim_container).collect())
-        };
-        PodStatus {
-            phase: status.phase,
-            pod_ip: status.pod_ip,
-            reason: status.reason,
-            message: status.message,
-            init_container_statuses: containers(status.init_container_statuses),
-            container_statuses: containers(status.container_statuses),
-            conditions: Some(conditions),
-            ..PodStatus::default()
-        }
-    });
-}
-
-fn trim_container(status: ContainerStatus) -> ContainerStatus {
-    ContainerStatus {
-        name: status.name,
-        started: status.started,
-        restart_count: status.restart_count,
-        state: status.state,
-        last_state: status.last_state,
-        ..ContainerStatus::default()
-    }
+/// The group of the pods of a node; that of a deployment has its key, with a namespace.
+fn node_key(node: &str) -> ObjectKey {
+    ObjectKey::new("", node)
 }
 
 fn watch_nodes(
     context: &ControllerContext,
-    pods: Watch<Pod>,
+    pods: Watch<WatchedPod>,
     renewals: Renewals,
 ) -> Watch<NodePlacement> {
     let options = WatchOptions::new("placements", ApiResource::erase::<NodePlacement>(&()));
@@ -342,25 +329,25 @@ fn watch_nodes(
             Change::Deleted(old) => renewals.forget(&old.name_any()),
             Change::Malformed(_) => {}
         }
-        let (old, new) = match change {
-            Change::Applied { old, new } => (old, Some(new)),
+        let (old, new) = match &change {
+            Change::Applied { old, new } => (old.as_ref(), Some(new)),
             Change::Deleted(old) => (Some(old), None),
             Change::Malformed(_) => return,
         };
-        let of = |node: &Option<Arc<NodePlacement>>| {
-            let status = node.as_ref().and_then(|node| node.status.clone());
-            status.map(|status| status.pods).unwrap_or_default()
+        let Some(name) = new.or(old).map(|node| node.name_any()) else {
+            return;
         };
-        let (old, new) = (of(&old), of(&new));
-        for entry in differ(&old, &new).chain(differ(&new, &old)) {
+        let (old, new) = (entries(old), entries(new));
+        for entry in differ(old, new).chain(differ(new, old)) {
             let key = entry
                 .pod
                 .split_once('/')
                 .map(|(namespace, name)| ObjectKey::new(namespace, name));
             let pod = key.and_then(|key| pods.get(&key));
             // A name that was too long for the report is identified by its uid.
-            let pod = pod.or_else(|| pods.select(|pod| is_entry_of(entry, pod)).pop());
-            if let Some(key) = pod.and_then(|pod| owner(&*pod)) {
+            let of_node = || pods.group(&node_key(&name)).into_iter();
+            let pod = pod.or_else(|| of_node().find(|pod| pod.has_entry(entry)));
+            if let Some(key) = pod.and_then(|pod| pod.facts.owner.clone()) {
                 queue.add_after(key, GATHER);
             }
         }
@@ -368,9 +355,9 @@ fn watch_nodes(
 }
 
 /// Queues the deployments with pods on a node.
-fn add_pods_of_node(queue: &WorkQueue<ObjectKey>, pods: &Watch<Pod>, node: &str) {
-    let is_on = |pod: &Pod| pod.spec.as_ref().and_then(|s| s.node_name.as_deref()) == Some(node);
-    for key in pods.select(is_on).iter().filter_map(|pod| owner(&**pod)) {
+fn add_pods_of_node(queue: &WorkQueue<ObjectKey>, pods: &Watch<WatchedPod>, node: &str) {
+    let pods = pods.group(&node_key(node));
+    for key in pods.iter().filter_map(|pod| pod.facts.owner.clone()) {
         queue.add_after(key, GATHER);
     }
 }
@@ -405,20 +392,18 @@ where
         .watch(options, &context.gates, &context.shutdown, on_change)
 }
 
+/// The entries of a report; none without one.
+fn entries(node: Option<&Arc<NodePlacement>>) -> &[PodPlacement] {
+    let status = node.and_then(|node| node.status.as_ref());
+    status.map(|status| &*status.pods).unwrap_or_default()
+}
+
 /// The placements in `a` that are not in `b`.
 fn differ<'a>(
     a: &'a [PodPlacement],
     b: &'a [PodPlacement],
 ) -> impl Iterator<Item = &'a PodPlacement> {
     a.iter().filter(|pod| !b.contains(pod))
-}
-
-/// Whether a placement is that of a pod.
-pub(crate) fn is_entry_of(entry: &PodPlacement, pod: &Pod) -> bool {
-    let metadata = &pod.metadata;
-    let [namespace, name, uid] = [&metadata.namespace, &metadata.name, &metadata.uid]
-        .map(|field| field.as_deref().unwrap_or_default());
-    entry.is_of(namespace, name, uid)
 }
 
 /// The deployment that an object's label names.

@@ -130,6 +130,18 @@ impl ControlPlane {
         &self.address
     }
 
+    /// Where etcd listens, as `127.0.0.1:PORT`, without encryption.
+    pub fn etcd_address(&self) -> String {
+        let mut words = self.arguments.iter().filter_map(|word| word.to_str());
+        let address = words.find_map(|word| word.strip_prefix("--etcd-servers=http://"));
+        address.unwrap_or_default().to_owned()
+    }
+
+    /// The processes of etcd and of the API server.
+    pub fn processes(&self) -> [u32; 2] {
+        [self.etcd.process(), self.apiserver.process()]
+    }
+
     /// A kubeconfig for a service account, with a token as its pods get it. With `pod` (of that
     /// account) the token names the pod and its node; without, neither.
     ///

@@ -101,6 +101,11 @@ impl Program {
         Ok(())
     }
 
+    /// Its process id.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends the program at once, as a crash would.
     pub fn kill(&mut self) {
         let _ = self.child.kill();

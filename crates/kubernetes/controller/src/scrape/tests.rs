@@ -70,11 +70,13 @@ fn servers_that_answer_come_before_those_that_do_not() {
     let key = |index: usize| ObjectKey::new("x", format!("pod-{index:03}"));
     let ip = IpAddr::from([127, 0, 0, 1]);
     // The one that answers is the last by name; more than SCRAPES_MAX before it are silent.
-    let all: Vec<(ObjectKey, IpAddr)> = (0..200).map(|index| (key(index), ip)).collect();
+    for index in 0..200 {
+        states.set_address(key(index), Some(ip));
+    }
     let mut asked = std::collections::BTreeMap::<ObjectKey, Vec<u32>>::new();
     let start = Instant::now();
     for turn in 0..20 {
-        let due = states.due(&all, SCRAPES_MAX, start + SCRAPE_PERIOD * turn);
+        let due = states.due(SCRAPES_MAX, start + SCRAPE_PERIOD * turn, |_| true);
         assert!(due.len() <= SCRAPES_MAX);
         for (pod, _) in due {
             let state = (pod == key(199)).then(|| serde_json::from_str("{}").unwrap());
@@ -93,4 +95,26 @@ fn servers_that_answer_come_before_those_that_do_not() {
             "{pod}: {turns:?}"
         );
     }
+}
+
+#[test]
+fn servers_of_one_deployment_are_asked_together_and_those_without_address_not_at_all() {
+    let states = ServerStates::default();
+    let key = |name: &str| ObjectKey::new("x", name);
+    for index in (0..100).rev() {
+        let ip = IpAddr::from([127, 0, 0, 1]);
+        states.set_address(key(&format!("a-{index:03}")), Some(ip));
+        states.set_address(key(&format!("b-{index:03}")), Some(ip));
+    }
+    states.set_address(key("a-050"), None);
+    let now = Instant::now();
+    let is_asked = |pod: &ObjectKey| pod.name != "a-007";
+    let due = states.due(98, now, is_asked);
+    assert_eq!(due.len(), 98);
+    assert!(due.iter().all(|(pod, _)| pod.name.starts_with("a-")));
+    // The rest, and none of them twice.
+    let due = states.due(1000, now, is_asked);
+    assert_eq!(due.len(), 100);
+    assert!(due.iter().all(|(pod, _)| pod.name.starts_with("b-")));
+    assert_eq!(states.due(1000, now, is_asked), []);
 }

@@ -366,16 +366,18 @@ impl Controller {
 
     /// CPU time used so far, in seconds.
     pub(crate) fn cpu_seconds(&self) -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        let after_name = stat.rsplit(')').next().unwrap();
-        let ticks = after_name.split_whitespace().skip(11).take(2);
-        ticks.map(|t| t.parse::<f64>().unwrap()).sum::<f64>() / 100.0
+        cpu_seconds(self.child.id())
     }
 
     /// Resident memory, in MiB.
     pub(crate) fn resident_mib(&self) -> u64 {
+        self.memory_mib("VmRSS:")
+    }
+
+    /// A line of its status in /proc, in MiB.
+    pub(crate) fn memory_mib(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap();
+        let line = status.lines().find(|l| l.starts_with(name)).unwrap();
         line.split_whitespace()
             .nth(1)
             .unwrap()
@@ -383,6 +385,14 @@ impl Controller {
             .unwrap()
             / 1024
     }
+}
+
+/// CPU time that a process has used so far, in seconds.
+pub(crate) fn cpu_seconds(process: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let after_name = stat.rsplit(')').next().unwrap();
+    let ticks = after_name.split_whitespace().skip(11).take(2);
+    ticks.map(|t| t.parse::<f64>().unwrap()).sum::<f64>() / 100.0
 }
 
 impl Drop for Controller {

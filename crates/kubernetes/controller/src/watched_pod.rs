@@ -1,0 +1,149 @@
+//! What is kept of a pod in memory: an eighth of what its type takes, and there may be 20,000.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use albacore_api::{PodPlacement, PodProblem};
+use albacore_cluster::{ObjectKey, Resource, ResourceExt as _};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
+use serde::Deserialize;
+
+use crate::names::{DEPLOYMENT_LABEL, TRAFFIC_LABEL};
+use crate::observed::Traffic;
+use crate::watches::owner;
+
+/// The label of a Deployment's pods with the hash of their template.
+const HASH_LABEL: &str = "pod-template-hash";
+
+/// A pod, reduced to what the controller reads.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "Pod")]
+pub(crate) struct WatchedPod {
+    /// Its name, namespace, uid and version alone.
+    metadata: ObjectMeta,
+    pub(crate) facts: Box<PodFacts>,
+}
+
+/// What a pod's deployment depends on.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct PodFacts {
+    /// The deployment that its label names.
+    pub(crate) owner: Option<ObjectKey>,
+    /// Its node, once it is scheduled.
+    pub(crate) node: Option<String>,
+    pub(crate) created: Option<Timestamp>,
+    /// Whether it belongs to a ReplicaSet of the Deployment of its label.
+    pub(crate) is_own: bool,
+    /// Whether it gets requests, by its label.
+    pub(crate) traffic: Option<Traffic>,
+    /// Where it serves; `None` unless it runs.
+    pub(crate) address: Option<IpAddr>,
+    /// Its condition `Ready`.
+    pub(crate) is_ready: bool,
+    /// Whether it is being deleted, or has ended.
+    pub(crate) is_ending: bool,
+    /// Since when it is not ready; `None` if it is, or if that is not reported.
+    pub(crate) unready_since: Option<Timestamp>,
+    /// Why it is not ready, according to its status.
+    pub(crate) problem: Option<PodProblem>,
+}
+
+impl From<Pod> for WatchedPod {
+    fn from(pod: Pod) -> Self {
+        let facts = Box::new(PodFacts::of(&pod));
+        let metadata = ObjectMeta {
+            name: pod.metadata.name,
+            namespace: pod.metadata.namespace,
+            uid: pod.metadata.uid,
+            resource_version: pod.metadata.resource_version,
+            ..ObjectMeta::default()
+        };
+        Self { metadata, facts }
+    }
+}
+
+impl PodFacts {
+    fn of(pod: &Pod) -> Self {
+        let status = pod.status.as_ref();
+        let conditions = status.and_then(|s| s.conditions.as_ref());
+        let mut conditions = conditions.into_iter().flatten();
+        let ready = conditions.find(|c| c.type_ == "Ready");
+        let is_ready = ready.is_some_and(|c| c.status == "True");
+        let since = ready.and_then(|c| c.last_transition_time.as_ref());
+        let since = since.or(pod.metadata.creation_timestamp.as_ref());
+        let phase = status.and_then(|s| s.phase.as_deref());
+        let address = || status?.pod_ip.as_deref()?.parse().ok();
+        let has_ended = matches!(phase, Some("Succeeded" | "Failed"));
+        Self {
+            owner: owner(pod),
+            node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+            created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
+            is_own: is_own(pod),
+            traffic: pod
+                .labels()
+                .get(TRAFFIC_LABEL)
+                .and_then(|label| Traffic::of_label(label)),
+            address: (phase == Some("Running")).then(address).flatten(),
+            is_ready,
+            is_ending: pod.metadata.deletion_timestamp.is_some() || has_ended,
+            unready_since: since.filter(|_| !is_ready).map(|time| time.0),
+            problem: PodProblem::of(pod),
+        }
+    }
+}
+
+/// A Deployment names a ReplicaSet after itself and a hash that is a label of its pods.
+fn is_own(pod: &Pod) -> bool {
+    let labels = pod.labels();
+    let (name, hash) = (labels.get(DEPLOYMENT_LABEL), labels.get(HASH_LABEL));
+    let wanted = name.zip(hash).map(|(name, hash)| format!("{name}-{hash}"));
+    let mut owners = pod.owner_references().iter();
+    let owner = owners.find(|owner| owner.controller == Some(true));
+    owner.is_some_and(|o| o.kind == "ReplicaSet" && Some(&o.name) == wanted.as_ref())
+}
+
+impl WatchedPod {
+    /// Whether a placement is that of this pod.
+    pub(crate) fn has_entry(&self, entry: &PodPlacement) -> bool {
+        let ObjectMeta {
+            namespace,
+            name,
+            uid,
+            ..
+        } = &self.metadata;
+        let [namespace, name, uid] =
+            [namespace, name, uid].map(|field| field.as_deref().unwrap_or_default());
+        entry.is_of(namespace, name, uid)
+    }
+}
+
+impl Resource for WatchedPod {
+    type DynamicType = <Pod as Resource>::DynamicType;
+    type Scope = <Pod as Resource>::Scope;
+
+    fn kind(kind: &Self::DynamicType) -> Cow<'_, str> {
+        <Pod as Resource>::kind(kind)
+    }
+
+    fn group(kind: &Self::DynamicType) -> Cow<'_, str> {
+        <Pod as Resource>::group(kind)
+    }
+
+    fn version(kind: &Self::DynamicType) -> Cow<'_, str> {
+        <Pod as Resource>::version(kind)
+    }
+
+    fn plural(kind: &Self::DynamicType) -> Cow<'_, str> {
+        <Pod as Resource>::plural(kind)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
