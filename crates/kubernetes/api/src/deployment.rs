@@ -421,8 +421,8 @@ pub struct Front {
     /// that an Envoy with health checks sends it nothing more. Only where each endpoint of Envoy is
     /// one pod: an Envoy whose endpoint is the Service would give up all pods. A change starts new
     /// pods.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub envoy_health_header: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub envoy_health_header: Option<bool>,
 }
 
 /// Which replies carry a load report (ORCA) for routers that weigh pods; OnRequest if left out. A

@@ -347,7 +347,7 @@ impl InferenceDeploymentSpec {
 
     /// Whether pods that are to stop say so to Envoy.
     pub fn envoy_health_header(&self) -> bool {
-        self.front.is_some_and(|front| front.envoy_health_header)
+        self.front.and_then(|front| front.envoy_health_header) == Some(true)
     }
 
     /// The cpus that the server container is limited to, if it is.

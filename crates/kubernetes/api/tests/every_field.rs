@@ -271,6 +271,7 @@ fn on_one_machine_every_field_is_honored_noticed_or_refused() {
             ("prefer", _) => json!("ShortWaits"),
             ("window", _) => json!("30s"),
             ("cpu" | "memory", _) => json!("8"),
+            (_, Value::Bool(is_set)) => json!(!is_set),
             (_, Value::Number(number)) => json!(number.as_f64().unwrap_or(0.0) as i64 + 1),
             (_, text) => json!(format!("{}-other", text.as_str().unwrap())),
         }
