@@ -210,7 +210,7 @@ mod tests {
         let front = Front {
             threads: Some(2),
             load_reports: Some(albacore_api::LoadReports::Always),
-            envoy_health_header: true,
+            envoy_health_header: Some(true),
         };
         spec.front = Some(front);
         base().apply(spec);
