@@ -23,6 +23,7 @@ import (
 	_ "google.golang.org/grpc/balancer/leastrequest"
 	_ "google.golang.org/grpc/balancer/weightedroundrobin"
 	"google.golang.org/grpc/credentials/insecure"
+	_ "google.golang.org/grpc/health"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
@@ -152,6 +153,9 @@ func infer(connection *grpc.ClientConn, message []byte, reports bool) outcome {
 	var answer []byte
 	var server peer.Peer
 	err := connection.Invoke(ctx, method, &message, &answer, grpc.Peer(&server))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "client:", err)
+	}
 	o := outcome{code: int(status.Code(err)), server: "-"}
 	if server.Addr != nil {
 		o.server = server.Addr.String()
