@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	_ "google.golang.org/grpc/balancer/leastrequest"
 	_ "google.golang.org/grpc/balancer/weightedroundrobin"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	_ "google.golang.org/grpc/health"
 	"google.golang.org/grpc/mem"
@@ -153,7 +154,8 @@ func infer(connection *grpc.ClientConn, message []byte, reports bool) outcome {
 	var answer []byte
 	var server peer.Peer
 	err := connection.Invoke(ctx, method, &message, &answer, grpc.Peer(&server))
-	if err != nil {
+	// Refusals for overload are the caller's figures; whatever else failed should be known.
+	if code := status.Code(err); code != codes.OK && code != codes.ResourceExhausted {
 		fmt.Fprintln(os.Stderr, "client:", err)
 	}
 	o := outcome{code: int(status.Code(err)), server: "-"}
