@@ -22,7 +22,9 @@ import (
 	"google.golang.org/grpc/backoff"
 	_ "google.golang.org/grpc/balancer/leastrequest"
 	_ "google.golang.org/grpc/balancer/weightedroundrobin"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	_ "google.golang.org/grpc/health"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
@@ -152,6 +154,10 @@ func infer(connection *grpc.ClientConn, message []byte, reports bool) outcome {
 	var answer []byte
 	var server peer.Peer
 	err := connection.Invoke(ctx, method, &message, &answer, grpc.Peer(&server))
+	// Refusals for overload are the caller's figures; whatever else failed should be known.
+	if code := status.Code(err); code != codes.OK && code != codes.ResourceExhausted {
+		fmt.Fprintln(os.Stderr, "client:", err)
+	}
 	o := outcome{code: int(status.Code(err)), server: "-"}
 	if server.Addr != nil {
 		o.server = server.Addr.String()

@@ -164,7 +164,7 @@ fn text(args: &BenchRoutingArgs, outcome: &Outcome) -> String {
     let mut out = format!(
         "{} servers of {} cpu, the first of {:.2} times less; SHAP values of {ROWS} rows, \
          objective {:?}; one is killed every {:?}.\n\
-         Requests a second of each server alone: {}. Kills leave {:.0} of that; a start takes {:?}.\n\
+         Requests a second of each server alone: {}. Kills leave {:.0} of that; a start takes {} ms.\n\
          The simulated central scheduler: {}\n\n\
          | Router | Load, % | Sent/s | Good/s | Of central, % | Bad, % | p50, ms | p99, ms | \
          Refused | Lost | Kills | Interruption p99, ms | Router, cpu | |\n\
@@ -176,7 +176,7 @@ fn text(args: &BenchRoutingArgs, outcome: &Outcome) -> String {
         args.kill_every,
         capacities.join(", "),
         outcome.remaining,
-        outcome.reference.down,
+        outcome.reference.down.as_millis(),
         outcome.reference.command(),
     );
     for row in &outcome.rows {

@@ -27,9 +27,9 @@ const OBJECTIVE: Duration = Duration::from_secs(5);
 /// Of every load.
 const RATE: u32 = 100;
 
-/// Trees of the fast servers' model, and of the slow one's.
-const FAST: usize = 5;
-const SLOW: usize = 600;
+/// Trees of the models: of a slow server beside two fast ones, and of servers alike.
+const UNLIKE: [usize; 3] = [600, 5, 5];
+const ALIKE: [usize; 3] = [100; 3];
 
 /// A folder with `envoy` and `grpc-client`.
 fn programs() -> PathBuf {
@@ -43,8 +43,8 @@ fn programs() -> PathBuf {
     String::from_utf8(output.stdout).unwrap().trim().into()
 }
 
-/// The first one is slow: its model has many times the trees.
-fn pods(folder: &Path, test: &str) -> Vec<Pod> {
+/// Servers with models of so many trees.
+fn pods(folder: &Path, test: &str, trees: [usize; 3]) -> Vec<Pod> {
     let server = product("albacore-server").unwrap();
     let start = |(index, trees): (usize, usize)| {
         let file = folder.join(format!("{trees}.json"));
@@ -58,7 +58,6 @@ fn pods(folder: &Path, test: &str) -> Vec<Pod> {
         let name = format!("albacore-{test}-{}-{index}", std::process::id());
         Pod::start(&name, options).unwrap()
     };
-    let trees = [SLOW, FAST, FAST];
     trees.into_iter().enumerate().map(start).collect()
 }
 
@@ -124,7 +123,7 @@ fn assert_answered(samples: &[Sample]) {
 #[test]
 fn a_slow_server_gets_fewer_requests_by_its_reports() {
     let folder = tempfile::tempdir().unwrap();
-    let pods = pods(folder.path(), "slow");
+    let pods = pods(folder.path(), "slow", UNLIKE);
     let length = Duration::from_secs(3);
     let by = |policy| {
         let answered = grpc(&pods, folder.path(), policy, length).finish().unwrap();
@@ -182,7 +181,7 @@ fn assert_killed(killed: &[Kill], length: Duration) {
 #[test]
 fn envoy_loses_no_request_of_a_killed_server() {
     let folder = tempfile::tempdir().unwrap();
-    let mut pods = pods(folder.path(), "envoy");
+    let mut pods = pods(folder.path(), "envoy", ALIKE);
     let servers: Vec<SocketAddr> = pods.iter().map(|pod| pod.http).collect();
     let envoy = Envoy::start(&programs().join("envoy"), folder.path(), &servers, None).unwrap();
     let (kills, length) = kills();
@@ -197,7 +196,7 @@ fn envoy_loses_no_request_of_a_killed_server() {
 #[test]
 fn grpc_go_loses_no_request_of_a_killed_server() {
     let folder = tempfile::tempdir().unwrap();
-    let mut pods = pods(folder.path(), "grpc");
+    let mut pods = pods(folder.path(), "grpc", ALIKE);
     let (kills, length) = kills();
     let client = grpc(&pods, folder.path(), None, length);
     let (answered, killed) = while_killing(&mut pods, kills, || client.finish()).unwrap();
