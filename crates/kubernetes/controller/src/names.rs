@@ -84,6 +84,9 @@ pub(crate) const DRAIN_DELAY_VARIABLE: &str = "ALBACORE_DRAIN_DELAY";
 /// Whether a built-in server tells Envoy that it will end.
 pub(crate) const ENVOY_HEALTH_VARIABLE: &str = "ALBACORE_ENVOY_HEALTH_HEADER";
 
+/// Which replies carry a load report.
+pub(crate) const LOAD_REPORTS_VARIABLE: &str = "ALBACORE_LOAD_REPORTS";
+
 /// Why `Placed` is unknown: agents of the pods' nodes have verified nothing for a minute.
 pub(crate) const AGENT_SILENT: &str = "AgentSilent";
 

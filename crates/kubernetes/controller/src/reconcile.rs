@@ -360,7 +360,6 @@ impl Controller {
         let mut built_in = self.built_in.clone();
         if let Some(image) = image {
             image.clone_into(&mut built_in.image);
-            built_in.is_pinned = true;
         }
         Ok(built_in)
     }

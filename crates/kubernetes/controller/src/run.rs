@@ -80,7 +80,6 @@ async fn run(args: Args) -> anyhow::Result<()> {
         pod_events: PodEvents::default(),
         built_in: BuiltInOptions {
             image: args.server_image,
-            is_pinned: false,
             params_url: args.params_url,
         },
         rollouts: Rollouts::new(args.max_concurrent_rollouts),

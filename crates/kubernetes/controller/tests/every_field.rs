@@ -61,7 +61,6 @@ fn effect(deployment: &InferenceDeployment) -> Result<Value, String> {
         built_in: BuiltInOptions {
             image: "server:1".to_owned(),
             params_url: Some("http://params:8082".to_owned()),
-            is_pinned: false,
         },
         has_service_monitors: true,
         replicas: spec.replicas,

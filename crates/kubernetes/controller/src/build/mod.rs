@@ -27,8 +27,6 @@ pub(crate) use overlay::key_of;
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct BuiltInOptions {
     pub image: String,
-    /// Whether the namespace names the image, which may be that of an older version.
-    pub is_pinned: bool,
     /// Where they get their node's parameters, as `http://host:port`; `None` if there are none.
     pub params_url: Option<String>,
 }

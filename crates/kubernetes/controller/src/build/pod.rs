@@ -37,7 +37,8 @@ fn pod(valid: &Valid, built_in: &BuiltInOptions) -> Value {
         "capabilities": {"drop": ["ALL"]},
         "readOnlyRootFilesystem": true,
     });
-    if !server::announces_drain(valid, built_in) {
+    // The built-in server goes on for a while by itself when it is to stop, and says so.
+    if !valid.spec.is_built_in() {
         container["lifecycle"] = json!({"preStop": {"sleep": {"seconds": DRAIN_DELAY_SECONDS}}});
     }
     json!({

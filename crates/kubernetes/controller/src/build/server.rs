@@ -7,8 +7,9 @@ use serde_json::{Map, Value, json};
 use super::BuiltInOptions;
 use crate::limits::{DRAIN_DELAY_SECONDS, LIVENESS_MISSES_MAX, PROBE_SECONDS, STARTUP_PROBES_MAX};
 use crate::names::{
-    DRAIN_DELAY_VARIABLE, ENVOY_HEALTH_VARIABLE, GRPC, GRPC_PORT, HTTP, HTTP_PORT, PARAMS_VARIABLE,
-    SETTINGS_FOLDER, SETTINGS_KEY, THREADS_VARIABLE, VOLUME_PREFIX, WORKERS_VARIABLE,
+    DRAIN_DELAY_VARIABLE, ENVOY_HEALTH_VARIABLE, GRPC, GRPC_PORT, HTTP, HTTP_PORT,
+    LOAD_REPORTS_VARIABLE, PARAMS_VARIABLE, SETTINGS_FOLDER, SETTINGS_KEY, THREADS_VARIABLE,
+    VOLUME_PREFIX, WORKERS_VARIABLE,
 };
 use crate::settings::{ModelVolume, model_volumes};
 use crate::validate::Valid;
@@ -45,13 +46,6 @@ pub(super) fn container(valid: &Valid, built_in: &BuiltInOptions) -> Value {
     container
 }
 
-/// Whether the server itself goes on for a while when it is to stop, and says so. A user's own
-/// server and an image that may be older do not: their pods pause before SIGTERM.
-pub(super) fn announces_drain(valid: &Valid, built_in: &BuiltInOptions) -> bool {
-    let is_pinned = valid.server_image.is_some() || built_in.is_pinned;
-    valid.spec.is_built_in() && !is_pinned
-}
-
 /// Only workers and threads, also those of the front end, are part of the template: everything else
 /// may change without a restart.
 fn ours(valid: &Valid, built_in: &BuiltInOptions) -> Value {
@@ -70,12 +64,13 @@ fn ours(valid: &Valid, built_in: &BuiltInOptions) -> Value {
     if let Some(url) = &built_in.params_url {
         variables.push(json!({"name": PARAMS_VARIABLE, "value": url}));
     }
-    if announces_drain(valid, built_in) {
-        let delay = format!("{DRAIN_DELAY_SECONDS}s");
-        variables.push(json!({"name": DRAIN_DELAY_VARIABLE, "value": delay}));
-    }
+    let delay = format!("{DRAIN_DELAY_SECONDS}s");
+    variables.push(json!({"name": DRAIN_DELAY_VARIABLE, "value": delay}));
     if valid.spec.envoy_health_header() {
         variables.push(json!({"name": ENVOY_HEALTH_VARIABLE, "value": "true"}));
+    }
+    if let Some(mode) = valid.spec.load_reports() {
+        variables.push(json!({"name": LOAD_REPORTS_VARIABLE, "value": mode}));
     }
     let mut arguments = vec![
         "--settings".to_owned(),
@@ -83,9 +78,6 @@ fn ours(valid: &Valid, built_in: &BuiltInOptions) -> Value {
     ];
     if let Some(threads) = valid.spec.front_threads() {
         arguments.extend(["--front-threads".to_owned(), threads.to_string()]);
-    }
-    if let Some(mode) = valid.spec.load_reports() {
-        arguments.extend(["--load-reports".to_owned(), mode.to_owned()]);
     }
     let probe = |path: &str| json!({"path": path, "port": HTTP});
     json!({

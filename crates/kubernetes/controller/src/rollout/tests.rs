@@ -46,7 +46,6 @@ fn children(valid: &Valid, image: &str) -> Vec<ChildObject> {
         built_in: BuiltInOptions {
             image: image.to_owned(),
             params_url: None,
-            is_pinned: false,
         },
         has_service_monitors: false,
         replicas: valid.spec.replicas,
