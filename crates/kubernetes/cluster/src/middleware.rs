@@ -70,18 +70,22 @@ impl RequestControl {
         crash_after_writes: Option<NonZeroU64>,
         metrics: MetricsRegistry,
     ) -> Self {
-        Self {
+        let control = Self {
             started: Instant::now(),
             rate_limit: Mutex::default(),
             fence,
             writes: AtomicU64::new(0),
             crash_after_writes,
             metrics,
-        }
+        };
+        control.tell(&control.rate_limit());
+        control
     }
 
     pub(crate) fn set_rate(&self, rate: NonZeroU32) {
-        self.rate_limit().set_rate(rate);
+        let mut rate_limit = self.rate_limit();
+        rate_limit.set_rate(rate);
+        self.tell(&rate_limit);
     }
 
     pub(crate) fn fence(&self) -> &WriteFence {
@@ -179,6 +183,10 @@ impl RequestControl {
         }
         let mut rate_limit = self.rate_limit();
         rate_limit.note_answer(self.started.elapsed(), time);
+        self.tell(&rate_limit);
+    }
+
+    fn tell(&self, rate_limit: &RateLimit) {
         let rate = i64::from(rate_limit.rate());
         self.metrics.own().request_rate.set(rate);
     }

@@ -122,7 +122,7 @@ impl Fleet {
             .map(|index| {
                 json!({"pod": format!("default/{}", self.pod_name(index)), "workers": 2,
                 "workersVerified": 2, "planned": 4, "verified": 4, "cpuset": "0-127", "plan": "5d8f7c9b6d01",
-                "isolation": "Shared", "respawns": 0, "drifts": 0})
+                "isolation": "SharedPool", "respawns": 0, "drifts": 0})
             })
             .collect();
         let threads = 4 * pods.len();
