@@ -181,9 +181,9 @@ fn a_crash_after_any_write_ends_in_the_same_objects() {
         }
     };
     clean.create();
-    let created = settled(&rig, "story-0", has(6));
+    let created = settled(&rig, "story-0", has(7));
     clean.change();
-    let changed = settled(&rig, "story-0", has(5));
+    let changed = settled(&rig, "story-0", has(6));
     clean.delete();
     let deleted = settled(&rig, "story-0", |world| {
         world["objects"].as_array().unwrap().is_empty()
