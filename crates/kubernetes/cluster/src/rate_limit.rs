@@ -189,7 +189,7 @@ mod tests {
             assert_eq!(rate_limit.rate(), 100 >> refused);
             now += Duration::from_secs(1);
         }
-        // Recovers, never above what it was told.
+        // Recovers, never above its bound.
         send(&mut rate_limit, &mut now, 120, ANSWER_QUICK / 4);
         assert_eq!(rate_limit.rate(), 100);
     }

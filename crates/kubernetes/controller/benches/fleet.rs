@@ -108,15 +108,15 @@ fn run(story: &str, fleet: Fleet, before: impl FnOnce()) -> (Rig, Controller, Ro
     let cpu = || others.map(cpu_seconds);
     let (start, cpu_before) = (Instant::now(), cpu());
     let controller = rig.launch(&[]);
-    let mut told = Instant::now();
+    let mut printed = Instant::now();
     loop {
         std::thread::sleep(Duration::from_millis(200));
         let (count, missing) = roles.settled();
         if count >= fleet.deployments {
             break;
         }
-        if told.elapsed() > Duration::from_secs(10) {
-            told = Instant::now();
+        if printed.elapsed() > Duration::from_secs(10) {
+            printed = Instant::now();
             println!(
                 "{:.0} s: {count} settled; {missing}",
                 start.elapsed().as_secs_f64()

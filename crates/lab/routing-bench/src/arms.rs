@@ -29,7 +29,7 @@ impl Weights {
         is_out_of_band: false,
     };
 
-    /// What both routers do unless told otherwise.
+    /// What both routers do by default.
     pub const DEFAULT: Self = Self {
         blackout: Duration::from_secs(10),
         update: Duration::from_secs(1),

@@ -43,8 +43,17 @@ pub struct Answered {
     pub cpu: Duration,
 }
 
+/// What a client sends.
+#[derive(Clone, Copy, Debug)]
+pub struct Sending<'a> {
+    /// In turn.
+    pub requests: &'a [Request],
+    pub times: &'a [Duration],
+    pub reports: LoadReports,
+}
+
 impl GrpcClient {
-    /// Starts sending `requests` in turn at `times`; returns when its clock starts. `policy`
+    /// Starts sending; returns when its clock starts. `policy`
     /// replaces that of the manifest. Its files are in `folder`.
     ///
     /// # Errors
@@ -54,9 +63,13 @@ impl GrpcClient {
         folder: &Path,
         servers: &[SocketAddr],
         policy: Option<Policy>,
-        requests: &[Request],
-        (times, reports): (&[Duration], LoadReports),
+        sending: &Sending<'_>,
     ) -> Result<Self, RoutingError> {
+        let Sending {
+            requests,
+            times,
+            reports,
+        } = *sending;
         let mut files = Vec::new();
         for (index, request) in requests.iter().enumerate() {
             let file = folder.join(format!("message-{index}"));

@@ -14,7 +14,7 @@ use crate::arms::{Arm, Policy, Router};
 use crate::envoy::Envoy;
 use crate::error::RoutingError;
 use crate::figures::{Figures, Round};
-use crate::grpc_client::{GrpcClient, LoadReports};
+use crate::grpc_client::{GrpcClient, LoadReports, Sending};
 use crate::kills::{Kill, Kills, while_killing};
 use crate::pod::{Pod, PodOptions};
 use crate::reference::Reference;
@@ -150,7 +150,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Outcome,
     let remaining = left
         .map(|(capacity, down)| capacity * (1.0 - away(down)))
         .sum();
-    let rows = measure(options, &mut pods, (remaining, &reference), progress)?;
+    let rows = measure(options, &mut pods, remaining, &reference, progress)?;
     Ok(Outcome {
         capacities,
         remaining,
@@ -220,7 +220,8 @@ fn kind(setting: &Setting) -> &str {
 fn measure(
     options: &Options,
     pods: &mut [Pod],
-    (remaining, reference): (f64, &Reference),
+    remaining: f64,
+    reference: &Reference,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Row>, RoutingError> {
     let mut cases = Vec::new();
@@ -237,7 +238,7 @@ fn measure(
                 arm.name()
             ));
             let rate = remaining * f64::from(load) / 100.0;
-            done.push(one_round(options, pods, arm, (rate, round))?);
+            done.push(one_round(options, pods, arm, rate, round)?);
         }
     }
     let row = |(&(load, arm), rounds): (&(u32, Arm), &Vec<Round>)| {
@@ -261,7 +262,8 @@ fn one_round(
     options: &Options,
     pods: &mut [Pod],
     arm: Arm,
-    (rate, round): (f64, u32),
+    rate: f64,
+    round: u32,
 ) -> Result<Round, RoutingError> {
     let warm = WARM + arm.blackout();
     let seed = options.seed + u64::from(round);
@@ -339,8 +341,12 @@ fn by_grpc(
     let folder: &Path = &options.folder;
     let requests = options.setting.requests(WireFormat::Grpc, servers[0]);
     let program = &options.programs.grpc_client;
-    let sending = (times, reports);
-    let client = GrpcClient::start(program, folder, &servers, Some(policy), &requests, sending)?;
+    let sending = Sending {
+        requests: &requests,
+        times,
+        reports,
+    };
+    let client = GrpcClient::start(program, folder, &servers, Some(policy), &sending)?;
     let (answered, kills) = while_killing(pods, kills, || client.finish())?;
     Ok(Sent {
         samples: answered.samples,

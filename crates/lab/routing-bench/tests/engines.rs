@@ -16,8 +16,8 @@ use std::time::Duration;
 use albacore_bench::{FEATURES, random_model};
 use albacore_load::{Generator, InferRequest, Load, Request, Sample, Shape, WireFormat};
 use albacore_routing_bench::{
-    Answered, Envoy, GrpcClient, Kill, Kills, LoadReports, Pod, PodOptions, Policy, Weights,
-    while_killing,
+    Answered, Envoy, GrpcClient, Kill, Kills, LoadReports, Pod, PodOptions, Policy, Sending,
+    Weights, while_killing,
 };
 use albacore_testbed::product;
 
@@ -98,9 +98,13 @@ fn grpc(pods: &[Pod], folder: &Path, policy: Option<Policy>, length: Duration) -
     };
     let requests = [request(WireFormat::Grpc, servers[0])];
     let times = times(length);
-    let sending = (times.as_slice(), reports);
+    let sending = Sending {
+        requests: &requests,
+        times: &times,
+        reports,
+    };
     let program = programs().join("grpc-client");
-    GrpcClient::start(&program, folder, &servers, policy, &requests, sending).unwrap()
+    GrpcClient::start(&program, folder, &servers, policy, &sending).unwrap()
 }
 
 /// The share of the slow server in the second half, when weights have been learned.

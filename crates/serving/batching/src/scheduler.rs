@@ -266,26 +266,16 @@ impl Scheduler {
         self.profiles.get(queue.0).copied().unwrap_or_default()
     }
 
-    /// What `rows` rows of a queue cost in batches as large as those under load: rows l(b)/b with
-    /// the mean cost l(b). Unlike busy time it does not depend on how large batches happen to be,
-    /// so it is in proportion to the load. Beyond `rows_seen`, the largest batch so far, the line is
-    /// a guess: where all batches had one row a slope of zero would make the work a thousandth of
-    /// what it is. `None` while the costs are not known.
+    /// Rows of the batches that a queue has under load; as many as a batch may have where the costs
+    /// or the objective are not known.
     #[must_use]
-    pub fn work(&self, queue: QueueIndex, rows: usize, rows_seen: usize) -> Option<Nanos> {
+    pub fn rows_under_load(&self, queue: QueueIndex) -> u64 {
         let profile = self.profile(queue);
-        let cost = profile.mean_cost.or(profile.cost)?;
-        let full = match profile.objective {
-            Some(_) => self
-                .core
-                .queue(in_time(queue.0))?
-                .params()
-                .rows_under_load(),
-            None => self.bounds(queue).rows_max,
-        };
-        let full = full.min(rows_seen.max(1) as u64);
-        let of_row = cost.of(full).0 as f64 / full as f64;
-        Some(Nanos((of_row * rows as f64) as u64))
+        let core = self.core.queue(in_time(queue.0));
+        match (core, profile.cost.and(profile.objective)) {
+            (Some(core), Some(_)) => core.params().rows_under_load(),
+            _ => self.bounds(queue).rows_max,
+        }
     }
 
     /// Passes the parameters of a queue to the core.

@@ -213,7 +213,7 @@ impl Counters {
         self.count(model, |stats| stats.batch_done(rows, compute_nanos));
     }
 
-    /// A finished batch of a model was so much work, see [`albacore_batching::Scheduler::work`].
+    /// A finished batch of a model was so much work, see `QueueCosts::work`.
     pub(super) fn worked(&mut self, model: usize, work: Nanos) {
         self.count(model, |stats| stats.work_nanos_total += work.0);
     }

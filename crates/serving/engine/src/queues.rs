@@ -175,9 +175,19 @@ impl QueueCosts {
         learned.flatten().collect()
     }
 
-    /// Rows of the largest batch that was observed; at least 1.
-    pub(super) fn largest(&self, queue: QueueIndex) -> usize {
-        self.0.get(queue.0).map_or(1, |known| known.largest.max(1))
+    /// What `rows` rows of a queue cost in batches as large as those under load: rows l(b)/b.
+    /// Unlike busy time it does not depend on how large batches happen to be, so it is in
+    /// proportion to the load. `None` while the costs are not known.
+    pub(super) fn work(
+        &self,
+        queue: QueueIndex,
+        rows: usize,
+        scheduler: &Scheduler,
+    ) -> Option<Nanos> {
+        let cost = self.0.get(queue.0)?.learner.prior_line()?;
+        let full = scheduler.rows_under_load(queue);
+        let of_row = cost.of(full).0 as f64 / full as f64;
+        Some(Nanos((of_row * rows as f64) as u64))
     }
 
     /// The longest expected time for a batch of so many rows; `None` while the costs are not known.
@@ -190,7 +200,7 @@ impl QueueCosts {
         scheduler: &Scheduler,
     ) -> Option<Nanos> {
         let cost = scheduler.profile(queue).cost?;
-        let largest = self.largest(queue);
+        let largest = self.0.get(queue.0).map_or(1, |known| known.largest.max(1));
         let times = rows.div_ceil(largest).max(1) as u64;
         let one = cost.of(rows.min(largest) as u64);
         Some(Nanos(one.0.saturating_mul(times)))

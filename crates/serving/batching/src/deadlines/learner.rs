@@ -44,6 +44,13 @@ const CHANGE_RUN: i32 = 6;
 /// Samples that a class weighs at most.
 const CLASS_WEIGHT_MAX: f64 = 16.0;
 
+/// The cost of a dispatch over that of a row, where nothing else is known: contributions have 1 to
+/// 3.
+const PRIOR_RATIO: f64 = 2.0;
+
+/// Samples of [`PRIOR_RATIO`]: little beside the sixteen of each class of sizes.
+const PRIOR_SAMPLES: f64 = 4.0;
+
 /// How far one batch moves the margin, as a share.
 const MARGIN_STEP: f64 = 0.01;
 
@@ -186,8 +193,22 @@ impl CostLearner {
         })
     }
 
+    /// The line for comparisons with other learners: batches of one or two rows leave the slope to
+    /// chance, so the line is drawn to the ratio [`PRIOR_RATIO`] as if some samples had it. What
+    /// larger batches say outweighs that. `None` before the first batch.
+    #[must_use]
+    pub fn prior_line(&self) -> Option<Cost> {
+        let (alpha, beta) = self.fit_with(PRIOR_SAMPLES)?;
+        Some(Cost::new(alpha, beta))
+    }
+
     /// The line of least relative squares with both coefficients at least 0.
     fn fit(&self) -> Option<(f64, f64)> {
+        self.fit_with(0.0)
+    }
+
+    /// The same where so many samples have beta = [`PRIOR_RATIO`] alpha.
+    fn fit_with(&self, prior: f64) -> Option<(f64, f64)> {
         let (mut s0, mut s1, mut s2, mut t0, mut t1) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for class in self.classes.iter().filter(|class| class.samples > 0.0) {
             let time = class.time.max(1.0);
@@ -201,6 +222,12 @@ impl CostLearner {
         if s0 <= 0.0 {
             return None;
         }
+        // Adds prior (beta - PRIOR_RATIO alpha)^2 / time^2 to the squares that are minimized.
+        let mean = t0 / s0;
+        let weight = prior / (mean * mean);
+        s0 += weight;
+        s1 -= weight * PRIOR_RATIO;
+        s2 += weight * PRIOR_RATIO * PRIOR_RATIO;
         let determinant = s0 * s2 - s1 * s1;
         if determinant > 1e-9 * s0 * s2 {
             let alpha = (s0 * t1 - s1 * t0) / determinant;

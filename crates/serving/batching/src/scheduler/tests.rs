@@ -596,35 +596,27 @@ fn a_queue_is_chosen_for_by_its_own_preference() {
 }
 
 #[test]
-fn work_is_the_cost_of_rows_in_batches_as_large_as_those_under_load() {
-    let scheduler = scheduler(Policy::Eager, 1);
+fn batches_under_load_have_the_rows_that_take_half_of_the_objective() {
+    let mut scheduler = scheduler(Policy::Eager, 1);
+    let queue = QueueIndex(0);
     // Half of the objective is 6 ms: one row, of 6 ms.
-    assert_eq!(scheduler.work(QueueIndex(0), 10, 64), Some(Nanos(60 * MS)));
-    assert_eq!(
-        scheduler.work(QueueIndex(1), 10, 64),
-        None,
-        "its costs are not known"
-    );
-    let mut scheduler = scheduler;
-    let known = scheduler.profile(QueueIndex(0));
+    assert_eq!(scheduler.rows_under_load(queue), 1);
+    let known = scheduler.profile(queue);
     let long = Profile {
         objective: Some(Nanos(30 * MS)),
         ..known
     };
-    scheduler.set_profile(QueueIndex(0), long);
-    // Ten rows fit into 15 ms, so each is 1.5 ms, however many come together.
-    assert_eq!(scheduler.work(QueueIndex(0), 10, 64), Some(Nanos(15 * MS)));
-    assert_eq!(
-        scheduler.work(QueueIndex(0), 1, 64),
-        Some(Nanos(3 * MS / 2))
-    );
+    scheduler.set_profile(queue, long);
+    assert_eq!(scheduler.rows_under_load(queue), 10);
     let none = Profile {
         objective: None,
         ..known
     };
-    scheduler.set_profile(QueueIndex(0), none);
-    // Without an objective a batch is as large as it may be: 64 rows, of 69 ms.
-    assert_eq!(scheduler.work(QueueIndex(0), 64, 64), Some(Nanos(69 * MS)));
-    // Of larger batches than those that were seen the line knows nothing: 2 rows, of 7 ms.
-    assert_eq!(scheduler.work(QueueIndex(0), 64, 2), Some(Nanos(224 * MS)));
+    scheduler.set_profile(queue, none);
+    assert_eq!(scheduler.rows_under_load(queue), 64, "as many as may be");
+    assert_eq!(
+        scheduler.rows_under_load(QueueIndex(1)),
+        64,
+        "costs not known"
+    );
 }

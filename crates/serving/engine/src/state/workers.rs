@@ -323,8 +323,8 @@ impl State {
         self.counters.batch_done(slot, batch.rows, compute_nanos);
         self.counters.shared(slot, batch.kind, ring.sharing());
         self.inboxes.record(batch.queue, batch.rows, compute_nanos);
-        let rows_seen = self.queue_costs.largest(batch.queue);
-        let work = self.scheduler.work(batch.queue, batch.rows, rows_seen);
+        let work = &self.queue_costs;
+        let work = work.work(batch.queue, batch.rows, &self.scheduler);
         self.counters.worked(slot, work.unwrap_or(elapsed));
         if batch.is_first && batch.is_current {
             self.queue_costs

@@ -141,3 +141,38 @@ fn classes_grow_with_the_sizes() {
     assert!(classes.windows(2).all(|pair| pair[0] <= pair[1]));
     assert_eq!(class_of(u64::MAX), CLASSES - 1);
 }
+
+#[test]
+fn chance_in_small_batches_does_not_decide_what_large_ones_cost() {
+    let mut costs: Vec<f64> = Vec::new();
+    for seed in 1..=50 {
+        let mut units = Units(seed);
+        let mut learner = CostLearner::new(0.95);
+        for n in 0..400_u64 {
+            let rows = 1 + u64::from(n % 20 == 19);
+            let noise = 0.7 + 0.6 * units.next();
+            learner.observe(rows, Nanos(((1000 * rows + 2000) as f64 * noise) as u64));
+        }
+        let line = learner.prior_line().unwrap();
+        costs.push(line.of(1000).0 as f64 / 1000.0);
+    }
+    let within = |cost: &f64| (500.0..2000.0).contains(cost);
+    assert!(costs.iter().all(within), "{costs:?}");
+}
+
+#[test]
+fn what_batches_of_all_sizes_say_outweighs_the_prior() {
+    for (alpha, beta) in [(350, 9000), (1000, 0), (5, 4000)] {
+        let mut learner = CostLearner::new(0.95);
+        for n in 0..400_u64 {
+            let rows = 1 + n * 7 % 60;
+            learner.observe(rows, Nanos(alpha * rows + beta));
+        }
+        let line = learner.prior_line().unwrap();
+        let (is, found) = ((alpha * 60 + beta) as f64, line.of(60).0 as f64);
+        assert!(
+            (found / is - 1.0).abs() < 0.1,
+            "{alpha} {beta}: {found}, not {is}"
+        );
+    }
+}
