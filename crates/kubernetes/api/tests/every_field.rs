@@ -35,7 +35,7 @@ fn sample() -> Value {
                     "contribs": "80ms", "interactions": "2s"}}],
             "batching": {"policy": "Timeout", "maxRows": 512, "maxDelay": "2ms"},
             "queue": {"maxRows": 2048},
-            "front": {"threads": 3, "envoyHealthHeader": true},
+            "front": {"threads": 3, "loadReports": "Always", "envoyHealthHeader": true},
             "autoscaling": {"minReplicas": 2, "maxReplicas": 9},
             "resources": {"limits": {"cpu": "4", "memory": "1Gi"}},
             "template": {
