@@ -10,12 +10,16 @@ use crate::rendered::{EVERYTHING, render, variants};
 use crate::{chart, root};
 
 /// Groups of kinds that others bring.
-const FOREIGN: [&str; 6] = [
+const FOREIGN: [&str; 10] = [
     "argoproj.io",
+    "gateway.envoyproxy.io",
+    "gateway.networking.k8s.io",
+    "gateway.networking.x-k8s.io",
     "helm.toolkit.fluxcd.io",
     "keda.sh",
     "kustomize.config.k8s.io",
     "kustomize.toolkit.fluxcd.io",
+    "networking.istio.io",
     "source.toolkit.fluxcd.io",
 ];
 
