@@ -50,10 +50,11 @@ pub(crate) fn serve_prometheus_kinds() {
             },
         })
     };
-    let file = file_of(&[definition("ServiceMonitor"), definition("PrometheusRule")]);
+    let kinds = ["PodMonitor", "PrometheusRule", "ServiceMonitor"];
+    let file = file_of(&kinds.map(definition));
     apply(&file);
     let is_served = || {
-        ["servicemonitors", "prometheusrules"]
+        ["podmonitors", "prometheusrules", "servicemonitors"]
             .iter()
             .all(|kind| run("kubectl", &["get", kind, "-A"]).is_ok())
     };
