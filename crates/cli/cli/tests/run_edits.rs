@@ -167,7 +167,7 @@ fn an_edit_of_one_model_reaches_the_running_server() {
     run.until("the note", |e| {
         e["text"]
             .as_str()
-            .is_some_and(|t| t.contains("front.threads") && t.contains("takes effect when"))
+            .is_some_and(|t| t.contains("threads, front,") && t.contains("takes effect when"))
     });
     run.signal("TERM");
     assert_eq!(run.end().code(), Some(0), "{:#?}", run.events);
