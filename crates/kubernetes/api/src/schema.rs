@@ -43,7 +43,6 @@ pub fn inference_deployment_crd() -> Value {
     for (path, values) in [
         ("batching.policy", schema_for!(BatchingPolicy)),
         ("batching.prefer", schema_for!(BatchingPreference)),
-        ("front.loadReports", schema_for!(LoadReports)),
     ] {
         describe(node_at(model, path), &values.to_value());
     }
