@@ -24,6 +24,9 @@ const CONNECTIONS: usize = 64;
 /// The objective of the deployment.
 const OBJECTIVE: Duration = Duration::from_secs(1);
 
+/// Requests to one of three pods in a second, which two health checks take.
+pub(crate) const SENT_UNTIL_NOTICED: usize = 34;
+
 /// How long nothing happens.
 pub(crate) const SETTLE: Duration = Duration::from_secs(10);
 
