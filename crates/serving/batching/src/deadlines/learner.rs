@@ -194,7 +194,7 @@ impl CostLearner {
     }
 
     /// The line for comparisons with other learners: batches of one or two rows leave the slope to
-    /// chance, so the line is drawn to the ratio [`PRIOR_RATIO`] as if some samples had it. What
+    /// chance, so the line is drawn to the ratio `PRIOR_RATIO` as if some samples had it. What
     /// larger batches say outweighs that. `None` before the first batch.
     #[must_use]
     pub fn prior_line(&self) -> Option<Cost> {
