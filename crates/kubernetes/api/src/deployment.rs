@@ -416,7 +416,7 @@ pub struct Front {
     #[schemars(range(min = 1, max = limits::FRONT_THREADS_MAX))]
     pub threads: Option<u16>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub load_reports: Option<LoadReports>,
+    pub load_reports: Option<LoadReportMode>,
     /// Whether a pod that is to stop says `x-envoy-immediate-health-check-fail` in its replies, so
     /// that an Envoy with health checks sends it nothing more. Only where each endpoint of Envoy is
     /// one pod: an Envoy whose endpoint is the Service would give up all pods. A change starts new
@@ -428,7 +428,7 @@ pub struct Front {
 /// Which replies carry a load report (ORCA) for routers that weigh pods; OnRequest if left out. A
 /// change starts new pods.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub enum LoadReports {
+pub enum LoadReportMode {
     /// Replies to requests with the header `endpoint-load-metrics-format`.
     OnRequest,
     /// All replies.

@@ -34,7 +34,7 @@ pub use container::thread_counts;
 pub use counted::counted;
 pub use deployment::{
     Autoscaling, Batching, BatchingPolicy, BatchingPreference, Enforcement, Front,
-    InferenceDeployment, InferenceDeploymentSpec, LoadReports, MainThread, Mode, Model, Output,
+    InferenceDeployment, InferenceDeploymentSpec, LoadReportMode, MainThread, Mode, Model, Output,
     Placement, PlacementPolicy, Queue, Slo, Trial, TrialArm,
 };
 pub use iterations::{IterationRange, Iterations, NamedIterations};

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::Container;
 
 use crate::deployment::{
-    Batching, InferenceDeployment, InferenceDeploymentSpec, LoadReports, Queue,
+    Batching, InferenceDeployment, InferenceDeploymentSpec, LoadReportMode, Queue,
 };
 use crate::iterations::Iterations;
 use crate::limits::{NAME_CHARS_MAX, SLOTS_MAX, TRIAL_ARMS_MIN, TRIAL_WINDOW_MICROS_MIN};
@@ -339,9 +339,9 @@ impl InferenceDeploymentSpec {
     /// `--load-reports` of the server, if the spec says.
     pub fn load_reports(&self) -> Option<&'static str> {
         self.front?.load_reports.map(|mode| match mode {
-            LoadReports::OnRequest => "on-request",
-            LoadReports::Always => "always",
-            LoadReports::Never => "never",
+            LoadReportMode::OnRequest => "on-request",
+            LoadReportMode::Always => "always",
+            LoadReportMode::Never => "never",
         })
     }
 

@@ -13,8 +13,8 @@ use schemars::schema_for;
 use serde_json::{Map, Value, json};
 
 use crate::deployment::{
-    BatchingPolicy, BatchingPreference, Enforcement, InferenceDeployment, LoadReports, MainThread,
-    Mode, Output, PlacementPolicy, TrialArm,
+    BatchingPolicy, BatchingPreference, Enforcement, InferenceDeployment, LoadReportMode,
+    MainThread, Mode, Output, PlacementPolicy, TrialArm,
 };
 use crate::iterations;
 use crate::node_placement::{self, DriftCause, Isolation};
@@ -184,7 +184,7 @@ fn describe_values(spec: &mut Value) {
         ("placement.mainThread", schema_for!(MainThread)),
         ("batching.policy", schema_for!(BatchingPolicy)),
         ("batching.prefer", schema_for!(BatchingPreference)),
-        ("front.loadReports", schema_for!(LoadReports)),
+        ("front.loadReports", schema_for!(LoadReportMode)),
     ] {
         describe(node_at(spec, path), &values.to_value());
     }

@@ -75,7 +75,7 @@ pub(crate) struct Args {
     pub(crate) max_concurrent_rollouts: NonZeroU32,
     /// For tests: how long fewer pods must have been enough before some get no more requests.
     #[arg(long, value_name = "SECONDS", hide = true)]
-    pub(crate) concentrate_after: Option<u64>,
+    pub(crate) consolidate_after: Option<u64>,
     /// Start nothing: check that the API server serves the kinds of Albacore and that a controller
     /// holds the lease, and exit.
     #[arg(long)]

@@ -147,7 +147,7 @@ pub(crate) const CHECK_PAUSE: Duration = Duration::from_secs(2);
 
 /// How long fewer pods must have been enough before some get no more requests: servers report over
 /// a minute, and a second one has to say the same.
-pub(crate) const CONCENTRATION_DELAY: Duration = Duration::from_secs(120);
+pub(crate) const CONSOLIDATION_DELAY: Duration = Duration::from_secs(120);
 
 /// So many pods get requests at least, unless `spec.autoscaling` allows a single one: the loss of
 /// one is not the loss of all.

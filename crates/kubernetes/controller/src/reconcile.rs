@@ -53,7 +53,7 @@ pub(crate) struct Controller {
     pub(crate) rollouts: Rollouts,
     pub(crate) queue: WorkQueue<ObjectKey>,
     /// How long fewer pods must have been enough before some get no more requests.
-    pub(crate) concentration_delay: Duration,
+    pub(crate) consolidation_delay: Duration,
     /// The zero of the autoscaler's clock.
     pub(crate) start: Instant,
 }
@@ -268,7 +268,7 @@ impl Controller {
             spec,
             workload: workload.as_ref(),
             pods: &observation.pods,
-            delay: self.concentration_delay,
+            delay: self.consolidation_delay,
         };
         let decision = decide(&case, &mut lock(record).traffic, self.now());
         let namespace = observation.deployment.metadata.namespace.as_deref();

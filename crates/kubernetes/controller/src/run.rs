@@ -16,7 +16,7 @@ use crate::args::Args;
 use crate::build::BuiltInOptions;
 use crate::check::check;
 use crate::children::ChildKind;
-use crate::limits::{CONCENTRATION_DELAY, DISCOVERY_PERIOD, WORKERS};
+use crate::limits::{CONSOLIDATION_DELAY, DISCOVERY_PERIOD, WORKERS};
 use crate::metrics::ControllerMetrics;
 use crate::names::FIELD_MANAGER;
 use crate::pod_events::PodEvents;
@@ -84,9 +84,9 @@ async fn run(args: Args) -> anyhow::Result<()> {
         },
         rollouts: Rollouts::new(args.max_concurrent_rollouts),
         queue: context.queue.clone(),
-        concentration_delay: args
-            .concentrate_after
-            .map_or(CONCENTRATION_DELAY, Duration::from_secs),
+        consolidation_delay: args
+            .consolidate_after
+            .map_or(CONSOLIDATION_DELAY, Duration::from_secs),
         start: Instant::now(),
     });
     let is_synced = Arc::new(AtomicBool::new(false));

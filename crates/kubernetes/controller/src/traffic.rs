@@ -3,7 +3,7 @@
 //! Problem: a Service spreads requests evenly over the ready pods, so that at low load all of them
 //! are a little busy, and an autoscaler takes away any of them.
 //!
-//! Approach: how many pods are enough follows from what they report ([`Concentrator`]). The others
+//! Approach: how many pods are enough follows from what they report ([`Consolidator`]). The others
 //! become spare: their label no longer is the one that the Service asks for, and their deletion
 //! cost makes them the first to go. They stay ready, and get requests again with one patch. The
 //! label is part of the pod template, so that pods get requests even if no controller runs.
@@ -18,7 +18,7 @@ use std::time::Duration;
 use albacore_api::{
     Autoscaling, BatchingPolicy, BatchingPreference, InferenceDeploymentSpec, TrafficStatus,
 };
-use albacore_batching::{BUSY_MAX, Concentration, Concentrator, Nanos, RECENT_PAUSE, ServingCause};
+use albacore_batching::{BUSY_MAX, Consolidation, Consolidator, Nanos, RECENT_PAUSE, ServingCause};
 use albacore_cluster::{ApiResource, Cluster, ClusterError, ErrorClass, ObjectKey};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ const SPARE_COST: &str = "-1";
 /// What is remembered of a deployment.
 #[derive(Debug, Default)]
 pub(crate) struct TrafficRecord {
-    concentrator: Concentrator,
+    consolidator: Consolidator,
     /// When it was looked at first.
     since: Option<Nanos>,
     /// When spare pods got requests again.
@@ -101,7 +101,7 @@ pub(crate) fn decide(
             None => return by_load(case, spec, record, now),
         },
     };
-    record.concentrator.restart();
+    record.consolidator.restart();
     let changes = match cause {
         TrafficCause::Starting => Vec::new(),
         _ => all_serve(case.pods),
@@ -162,7 +162,7 @@ fn by_load(
     let factors = [load_of(spec, ready()), load_of(spec, serving())].map(|load| load.factor());
     let [all, before] = [ready().count(), serving().count()];
     let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-    let concentration = Concentration {
+    let consolidation = Consolidation {
         ready: count(all),
         serving: count(before),
         least: least(spec),
@@ -170,8 +170,8 @@ fn by_load(
         factor: factors[0].max(factors[1]),
     };
     let advice = record
-        .concentrator
-        .advise(now, nanos(case.delay), &concentration);
+        .consolidator
+        .advise(now, nanos(case.delay), &consolidation);
     let wanted = usize::try_from(advice.serving).unwrap_or(all);
     let order = first_to_go(case.pods);
     let of = |is_wanted: fn(&ObservedPod) -> bool| {

@@ -90,7 +90,7 @@ fn serve(rig: &Rig) -> Vec<Pod> {
 #[test]
 fn load_concentrates_a_scale_down_takes_an_idle_pod_and_more_load_brings_pods_back() {
     let rig = Rig::start(true);
-    let _controller = rig.controller(&["--concentrate-after", "3"]);
+    let _controller = rig.controller(&["--consolidate-after", "3"]);
     let servers = serve(&rig);
     wait_for_traffic(&rig, "2/4");
     let (serving, spare) = (pods(&rig, "serving"), pods(&rig, "spare"));

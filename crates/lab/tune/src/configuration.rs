@@ -209,7 +209,7 @@ mod tests {
         let spec = &mut deployment.spec;
         let front = Front {
             threads: Some(2),
-            load_reports: Some(albacore_api::LoadReports::Always),
+            load_reports: Some(albacore_api::LoadReportMode::Always),
             envoy_health_header: Some(true),
         };
         spec.front = Some(front);

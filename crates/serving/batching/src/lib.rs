@@ -24,7 +24,7 @@ pub use limits::BLAME_MAX;
 pub use policy::{BatchingParams, ModelBatching, Policy, Profile, Slo};
 pub use scaling::{
     ALERT, ALERT_BUSY, Advice, Autoscaler, BAD_RATE_MAX, BUSY_MAX, BUSY_TARGET, Cause,
-    Concentration, Concentrator, DEAD_BAND, DeploymentLoad, EVIDENCE_MIN, FACTOR_MISSED,
+    Consolidation, Consolidator, DEAD_BAND, DeploymentLoad, EVIDENCE_MIN, FACTOR_MISSED,
     GROWTH_PAUSE, GROWTH_PODS_FREE, Load, ModelLoad, NEGLIGIBLE_MAX, RECENT_BAD_MIN, RECENT_PAUSE,
     RECENT_REQUESTS_MIN, ReplicaBounds, RequestCounts, SHRINK_DELAY, SPARE_OF_FEW, ServingAdvice,
     ServingCause, load_factor,

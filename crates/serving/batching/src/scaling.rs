@@ -21,13 +21,13 @@
 //! have come, and a load that doubles in less time than a pod takes to start is answered late. Pods
 //! are taken as equal.
 
-mod concentration;
+mod consolidation;
 mod worst_model;
 
 use std::collections::VecDeque;
 
-pub use concentration::{
-    BUSY_MAX, BUSY_TARGET, Concentration, Concentrator, ServingAdvice, ServingCause,
+pub use consolidation::{
+    BUSY_MAX, BUSY_TARGET, Consolidation, Consolidator, ServingAdvice, ServingCause,
 };
 pub use worst_model::{DeploymentLoad, EVIDENCE_MIN, ModelLoad, RequestCounts};
 

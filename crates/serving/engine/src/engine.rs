@@ -22,10 +22,10 @@ use crate::request::ModelHandle;
 use crate::stats::Stats;
 
 use crate::limits::{BATCH_REQUESTS_MAX, INSTALL_DEADLINE, STARTUP_DEADLINE, STARTUP_FAILURES_MAX};
+use crate::load_totals::{LoadTotals, ModelLoadTotals};
 use crate::shared_state::{Parallelism, SharedState, run_completions};
 use crate::state::{Phase, State};
 use crate::supervisor::Supervisor;
-use crate::totals::{ModelTotals, Totals};
 
 /// Settings of an engine; the command line has checked their bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -434,17 +434,17 @@ impl Engine {
 
     /// What load reports are computed from, at a small part of the cost of [`Engine::stats`].
     #[must_use]
-    pub fn totals(&self) -> Totals {
+    pub fn load_totals(&self) -> LoadTotals {
         let now = self.shared.now();
         let mut state = self.shared.state();
         state.take_admission_counts(now);
         state.take_tallies();
         let declared = state.catalog.declared();
         let models = declared.filter_map(|(slot, _)| state.counters.model(slot));
-        Totals {
+        LoadTotals {
             at: now.into(),
             workers_ready: state.workers.ready(),
-            models: models.map(ModelTotals::of).collect(),
+            models: models.map(ModelLoadTotals::of).collect(),
         }
     }
 

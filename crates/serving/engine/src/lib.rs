@@ -32,6 +32,7 @@ mod image;
 mod inbox;
 pub mod limits;
 mod load;
+mod load_totals;
 mod memory;
 mod min_cost;
 mod model;
@@ -51,7 +52,6 @@ mod supervisor;
 mod tallies;
 mod timed_lock;
 mod timing;
-mod totals;
 mod window;
 
 pub use albacore_batching::auto::{Choice, FrontCost};
@@ -68,6 +68,7 @@ pub use event_loop::EventLoop;
 pub use front_turns::FrontTurn;
 pub use histogram::{DURATION_BOUNDS_NANOS, Histogram};
 pub use load::LoadedModel;
+pub use load_totals::{LoadTotals, ModelLoadTotals};
 pub use model::{Edition, KernelChoice, ModelInfo};
 pub use model_window::{KindLoad, Latencies};
 pub use priority::Priority;
@@ -79,5 +80,4 @@ pub use stats::{
     WorkerStats,
 };
 pub use timing::Timing;
-pub use totals::{ModelTotals, Totals};
 pub use window::{Load, Outcomes};

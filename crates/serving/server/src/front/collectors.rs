@@ -16,7 +16,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
 use super::call_counts::{CallCounts, Durations};
-use super::load_report::LoadReports;
+use super::load_report::LoadReporter;
 use super::stages::STAGE_NAMES;
 use albacore_batching::deadlines::CostEstimate;
 use albacore_engine::{
@@ -153,7 +153,7 @@ impl Collector for SupervisionCollector {
     }
 }
 
-pub(super) struct LoadReportCollector(pub(super) Arc<LoadReports>);
+pub(super) struct LoadReportCollector(pub(super) Arc<LoadReporter>);
 
 impl std::fmt::Debug for LoadReportCollector {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -13,7 +13,7 @@ use super::call_counts::{AnsweredCall, CallCounts, FinishedCall};
 use super::collectors::{
     CallCollector, EngineCollector, LoadReportCollector, ParamsCollector, SupervisionCollector,
 };
-use super::load_report::LoadReports;
+use super::load_report::LoadReporter;
 use super::stages::CallStages;
 use albacore_connections::LimitMetrics;
 use albacore_engine::{Engine, KindSet, LoopIndex, Timing, kind_name};
@@ -78,7 +78,7 @@ impl Metrics {
         config: Arc<EffectiveConfig>,
         status: Arc<StatusStore>,
         limit_metrics: LimitMetrics,
-        load_reports: Arc<LoadReports>,
+        load_reports: Arc<LoadReporter>,
         loops: usize,
     ) -> Self {
         let mut registry = Registry::with_prefix("albacore");

@@ -54,7 +54,7 @@ use albacore_live_settings::model_status::StatusStore;
 use dispatch::Services;
 use grpc::GrpcService;
 use http::HttpService;
-use load_report::LoadReports;
+use load_report::LoadReporter;
 use metrics::Metrics;
 use request_body::BodyBudget;
 use request_error::{ErrorKind, RequestError};
@@ -82,7 +82,7 @@ struct Front {
     status: Arc<StatusStore>,
     config: Arc<EffectiveConfig>,
     metrics: Arc<Metrics>,
-    load_reports: Arc<LoadReports>,
+    load_reports: Arc<LoadReporter>,
 }
 
 impl Front {
@@ -157,7 +157,7 @@ pub(crate) async fn serve(
         load_reports,
     } = setup;
     let limit_metrics = LimitMetrics::default();
-    let load_reports = Arc::new(LoadReports::new(load_reports));
+    let load_reports = Arc::new(LoadReporter::new(load_reports));
     let metrics = Metrics::new(
         Arc::clone(&engine),
         Arc::clone(&config),

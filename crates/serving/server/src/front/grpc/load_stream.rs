@@ -11,13 +11,13 @@ use tokio::time::{Interval, MissedTickBehavior};
 use tonic::{Request, Response, Status};
 
 use super::super::limits::{LOAD_STREAM_PERIOD, LOAD_STREAM_PERIOD_MAX, LOAD_STREAM_PERIOD_MIN};
-use super::super::load_report::LoadReports;
+use super::super::load_report::LoadReporter;
 
 /// Streams the newest report. `ReplyBody` ends the streams of a server that stops.
-pub(super) struct LoadStreams(pub(super) Arc<LoadReports>);
+pub(super) struct LoadStreams(pub(super) Arc<LoadReporter>);
 
 struct LoadStream {
-    reports: Arc<LoadReports>,
+    reports: Arc<LoadReporter>,
     period: Interval,
 }
 

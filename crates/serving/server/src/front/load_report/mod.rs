@@ -19,7 +19,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use albacore_engine::{Engine, Totals};
+use albacore_engine::{Engine, LoadTotals};
 use albacore_proto::orca::OrcaLoadReport;
 use arc_swap::ArcSwapOption;
 use hyper::HeaderMap;
@@ -61,7 +61,7 @@ struct CurrentReports {
 }
 
 /// The load reports of a server.
-pub(super) struct LoadReports {
+pub(super) struct LoadReporter {
     mode: LoadReportMode,
     /// `None` in the first tenth of a second.
     current: ArcSwapOption<CurrentReports>,
@@ -69,7 +69,7 @@ pub(super) struct LoadReports {
     unknown_formats: AtomicU64,
 }
 
-impl LoadReports {
+impl LoadReporter {
     pub(super) fn new(mode: LoadReportMode) -> Self {
         Self {
             mode,
@@ -156,7 +156,7 @@ impl LoadReports {
             return std::future::pending().await;
         }
         let mut period = tokio::time::interval(LOAD_PERIOD);
-        let mut window: VecDeque<Totals> = VecDeque::with_capacity(LOAD_PERIODS + 1);
+        let mut window: VecDeque<LoadTotals> = VecDeque::with_capacity(LOAD_PERIODS + 1);
         let mut load_factor = 0.0;
         let mut until_load_factor = 0;
         loop {
@@ -168,7 +168,7 @@ impl LoadReports {
                 until_load_factor = LOAD_FACTOR_PERIODS;
             }
             until_load_factor -= 1;
-            let totals = engine.totals();
+            let totals = engine.load_totals();
             if let Some(oldest) = window.front() {
                 let rates = Rates::between(oldest, &totals, load_factor);
                 self.current

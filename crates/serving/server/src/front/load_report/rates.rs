@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use albacore_engine::{ModelTotals, Totals};
+use albacore_engine::{LoadTotals, ModelLoadTotals};
 use albacore_proto::orca::OrcaLoadReport;
 
 /// Rates of one model, or of all together.
@@ -11,7 +11,7 @@ use albacore_proto::orca::OrcaLoadReport;
 pub(super) struct ModelRates {
     /// Empty: all together.
     pub(super) name: String,
-    /// Work over what the ready workers can do, see [`albacore_engine::ModelTotals::work`].
+    /// Work over what the ready workers can do, see [`albacore_engine::ModelLoadTotals::work`].
     pub(super) utilization: f64,
     pub(super) requests_per_second: f64,
     /// Late, refused and failed ones.
@@ -30,18 +30,18 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    pub(super) fn between(old: &Totals, new: &Totals, load_factor: f64) -> Self {
-        let old_models: HashMap<&str, &ModelTotals> = old
+    pub(super) fn between(old: &LoadTotals, new: &LoadTotals, load_factor: f64) -> Self {
+        let old_models: HashMap<&str, &ModelLoadTotals> = old
             .models
             .iter()
             .map(|model| (model.name.as_str(), model))
             .collect();
-        let none = ModelTotals::default();
+        let none = ModelLoadTotals::default();
         let changes = new.models.iter().map(|model| {
             let before = old_models.get(model.name.as_str()).copied();
             change(before.unwrap_or(&none), model)
         });
-        let changes: Vec<ModelTotals> = changes.collect();
+        let changes: Vec<ModelLoadTotals> = changes.collect();
         let seconds = new.at.saturating_sub(old.at).as_secs_f64();
         let capacity = seconds * new.workers_ready.max(1) as f64;
         Self {
@@ -81,7 +81,7 @@ impl Rates {
 
 impl ModelRates {
     /// `capacity` is the time of all workers in `seconds`.
-    fn of(change: &ModelTotals, seconds: f64, capacity: f64) -> Self {
+    fn of(change: &ModelLoadTotals, seconds: f64, capacity: f64) -> Self {
         let per = |count: f64, time: f64| match time > 0.0 {
             true => count / time,
             false => 0.0,
@@ -99,8 +99,8 @@ impl ModelRates {
 
 /// What was counted between two snapshots of a model. A model that was removed and declared again
 /// counts from zero.
-fn change(old: &ModelTotals, new: &ModelTotals) -> ModelTotals {
-    ModelTotals {
+fn change(old: &ModelLoadTotals, new: &ModelLoadTotals) -> ModelLoadTotals {
+    ModelLoadTotals {
         name: new.name.clone(),
         requests: new.requests.saturating_sub(old.requests),
         bad: new.bad.saturating_sub(old.bad),
@@ -110,10 +110,10 @@ fn change(old: &ModelTotals, new: &ModelTotals) -> ModelTotals {
     }
 }
 
-fn sum(models: &[ModelTotals]) -> ModelTotals {
-    let count = |of: fn(&ModelTotals) -> u64| models.iter().map(of).sum();
-    let time = |of: fn(&ModelTotals) -> Duration| models.iter().map(of).sum();
-    ModelTotals {
+fn sum(models: &[ModelLoadTotals]) -> ModelLoadTotals {
+    let count = |of: fn(&ModelLoadTotals) -> u64| models.iter().map(of).sum();
+    let time = |of: fn(&ModelLoadTotals) -> Duration| models.iter().map(of).sum();
+    ModelLoadTotals {
         name: String::new(),
         requests: count(|model| model.requests),
         bad: count(|model| model.bad),

@@ -5,15 +5,15 @@ use std::time::Duration;
 use prost::Message as _;
 
 use super::*;
-use albacore_engine::ModelTotals;
+use albacore_engine::ModelLoadTotals;
 
 /// After `seconds` a model has so many requests, of which some were bad, with `work_ms` of work.
-fn totals(seconds: f64, requests: u64, bad: u64, work_ms: u64) -> Totals {
+fn totals(seconds: f64, requests: u64, bad: u64, work_ms: u64) -> LoadTotals {
     let answered = requests - bad;
-    Totals {
+    LoadTotals {
         at: Duration::from_secs_f64(seconds),
         workers_ready: 2,
-        models: vec![ModelTotals {
+        models: vec![ModelLoadTotals {
             name: "fraud".to_owned(),
             requests,
             bad,
@@ -24,9 +24,9 @@ fn totals(seconds: f64, requests: u64, bad: u64, work_ms: u64) -> Totals {
     }
 }
 
-fn reports(mode: LoadReportMode) -> LoadReports {
+fn reports(mode: LoadReportMode) -> LoadReporter {
     let rates = Rates::between(&totals(1.0, 100, 0, 10), &totals(1.5, 200, 10, 410), 1.25);
-    let reports = LoadReports::new(mode);
+    let reports = LoadReporter::new(mode);
     let current = CurrentReports::new(&rates);
     reports.current.store(Some(Arc::new(current)));
     reports
@@ -36,7 +36,7 @@ fn asking(format: &'static str) -> HeaderMap {
     HeaderMap::from_iter([(FORMAT, HeaderValue::from_static(format))])
 }
 
-fn head(reports: &LoadReports, request: &HeaderMap, model: &str) -> Option<String> {
+fn head(reports: &LoadReporter, request: &HeaderMap, model: &str) -> Option<String> {
     let mut head = HeaderMap::new();
     reports.add_to_head(request, model, &mut head);
     let value = head.get(REPORT)?;
@@ -123,7 +123,7 @@ fn the_mode_says_which_replies_carry_a_report() {
     let never = reports(LoadReportMode::Never);
     assert_eq!(head(&never, &asking("json"), "fraud"), None);
     assert_eq!(
-        head(&LoadReports::new(LoadReportMode::Always), &none, "fraud"),
+        head(&LoadReporter::new(LoadReportMode::Always), &none, "fraud"),
         None,
         "not yet"
     );

@@ -10,8 +10,8 @@ fn at(seconds: u64) -> Nanos {
     Nanos(seconds * 1_000_000_000)
 }
 
-fn load(ready: u32, serving: u32, work: f64) -> Concentration {
-    Concentration {
+fn load(ready: u32, serving: u32, work: f64) -> Consolidation {
+    Consolidation {
         ready,
         serving,
         least: 1,
@@ -21,7 +21,7 @@ fn load(ready: u32, serving: u32, work: f64) -> Concentration {
 }
 
 /// The numbers of pods over time with a work that stays, looked at every 10 s.
-fn history(rule: &mut Concentrator, begin: u64, ready: u32, from: u32, work: f64) -> Vec<u32> {
+fn history(rule: &mut Consolidator, begin: u64, ready: u32, from: u32, work: f64) -> Vec<u32> {
     let mut serving = from;
     let look = |second| {
         let advice = rule.advise(at(second), DELAY, &load(ready, serving, work));
@@ -43,14 +43,14 @@ fn pods_are_taken_out_step_by_step_until_those_that_are_left_have_enough_to_do()
         (1, 0.0, vec![1]),
         (20, 2.0, vec![20, 15, 12, 9, 7, 6, 5, 4]),
     ] {
-        let found = history(&mut Concentrator::default(), 0, ready, ready, work);
+        let found = history(&mut Consolidator::default(), 0, ready, ready, work);
         assert_eq!(found, sizes, "{ready} pods, {work}");
     }
 }
 
 #[test]
 fn a_step_waits_for_the_whole_delay_after_the_last_one_and_after_each_break() {
-    let mut rule = Concentrator::default();
+    let mut rule = Consolidator::default();
     let mut look = |second, serving, work| {
         let advice = rule.advise(at(second), DELAY, &load(3, serving, work));
         (advice.serving, advice.cause)
@@ -67,7 +67,7 @@ fn a_step_waits_for_the_whole_delay_after_the_last_one_and_after_each_break() {
 
 #[test]
 fn more_load_brings_pods_back_at_once_and_bad_requests_all_of_them() {
-    let mut rule = Concentrator::default();
+    let mut rule = Consolidator::default();
     let of = load(6, 2, 1.6);
     assert_eq!(rule.advise(at(0), DELAY, &of).serving, 2);
     let of = load(6, 2, 1.7);
@@ -77,7 +77,7 @@ fn more_load_brings_pods_back_at_once_and_bad_requests_all_of_them() {
     };
     assert_eq!(rule.advise(at(1), DELAY, &of), busy);
     for factor in [FACTOR_MISSED, 4.0, f64::NAN] {
-        let of = Concentration { factor, ..of };
+        let of = Consolidation { factor, ..of };
         let bad = ServingAdvice {
             serving: 6,
             cause: ServingCause::BadRate,
@@ -88,8 +88,8 @@ fn more_load_brings_pods_back_at_once_and_bad_requests_all_of_them() {
 
 #[test]
 fn a_few_bad_requests_take_no_pod_out_and_bring_none_back() {
-    let mut rule = Concentrator::default();
-    let of = Concentration {
+    let mut rule = Consolidator::default();
+    let of = Consolidation {
         factor: 1.004,
         ..load(4, 3, 0.3)
     };
@@ -104,9 +104,9 @@ fn a_few_bad_requests_take_no_pod_out_and_bring_none_back() {
 
 #[test]
 fn a_load_that_was_too_much_for_few_pods_is_not_given_to_as_few_again_for_an_hour() {
-    let mut rule = Concentrator::default();
+    let mut rule = Consolidator::default();
     assert_eq!(history(&mut rule, 0, 4, 4, 0.5), [4, 3, 2, 1]);
-    let burst = Concentration {
+    let burst = Consolidation {
         factor: 2.0,
         ..load(4, 1, 0.5)
     };
@@ -118,7 +118,7 @@ fn a_load_that_was_too_much_for_few_pods_is_not_given_to_as_few_again_for_an_hou
 
 #[test]
 fn without_a_pod_that_gets_requests_all_get_some() {
-    let mut rule = Concentrator::default();
+    let mut rule = Consolidator::default();
     assert_eq!(rule.advise(at(0), DELAY, &load(3, 0, 0.0)).serving, 3);
     assert_eq!(rule.advise(at(0), DELAY, &load(0, 0, 0.0)).serving, 0);
 }
@@ -129,13 +129,13 @@ proptest! {
         looks in prop::collection::vec((1_u64..60, 0_u32..9, 0.0..1.2_f64, 0.0..1.3_f64), 1..200),
         least in 0_u32..4,
     ) {
-        let mut rule = Concentrator::default();
+        let mut rule = Consolidator::default();
         let (mut now, mut serving, mut changed) = (0, 0_u32, 0);
         for (pause, ready, busy, factor) in looks {
             now += pause;
             serving = serving.min(ready);
             let work = busy * f64::from(ready);
-            let of = Concentration { ready, serving, least, work, factor };
+            let of = Consolidation { ready, serving, least, work, factor };
             let advice = rule.advise(at(now), DELAY, &of);
             prop_assert!(advice.serving <= ready);
             prop_assert!(advice.serving >= ready.min(1));
@@ -161,7 +161,7 @@ proptest! {
         ready in 1_u32..40, busy in 0.0..1.0_f64, from in 1_u32..40,
     ) {
         let sizes = history(
-            &mut Concentrator::default(), 0, ready, from.min(ready), busy * f64::from(ready),
+            &mut Consolidator::default(), 0, ready, from.min(ready), busy * f64::from(ready),
         );
         let falls = sizes.windows(2).filter(|pair| pair[1] < pair[0]).count();
         let rises = sizes.windows(2).filter(|pair| pair[1] > pair[0]).count();

@@ -7,7 +7,7 @@ use super::ModelStats;
 
 /// Sums of one model since it was declared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ModelTotals {
+pub struct ModelLoadTotals {
     pub name: String,
     /// Requests that ended in any way.
     pub requests: u64,
@@ -23,15 +23,15 @@ pub struct ModelTotals {
 
 /// Sums of all declared models.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct LoadTotals {
     /// Since the engine started.
     pub at: Duration,
     /// Workers that serve.
     pub workers_ready: usize,
-    pub models: Vec<ModelTotals>,
+    pub models: Vec<ModelLoadTotals>,
 }
 
-impl ModelTotals {
+impl ModelLoadTotals {
     pub(super) fn of(stats: &ModelStats) -> Self {
         let ended = [
             stats.answered_total,

@@ -36,7 +36,7 @@ const STEP: u32 = 4;
 
 /// What the ready pods reported of the last window.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Concentration {
+pub struct Consolidation {
     /// Pods that are ready.
     pub ready: u32,
     /// Of these: pods that get requests.
@@ -74,21 +74,21 @@ pub struct ServingAdvice {
 
 /// The rule with its memory; one for each deployment.
 #[derive(Clone, Debug, Default)]
-pub struct Concentrator {
+pub struct Consolidator {
     /// Since when fewer pods have been enough without a break.
     enough_since: Option<Nanos>,
     /// How busy the pods were when requests were bad, and when.
     too_busy: Option<(Nanos, f64)>,
 }
 
-impl Concentration {
+impl Consolidation {
     /// How busy the pods that get requests would be with all of the work, if `pods` got them.
     fn busy_with(&self, pods: u32) -> f64 {
         self.work / f64::from(pods.max(1))
     }
 }
 
-impl Concentrator {
+impl Consolidator {
     /// Forgets since when fewer pods have been enough: something else than the load changed.
     pub fn restart(&mut self) {
         self.enough_since = None;
@@ -96,7 +96,7 @@ impl Concentrator {
 
     /// How many pods should get requests at `now`. Fewer than now only after they were enough for
     /// `delay`, which should hold a whole window of the servers. Times never go back.
-    pub fn advise(&mut self, now: Nanos, delay: Nanos, of: &Concentration) -> ServingAdvice {
+    pub fn advise(&mut self, now: Nanos, delay: Nanos, of: &Consolidation) -> ServingAdvice {
         let advice = self.judge(now, delay, of);
         if advice.cause != ServingCause::Measuring {
             self.restart();
@@ -104,7 +104,7 @@ impl Concentrator {
         advice
     }
 
-    fn judge(&mut self, now: Nanos, delay: Nanos, of: &Concentration) -> ServingAdvice {
+    fn judge(&mut self, now: Nanos, delay: Nanos, of: &Consolidation) -> ServingAdvice {
         if of.serving == 0 {
             return advice(of.ready, ServingCause::Busy);
         }
