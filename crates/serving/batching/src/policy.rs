@@ -88,6 +88,17 @@ impl Profile {
     pub fn has_deadlines(&self) -> bool {
         self.cost.is_some() && self.objective.is_some()
     }
+
+    /// The bounds of batches of late requests: they take at most half of the objective, so that
+    /// they do not make those late that arrive meanwhile.
+    pub(crate) fn bounds_of_late(&self, bounds: BatchBounds) -> BatchBounds {
+        let half = |(cost, objective): (Cost, Nanos)| cost.rows_within(Nanos(objective.0 / 2));
+        let rows = self.cost.zip(self.objective).map_or(u64::MAX, half);
+        BatchBounds {
+            rows_max: bounds.rows_max.min(rows.max(1)),
+            ..bounds
+        }
+    }
 }
 
 /// The bounds of a batch.

@@ -287,6 +287,7 @@ impl Scheduler {
         self.core
             .set_params(in_time(queue), rules, self.now, &mut self.core_actions);
         self.requeue_dropped();
+        let bounds = self.profiles[queue].bounds_of_late(bounds);
         let rules = Policy::Eager.params_without_deadlines(bounds);
         self.core
             .set_params(late(queue), rules, self.now, &mut self.core_actions);

@@ -23,8 +23,15 @@ pub(super) const QUEUES_MAX: usize = SLOTS_MAX * CLASSES;
 /// Batches before the learned costs of a queue are used: the first ones may be slow by chance.
 const SAMPLES_MIN: u64 = 8;
 
+/// The same where batches are long: until then requests are admitted without a limit.
+const LONG_SAMPLES_MIN: u64 = 3;
+
 /// The scheduler gets the learned costs again after so many batches more.
 const PROFILE_UPDATE_PERIOD: u64 = 16;
+
+/// The same for batches that took so long in all: where a batch takes 100 ms, admission by costs
+/// of 16 batches ago would be wrong for seconds.
+const PROFILE_UPDATE_TIME: Nanos = Nanos(10_000_000);
 
 /// The percentile of an objective; 99 without one.
 pub(super) fn percentile_of(objective: Option<Slo>) -> f64 {
@@ -47,6 +54,10 @@ struct LearnedQueue {
     learner: CostLearner,
     /// Rows of the largest batch that was observed.
     largest: usize,
+    /// What batches took since the scheduler got the learned costs.
+    unreported: Nanos,
+    /// What all batches took.
+    observed: Nanos,
     objective: Option<Slo>,
     /// Selects the latency of the objective.
     kind: Kind,
@@ -57,14 +68,36 @@ impl LearnedQueue {
         Self {
             learner: CostLearner::new(percentile_of(objective) / 100.0),
             largest: 0,
+            unreported: Nanos(0),
+            observed: Nanos(0),
             objective,
             kind,
         }
     }
 
+    /// Learns from a batch; returns whether it is time to report the costs.
+    fn observe(&mut self, rows: usize, took: Nanos) -> bool {
+        self.learner.observe(rows as u64, took);
+        self.largest = self.largest.max(rows);
+        self.observed = self.observed.saturating_add(took);
+        self.unreported = self.unreported.saturating_add(took);
+        let samples = self.learner.estimate().map_or(0, |known| known.samples);
+        let is_due = samples == SAMPLES_MIN
+            || samples.is_multiple_of(PROFILE_UPDATE_PERIOD)
+            || self.unreported >= PROFILE_UPDATE_TIME;
+        if is_due {
+            self.unreported = Nanos(0);
+        }
+        is_due
+    }
+
     fn profile(&self) -> Profile {
         let estimate = self.learner.estimate();
-        let trusted = estimate.filter(|estimate| estimate.samples >= SAMPLES_MIN);
+        let samples_min = match self.observed >= PROFILE_UPDATE_TIME {
+            true => LONG_SAMPLES_MIN,
+            false => SAMPLES_MIN,
+        };
+        let trusted = estimate.filter(|estimate| estimate.samples >= samples_min);
         Profile {
             cost: trusted.map(|estimate| estimate.safe),
             mean_cost: trusted.map(|estimate| estimate.line),
@@ -217,14 +250,11 @@ impl QueueCosts {
         let Some(known) = self.0.get_mut(queue.0) else {
             return;
         };
-        known.learner.observe(rows as u64, took);
-        known.largest = known.largest.max(rows);
-        let samples = known
-            .learner
-            .estimate()
-            .map_or(0, |learned| learned.samples);
-        if samples == SAMPLES_MIN || samples.is_multiple_of(PROFILE_UPDATE_PERIOD) {
+        if known.observe(rows, took) {
             scheduler.set_profile(queue, known.profile());
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,11 @@
 //! followed by steps (Robbins and Monro): up by p and down by 1 - p balance where a share p lies
 //! below.
 //!
-//! **Limits.** Of the first samples of a class the fastest counts. With one class alone there is no
+//! Where large batches cost more per row than small ones (under a cpu quota a small batch may be
+//! done before it is throttled) no such line fits all sizes. The line then goes through the origin
+//! with least absolute errors: large batches, those under load, decide.
+//!
+//! **Limits.** Of the first samples of a class the median counts. With one class alone there is no
 //! slope: the line goes through the origin. Beyond the sizes seen the line is a guess, and the
 //! estimate says which sizes those were.
 
@@ -26,8 +30,8 @@ const CLASSES: usize = 64;
 /// Samples that a class remembers.
 const MEMORY: f64 = 64.0;
 
-/// Samples of a class of which the fastest counts, before means are taken.
-const CLIP_FROM: f64 = 8.0;
+/// Samples of a class of which the median counts, before means are taken.
+const FIRST: usize = 8;
 
 /// Deviations that a time may lie from its class.
 const CLIP: f64 = 4.0;
@@ -62,22 +66,18 @@ struct Class {
     deviation: f64,
     /// Times in a row that were clipped on the same side: above 0 from above.
     clipped: i32,
+    /// Times of the first samples as if they had as many rows as the first of them, sorted.
+    first: [f64; FIRST],
 }
 
 impl Class {
     fn observe(&mut self, rows: f64, time: f64, slope: f64) {
+        if self.samples < FIRST as f64 {
+            return self.observe_first(rows, time, slope);
+        }
         self.samples += 1.0;
         let drift = slope * (rows - self.rows);
         let off = time - self.time - drift;
-        if self.samples <= CLIP_FROM {
-            // A stall among the first samples must not be taken for the usual time: the fastest
-            // counts.
-            if self.samples <= 1.0 || off < 0.0 {
-                (self.rows, self.time) = (rows, time);
-                self.deviation = DEVIATION_SHARE_FIRST * time;
-            }
-            return;
-        }
         let limit = CLIP * self.deviation.max(DEVIATION_SHARE_MIN * self.time);
         let kept = off.clamp(-limit, limit);
         self.clipped = match off.abs() > limit {
@@ -87,19 +87,28 @@ impl Class {
         };
         if self.clipped.abs() >= CHANGE_RUN {
             // So many stalls do not follow each other: the machine has changed.
-            *self = Self {
-                samples: 1.0,
-                rows,
-                time,
-                deviation: DEVIATION_SHARE_FIRST * time,
-                clipped: 0,
-            };
-            return;
+            *self = Self::default();
+            return self.observe_first(rows, time, slope);
         }
-        let weight = 1.0 / (self.samples - CLIP_FROM + 1.0).min(MEMORY);
+        let weight = 1.0 / (self.samples - FIRST as f64 + 1.0).min(MEMORY);
         self.time += weight * (kept + drift);
         self.rows += weight * (rows - self.rows);
         self.deviation += weight * (kept.abs() - self.deviation);
+    }
+
+    /// A stall among the first samples must not be taken for the usual time, nor one that was done
+    /// by chance before the cpu quota ran out: the median counts, of two the lower.
+    fn observe_first(&mut self, rows: f64, time: f64, slope: f64) {
+        let seen = self.samples as usize;
+        if seen == 0 {
+            self.rows = rows;
+        }
+        self.samples += 1.0;
+        self.first[seen] = time - slope * (rows - self.rows);
+        let first = &mut self.first[..=seen];
+        first.sort_by(f64::total_cmp);
+        self.time = first[seen / 2];
+        self.deviation = DEVIATION_SHARE_FIRST * self.time;
     }
 }
 
@@ -210,9 +219,17 @@ impl CostLearner {
     /// The same where so many samples have beta = [`PRIOR_RATIO`] alpha.
     fn fit_with(&self, prior: f64) -> Option<(f64, f64)> {
         let (mut s0, mut s1, mut s2, mut t0, mut t1) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        // The same without relative errors, for a line through the origin.
+        let (mut squares, mut products) = (0.0, 0.0);
         for class in self.classes.iter().filter(|class| class.samples > 0.0) {
-            let time = class.time.max(1.0);
-            let weight = class.samples.min(CLASS_WEIGHT_MAX) / (time * time);
+            // Errors relative to what is measured would favour the classes that seem fast by chance.
+            let line = self.line;
+            let time = line.map_or(class.time, |(alpha, beta)| alpha * class.rows + beta);
+            let time = time.max(1.0);
+            let samples = class.samples.min(CLASS_WEIGHT_MAX);
+            squares += samples * class.rows * class.rows;
+            products += samples * class.rows * class.time;
+            let weight = samples / (time * time);
             s0 += weight;
             s1 += weight * class.rows;
             s2 += weight * class.rows * class.rows;
@@ -240,7 +257,7 @@ impl CostLearner {
                 return Some((0.0, t0 / s0));
             }
         }
-        Some((t1 / s2, 0.0))
+        Some((products / squares, 0.0))
     }
 }
 

@@ -246,6 +246,18 @@ fn what_is_late_runs_behind_what_can_be_in_time() {
 }
 
 #[test]
+fn a_late_batch_takes_at_most_half_of_the_objective() {
+    let mut driver = Driver::new(Policy::Eager, 1);
+    driver.arrive(1, 0);
+    (0..4).for_each(|_| drop(driver.arrive(0, 1)));
+    // One row takes 6 ms of the 12; all four would take 9 and keep those waiting that arrive.
+    assert_eq!(driver.done(0, 300), [(0, vec![2])]);
+    assert_eq!(driver.arrive(0, 310), []);
+    assert_eq!(driver.done(0, 360), [(0, vec![6])], "it can be in time");
+    assert_eq!(driver.done(0, 420), [(0, vec![3])]);
+}
+
+#[test]
 fn admission_refuses_what_could_not_be_in_time_and_never_the_only_request() {
     let mut driver = Driver::new(Policy::Eager, 2);
     let admit = |driver: &Driver, rows, ms| {

@@ -176,3 +176,48 @@ fn what_batches_of_all_sizes_say_outweighs_the_prior() {
         );
     }
 }
+
+#[test]
+fn large_batches_decide_where_they_cost_more_per_row() {
+    // A tenth of a cpu: ten rows are done before the quota runs out, more are throttled.
+    let mut learner = CostLearner::new(0.95);
+    (0..100).for_each(|_| learner.observe(10, Nanos(1_000_000)));
+    for rows in [60, 100, 130] {
+        learner.observe(rows, Nanos(1_000_000 * rows));
+    }
+    let line = learner.estimate().unwrap().line;
+    for rows in [60, 130] {
+        let ratio = line.of(rows).0 as f64 / (1_000_000 * rows) as f64;
+        assert!((0.85..1.1).contains(&ratio), "{rows}: {ratio}");
+    }
+}
+
+#[test]
+fn a_batch_that_is_fast_by_chance_does_not_bend_the_line() {
+    let mut learner = CostLearner::new(0.95);
+    for rows in [10, 20, 30, 60, 40] {
+        learner.observe(rows, Nanos(1_000_000 * rows));
+    }
+    // The first of its class.
+    learner.observe(50, Nanos(3_000_000));
+    let line = learner.estimate().unwrap().line;
+    let ratio = line.of(60).0 as f64 / 60_000_000.0;
+    assert!((0.6..1.05).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn of_the_first_times_of_a_size_the_median_counts() {
+    for times in [
+        vec![7, 1, 9],
+        vec![50, 7, 6],
+        vec![9, 7],
+        vec![1, 7, 7, 90, 8],
+    ] {
+        let mut learner = CostLearner::new(0.95);
+        times
+            .iter()
+            .for_each(|&time| learner.observe(1, Nanos(time * 1000)));
+        let line = learner.estimate().unwrap().line;
+        assert_eq!(line.of(1).0, 7000, "{times:?}");
+    }
+}
