@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::child_action::{ChildAction, LastApplied, Ownership, child_action, ownership};
 use crate::children::{ChildKind, ChildObject};
-use crate::dereference::live;
+use crate::dereference::answered;
 use crate::limits::SKIPPED_PAUSE;
 use crate::observed::LiveObject;
 use crate::record::{DeploymentRecord, lock};
@@ -174,7 +174,7 @@ impl ChildApplier<'_> {
 
     async fn send(&self, child: &ChildObject, body: &Value) -> Result<LiveObject, ClusterError> {
         let answer = self.cluster.apply(&child_kind(child.kind), body).await?;
-        Ok(live(child.kind, &answer))
+        Ok(answered(child.kind, &answer))
     }
 
     fn take_answer(
@@ -204,7 +204,7 @@ impl ChildApplier<'_> {
             .cluster
             .get(&child_kind(child.kind), &self.key(child.kind))
             .await?;
-        Ok(found.map(|object| live(child.kind, &object)))
+        Ok(found.map(|object| answered(child.kind, &object)))
     }
 
     async fn delete_surplus(&mut self, children: &[ChildObject]) -> Result<(), ClusterError> {

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use albacore_api::{InferenceDeployment, NodePlacement, PodPlacement};
 use albacore_cluster::{DynamicObject, ObjectKey, ResourceExt};
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::children::ChildKind;
@@ -14,6 +16,7 @@ use crate::names::{AGENT_SILENT, APPLIED_ANNOTATION};
 use crate::observed::{LiveObject, ObservedPod};
 use crate::renewals::Freshness;
 use crate::scrape::ServerStates;
+use crate::watched_child::WatchedChild;
 use crate::watched_pod::WatchedPod;
 use crate::watches::Watches;
 
@@ -36,7 +39,7 @@ pub(crate) fn dereference(
     let deployment = watches.deployments.get(key)?;
     let children = ChildKind::ALL.into_iter().filter_map(|kind| {
         let child = watches.child(kind, key)?;
-        Some((kind, live(kind, &child)))
+        Some((kind, watched(kind, &child)))
     });
     let children = children.collect();
     let pods = watches.pods.group(key);
@@ -54,25 +57,31 @@ pub(crate) fn dereference(
     })
 }
 
-/// A child as stored by the API server, from a watch or an answer.
-pub(crate) fn live(kind: ChildKind, object: &DynamicObject) -> LiveObject {
-    // A watch caches all but the metadata as one text.
-    let mut body: Value = match &object.data {
-        Value::String(text) => serde_json::from_str(text).unwrap_or_default(),
-        data => data.clone(),
-    };
+/// A child as the API server answered with it.
+pub(crate) fn answered(kind: ChildKind, object: &DynamicObject) -> LiveObject {
+    live(kind, serde_json::to_value(object).unwrap_or_default())
+}
+
+/// A child as its watch reported it last.
+pub(crate) fn watched(kind: ChildKind, child: &WatchedChild) -> LiveObject {
+    live(kind, child.body())
+}
+
+fn live(kind: ChildKind, mut body: Value) -> LiveObject {
     if !body.is_object() {
         body = Value::Object(serde_json::Map::new());
     }
     body["apiVersion"] = kind.api_version().into();
     body["kind"] = kind.kind().into();
-    body["metadata"] = serde_json::to_value(&object.metadata).unwrap_or_default();
-    let owners = object.owner_references();
+    let metadata = &body["metadata"];
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let owners = Vec::<OwnerReference>::deserialize(&metadata["ownerReferences"]);
+    let mut owners = owners.unwrap_or_default().into_iter();
     LiveObject {
-        uid: object.uid().unwrap_or_default(),
-        resource_version: object.resource_version().unwrap_or_default(),
-        controller: owners.iter().find(|o| o.controller == Some(true)).cloned(),
-        applied: object.annotations().get(APPLIED_ANNOTATION).cloned(),
+        uid: text(&metadata["uid"]).unwrap_or_default(),
+        resource_version: text(&metadata["resourceVersion"]).unwrap_or_default(),
+        controller: owners.find(|owner| owner.controller == Some(true)),
+        applied: text(&metadata["annotations"][APPLIED_ANNOTATION]),
         body,
     }
 }

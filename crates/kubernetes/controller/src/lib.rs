@@ -35,6 +35,7 @@ mod settings;
 mod status;
 mod traffic;
 mod validate;
+mod watched_child;
 mod watched_pod;
 mod watches;
 

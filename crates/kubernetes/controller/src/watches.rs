@@ -6,20 +6,21 @@ use std::time::Instant;
 
 use albacore_api::{InferenceDeployment, NodePlacement, PodPlacement, SERVER_IMAGE_ANNOTATION};
 use albacore_cluster::{
-    ApiResource, Change, Cluster, DynamicObject, EventDraft, EventRecorder, Malformed, ObjectKey,
-    ReadinessGates, Resource, ResourceExt, Scope, Shutdown, Watch, WatchOptions, WorkQueue,
+    ApiResource, Change, Cluster, EventDraft, EventRecorder, Malformed, ObjectKey, ReadinessGates,
+    Resource, ResourceExt, Scope, Shutdown, Watch, WatchOptions, WorkQueue,
 };
 use k8s_openapi::api::core::v1::{Namespace, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::children::ChildKind;
-use crate::dereference::live;
+use crate::dereference::watched;
 use crate::limits::{GATHER, SILENCE_TIME_MAX};
 use crate::names::{DEPLOYMENT_LABEL, PODS_SUFFIX};
 use crate::observed::LiveObject;
 use crate::record::DeploymentRecords;
 use crate::renewals::Renewals;
 use crate::scrape::ServerStates;
+use crate::watched_child::WatchedChild;
 use crate::watched_pod::WatchedPod;
 
 type Annotations = BTreeMap<String, String>;
@@ -63,7 +64,7 @@ pub(crate) struct Watches {
     /// When the reports of nodes were renewed last.
     pub(crate) renewals: Renewals,
     /// ServiceMonitors are added once the API server serves them.
-    children: Arc<RwLock<BTreeMap<ChildKind, Watch<DynamicObject>>>>,
+    children: Arc<RwLock<BTreeMap<ChildKind, Watch<WatchedChild>>>>,
 }
 
 impl Watches {
@@ -103,7 +104,7 @@ impl Watches {
         self.of(kind).is_some()
     }
 
-    fn of(&self, kind: ChildKind) -> Option<Watch<DynamicObject>> {
+    fn of(&self, kind: ChildKind) -> Option<Watch<WatchedChild>> {
         let children = self.children.read().unwrap_or_else(PoisonError::into_inner);
         // One watch has all Services.
         let watched = match kind {
@@ -113,7 +114,7 @@ impl Watches {
         children.get(&watched).cloned()
     }
 
-    pub(crate) fn child(&self, kind: ChildKind, key: &ObjectKey) -> Option<Arc<DynamicObject>> {
+    pub(crate) fn child(&self, kind: ChildKind, key: &ObjectKey) -> Option<Arc<WatchedChild>> {
         let name = kind.name_of(&key.name);
         self.of(kind)?.get(&ObjectKey::new(&key.namespace, name))
     }
@@ -123,7 +124,7 @@ impl Watches {
         let all = self.of(ChildKind::Deployment);
         let all = all.map(|watch| watch.select(|_| true)).unwrap_or_default();
         let all = all.into_iter();
-        all.filter_map(|object| Some((owner(&*object)?, live(ChildKind::Deployment, &object))))
+        all.filter_map(|child| Some((child.owner.clone()?, watched(ChildKind::Deployment, &child))))
     }
 
     /// Returns when every kind was listed once.
@@ -212,20 +213,15 @@ fn record_malformed(events: &EventRecorder, malformed: Malformed) {
     events.record(event.regarding(malformed.regarding));
 }
 
-fn watch_children(context: &ControllerContext, kind: ChildKind) -> Watch<DynamicObject> {
+fn watch_children(context: &ControllerContext, kind: ChildKind) -> Watch<WatchedChild> {
     let mut options = WatchOptions::new(kind.plural(), child_kind(kind));
     options.scope = context.scope.clone();
     options.labels = DEPLOYMENT_LABEL.to_owned();
-    options.trim = match kind {
-        ChildKind::Deployment => pack,
-        _ => pack_without_status,
-    };
     let (queue, records) = (context.queue.clone(), context.records.clone());
     watch(context, options, move |change| match change {
         Change::Applied { new, .. } => {
-            owner(&*new)
-                .into_iter()
-                .for_each(|key| queue.add_after(key, GATHER));
+            let owner = new.owner.clone().into_iter();
+            owner.for_each(|key| queue.add_after(key, GATHER));
         }
         Change::Deleted(old) => {
             let name = old.name_any();
@@ -239,7 +235,7 @@ fn watch_children(context: &ControllerContext, kind: ChildKind) -> Watch<Dynamic
                 records.forget_child(&key, ChildKind::PodsService);
                 queue.add(key);
             }
-            if let Some(key) = owner(&*old) {
+            if let Some(key) = old.owner.clone() {
                 let is_other = is_service && name != key.name;
                 let kind = if is_other {
                     ChildKind::PodsService
@@ -252,18 +248,6 @@ fn watch_children(context: &ControllerContext, kind: ChildKind) -> Watch<Dynamic
         }
         Change::Malformed(_) => {}
     })
-}
-
-/// Packs all but the metadata into one text: a tree of values would be ten times as large.
-fn pack(object: &mut DynamicObject) {
-    object.data = object.data.to_string().into();
-}
-
-fn pack_without_status(object: &mut DynamicObject) {
-    if let Some(fields) = object.data.as_object_mut() {
-        fields.shift_remove("status");
-    }
-    pack(object);
 }
 
 fn watch_pods(context: &ControllerContext) -> Watch<WatchedPod> {

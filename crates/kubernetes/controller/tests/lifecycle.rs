@@ -32,6 +32,13 @@ fn a_deployment_is_built_followed_changed_and_collected() {
         rig.list(CHILDREN, "albacore.dev/deployment=fraud").len() == 7
     });
     rig.wait_for("fraud", "Reconciling", "True/RollingOut");
+    // Each child is written once, and the status once for each change of it: of 5,000 deployments
+    // every further write would be 5,000.
+    let writes = rig.writes();
+    let is_status = |write: &&String| write.contains(" inferencedeployments/status ");
+    let statuses = writes.iter().filter(is_status).count();
+    assert_eq!(writes.len() - statuses, 7, "{writes:?}");
+    assert!(statuses <= 3, "{writes:?}");
     let status = rig.get("infd", "fraud").unwrap()["status"].take();
     assert_eq!(status["selector"], "albacore.dev/deployment=fraud");
     assert_eq!(status["url"], "http://fraud.default.svc:8080");

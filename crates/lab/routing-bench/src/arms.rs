@@ -39,6 +39,8 @@ impl Weights {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
+    /// Round robin, and what fails is not sent again: as a Service does without a router.
+    Unretried,
     RoundRobin,
     LeastRequest,
     /// Weighted round robin by ORCA reports.
@@ -53,11 +55,13 @@ pub struct Arm {
 }
 
 impl Arm {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
+        envoy(Policy::Unretried),
         envoy(Policy::RoundRobin),
         envoy(Policy::LeastRequest),
         envoy(Policy::Weighted(Weights::FAST)),
         envoy(Policy::Weighted(Weights::DEFAULT)),
+        grpc_go(Policy::Unretried),
         grpc_go(Policy::RoundRobin),
         grpc_go(Policy::LeastRequest),
         grpc_go(Policy::Weighted(Weights::FAST)),
@@ -76,6 +80,7 @@ impl Arm {
             Router::GrpcGo => "grpc-go",
         };
         let policy = match self.policy {
+            Policy::Unretried => "unretried",
             Policy::RoundRobin => "round-robin",
             Policy::LeastRequest => "least-request",
             Policy::Weighted(weights) if weights.is_out_of_band => "orca-oob",
@@ -95,7 +100,7 @@ impl Arm {
     pub(crate) fn blackout(self) -> Duration {
         match self.policy {
             Policy::Weighted(weights) => weights.blackout,
-            Policy::RoundRobin | Policy::LeastRequest => Duration::ZERO,
+            Policy::Unretried | Policy::RoundRobin | Policy::LeastRequest => Duration::ZERO,
         }
     }
 }

@@ -43,7 +43,13 @@ pub(crate) fn envoy(
     let mut configuration: Value = serde_saphyr::from_str(&text).map_err(invalid)?;
     configuration["admin"]["address"] = socket(ports.admin);
     let resources = &mut configuration["static_resources"];
-    resources["listeners"][0]["address"] = socket(ports.http);
+    let listener = &mut resources["listeners"][0];
+    listener["address"] = socket(ports.http);
+    if policy == Some(Policy::Unretried) {
+        let manager = &mut listener["filter_chains"][0]["filters"][0]["typed_config"];
+        let host = &mut manager["route_config"]["virtual_hosts"][0];
+        remove(&mut host["routes"][0]["route"], "retry_policy")?;
+    }
     let cluster = &mut resources["clusters"][0];
     let endpoints = servers
         .iter()
@@ -55,9 +61,15 @@ pub(crate) fn envoy(
     Ok(configuration)
 }
 
+fn remove(object: &mut Value, key: &str) -> Result<(), RoutingError> {
+    let removed = object.as_object_mut().and_then(|fields| fields.remove(key));
+    let missing = || RoutingError::Failed(format!("the manifest has no {key}"));
+    removed.map(drop).ok_or_else(missing)
+}
+
 fn envoy_policy(policy: Policy) -> Value {
     let (name, message) = match policy {
-        Policy::RoundRobin => ("round_robin", "RoundRobin"),
+        Policy::Unretried | Policy::RoundRobin => ("round_robin", "RoundRobin"),
         Policy::LeastRequest => ("least_request", "LeastRequest"),
         Policy::Weighted(_) => (
             "client_side_weighted_round_robin",
@@ -83,6 +95,9 @@ pub(crate) fn service_config(policy: Option<Policy>) -> Result<Value, RoutingErr
     let text = config_map(GRPC, "service-config.json")?;
     let invalid = |e: serde_json::Error| RoutingError::Failed(format!("service-config.json: {e}"));
     let mut config: Value = serde_json::from_str(&text).map_err(invalid)?;
+    if policy == Some(Policy::Unretried) {
+        remove(&mut config["methodConfig"][0], "retryPolicy")?;
+    }
     if let Some(policy) = policy {
         config["loadBalancingConfig"] = json!([grpc_policy(policy)]);
     }
@@ -91,7 +106,7 @@ pub(crate) fn service_config(policy: Option<Policy>) -> Result<Value, RoutingErr
 
 fn grpc_policy(policy: Policy) -> Value {
     match policy {
-        Policy::RoundRobin => json!({ "round_robin": {} }),
+        Policy::Unretried | Policy::RoundRobin => json!({ "round_robin": {} }),
         Policy::LeastRequest => json!({ "least_request_experimental": {} }),
         Policy::Weighted(Weights {
             blackout,
@@ -122,6 +137,11 @@ mod tests {
             envoy(ports, &[], None).unwrap(),
             envoy(ports, &[], fast).unwrap()
         );
+        let unretried = Some(Policy::Unretried);
+        let text = envoy(ports, &[], unretried).unwrap().to_string();
+        assert!(!text.contains("retry_on"), "{text}");
+        let text = service_config(unretried).unwrap().to_string();
+        assert!(!text.contains("retryPolicy"), "{text}");
         let manifest = service_config(None).unwrap();
         let policy = &manifest["loadBalancingConfig"][0]["weighted_round_robin"];
         let fast = service_config(fast).unwrap();
