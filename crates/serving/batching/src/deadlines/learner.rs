@@ -222,7 +222,7 @@ impl CostLearner {
         // The same without relative errors, for a line through the origin.
         let (mut squares, mut products) = (0.0, 0.0);
         for class in self.classes.iter().filter(|class| class.samples > 0.0) {
-            // Errors relative to what is measured would favour classes that seem fast by chance.
+            // Errors relative to what is measured would favor classes that seem fast by chance.
             let line = self.line;
             let time = line.map_or(class.time, |(alpha, beta)| alpha * class.rows + beta);
             let time = time.max(1.0);
