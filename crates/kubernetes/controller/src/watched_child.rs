@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::watches::owner;
+use crate::watches::{identity, owner};
 
 /// A child of any kind.
 #[derive(Clone, Debug, Deserialize)]
@@ -39,15 +39,8 @@ impl From<DynamicObject> for WatchedChild {
         };
         let text = serde_json::to_string(&object).unwrap_or_default();
         let owner = owner(&object);
-        let metadata = ObjectMeta {
-            name: object.metadata.name,
-            namespace: object.metadata.namespace,
-            uid: object.metadata.uid,
-            resource_version: object.metadata.resource_version,
-            ..ObjectMeta::default()
-        };
         Self {
-            metadata,
+            metadata: identity(object.metadata),
             owner,
             text: text.into(),
         }

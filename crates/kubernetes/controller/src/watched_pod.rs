@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::names::{DEPLOYMENT_LABEL, TRAFFIC_LABEL};
 use crate::observed::Traffic;
-use crate::watches::owner;
+use crate::watches::{identity, owner};
 
 /// The label of a Deployment's pods with the hash of their template.
 const HASH_LABEL: &str = "pod-template-hash";
@@ -53,13 +53,7 @@ pub(crate) struct PodFacts {
 impl From<Pod> for WatchedPod {
     fn from(pod: Pod) -> Self {
         let facts = Box::new(PodFacts::of(&pod));
-        let metadata = ObjectMeta {
-            name: pod.metadata.name,
-            namespace: pod.metadata.namespace,
-            uid: pod.metadata.uid,
-            resource_version: pod.metadata.resource_version,
-            ..ObjectMeta::default()
-        };
+        let metadata = identity(pod.metadata);
         Self { metadata, facts }
     }
 }

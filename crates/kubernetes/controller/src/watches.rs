@@ -176,14 +176,12 @@ fn watch_namespaces(
     let kind = ApiResource::erase::<Namespace>(&());
     let mut options = WatchOptions::new("namespaces", kind);
     options.trim = |namespace: &mut Namespace| {
-        let metadata = std::mem::take(&mut namespace.metadata);
+        let mut metadata = std::mem::take(&mut namespace.metadata);
+        let annotations = metadata.annotations.take().and_then(only_server_image);
         *namespace = Namespace::default();
         namespace.metadata = ObjectMeta {
-            name: metadata.name,
-            uid: metadata.uid,
-            resource_version: metadata.resource_version,
-            annotations: metadata.annotations.and_then(only_server_image),
-            ..ObjectMeta::default()
+            annotations,
+            ..identity(metadata)
         };
     };
     let queue = context.queue.clone();
@@ -388,6 +386,17 @@ fn differ<'a>(
     b: &'a [PodPlacement],
 ) -> impl Iterator<Item = &'a PodPlacement> {
     a.iter().filter(|pod| !b.contains(pod))
+}
+
+/// Of an object's metadata the name, namespace, uid and version: what the watches need.
+pub(crate) fn identity(metadata: ObjectMeta) -> ObjectMeta {
+    ObjectMeta {
+        name: metadata.name,
+        namespace: metadata.namespace,
+        uid: metadata.uid,
+        resource_version: metadata.resource_version,
+        ..ObjectMeta::default()
+    }
 }
 
 /// The deployment that an object's label names.

@@ -23,14 +23,14 @@ pub(super) const QUEUES_MAX: usize = SLOTS_MAX * CLASSES;
 /// Batches before the learned costs of a queue are used: the first ones may be slow by chance.
 const SAMPLES_MIN: u64 = 8;
 
-/// The same where batches are long: until then requests are admitted without a limit.
+/// Enough once batches took [`PROFILE_UPDATE_TIME`]: until costs are used all is admitted.
 const LONG_SAMPLES_MIN: u64 = 3;
 
 /// The scheduler gets the learned costs again after so many batches more.
 const PROFILE_UPDATE_PERIOD: u64 = 16;
 
-/// The same for batches that took so long in all: where a batch takes 100 ms, admission by costs
-/// of 16 batches ago would be wrong for seconds.
+/// It gets them sooner when batches took so long in all: where one takes 100 ms, admission by
+/// costs of 16 batches ago would be wrong for seconds.
 const PROFILE_UPDATE_TIME: Nanos = Nanos(10_000_000);
 
 /// The percentile of an objective; 99 without one.
