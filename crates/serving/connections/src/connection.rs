@@ -3,9 +3,10 @@
 
 use std::convert::Infallible;
 use std::error::Error;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Context;
 
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::{http1, http2};
@@ -16,6 +17,7 @@ use hyper_util::server::graceful::GracefulConnection;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
+use crate::coalescing::CoalescedIo;
 use crate::io::ConnIo;
 use crate::limit_metrics::{Limit, LimitMetrics};
 use crate::limits::{
@@ -105,10 +107,12 @@ async fn serve_io<Io, H>(
                 .max_header_size(HEAD_BYTES_MAX as usize)
                 .max_buf_size(READ_AHEAD_BYTES_MAX)
                 .serve_connection(io, service);
-            drive(connection, &conn, (false, is_stopping)).await;
+            drive(connection, &conn, (false, is_stopping), |_| {}).await;
         }
         Protocol::Http2 => {
             conn.set_http2();
+            let io = CoalescedIo::new(io);
+            let sender = io.clone();
             let connection = http2::Builder::new(TokioExecutor::new())
                 .timer(TokioTimer::new())
                 .keep_alive_interval(KEEPALIVE_PERIOD)
@@ -120,7 +124,8 @@ async fn serve_io<Io, H>(
                 .initial_connection_window_size(STREAM_WINDOW_BYTES)
                 .max_send_buf_size(READ_AHEAD_BYTES_MAX)
                 .serve_connection(io, service);
-            drive(connection, &conn, (true, is_stopping)).await;
+            let after_poll = |context: &mut Context<'_>| sender.send(context);
+            drive(connection, &conn, (true, is_stopping), after_poll).await;
         }
     }
 }
@@ -166,9 +171,13 @@ async fn peek_protocol(stream: &TcpStream) -> Option<Protocol> {
     }
 }
 
-/// Runs a connection until it ends or a control message ends it.
-async fn drive<C>(connection: C, conn: &ConnState, (is_http2, is_stopping): (bool, bool))
-where
+/// Runs a connection until it ends or a control message ends it; `after_poll` follows each poll.
+async fn drive<C>(
+    connection: C,
+    conn: &ConnState,
+    (is_http2, is_stopping): (bool, bool),
+    after_poll: impl Fn(&mut Context<'_>),
+) where
     C: GracefulConnection<Error = hyper::Error>,
 {
     let mut connection = pin!(connection);
@@ -184,7 +193,11 @@ where
         // SHUTDOWN_GRACE has passed
         let control = tokio::select! {
             biased;
-            ended = connection.as_mut() => {
+            ended = poll_fn(|context| {
+                let ended = connection.as_mut().poll(context);
+                after_poll(context);
+                ended
+            }) => {
                 if let Err(error) = ended {
                     count_error(&error, conn);
                 }

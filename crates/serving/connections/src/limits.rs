@@ -64,6 +64,10 @@ pub const CLOSE_TIME_MAX: Duration = Duration::from_secs(2);
 /// further pipelined requests wait in the kernel, which blocks the sender.
 pub const READ_AHEAD_BYTES_MAX: usize = 64 << 10;
 
+/// Bytes of HTTP/2 frames that are stored to be sent in one write. A data frame of the largest size
+/// that clients must accept exceeds it by its head, and is not copied.
+pub const COALESCED_BYTES_MAX: usize = 16 << 10;
+
 /// Concurrent gRPC calls of one connection; more wait in the client's flow control.
 pub const STREAMS_MAX: u32 = 1_024;
 

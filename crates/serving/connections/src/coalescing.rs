@@ -1,0 +1,346 @@
+//! Coalesces what one poll of an HTTP/2 connection sends into one write.
+//!
+//! **Problem.** A reply of gRPC has three frames: head, data and trailers. h2 writes what it has
+//! encoded before the frame that follows a payload of 256 bytes or more. A client that received a
+//! head may not send its request again, so a process that is killed between the two writes loses
+//! the request.
+//!
+//! **Approach.** hyper gets a stream that stores what is written. When a poll of the connection has
+//! ended, all of it is written at once: the replies of all streams that were ready, which also
+//! saves system calls. What exceeds [`COALESCED_BYTES_MAX`] is written at once, as without this
+//! stream; such a reply may break off between two writes.
+//!
+//! **Backpressure.** While the socket takes nothing, the store fills up to its limit, and from then
+//! on hyper waits for the socket.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, BytesMut};
+use hyper::rt::{Read, ReadBufCursor, Write};
+
+use crate::limits::COALESCED_BYTES_MAX;
+
+/// The stream that hyper gets; clones share it.
+pub(crate) struct CoalescedIo<Io>(Arc<Mutex<Coalesced<Io>>>);
+
+impl<Io> Clone for CoalescedIo<Io> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+struct Coalesced<Io> {
+    io: Io,
+    unsent: BytesMut,
+    /// hyper flushed, and `io` was not flushed since.
+    is_flush_due: bool,
+    /// The error of the last write, which the next call of hyper returns.
+    error: Option<io::Error>,
+}
+
+impl<Io: Write + Unpin> CoalescedIo<Io> {
+    pub(crate) fn new(io: Io) -> Self {
+        Self(Arc::new(Mutex::new(Coalesced {
+            io,
+            unsent: BytesMut::new(),
+            is_flush_due: false,
+            error: None,
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Coalesced<Io>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes what hyper has flushed; to be called after each poll of the connection, by its task.
+    pub(crate) fn send(&self, context: &mut Context<'_>) {
+        let mut coalesced = self.lock();
+        if !coalesced.is_flush_due || coalesced.error.is_some() {
+            return;
+        }
+        match coalesced.poll_send(context) {
+            Poll::Ready(Err(error)) => {
+                coalesced.error = Some(error);
+                context.waker().wake_by_ref();
+            }
+            // The socket wakes the task.
+            Poll::Ready(Ok(())) | Poll::Pending => {}
+        }
+    }
+}
+
+impl<Io: Write + Unpin> Coalesced<Io> {
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_unsent(context))?;
+        ready!(Pin::new(&mut self.io).poll_flush(context))?;
+        self.is_flush_due = false;
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_unsent(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.unsent.is_empty() {
+            let written = ready!(Pin::new(&mut self.io).poll_write(context, &self.unsent))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.unsent.advance(written);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Makes room for bytes to be stored; false if they are too many.
+    fn poll_room(&mut self, bytes: usize, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        if let Some(error) = self.error.take() {
+            return Poll::Ready(Err(error));
+        }
+        if self.unsent.len() + bytes > COALESCED_BYTES_MAX {
+            ready!(self.poll_unsent(context))?;
+        }
+        Poll::Ready(Ok(bytes <= COALESCED_BYTES_MAX))
+    }
+}
+
+impl<Io: Read + Write + Unpin> Read for CoalescedIo<Io> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.lock().io).poll_read(context, buffer)
+    }
+}
+
+impl<Io: Write + Unpin> Write for CoalescedIo<Io> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let mut coalesced = self.lock();
+        let bytes = slices.iter().map(|slice| slice.len()).sum();
+        if !ready!(coalesced.poll_room(bytes, context))? {
+            return Pin::new(&mut coalesced.io).poll_write_vectored(context, slices);
+        }
+        for slice in slices {
+            coalesced.unsent.extend_from_slice(slice);
+        }
+        Poll::Ready(Ok(bytes))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut coalesced = self.lock();
+        coalesced.is_flush_due = true;
+        Poll::Ready(coalesced.error.take().map_or(Ok(()), Err))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut coalesced = self.lock();
+        ready!(coalesced.poll_unsent(context))?;
+        Pin::new(&mut coalesced.io).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use hyper::body::{Body, Frame, Incoming};
+    use hyper::{HeaderMap, Request, Response};
+    use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+    use tokio::io::{DuplexStream, duplex};
+
+    use super::*;
+    use crate::{ActiveRequest, Handler, serve_stream};
+
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    /// Windows of 1 MiB for each stream, and of as many bytes more for the connection.
+    const SETTINGS: &[u8] = &[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 16, 0, 0];
+    const WINDOW_UPDATE: &[u8] = &[0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 16, 0, 0];
+
+    /// `GET http://a/` on a stream, in indexed fields but for the authority.
+    fn request(stream: u8) -> Vec<u8> {
+        let block = [0x82, 0x84, 0x86, 0x01, 1, b'a'];
+        let head = [0, 0, block.len() as u8, 1, 5, 0, 0, 0, stream];
+        [&head[..], &block].concat()
+    }
+
+    /// Data, and then trailers.
+    struct Reply(Option<Bytes>, bool);
+
+    impl Body for Reply {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            if let Some(data) = self.0.take() {
+                return Poll::Ready(Some(Ok(Frame::data(data))));
+            }
+            let is_sent = std::mem::replace(&mut self.1, true);
+            Poll::Ready((!is_sent).then(|| Ok(Frame::trailers(HeaderMap::new()))))
+        }
+    }
+
+    struct Replies(usize);
+
+    impl Handler for Replies {
+        type Body = Reply;
+
+        async fn answer(
+            self: Arc<Self>,
+            _: Request<Incoming>,
+            _: ActiveRequest,
+        ) -> Response<Reply> {
+            Response::new(Reply(Some(vec![7; self.0].into()), false))
+        }
+    }
+
+    /// The server's end of a connection, which notes the length of each write.
+    struct Noting(DuplexStream, Arc<Mutex<Vec<usize>>>);
+
+    impl Noting {
+        fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+            if let Poll::Ready(Ok(bytes)) = written {
+                self.1.lock().unwrap().push(bytes);
+            }
+            written
+        }
+    }
+
+    impl AsyncRead for Noting {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_read(context, buffer)
+        }
+    }
+
+    impl AsyncWrite for Noting {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            let written = Pin::new(&mut self.0).poll_write(context, bytes);
+            self.note(written)
+        }
+
+        fn poll_write_vectored(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            slices: &[IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            let written = Pin::new(&mut self.0).poll_write_vectored(context, slices);
+            self.note(written)
+        }
+
+        fn is_write_vectored(&self) -> bool {
+            true
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_flush(context)
+        }
+
+        fn poll_shutdown(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_shutdown(context)
+        }
+    }
+
+    /// Frames of the replies of so many streams, type and length, and the writes they came in.
+    async fn exchange(
+        streams: u8,
+        data_bytes: usize,
+        pipe_bytes: usize,
+    ) -> (Vec<(u8, usize)>, Vec<usize>) {
+        let (client, server) = duplex(pipe_bytes);
+        let (mut client, mut requests) = tokio::io::split(client);
+        let writes = Arc::new(Mutex::new(Vec::new()));
+        let server = Noting(server, Arc::clone(&writes));
+        tokio::spawn(serve_stream(server, true, Arc::new(Replies(data_bytes))));
+        // Beside reading: a server may read nothing while it cannot write.
+        let (start, started) = tokio::sync::oneshot::channel();
+        tokio::spawn(async move {
+            let first = [PREFACE, SETTINGS, WINDOW_UPDATE].concat();
+            requests.write_all(&first).await.unwrap();
+            started.await.unwrap();
+            let all: Vec<u8> = (0..streams).flat_map(|nth| request(2 * nth + 1)).collect();
+            requests.write_all(&all).await.unwrap();
+        });
+        let mut start = Some(start);
+        let mut frames = Vec::new();
+        let mut ended = 0;
+        while ended < streams {
+            let mut head = [0; 9];
+            client.read_exact(&mut head).await.unwrap();
+            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+            let mut payload = vec![0; length];
+            client.read_exact(&mut payload).await.unwrap();
+            let (kind, flags) = (head[3], head[4]);
+            // The acknowledgment of the settings is the last frame before the replies.
+            if kind == 4
+                && flags == 1
+                && let Some(start) = start.take()
+            {
+                writes.lock().unwrap().clear();
+                start.send(()).unwrap();
+            }
+            if kind < 2 {
+                frames.push((kind, length));
+                ended += flags & 1;
+            }
+        }
+        let writes = writes.lock().unwrap().clone();
+        (frames, writes)
+    }
+
+    #[tokio::test]
+    async fn a_reply_with_trailers_is_one_write() {
+        for data_bytes in [100, 300, 3_000] {
+            let (frames, writes) = exchange(1, data_bytes, 1 << 20).await;
+            let kinds: Vec<u8> = frames.iter().map(|&(kind, _)| kind).collect();
+            assert_eq!(kinds, [1, 0, 1], "{frames:?}");
+            assert_eq!(writes.len(), 1, "{data_bytes} bytes: {writes:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn replies_of_streams_that_are_ready_together_share_a_write() {
+        let (frames, writes) = exchange(4, 300, 1 << 20).await;
+        assert_eq!(frames.len(), 12, "{frames:?}");
+        assert_eq!(writes.len(), 1, "{writes:?}");
+    }
+
+    /// Nothing is lost or changes its place, however little the socket takes at a time.
+    #[tokio::test]
+    async fn replies_beyond_the_store_arrive_whole() {
+        for (data_bytes, pipe_bytes) in [(200_000, 1_000), (60_000, 1 << 20), (16_384, 7)] {
+            let (frames, _) = exchange(3, data_bytes, pipe_bytes).await;
+            let data: usize = frames.iter().filter(|f| f.0 == 0).map(|f| f.1).sum();
+            assert_eq!(data, 3 * data_bytes, "{frames:?}");
+        }
+    }
+}
