@@ -60,7 +60,7 @@ pub use descriptors::{raise_descriptor_limit, read_descriptor_limit};
 pub use error::OsError;
 pub use fifo::{LineFifo, Written};
 pub use fifo_reader::FifoReader;
-pub use heap::release_free_memory;
+pub use heap::{map_large_allocations, release_free_memory};
 pub use host::HostRoot;
 pub use inotify::FileWatch;
 pub use kubepods::{

@@ -16,8 +16,8 @@ use crate::guest::{LONG, given_back, serve, until};
 const WORKERS: usize = 2;
 const THREADS: usize = 2;
 
-/// Pages of heaps with something that lives since the start: some 30.
-const EARLY_PAGES_MAX: u64 = 64;
+/// Private pages that live since the start, of heaps and of stacks: some 60.
+const EARLY_PAGES_MAX: u64 = 128;
 
 /// Cpus of a node.
 const NODE_CPUS: usize = 4;
@@ -183,8 +183,8 @@ fn pin(worker: i32, node: usize) {
 #[derive(Debug, Default)]
 struct Pages {
     image: [u64; 2],
-    /// Heaps: that of the main thread, and those of others, which glibc aligns.
-    heaps: [u64; 2],
+    /// Heaps, buffers with mappings of their own, and stacks of other threads than the main one.
+    private: [u64; 2],
 }
 
 impl Pages {
@@ -194,7 +194,7 @@ impl Pages {
         for line in text.lines() {
             let counts = match line {
                 line if line.contains("albacore-model") => &mut pages.image,
-                line if line.contains(" heap ") || is_heap(line) => &mut pages.heaps,
+                line if is_private(line) => &mut pages.private,
                 _ => continue,
             };
             for (node, count) in counts.iter_mut().enumerate() {
@@ -206,18 +206,15 @@ impl Pages {
         pages
     }
 
-    /// All of the image, and of heaps all but what lives since the worker's start.
+    /// All of the image, and of private memory all but what lives since the worker's start.
     fn are_on(&self, node: usize) -> bool {
         let far = 1 - node;
         let is_image_near = self.image[node] > 0 && self.image[far] == 0;
-        let are_heaps_near = self.heaps[node] > 2 * self.heaps[far];
-        is_image_near && are_heaps_near && self.heaps[far] <= EARLY_PAGES_MAX
+        let is_private_near = self.private[node] > 2 * self.private[far];
+        is_image_near && is_private_near && self.private[far] <= EARLY_PAGES_MAX
     }
 }
 
-/// Whether a mapping starts where glibc puts the heap of a thread.
-fn is_heap(line: &str) -> bool {
-    let start = line.split(' ').next().unwrap_or_default();
-    let is_aligned = usize::from_str_radix(start, 16).is_ok_and(|start| start % (64 << 20) == 0);
-    is_aligned && !line.contains("file=")
+fn is_private(line: &str) -> bool {
+    line.contains(" anon=") && !line.contains(" file=") && !line.contains(" stack ")
 }
