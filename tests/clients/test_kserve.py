@@ -1,4 +1,4 @@
-"""Unmodified kserve clients, REST (protocol v2) and gRPC."""
+"""Unmodified kserve clients, REST (protocols v1 and v2) and gRPC."""
 
 import asyncio
 
@@ -93,6 +93,43 @@ def test_rest_errors_carry_the_sentence(server):
             await rest().infer(f"http://{server.http}", {"inputs": []}, model_name="small")
         with pytest.raises(UnsupportedProtocol):
             await rest().explain(f"http://{server.http}", "small", {})
+
+    run(call)
+
+
+def test_v1_predictions_and_explanations_are_those_of_the_library(server, sample):
+    async def call():
+        client, base = InferenceRESTClient(RESTConfig(protocol="v1")), f"http://{server.http}"
+        assert await client.is_server_live(base) is True
+        assert await client.is_model_ready(base, sample.model) is True
+        # JSON has no infinities.
+        kept = ~np.isinf(sample.rows).any(axis=1)
+        rows = sample.rows[kept].astype(object)
+        rows = np.where(np.isnan(sample.rows[kept]), None, rows).tolist()
+        answer = await client.infer(base, {"instances": rows}, model_name=sample.model)
+        value = np.array(answer["predictions"])
+        assert value.shape == sample.value[kept].shape
+        np.testing.assert_allclose(value, sample.value[kept], rtol=1e-6)
+        answer = await client.explain(base, sample.model, {"instances": rows})
+        contribs = np.array(answer["explanations"])
+        assert contribs.shape == sample.contribs[kept].shape
+        np.testing.assert_allclose(contribs, sample.contribs[kept], rtol=1e-4, atol=1e-5)
+
+    run(call)
+
+
+def test_v1_instances_by_column_names(server):
+    async def call():
+        client, base = InferenceRESTClient(RESTConfig(protocol="v1")), f"http://{server.http}"
+        row = [0.1 * column for column in range(10)]
+        named = {f"Column_{column}": row[column] for column in reversed(range(10))}
+        lists = await client.infer(base, {"instances": [row]}, model_name="light")
+        assert await client.infer(base, {"instances": [named]}, model_name="light") == lists
+        del named["Column_3"]
+        with pytest.raises(httpx.HTTPStatusError, match="Column_3.* is missing.*400"):
+            await client.infer(base, {"instances": [named]}, model_name="light")
+        with pytest.raises(httpx.HTTPStatusError, match="404"):
+            await client.is_model_ready(base, "nobody")
 
     run(call)
 

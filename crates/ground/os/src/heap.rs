@@ -27,7 +27,8 @@ pub fn release_free_memory() {
     }
 }
 
-#[cfg(all(test, target_env = "gnu"))]
+#[cfg(test)]
+#[cfg(target_env = "gnu")]
 mod tests {
     use super::*;
 

@@ -1,9 +1,9 @@
 //! Connections of the server: accepted, bounded and closed; their requests go to a [`Handler`].
 //!
 //! `acceptor` is the accept loop of a port, `connection` drives one connection over `io`,
-//! `coalescing` and `socket`, `state` is its phase and deadline, `head` checks what hyper leaves unchecked,
-//! `shutdown` has the stages of a server's end. The limits and their reasons are in [`limits`];
-//! [`LimitMetrics`] counts how often clients reach them.
+//! `coalescing` and `socket`, `state` is its phase and deadline, `head` checks what hyper leaves
+//! unchecked, `shutdown` has the stages of a server's end. The limits and their reasons are in
+//! [`limits`]; [`LimitMetrics`] counts how often clients reach them.
 #![forbid(unsafe_code)]
 
 mod acceptor;

@@ -1,5 +1,5 @@
 //! The batching and objectives in force: those of the settings, or those of the params stream,
-//! which override them (module `params_client` of the server says when).
+//! which override them (crate `params-client` says when).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -2,10 +2,14 @@
 //!
 //! `config_watcher` watches the settings file and loads models; `effective_config` joins the
 //! settings with the parameters of the params stream; `model_status` is what became of them;
-//! `events` are what the server prints. `handover` is what a front leaves to the next one.
+//! `events` are what the server prints. `cli_models` are the models of a server without a settings
+//! file. `handover` is what a front leaves to the next one, through the supervisor, whose messages
+//! `control` receives.
 #![forbid(unsafe_code)]
 
+pub mod cli_models;
 pub mod config_watcher;
+pub mod control;
 pub mod effective_config;
 pub mod events;
 pub mod handover;

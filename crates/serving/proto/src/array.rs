@@ -38,7 +38,13 @@ impl<'a> SplitBody<'a> {
     /// not UTF-8, or if the rest is long.
     #[must_use]
     pub fn new(json: &'a [u8]) -> Option<Self> {
-        let colon = skip_space(json, memmem::find(json, KEY)? + KEY.len());
+        Self::of_key(json, KEY)
+    }
+
+    /// The same after the first `key`, which has its quotes.
+    #[must_use]
+    pub fn of_key(json: &'a [u8], key: &[u8]) -> Option<Self> {
+        let colon = skip_space(json, memmem::find(json, key)? + key.len());
         if json.get(colon) != Some(&b':') {
             return None;
         }

@@ -11,12 +11,12 @@ use albacore_engine::{BatchingParams, EngineConfig};
 use albacore_storage::BYTES_DEFAULT;
 use clap::{Parser, ValueEnum};
 
-use crate::cli_models::CliModel;
 use crate::limits::{
     BATCH_ROWS_MAX, CPUS_MAX, FRONT_THREAD_CPUS, FRONT_THREADS_AUTO_MAX, FRONT_THREADS_MAX,
     FRONT_THREADS_MIN, QUEUE_ROWS_MAX, THREADS_MAX, WORKERS_MAX,
 };
-pub use crate::params_client::ParamsEndpoint;
+use albacore_live_settings::cli_models::CliModel;
+pub use albacore_params_client::ParamsEndpoint;
 
 /// Serves tree models over the Open Inference Protocol v2.
 ///

@@ -2,16 +2,13 @@
 //!
 //! `run` starts the supervisor (crate `supervision`) or a front, which `serve` runs: `front` serves
 //! the protocols and passes rows to crate `engine`, which owns memory, queues and workers. Crate
-//! `live-settings` watches the settings file, `params_client` receives parameters from
+//! `live-settings` watches the settings file, `params-client` receives parameters from
 //! `albacore-params`. Fronts and workers are the same binary with a subcommand.
 #![forbid(unsafe_code)]
 
 pub mod args;
-pub mod cli_models;
-mod control;
 mod event_loops;
 mod front;
-mod params_client;
 pub mod run;
 mod serve;
 

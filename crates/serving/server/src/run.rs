@@ -14,14 +14,13 @@ use albacore_supervision::{FrontArguments, FrontMessage, FrontRole, Link, superv
 use anyhow::Context as _;
 
 use crate::args::{Args, ModelSource, ServerConfig};
-use crate::cli_models::CliModel;
-use crate::control;
 use crate::event_loops::EventLoops;
 use crate::serve::{self, FrontProcess, StartModels};
-use albacore_live_settings::config_watcher;
+use albacore_live_settings::cli_models::CliModel;
 use albacore_live_settings::events::{ServerEvent, emit};
 use albacore_live_settings::handover::{Handover, Listeners};
 use albacore_live_settings::model_status::ModelStatus;
+use albacore_live_settings::{config_watcher, control};
 
 /// Runs the server until a signal ends it.
 #[must_use]

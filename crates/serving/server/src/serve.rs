@@ -15,11 +15,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::args::{ModelSource, ServerConfig};
-use crate::control::Control;
 use crate::event_loops::EventLoops;
 use crate::front::{self, FrontSetup};
-use crate::params_client;
 use albacore_live_settings::config_watcher::{self, ConfigWatcher, LoadedSettings, Served};
+use albacore_live_settings::control::Control;
 use albacore_live_settings::effective_config::{EffectiveConfig, ModelConfig};
 use albacore_live_settings::events::{ServerEvent, emit};
 use albacore_live_settings::handover::{
@@ -263,7 +262,7 @@ impl Standby {
     /// Those of the stream; without them it goes on with the settings, as when it has just started.
     fn set_parameters(&self, message: &[u8]) {
         let effective = &self.front.effective;
-        match params_client::kept(message, effective.threads()) {
+        match albacore_params_client::kept(message, effective.threads()) {
             Ok(parameters) => effective.inherit_stream(Some(parameters)),
             Err(error) => tracing::error!(error, "kept parameters are not in force"),
         }
@@ -398,7 +397,7 @@ fn start_params_client(
     handover: &Handover,
 ) -> Option<JoinHandle<()>> {
     let endpoint = config.params.clone()?;
-    let client = params_client::run(endpoint, Arc::clone(effective), handover.clone());
+    let client = albacore_params_client::run(endpoint, Arc::clone(effective), handover.clone());
     Some(tokio::spawn(client))
 }
 

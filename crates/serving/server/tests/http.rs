@@ -383,7 +383,7 @@ fn bad_headers_and_paths_get_their_status_and_the_server_keeps_serving() {
         (404, "/v2/models/nobody/infer"),
         (404, "/v2/models/small/versions/2/infer"),
         (404, "/v2/models/small/infer/more"),
-        (404, "/"),
+        (404, "/v3"),
         (405, "/v2/health/live"),
     ] {
         refused(&mut connection, status, path, &[], &text);

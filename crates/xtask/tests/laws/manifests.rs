@@ -145,6 +145,11 @@ const MATRIX: &[Row] = &[
         ],
     ),
     row(
+        "params-client",
+        &[Async, Grpc],
+        &["live-settings", "proto", "settings"],
+    ),
+    row(
         "server",
         &[Async, Grpc, CommandLine],
         &[
@@ -153,6 +158,7 @@ const MATRIX: &[Row] = &[
             "engine",
             "live-settings",
             "os",
+            "params-client",
             "program",
             "proto",
             "settings",

@@ -108,7 +108,7 @@ fn values(reader: &mut Reader<'_>, writer: &mut RowWriter<'_>) -> Result<(), Req
         // bound: each pass consumes at least one byte of the text or ends
         match is_short.then(|| reader.short_f32()).flatten() {
             Some(value) => writer.put_f32(value),
-            None => put(reader.token(), writer)?,
+            None => write_value(reader.token(), writer)?,
         }
         if reader.take(b']') {
             return Ok(());
@@ -120,7 +120,7 @@ fn values(reader: &mut Reader<'_>, writer: &mut RowWriter<'_>) -> Result<(), Req
 }
 
 /// Writes one value, if it has the form of a JSON number or literal.
-fn put(token: &str, writer: &mut RowWriter<'_>) -> Result<(), RequestError> {
+pub(super) fn write_value(token: &str, writer: &mut RowWriter<'_>) -> Result<(), RequestError> {
     let parsed = match (writer.datatype(), token.as_bytes().first()) {
         (_, Some(b'n')) if token == "null" => {
             writer.put_f32(f32::NAN);

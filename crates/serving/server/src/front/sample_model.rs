@@ -1,6 +1,6 @@
 //! A small model for tests and fuzz targets.
 
-use albacore_engine::{ElementType, Kind, ModelInfo, OutputInfo};
+use albacore_engine::{Columns, ElementType, Kind, ModelInfo, OutputInfo};
 
 /// Model `m` with rows of `features` values: a value, and four numbers of kind `other`.
 pub(super) fn sample_model(features: usize, other: Kind) -> ModelInfo {
@@ -20,7 +20,14 @@ pub(super) fn sample_model(features: usize, other: Kind) -> ModelInfo {
 
 /// The model of the fuzz targets: rows of three features, two outputs.
 pub(super) fn fuzzed_model() -> ModelInfo {
-    sample_model(3, Kind::Leaf)
+    let names = ["a", "b", "c"].map(str::to_owned).to_vec();
+    ModelInfo {
+        columns: Columns {
+            names,
+            types: Vec::new(),
+        },
+        ..sample_model(3, Kind::Leaf)
+    }
 }
 
 /// Memory for rows of that model, as the engine would allocate it; none for sizes that no input of

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use albacore_connections::{ActiveRequest, ConnState, Handler};
+use albacore_engine::{Kind, ModelInfo};
 use hyper::body::Incoming;
 use hyper::{Request, StatusCode};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -13,18 +14,26 @@ use super::super::request_body::{self, BodyBudget};
 use super::super::request_meta::RequestMeta;
 use super::super::sample_model::{fuzzed_memory, fuzzed_model};
 use super::infer::json_bytes;
+use super::instances;
 use super::reply::{self, HttpReply};
 use super::request::HttpInferRequest;
 use super::route;
 
-/// Parses a body whose first `json_bytes` bytes are JSON.
+/// Parses a body whose first `json_bytes` bytes are JSON, and as one of protocol V1.
 pub fn http_body(bytes: &[u8], json_bytes: Option<usize>) {
     let model = fuzzed_model();
-    let Ok(call) = HttpInferRequest::parse(&model, bytes, json_bytes) else {
-        return;
-    };
+    let calls = [
+        HttpInferRequest::parse(&model, bytes, json_bytes),
+        instances::parse(&model, bytes, Kind::Value),
+    ];
+    for call in calls.iter().flatten() {
+        write_call(&model, call);
+    }
+}
+
+fn write_call(model: &ModelInfo, call: &HttpInferRequest<'_>) {
     if let Some(mut memory) = fuzzed_memory(call.rows, call.datatype.element()) {
-        let _ = call.write_rows(&mut memory);
+        let _ = call.write_rows(model, &mut memory);
     }
     if let Ok(mut meta) = RequestMeta::new(std::time::Instant::now(), &hyper::HeaderMap::new()) {
         let _ = call.apply_parameters(&mut meta);

@@ -1,4 +1,4 @@
-//! `POST /v2/models/{name}/infer`.
+//! `POST /v2/models/{name}/infer`, and predictions and explanations of KServe's V1 protocol.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Instant;
 
 use albacore_connections::{ConnState, Limit};
-use albacore_engine::ModelHandle;
+use albacore_engine::{Kind, ModelHandle, ModelInfo};
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::body::Incoming;
@@ -17,22 +17,65 @@ use super::super::metrics::InferCall;
 use super::super::request_error::{ErrorKind, RequestError};
 use super::super::request_meta::{RequestMeta, single_header, whole_number};
 use super::super::{request_body, validate};
+use super::instances;
 use super::reply::{HttpReply, InferReply, JSON_LENGTH};
 use super::request::HttpInferRequest;
 use super::route::ModelPath;
 use super::{HttpService, reply};
+
+/// The protocol of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InferForm {
+    OpenInference,
+    /// V1, for the value.
+    Predictions,
+    /// V1, for SHAP contributions.
+    Explanations,
+}
+
+/// Which model is called, and how.
+#[derive(Debug)]
+pub(super) struct InferTarget<'a> {
+    path: ModelPath<'a>,
+    form: InferForm,
+}
+
+impl<'a> InferTarget<'a> {
+    pub(super) fn new(path: ModelPath<'a>, form: InferForm) -> Self {
+        Self { path, form }
+    }
+
+    fn parse<'b>(
+        &self,
+        model: &ModelInfo,
+        body: &'b [u8],
+        json_bytes: Option<usize>,
+    ) -> Result<HttpInferRequest<'b>, RequestError> {
+        let kind = match self.form {
+            InferForm::OpenInference => return HttpInferRequest::parse(model, body, json_bytes),
+            InferForm::Predictions => Kind::Value,
+            InferForm::Explanations => Kind::Contribs,
+        };
+        if json_bytes.is_some() {
+            return Err(RequestError::invalid(
+                "Inference-Header-Content-Length is a header of protocol v2: bodies of V1 are JSON",
+            ));
+        }
+        instances::parse(model, body, kind)
+    }
+}
 
 impl HttpService {
     /// Answers one infer call and counts it.
     pub(super) async fn infer(
         &self,
         headers: &HeaderMap,
-        path: &ModelPath<'_>,
+        target: &InferTarget<'_>,
         body: Incoming,
         conn: &ConnState,
     ) -> HttpReply {
         let mut call = InferCall::new(conn.arrival());
-        let result = self.compute(headers, path, body, conn, &mut call).await;
+        let result = self.compute(headers, target, body, conn, &mut call).await;
         let mut reply = match result {
             Ok(reply) => reply.into_http(ContentCoding::of_reply(headers), &call),
             Err(error) => {
@@ -54,11 +97,12 @@ impl HttpService {
     async fn compute(
         &self,
         headers: &HeaderMap,
-        path: &ModelPath<'_>,
+        target: &InferTarget<'_>,
         body: Incoming,
         conn: &ConnState,
         call: &mut InferCall,
     ) -> Result<InferReply, RequestError> {
+        let path = &target.path;
         let (model, json_bytes, mut meta) = match self.admit_head(headers, path, call) {
             Ok(head) => head,
             Err(error) => {
@@ -73,7 +117,7 @@ impl HttpService {
         // Parse and validate.
         let bytes = request_body::decompress(headers, bytes, conn)?;
         let edition = model.edition();
-        let request = HttpInferRequest::parse(edition.info(), &bytes, json_bytes)?;
+        let request = target.parse(edition.info(), &bytes, json_bytes)?;
         call.kinds = request.kinds;
         request.apply_parameters(&mut meta)?;
         validate::check_reply_size(edition.info(), request.rows, &request.outputs)
@@ -86,7 +130,7 @@ impl HttpService {
         let element = request.datatype.element();
         let mut reservation = model.reserve(request.rows, element, request.kinds)?;
         call.admission = admission_start.elapsed();
-        request.write_rows(reservation.input_mut())?;
+        request.write_rows(edition.info(), reservation.input_mut())?;
         // Before the queue's time begins: the stages of a call must not overlap.
         let input = parse_start.elapsed();
         let reply = reservation.submit();
@@ -99,7 +143,12 @@ impl HttpService {
         let _turn = reply.front_turn().await;
         call.answered(rows, input, reply.timing());
         let (model, id) = (edition.info(), id.as_deref());
-        Ok(InferReply::print(model, id, rows, &outputs, &reply))
+        let print_rows = |key| InferReply::of_json(instances::print(key, model, &outputs, &reply));
+        Ok(match target.form {
+            InferForm::OpenInference => InferReply::print(model, id, rows, &outputs, &reply),
+            InferForm::Predictions => print_rows("predictions"),
+            InferForm::Explanations => print_rows("explanations"),
+        })
     }
 
     /// Finds the model, parses the headers, and refuses what cannot be in time before its body is

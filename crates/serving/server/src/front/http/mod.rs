@@ -3,6 +3,7 @@
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzz_targets;
 mod infer;
+mod instances;
 pub(super) mod reply;
 mod request;
 mod route;
@@ -19,6 +20,7 @@ use serde_json::json;
 use super::request_body::{self, BodyBudget};
 use super::request_error::RequestError;
 use super::{Front, metadata, state, triton, validate};
+use infer::{InferForm, InferTarget};
 use reply::HttpReply;
 use route::{ModelPath, Route};
 
@@ -36,7 +38,18 @@ impl HttpService {
         let (head, body) = request.into_parts();
         let (headers, conn) = (&head.headers, active.conn());
         let result = match route::parse(&head.method, head.uri.path()) {
-            Ok(Route::Infer(path)) => return self.infer(headers, &path, body, conn).await,
+            Ok(Route::Infer(path)) => {
+                let target = InferTarget::new(path, InferForm::OpenInference);
+                return self.infer(headers, &target, body, conn).await;
+            }
+            Ok(Route::Predict(path)) => {
+                let target = InferTarget::new(path, InferForm::Predictions);
+                return self.infer(headers, &target, body, conn).await;
+            }
+            Ok(Route::Explain(path)) => {
+                let target = InferTarget::new(path, InferForm::Explanations);
+                return self.infer(headers, &target, body, conn).await;
+            }
             Ok(Route::Index) => self.index(headers, body, conn).await,
             Ok(route) => {
                 request_body::discard(body);
@@ -83,6 +96,8 @@ impl HttpService {
         let reply = match route {
             Route::Server => reply::json(StatusCode::OK, &metadata::SERVER),
             Route::Live => reply::json(StatusCode::OK, &json!({"live": true})),
+            Route::Alive => reply::json(StatusCode::OK, &json!({"status": "alive"})),
+            Route::ModelNames => reply::json(StatusCode::OK, &json!({"models": engine.names()})),
             Route::Ready if engine.is_ready() => {
                 reply::json(StatusCode::OK, &json!({"live": true, "ready": true}))
             }
@@ -105,7 +120,8 @@ impl HttpService {
                 reply::json(StatusCode::OK, &triton::statistics_json(&models))
             }
             Route::LoadOrUnload => return Err(triton::load_unsupported()),
-            Route::ModelReady(ModelPath { name, version }) => {
+            Route::ModelReady(ModelPath { name, version })
+            | Route::NamedModel(ModelPath { name, version }) => {
                 let model = validate::find_model(engine, self.front.event_loop, name, version)?;
                 match engine.is_ready() {
                     true => {
@@ -127,7 +143,7 @@ impl HttpService {
                 let state = state::describe(engine, status, &self.front.config);
                 reply::json(StatusCode::OK, &state)
             }
-            Route::Infer(_) | Route::Index => {
+            Route::Infer(_) | Route::Predict(_) | Route::Explain(_) | Route::Index => {
                 reply::error(&RequestError::invalid("this call needs a body"))
             }
         };

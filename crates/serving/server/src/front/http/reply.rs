@@ -111,6 +111,14 @@ impl InferReply {
         Self { body, json_bytes }
     }
 
+    /// A reply whose body is this JSON.
+    pub(super) fn of_json(body: Vec<u8>) -> Self {
+        Self {
+            body,
+            json_bytes: None,
+        }
+    }
+
     /// The HTTP reply to `call`, compressed by `coding` unless it is short.
     pub(super) fn into_http(self, coding: Option<ContentCoding>, call: &InferCall) -> HttpReply {
         let media_type = if self.json_bytes.is_some() {
@@ -159,20 +167,25 @@ fn print_output(body: &mut Vec<u8>, rows: usize, output: &OutputInfo, binary: bo
         body.push(b'}');
     } else {
         body.extend_from_slice(b",\"data\":[");
-        match output.element {
-            ElementType::F32 => each(body, values, |body, value| {
-                f32_text(body, f32::from_le_bytes(value))
-            }),
-            ElementType::F64 => each(body, values, |body, value| {
-                json_value(body, &f64::from_le_bytes(value))
-            }),
-            ElementType::I32 => each(body, values, |body, value| {
-                json_value(body, &i32::from_le_bytes(value))
-            }),
-        }
+        print_values(body, output.element, values);
         body.push(b']');
     }
     body.push(b'}');
+}
+
+/// Prints values, separated by commas.
+pub(super) fn print_values(body: &mut Vec<u8>, element: ElementType, values: &[u8]) {
+    match element {
+        ElementType::F32 => each(body, values, |body, value| {
+            f32_text(body, f32::from_le_bytes(value))
+        }),
+        ElementType::F64 => each(body, values, |body, value| {
+            json_value(body, &f64::from_le_bytes(value))
+        }),
+        ElementType::I32 => each(body, values, |body, value| {
+            json_value(body, &i32::from_le_bytes(value))
+        }),
+    }
 }
 
 fn each<const N: usize>(

@@ -2,7 +2,8 @@
 //!
 //! The array of `data` is cut out by its brackets, serde parses the rest, and `json_values` parses
 //! the array directly into the reservation, so that each number is parsed once. If the cut was
-//! wrong, serde parses the whole body with `data` as raw text. Unknown keys are skipped.
+//! wrong, serde parses the whole body with `data` as raw text. Unknown keys are skipped. Bodies of
+//! protocol V1 are parsed by `instances`.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor};
@@ -14,7 +15,8 @@ use super::super::request_error::RequestError;
 use super::super::request_meta::{RequestMeta, whole_number};
 use super::super::validate::{self, DeclaredTensor, OutputSelection, RequestedOutput};
 use super::super::{binary_values, feature_names, json_values};
-use albacore_engine::{KindSet, ModelInfo};
+use super::instances;
+use albacore_engine::{Kind, KindSet, ModelInfo};
 use albacore_proto::array::SplitBody;
 
 /// An infer call that is valid but for the values of its rows, which
@@ -36,10 +38,14 @@ pub(super) struct HttpInferRequest<'a> {
 
 /// The values of the input tensor.
 #[derive(Debug)]
-enum HttpInput<'a> {
+pub(super) enum HttpInput<'a> {
     /// The text of an array, and the JSON that it is part of.
     Text(&'a str, &'a [u8]),
     Bytes(&'a [u8]),
+    /// Protocol V1: the text of a list of lists.
+    Lists(&'a str),
+    /// Protocol V1: the text of a list of objects.
+    Objects(&'a str),
 }
 
 impl<'a> HttpInferRequest<'a> {
@@ -143,6 +149,29 @@ impl<'a> HttpInferRequest<'a> {
         })
     }
 
+    /// Rows of the model's own type; the reply has the output of `kind` alone.
+    pub(super) fn of_rows(
+        model: &ModelInfo,
+        rows: usize,
+        kind: Kind,
+        data: HttpInput<'a>,
+    ) -> Result<Self, RequestError> {
+        let mut selection = OutputSelection::new(model);
+        selection.add(validate::output_name(kind), false)?;
+        let (outputs, kinds) = selection.or_value(false);
+        Ok(Self {
+            rows,
+            datatype: validate::input_datatype(model),
+            outputs,
+            kinds,
+            id: None,
+            data,
+            features: model.features,
+            timeout: None,
+            priority: None,
+        })
+    }
+
     /// Applies the parameters `timeout` and `priority` to `meta`.
     pub(super) fn apply_parameters(&self, meta: &mut RequestMeta) -> Result<(), RequestError> {
         if let Some(text) = &self.timeout {
@@ -154,18 +183,25 @@ impl<'a> HttpInferRequest<'a> {
         Ok(())
     }
 
-    /// Checks the values and writes them as rows of the engine.
-    pub(super) fn write_rows(&self, memory: &mut [u8]) -> Result<(), RequestError> {
+    /// Checks the values and writes them as rows of the engine; `model` is that of the request.
+    pub(super) fn write_rows(
+        &self,
+        model: &ModelInfo,
+        memory: &mut [u8],
+    ) -> Result<(), RequestError> {
+        let (datatype, features) = (self.datatype, self.features);
         match self.data {
+            HttpInput::Lists(text) => instances::write_lists(datatype, features, text, memory),
+            HttpInput::Objects(text) => instances::write_objects(model, datatype, text, memory),
             HttpInput::Text(text, json) => {
-                let written = json_values::write_json(self.datatype, self.features, text, memory);
+                let written = json_values::write_json(datatype, features, text, memory);
                 // Invalid JSON is reported as such, whatever the first invalid number is.
                 written.map_err(|invalid_value| {
                     let error = serde_json::from_slice::<IgnoredAny>(json).err();
                     error.map_or(invalid_value, |error| invalid_body(json, &error))
                 })
             }
-            HttpInput::Bytes(bytes) => binary_values::write_bytes(self.datatype, bytes, memory),
+            HttpInput::Bytes(bytes) => binary_values::write_bytes(datatype, bytes, memory),
         }
     }
 }
@@ -339,6 +375,11 @@ fn invalid_body(json: &[u8], error: &serde_json::Error) -> RequestError {
             return invalid_field(&error.path().to_string(), &error.inner().to_string());
         }
     }
+    invalid_json(json, error)
+}
+
+/// The error for a body that cannot be read as JSON.
+pub(super) fn invalid_json(json: &[u8], error: &serde_json::Error) -> RequestError {
     let line = json
         .split(|&byte| byte == b'\n')
         .nth(error.line().saturating_sub(1));

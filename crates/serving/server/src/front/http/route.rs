@@ -10,6 +10,8 @@ use super::super::validate::excerpt;
 /// A call of the HTTP interface.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Route<'a> {
+    /// `GET /`, liveness in KServe's V1 protocol
+    Alive,
     /// `GET /v2`
     Server,
     /// `GET /v2/health/live`
@@ -30,6 +32,14 @@ pub(super) enum Route<'a> {
     Index,
     /// `POST /v2/repository/models/{name}/load` and `/unload`, which are refused.
     LoadOrUnload,
+    /// `GET /v1/models`
+    ModelNames,
+    /// `GET /v1/models/{name}`
+    NamedModel(ModelPath<'a>),
+    /// `POST /v1/models/{name}:predict`
+    Predict(ModelPath<'a>),
+    /// `POST /v1/models/{name}:explain`; SHAP contributions.
+    Explain(ModelPath<'a>),
     /// `GET /metrics`
     Metrics,
     /// `GET /albacore/v1/state`
@@ -41,9 +51,10 @@ impl Route<'_> {
     pub(super) fn is_volatile(&self) -> bool {
         match self {
             Self::Live | Self::Ready | Self::ModelReady(_) => true,
+            Self::Alive | Self::ModelNames | Self::NamedModel(_) => true,
             Self::Metrics | Self::State | Self::Stats(_) | Self::Index => true,
             Self::Server | Self::Model(_) | Self::Config(_) => false,
-            Self::Infer(_) | Self::LoadOrUnload => false,
+            Self::Infer(_) | Self::Predict(_) | Self::Explain(_) | Self::LoadOrUnload => false,
         }
     }
 }
@@ -70,14 +81,14 @@ pub(super) fn parse<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Rou
         error: RequestError::new(
             ErrorKind::NotFound,
             format!(
-                "{:?} is not a path of the Open Inference Protocol v2",
+                "{:?} is not a path of the Open Inference Protocol v2, nor of V1 (/v1/models)",
                 excerpt(path)
             ),
         ),
         allow: "",
     })?;
     let allow = match route {
-        Route::Infer(_) | Route::LoadOrUnload => "POST",
+        Route::Infer(_) | Route::Predict(_) | Route::Explain(_) | Route::LoadOrUnload => "POST",
         Route::Index => "POST, GET",
         _ => "GET, HEAD",
     };
@@ -101,6 +112,12 @@ fn parse_path(path: &str) -> Option<Route<'_>> {
     }
     if path == "/albacore/v1/state" {
         return Some(Route::State);
+    }
+    if path == "/" {
+        return Some(Route::Alive);
+    }
+    if let Some(rest) = path.strip_prefix("/v1/models") {
+        return parse_v1(rest);
     }
     let rest = path.strip_prefix("/v2")?;
     let rest = match rest.strip_prefix('/') {
@@ -133,6 +150,26 @@ fn parse_path(path: &str) -> Option<Route<'_>> {
             }
         }
         _ => return None,
+    })
+}
+
+/// Parses the path after `/v1/models`.
+fn parse_v1(rest: &str) -> Option<Route<'_>> {
+    let name = match rest.strip_prefix('/') {
+        None if rest.is_empty() => "",
+        None => return None,
+        Some(name) => name,
+    };
+    if name.is_empty() {
+        return Some(Route::ModelNames);
+    }
+    if name.contains('/') {
+        return None;
+    }
+    Some(match name.rsplit_once(':') {
+        Some((name, "predict")) => Route::Predict(model_path(name, "")?),
+        Some((name, "explain")) => Route::Explain(model_path(name, "")?),
+        _ => Route::NamedModel(model_path(name, "")?),
     })
 }
 

@@ -16,7 +16,7 @@ fn rows(body: &[u8], json_bytes: Option<usize>) -> Result<Vec<f32>, String> {
     let call =
         HttpInferRequest::parse(&model, body, json_bytes).map_err(|error| error.to_string())?;
     let mut memory = vec![0; call.rows * 2 * call.datatype.element().bytes()];
-    call.write_rows(&mut memory)
+    call.write_rows(&model, &mut memory)
         .map_err(|error| error.to_string())?;
     Ok(memory
         .as_chunks()

@@ -83,11 +83,39 @@ fn every_call_of_the_protocol_has_a_path() {
 }
 
 #[test]
+fn every_call_of_protocol_v1_has_a_path() {
+    for (method, path, route) in [
+        (Method::GET, "/", Route::Alive),
+        (Method::GET, "/v1/models", Route::ModelNames),
+        (Method::GET, "/v1/models/", Route::ModelNames),
+        (
+            Method::GET,
+            "/v1/models/a%20b",
+            Route::NamedModel(model("a b", "")),
+        ),
+        (
+            Method::POST,
+            "/v1/models/a:b:predict",
+            Route::Predict(model("a:b", "")),
+        ),
+        (
+            Method::POST,
+            "/v1/models/m:explain",
+            Route::Explain(model("m", "")),
+        ),
+    ] {
+        assert_eq!(parse(&method, path).unwrap(), route, "{path}");
+    }
+}
+
+#[test]
 fn unknown_paths_and_wrong_methods_are_distinguished() {
     for path in [
         "",
-        "/",
-        "/v1/models/m",
+        "/v1",
+        "/v1/modelsm",
+        "/v1/models/m/versions/1",
+        "/v1/models/%f:predict",
         "/v2x",
         "/v2/models",
         "/v2/models/m/versions",

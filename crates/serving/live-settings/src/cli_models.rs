@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use albacore_engine::{Iterations, LoadedModel, Slo};
-use albacore_live_settings::config_watcher::log_iterations_notice;
-use albacore_live_settings::effective_config::ModelConfig;
 use albacore_settings::agent_stream::ModelParameters;
 use albacore_settings::{Digest, Source};
 use albacore_storage::Storage;
+
+use crate::config_watcher::log_iterations_notice;
+use crate::effective_config::ModelConfig;
 
 /// Percent of the requests that must keep an objective of the command line.
 const PERCENTILE: f64 = 99.0;
@@ -26,13 +27,15 @@ pub struct CliModel {
 /// A model cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 #[error("model {name:?}: {reason}")]
-pub(crate) struct LoadError {
+pub struct LoadError {
     name: String,
     reason: String,
 }
 
 impl CliModel {
-    pub(crate) fn config(&self) -> ModelConfig {
+    /// Its configuration with default parameters.
+    #[must_use]
+    pub fn config(&self) -> ModelConfig {
         ModelConfig {
             slo: self.slo.map(|latency| Slo::uniform(latency, PERCENTILE)),
             parameters: ModelParameters::defaults(self.name.clone()),
@@ -43,7 +46,7 @@ impl CliModel {
     ///
     /// # Errors
     /// The file cannot be read, is not a model, is damaged, or holds an unsupported model.
-    pub(crate) fn load(&self, storage: &Storage) -> Result<(LoadedModel, Digest), LoadError> {
+    pub fn load(&self, storage: &Storage) -> Result<(LoadedModel, Digest), LoadError> {
         let path = self.path.display();
         let load = || -> Result<_, String> {
             let utf8 = self.path.to_str().map(str::to_owned);

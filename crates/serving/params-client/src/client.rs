@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 use tonic::transport::Channel;
 
-use super::decode;
-use super::endpoint::ParamsEndpoint;
+use crate::decode;
+use crate::endpoint::ParamsEndpoint;
 use crate::limits::{
     PARAMS_BACKOFF_MAX, PARAMS_BACKOFF_MIN, PARAMS_BYTES_MAX, PARAMS_CONNECT_MAX,
     PARAMS_KEEPALIVE_PERIOD, PARAMS_KEEPALIVE_WAIT, PARAMS_REPLY_MAX, PARAMS_RETENTION,
@@ -25,11 +25,7 @@ use albacore_live_settings::events::{ServerEvent, emit};
 use albacore_live_settings::handover::Handover;
 
 /// Receives parameters from `endpoint` and reconnects after each loss. Does not return.
-pub(crate) async fn run(
-    endpoint: ParamsEndpoint,
-    config: Arc<EffectiveConfig>,
-    handover: Handover,
-) {
+pub async fn run(endpoint: ParamsEndpoint, config: Arc<EffectiveConfig>, handover: Handover) {
     let mut backoff = PARAMS_BACKOFF_MIN;
     let mut reported_error = None;
     // bound: one pass for each stream or pause; ends with the server.

@@ -7,23 +7,30 @@ use albacore_supervision::{Link, LinkError, SupervisorMessage};
 use tokio::io::unix::AsyncFd;
 
 /// A message with its descriptors.
-pub(crate) type Received = (SupervisorMessage, Vec<OwnedFd>);
+pub type Received = (SupervisorMessage, Vec<OwnedFd>);
 
 /// Messages of the supervisor.
-pub(crate) struct Control {
+#[derive(Debug)]
+pub struct Control {
     link: Arc<Link>,
     readable: AsyncFd<OwnedFd>,
 }
 
 impl Control {
     /// To be called inside a runtime.
-    pub(crate) fn new(link: Arc<Link>) -> std::io::Result<Self> {
+    ///
+    /// # Errors
+    /// The descriptor of the link cannot be duplicated or polled.
+    pub fn new(link: Arc<Link>) -> std::io::Result<Self> {
         let readable = readable(link.as_fd().try_clone_to_owned()?)?;
         Ok(Self { link, readable })
     }
 
     /// The next message. May be cancelled.
-    pub(crate) async fn next(&self) -> Result<Received, LinkError> {
+    ///
+    /// # Errors
+    /// The link is closed or has a message that cannot be read.
+    pub async fn next(&self) -> Result<Received, LinkError> {
         // bound: one pass for each wake
         loop {
             if let Some(message) = self.link.receive()? {
@@ -40,8 +47,11 @@ impl Control {
     }
 }
 
-/// The end of the link that this process inherited.
-pub(crate) fn inherited(number: RawFd) -> Result<Arc<Link>, albacore_os::OsError> {
+/// The end of the link that this process inherited as descriptor `number`.
+///
+/// # Errors
+/// It is no link.
+pub fn inherited(number: RawFd) -> Result<Arc<Link>, albacore_os::OsError> {
     Link::inherited(number).map(Arc::new)
 }
 

@@ -11,7 +11,7 @@ pub struct ParamsEndpoint(String);
 
 impl ParamsEndpoint {
     /// The endpoint for tonic, not connected.
-    pub(super) fn to_tonic(&self) -> Result<Endpoint, tonic::transport::Error> {
+    pub(crate) fn to_tonic(&self) -> Result<Endpoint, tonic::transport::Error> {
         Endpoint::from_shared(self.0.clone())
     }
 }

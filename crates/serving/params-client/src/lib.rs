@@ -8,7 +8,7 @@
 //! changes nothing, until one of these events:
 //! - the stream is connected again and sends the current parameters;
 //! - the settings file changes, which makes it the newer source;
-//! - the stream was lost for [`crate::limits::PARAMS_RETENTION`], in which a mounted file has
+//! - the stream was lost for [`limits::PARAMS_RETENTION`], in which a mounted file has
 //!   caught up: the settings are in force again.
 //!
 //! The next front starts with the parameters that a dead one had in force, as after a loss.
@@ -19,11 +19,14 @@
 //! `client` keeps the connection, `decode` validates a message,
 //! [`albacore_live_settings::effective_config::EffectiveConfig`] holds both sources.
 
+#![forbid(unsafe_code)]
+
 mod client;
 mod decode;
 mod endpoint;
+pub mod limits;
 
-pub(crate) use client::run;
+pub use client::run;
 pub use endpoint::ParamsEndpoint;
 
 use albacore_settings::agent_stream::Parameters;
@@ -33,18 +36,7 @@ use prost::Message;
 ///
 /// # Errors
 /// It is not valid for workers of so many threads.
-pub(crate) fn kept(message: &[u8], threads: usize) -> Result<Parameters, String> {
+pub fn kept(message: &[u8], threads: usize) -> Result<Parameters, String> {
     let message = Message::decode(message).map_err(|error| error.to_string())?;
     decode::parameters(&message, threads)
-}
-
-/// Decodes and validates a message of the stream, for fuzz targets.
-#[cfg(any(test, fuzzing))]
-pub fn fuzz_target(bytes: &[u8]) {
-    if bytes.len() > crate::limits::PARAMS_BYTES_MAX {
-        return;
-    }
-    if let Ok(message) = Message::decode(bytes) {
-        let _ = decode::parameters(&message, usize::MAX);
-    }
 }

@@ -11,7 +11,7 @@ use albacore_settings::{BatchingParams, ModelBatching, Policy, Prefer, Slo, WEIG
 ///
 /// # Errors
 /// A sentence that names the field.
-pub(super) fn parameters(
+pub(crate) fn parameters(
     message: &proto::Parameters,
     threads: usize,
 ) -> Result<Parameters, String> {
