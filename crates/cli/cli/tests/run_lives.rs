@@ -338,6 +338,10 @@ fn nothing_outlives_a_run_that_is_killed() {
         };
         let mut run = Running::start(&file, &args);
         run.placed("tuna");
+        if !is_built_in {
+            // From then on it ends its workers, which may be placed before.
+            run.until_reported("its line", |e| e["text"] == "serving nothing");
+        }
         // The run, the server and its workers; beside the built-in one albacore-params, its front
         // and, soon, a standby.
         let counts = match is_built_in {
