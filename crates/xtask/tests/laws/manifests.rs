@@ -161,7 +161,6 @@ const MATRIX: &[Row] = &[
             "params-client",
             "program",
             "proto",
-            "settings",
             "storage",
             "supervision",
             "worker",
