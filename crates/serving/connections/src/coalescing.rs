@@ -6,9 +6,11 @@
 //! the request.
 //!
 //! **Approach.** hyper gets a stream that stores what is written. When a poll of the connection has
-//! ended, all of it is written at once: the replies of all streams that were ready, which also
-//! saves system calls. What exceeds [`COALESCED_BYTES_MAX`] is written at once, as without this
-//! stream; such a reply may break off between two writes.
+//! ended, all of it is written in one call: the replies of all streams that were ready, which also
+//! saves system calls.
+//!
+//! **Limits.** At most [`COALESCED_BYTES_MAX`] are stored. Where more is ready in one poll, what is
+//! stored is written first, and a reply may break off there, as a larger one may anyway.
 //!
 //! **Backpressure.** While the socket takes nothing, the store fills up to its limit, and from then
 //! on hyper waits for the socket.

@@ -1,11 +1,10 @@
 //! Client of `albacore-params` (`--params`): receives parameters while the server runs.
 //!
 //! Batching, queue bounds and objectives, and batching, threads and weight of single models, have
-//! two sources: the settings (the file of `--settings`,
-//! or the command line) and the params stream. **The stream overrides the settings while it is
-//! connected**: it delivers an edit within milliseconds, where a mounted file takes a minute. After
-//! the stream is lost its last parameters stay in force, so that a restart of `albacore-params`
-//! changes nothing, until one of these events:
+//! two sources: the settings (the file of `--settings`, or the command line) and the params stream.
+//! **The stream overrides the settings while it is connected**: it delivers an edit within
+//! milliseconds, where a mounted file takes a minute. After the stream is lost its last parameters
+//! stay in force, so that a restart of `albacore-params` changes nothing, until one of these:
 //! - the stream is connected again and sends the current parameters;
 //! - the settings file changes, which makes it the newer source;
 //! - the stream was lost for [`limits::PARAMS_RETENTION`], in which a mounted file has
@@ -18,7 +17,6 @@
 //!
 //! `client` keeps the connection, `decode` validates a message,
 //! [`albacore_live_settings::effective_config::EffectiveConfig`] holds both sources.
-
 #![forbid(unsafe_code)]
 
 mod client;
@@ -32,11 +30,11 @@ pub use endpoint::ParamsEndpoint;
 use albacore_settings::agent_stream::Parameters;
 use prost::Message;
 
-/// Decodes a message that another front has kept.
+/// Decodes and checks a message of the stream, which another front may have kept.
 ///
 /// # Errors
 /// It is not valid for workers of so many threads.
-pub fn kept(message: &[u8], threads: usize) -> Result<Parameters, String> {
+pub fn decode_parameters(message: &[u8], threads: usize) -> Result<Parameters, String> {
     let message = Message::decode(message).map_err(|error| error.to_string())?;
     decode::parameters(&message, threads)
 }

@@ -262,7 +262,7 @@ impl Standby {
     /// Those of the stream; without them it goes on with the settings, as when it has just started.
     fn set_parameters(&self, message: &[u8]) {
         let effective = &self.front.effective;
-        match albacore_params_client::kept(message, effective.threads()) {
+        match albacore_params_client::decode_parameters(message, effective.threads()) {
             Ok(parameters) => effective.inherit_stream(Some(parameters)),
             Err(error) => tracing::error!(error, "kept parameters are not in force"),
         }

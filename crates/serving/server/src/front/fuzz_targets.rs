@@ -7,7 +7,7 @@ pub use super::http::fuzz_targets::{http_body, http_connection};
 /// Decodes and validates a message of the stream of parameters.
 pub fn params_message(bytes: &[u8]) {
     if bytes.len() <= albacore_params_client::limits::PARAMS_BYTES_MAX {
-        let _ = albacore_params_client::kept(bytes, usize::MAX);
+        let _ = albacore_params_client::decode_parameters(bytes, usize::MAX);
     }
 }
 

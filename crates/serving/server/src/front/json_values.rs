@@ -10,26 +10,24 @@ use super::request_error::RequestError;
 use super::row_writer::RowWriter;
 use albacore_proto::array::{Reader, is_number};
 
-/// Fills `memory` (rows of `features` values) from the text of a JSON array.
+/// Fills the memory of `writer` (rows of `features` values) from the text of a JSON array.
 pub(super) fn write_json(
-    datatype: Datatype,
+    mut writer: RowWriter<'_>,
     features: usize,
     text: &str,
-    memory: &mut [u8],
 ) -> Result<(), RequestError> {
+    let (input, datatype) = (writer.input(), writer.datatype());
     if matches!(datatype, Datatype::Fp16 | Datatype::Bf16) {
         let name = datatype.name();
         return Err(RequestError::invalid(format!(
-            "input \"input\": {name} has no JSON form; send it as binary data"
+            "{input}: {name} has no JSON form; send it as binary data"
         )));
     }
-    let rows = memory.len() / (features * datatype.element().bytes()).max(1);
-    let mut writer = RowWriter::new(datatype, memory);
+    let rows = writer.room() / features.max(1);
     let mut reader = Reader::new(text);
     if !reader.take(b'[') {
-        return Err(RequestError::invalid(
-            "input \"input\": data is not an array",
-        ));
+        let message = format!("{input}: data is not an array");
+        return Err(RequestError::invalid(message));
     }
     if reader.peek() == Some(b'[') {
         nested(&mut reader, &mut writer, Shape { rows, features })?;
@@ -38,15 +36,14 @@ pub(super) fn write_json(
         let (have, need) = (writer.written(), rows * features);
         if have != need {
             return Err(RequestError::invalid(format!(
-                "input \"input\" has {have} values of data where its shape [{rows}, {features}] \
-                 needs {need}"
+                "{input} has {have} values of data where its shape [{rows}, {features}] needs \
+                 {need}"
             )));
         }
     }
     if reader.peek().is_some() {
-        return Err(RequestError::invalid(
-            "input \"input\": something follows the array of data",
-        ));
+        let message = format!("{input}: something follows the array of data");
+        return Err(RequestError::invalid(message));
     }
     Ok(())
 }
@@ -70,7 +67,8 @@ fn nested(
         }
         if row == rows {
             return Err(RequestError::invalid(format!(
-                "input \"input\" has more rows of data than the {rows} of its shape"
+                "{} has more rows of data than the {rows} of its shape",
+                writer.input()
             )));
         }
         let before = writer.written();
@@ -78,14 +76,16 @@ fn nested(
         let values = writer.written() - before;
         if values != features {
             return Err(RequestError::invalid(format!(
-                "row {row} of input \"input\" has {values} values, not {features}"
+                "row {row} of {} has {values} values, not {features}",
+                writer.input()
             )));
         }
         if reader.take(b']') {
             if row + 1 != rows {
                 let have = row + 1;
                 return Err(RequestError::invalid(format!(
-                    "input \"input\" has {have} rows of data where its shape says {rows}"
+                    "{} has {have} rows of data where its shape says {rows}",
+                    writer.input()
                 )));
             }
             return Ok(());

@@ -13,6 +13,8 @@ const EXACT_IN_F64: i128 = 1 << 53;
 /// Writes values one after the other into the memory of a reservation. Values beyond its end are
 /// dropped: the caller compares the counts.
 pub(super) struct RowWriter<'a> {
+    /// What the client calls the values.
+    input: &'static str,
     datatype: Datatype,
     element: ElementType,
     /// The memory after the last value.
@@ -21,9 +23,15 @@ pub(super) struct RowWriter<'a> {
 }
 
 impl<'a> RowWriter<'a> {
-    /// A writer of values of type `datatype` to `memory`.
+    /// A writer of values of type `datatype` to `memory`, for the tensor of protocol v2.
     pub(super) fn new(datatype: Datatype, memory: &'a mut [u8]) -> Self {
+        Self::of_input("input \"input\"", datatype, memory)
+    }
+
+    /// The same for values that the client calls `input`.
+    pub(super) fn of_input(input: &'static str, datatype: Datatype, memory: &'a mut [u8]) -> Self {
         Self {
+            input,
             datatype,
             element: datatype.element(),
             rest: memory,
@@ -34,6 +42,16 @@ impl<'a> RowWriter<'a> {
     /// Number of values so far, those beyond the end included.
     pub(super) fn written(&self) -> usize {
         self.written
+    }
+
+    /// Number of values that there is memory for.
+    pub(super) fn room(&self) -> usize {
+        self.rest.len() / self.element.bytes()
+    }
+
+    /// What the client calls the values.
+    pub(super) fn input(&self) -> &'static str {
+        self.input
     }
 
     /// The data type that the values were declared to have.
@@ -75,10 +93,8 @@ impl<'a> RowWriter<'a> {
 
     /// An error that names the value by its index.
     pub(super) fn error(&self, problem: &str) -> RequestError {
-        let (index, name) = (self.written, self.datatype.name());
-        RequestError::invalid(format!(
-            "value {index} of input \"input\" ({name}): {problem}"
-        ))
+        let (index, input, name) = (self.written, self.input, self.datatype.name());
+        RequestError::invalid(format!("value {index} of {input} ({name}): {problem}"))
     }
 
     fn put<const N: usize>(&mut self, bytes: [u8; N]) {

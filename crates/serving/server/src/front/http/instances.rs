@@ -16,9 +16,12 @@ use super::super::datatype::Datatype;
 use super::super::json_values;
 use super::super::request_error::RequestError;
 use super::super::row_writer::RowWriter;
-use super::super::validate::{self, excerpt};
+use super::super::validate::{RequestedOutput, excerpt};
 use super::reply;
 use super::request::{HttpInferRequest, HttpInput, invalid_json};
+
+/// The rows in messages.
+const INPUT: &str = "\"instances\"";
 
 /// The shortest text of a value in an object, `"":0,`.
 const NAMED_VALUE_BYTES_MIN: usize = 5;
@@ -94,14 +97,7 @@ fn find_instances(body: &[u8]) -> Result<&str, RequestError> {
 }
 
 fn invalid(problem: &str) -> RequestError {
-    RequestError::invalid(format!("\"instances\" {problem}"))
-}
-
-/// An error about the input, by its name in this protocol.
-fn rename_input(mut error: RequestError) -> RequestError {
-    let message = error.message.replace("input \"input\"", "\"instances\"");
-    error.message = message.into();
-    error
+    RequestError::invalid(format!("{INPUT} {problem}"))
 }
 
 /// Writes rows that are lists.
@@ -111,7 +107,7 @@ pub(super) fn write_lists(
     text: &str,
     memory: &mut [u8],
 ) -> Result<(), RequestError> {
-    json_values::write_json(datatype, features, text, memory).map_err(rename_input)
+    json_values::write_json(RowWriter::of_input(INPUT, datatype, memory), features, text)
 }
 
 /// Writes rows that are objects, whatever the order of their columns.
@@ -130,7 +126,7 @@ pub(super) fn write_objects(
     let mut refused = None;
     let rows = ObjectRows {
         model,
-        writer: RowWriter::new(datatype, memory),
+        writer: RowWriter::of_input(INPUT, datatype, memory),
         refused: &mut refused,
     };
     let mut json = serde_json::Deserializer::from_str(text);
@@ -240,10 +236,10 @@ impl<'a, 'de> ObjectRow<'a, 'de> {
             }
         }
         for (name, value) in self.names.iter().zip(&self.values) {
-            let name = excerpt(name);
-            let value = value.ok_or_else(|| format!("column {name:?} is missing"))?;
+            let named = |problem: &str| format!("column {:?}{problem}", excerpt(name));
+            let value = value.ok_or_else(|| named(" is missing"))?;
             let written = json_values::write_value(value, writer);
-            written.map_err(|error| format!("column {name:?}: {}", rename_input(error).message))?;
+            written.map_err(|error| named(&format!(": {}", error.message)))?;
         }
         Ok(())
     }
@@ -265,7 +261,7 @@ impl<'a, 'de> ObjectRow<'a, 'de> {
 pub(super) fn print(
     key: &str,
     model: &ModelInfo,
-    outputs: &[validate::RequestedOutput],
+    outputs: &[RequestedOutput],
     reply: &Reply,
 ) -> Vec<u8> {
     let found = outputs.first().and_then(|requested| {

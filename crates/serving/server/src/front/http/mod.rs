@@ -121,7 +121,7 @@ impl HttpService {
             }
             Route::LoadOrUnload => return Err(triton::load_unsupported()),
             Route::ModelReady(ModelPath { name, version })
-            | Route::NamedModel(ModelPath { name, version }) => {
+            | Route::ModelStatus(ModelPath { name, version }) => {
                 let model = validate::find_model(engine, self.front.event_loop, name, version)?;
                 match engine.is_ready() {
                     true => {

@@ -13,6 +13,7 @@ use super::super::datatype::Datatype;
 use super::super::limits::{DIMENSIONS_MAX, TENSORS_MAX};
 use super::super::request_error::RequestError;
 use super::super::request_meta::{RequestMeta, whole_number};
+use super::super::row_writer::RowWriter;
 use super::super::validate::{self, DeclaredTensor, OutputSelection, RequestedOutput};
 use super::super::{binary_values, feature_names, json_values};
 use super::instances;
@@ -194,7 +195,8 @@ impl<'a> HttpInferRequest<'a> {
             HttpInput::Lists(text) => instances::write_lists(datatype, features, text, memory),
             HttpInput::Objects(text) => instances::write_objects(model, datatype, text, memory),
             HttpInput::Text(text, json) => {
-                let written = json_values::write_json(datatype, features, text, memory);
+                let written =
+                    json_values::write_json(RowWriter::new(datatype, memory), features, text);
                 // Invalid JSON is reported as such, whatever the first invalid number is.
                 written.map_err(|invalid_value| {
                     let error = serde_json::from_slice::<IgnoredAny>(json).err();

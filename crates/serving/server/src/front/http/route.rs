@@ -35,7 +35,7 @@ pub(super) enum Route<'a> {
     /// `GET /v1/models`
     ModelNames,
     /// `GET /v1/models/{name}`
-    NamedModel(ModelPath<'a>),
+    ModelStatus(ModelPath<'a>),
     /// `POST /v1/models/{name}:predict`
     Predict(ModelPath<'a>),
     /// `POST /v1/models/{name}:explain`; SHAP contributions.
@@ -51,7 +51,7 @@ impl Route<'_> {
     pub(super) fn is_volatile(&self) -> bool {
         match self {
             Self::Live | Self::Ready | Self::ModelReady(_) => true,
-            Self::Alive | Self::ModelNames | Self::NamedModel(_) => true,
+            Self::Alive | Self::ModelNames | Self::ModelStatus(_) => true,
             Self::Metrics | Self::State | Self::Stats(_) | Self::Index => true,
             Self::Server | Self::Model(_) | Self::Config(_) => false,
             Self::Infer(_) | Self::Predict(_) | Self::Explain(_) | Self::LoadOrUnload => false,
@@ -169,7 +169,7 @@ fn parse_v1(rest: &str) -> Option<Route<'_>> {
     Some(match name.rsplit_once(':') {
         Some((name, "predict")) => Route::Predict(model_path(name, "")?),
         Some((name, "explain")) => Route::Explain(model_path(name, "")?),
-        _ => Route::NamedModel(model_path(name, "")?),
+        _ => Route::ModelStatus(model_path(name, "")?),
     })
 }
 

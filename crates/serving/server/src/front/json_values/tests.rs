@@ -7,7 +7,8 @@ use super::*;
 /// Rows of two features.
 fn pairs(datatype: Datatype, text: &str, rows: usize) -> Result<Vec<f64>, String> {
     let mut memory = vec![0; rows * 2 * datatype.element().bytes()];
-    write_json(datatype, 2, text, &mut memory).map_err(|refused| refused.to_string())?;
+    write_json(RowWriter::new(datatype, &mut memory), 2, text)
+        .map_err(|refused| refused.to_string())?;
     Ok(match datatype.element().bytes() {
         4 => memory
             .as_chunks()
@@ -103,7 +104,7 @@ proptest! {
         prop_assume!(values.iter().all(|value| value.is_finite()));
         let text = serde_json::to_string(&values).unwrap();
         let mut memory = [0; 8];
-        write_json(Datatype::Fp32, 2, &text, &mut memory).unwrap();
+        write_json(RowWriter::new(Datatype::Fp32, &mut memory), 2, &text).unwrap();
         let cells = memory.as_chunks().0.iter();
         let bits: Vec<u32> = cells.map(|&b| u32::from_le_bytes(b)).collect();
         prop_assert_eq!(bits, values.iter().map(|value| value.to_bits()).collect::<Vec<_>>());

@@ -91,7 +91,7 @@ fn every_call_of_protocol_v1_has_a_path() {
         (
             Method::GET,
             "/v1/models/a%20b",
-            Route::NamedModel(model("a b", "")),
+            Route::ModelStatus(model("a b", "")),
         ),
         (
             Method::POST,
