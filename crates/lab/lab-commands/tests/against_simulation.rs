@@ -172,7 +172,7 @@ fn bursts_of_mixed_requests_for_two_models_are_simulated() {
             mix: "small/1=6,medium/1=3,medium/contribs:10=1",
             arrivals: "gamma:0.3",
             rate: 4_000.0,
-            fault: Some(Fault::DoubleBeta),
+            fault: Some(Fault::SlowBatches),
         });
     }
 }
@@ -185,7 +185,7 @@ fn bursts_of_contributions_are_simulated() {
         mix: "small/contribs:4=2,medium/contribs:10=1",
         arrivals: "gamma:0.1",
         rate: 2_000.0,
-        fault: Some(Fault::DoubleBeta),
+        fault: Some(Fault::SlowBatches),
     });
 }
 

@@ -42,19 +42,22 @@ const TIME_PASSES: usize = 4;
 pub enum Fault {
     /// The front end schedules each request by itself.
     NoGathering,
-    /// Every batch takes its beta twice.
-    DoubleBeta,
+    /// Every batch takes half as long again.
+    SlowBatches,
 }
 
 impl Fault {
     pub(super) fn apply(self, scenario: &mut ServerScenario) {
         match self {
             Self::NoGathering => scenario.front.is_gathering = false,
-            Self::DoubleBeta => {
+            Self::SlowBatches => {
                 for queue in &mut scenario.queues {
                     let known = queue.profile.mean_cost.unwrap_or(queue.time);
-                    let time = queue.time;
-                    queue.time = Cost::new(time.alpha_ns(), time.beta_ns() + known.beta_ns());
+                    let slower = |time: f64, known: f64| time + known / 2.0;
+                    queue.time = Cost::new(
+                        slower(queue.time.alpha_ns(), known.alpha_ns()),
+                        slower(queue.time.beta_ns(), known.beta_ns()),
+                    );
                 }
             }
         }
@@ -239,10 +242,17 @@ fn fit_times(scenario: &mut ServerScenario) {
             let count = batches.batches as f64;
             let due = learned.alpha_ns() * batches.rows as f64 / count + learned.beta_ns();
             let excess = batches.busy.0 as f64 / count - due;
-            let beta = queue.time.beta_ns() - excess;
-            queue.time = Cost::new(queue.time.alpha_ns(), beta);
+            queue.time = shortened(queue.time, excess, batches.rows as f64 / count);
         }
     }
+}
+
+/// A time that is `excess` nanoseconds shorter for batches of so many rows: first of beta, which may
+/// be too small for that.
+fn shortened(time: Cost, excess: f64, rows: f64) -> Cost {
+    let beta = time.beta_ns() - excess;
+    let alpha = time.alpha_ns() + beta.min(0.0) / rows;
+    Cost::new(alpha.max(0.0), beta.max(0.0))
 }
 
 /// The learned line leaves stalls out. They are what the workers were busy beyond it, and a part of
@@ -268,6 +278,15 @@ fn add_stalls(scenario: &mut ServerScenario, busy: f64, live: &[BatchCounts]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_without_beta_is_shortened_too() {
+        let of = |alpha, beta, excess| shortened(Cost::new(alpha, beta), excess, 2.0);
+        assert_eq!(of(500.0, 3000.0, 1000.0), Cost::new(500.0, 2000.0));
+        assert_eq!(of(500.0, 3000.0, -1000.0), Cost::new(500.0, 4000.0));
+        assert_eq!(of(5000.0, 1000.0, 3000.0), Cost::new(4000.0, 0.0));
+        assert_eq!(of(500.0, 0.0, 3000.0), Cost::new(0.0, 0.0));
+    }
 
     #[test]
     fn the_front_end_works_as_long_as_it_used_its_cpu() {

@@ -8,14 +8,15 @@
 //! means of size, time and deviation; a time counts as at most [`CLIP`] deviations from its class,
 //! so that one stall moves little; [`CHANGE_RUN`] in a row on the same side are a change of speed.
 //! The line is the least-squares line of relative errors through the classes, each weighing as many
-//! samples as it has up to [`CLASS_WEIGHT_MAX`]: a size that comes a thousand times as often as
-//! another does not drown it. The margin is the chosen percentile of measured over predicted time,
-//! followed by steps (Robbins and Monro): up by p and down by 1 - p balance where a share p lies
-//! below.
+//! recent batches as it has, but up to [`RARE_WEIGHT`] of all: the mean of all batches is
+//! right, and a rare size still counts. The margin is the chosen percentile of measured over
+//! predicted time, followed by steps (Robbins and Monro): up by p and down by 1 - p balance where a
+//! share p lies below.
 //!
 //! Where large batches cost more per row than small ones (under a cpu quota a small batch may be
 //! done before it is throttled) no such line fits all sizes. The line then goes through the origin
-//! with least absolute errors: large batches, those under load, decide.
+//! with least absolute errors of the newest batches: large batches decide where they are usual,
+//! and a rare one, which is large as it waited for a cpu, does not.
 //!
 //! **Limits.** Of the first samples of a class the median counts. With one class alone there is no
 //! slope: the line goes through the origin. Beyond the sizes seen the line is a guess, and the
@@ -33,6 +34,9 @@ const MEMORY: f64 = 64.0;
 /// Samples of a class of which the median counts, before means are taken.
 const FIRST: usize = 8;
 
+/// Recent batches are those of so many nanoseconds of computing, but at least [`MEMORY`] of them.
+const RECENT_TIME: f64 = 1e9;
+
 /// Deviations that a time may lie from its class.
 const CLIP: f64 = 4.0;
 
@@ -45,14 +49,14 @@ const DEVIATION_SHARE_FIRST: f64 = 0.1;
 /// So many times in a row beyond the same limit are a change of speed.
 const CHANGE_RUN: i32 = 6;
 
-/// Samples that a class weighs at most.
-const CLASS_WEIGHT_MAX: f64 = 16.0;
+/// Samples that a class weighs at least if it ever had so many.
+const RARE_WEIGHT: f64 = 16.0;
 
 /// The cost of a dispatch over that of a row, where nothing else is known: contributions have 1 to
 /// 3.
 const PRIOR_RATIO: f64 = 2.0;
 
-/// Samples of [`PRIOR_RATIO`]: little beside the sixteen of each class of sizes.
+/// Samples of [`PRIOR_RATIO`]: few beside the [`RARE_WEIGHT`] of each class of sizes.
 const PRIOR_SAMPLES: f64 = 4.0;
 
 /// How far one batch moves the margin, as a share.
@@ -61,6 +65,8 @@ const MARGIN_STEP: f64 = 0.01;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Class {
     samples: f64,
+    /// Recent batches; see [`RECENT_TIME`].
+    recent: f64,
     rows: f64,
     time: f64,
     deviation: f64,
@@ -71,6 +77,11 @@ struct Class {
 }
 
 impl Class {
+    /// The weight that a class has whether it is rare or frequent.
+    fn even_weight(&self) -> f64 {
+        self.samples.min(RARE_WEIGHT)
+    }
+
     fn observe(&mut self, rows: f64, time: f64, slope: f64) {
         if self.samples < FIRST as f64 {
             return self.observe_first(rows, time, slope);
@@ -87,7 +98,8 @@ impl Class {
         };
         if self.clipped.abs() >= CHANGE_RUN {
             // So many stalls do not follow each other: the machine has changed.
-            *self = Self::default();
+            self.samples = 0.0;
+            self.clipped = 0;
             return self.observe_first(rows, time, slope);
         }
         let weight = 1.0 / (self.samples - FIRST as f64 + 1.0).min(MEMORY);
@@ -171,7 +183,13 @@ impl CostLearner {
             self.judge(y / (alpha * b + beta).max(1.0));
         }
         let slope = self.line.map_or(0.0, |(alpha, _)| alpha);
-        self.classes[class_of(rows)].observe(b, y, slope);
+        let forgotten = (y / RECENT_TIME).min(1.0 / MEMORY);
+        for class in &mut self.classes {
+            class.recent *= 1.0 - forgotten;
+        }
+        let class = &mut self.classes[class_of(rows)];
+        class.recent += 1.0;
+        class.observe(b, y, slope);
         self.samples += 1;
         self.rows_seen = (self.rows_seen.0.min(rows), self.rows_seen.1.max(rows));
         self.line = self.fit();
@@ -207,29 +225,28 @@ impl CostLearner {
     /// larger batches say outweighs that. `None` before the first batch.
     #[must_use]
     pub fn prior_line(&self) -> Option<Cost> {
-        let (alpha, beta) = self.fit_with(PRIOR_SAMPLES)?;
+        let (alpha, beta) = self.fit_with(PRIOR_SAMPLES, Class::even_weight)?;
         Some(Cost::new(alpha, beta))
     }
 
     /// The line of least relative squares with both coefficients at least 0.
     fn fit(&self) -> Option<(f64, f64)> {
-        self.fit_with(0.0)
+        self.fit_with(0.0, |class| class.even_weight().max(class.recent))
     }
 
     /// The same where so many samples have beta = [`PRIOR_RATIO`] alpha.
-    fn fit_with(&self, prior: f64) -> Option<(f64, f64)> {
+    fn fit_with(&self, prior: f64, weigh: impl Fn(&Class) -> f64) -> Option<(f64, f64)> {
         let (mut s0, mut s1, mut s2, mut t0, mut t1) = (0.0, 0.0, 0.0, 0.0, 0.0);
-        // The same without relative errors, for a line through the origin.
+        // Of absolute errors, for a line through the origin.
         let (mut squares, mut products) = (0.0, 0.0);
         for class in self.classes.iter().filter(|class| class.samples > 0.0) {
             // Errors relative to what is measured would favor classes that seem fast by chance.
             let line = self.line;
             let time = line.map_or(class.time, |(alpha, beta)| alpha * class.rows + beta);
             let time = time.max(1.0);
-            let samples = class.samples.min(CLASS_WEIGHT_MAX);
-            squares += samples * class.rows * class.rows;
-            products += samples * class.rows * class.time;
-            let weight = samples / (time * time);
+            squares += class.recent * class.rows * class.rows;
+            products += class.recent * class.rows * class.time;
+            let weight = weigh(class) / (time * time);
             s0 += weight;
             s1 += weight * class.rows;
             s2 += weight * class.rows * class.rows;
