@@ -29,10 +29,18 @@ class Server:
 @contextlib.contextmanager
 def run_server(arguments):
     """A server of its own, until the end of the block."""
-    command = [os.environ["ALBACORE_SERVER"], "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]
+    command = ["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]
     for name, file in MODELS.items():
         command += ["--model", f"{name}={ZOO / file}"]
-    process = subprocess.Popen(command + arguments, stdout=subprocess.PIPE, text=True)
+    with run_program(command + arguments) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def run_program(arguments):
+    """A server with these arguments alone."""
+    command = [os.environ["ALBACORE_SERVER"]] + arguments
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         seen, workers = {}, []
         for line in process.stdout:

@@ -66,6 +66,19 @@ fn assert_model_refused(folder: &Folder, name: &str, bytes: &[u8], words: &[&str
 }
 
 #[test]
+fn a_folder_without_a_model_is_refused() {
+    let folder = Folder::new("empty");
+    let path = folder.path().join("models");
+    fs::create_dir(&path).unwrap();
+    let path = path.display().to_string();
+    let text = fs::read_to_string(folder.fraud("")).unwrap();
+    let model = root().join("examples/fraud.ubj").display().to_string();
+    let file = folder.write(&text.replace(&model, &path));
+    let words = ["\"fraud\"", &path, "has no model file"];
+    assert_refused(&file, &ANY_PORTS, "albacore", &words);
+}
+
+#[test]
 fn fields_that_are_wrong_are_named_with_file_line_value_and_way_out() {
     let folder = Folder::new("fields");
     let refuse = |old, new, words: &[&str]| assert_edit_ends(64, &folder, old, new, words);
@@ -101,7 +114,8 @@ fn fields_that_are_wrong_are_named_with_file_line_value_and_way_out() {
         "none.ubj",
         &[model, "none.ubj cannot be opened", "give the path"],
     );
-    fail("/fraud.ubj", "", &[model, "is no file", "give the path"]);
+    let file = root().join("examples/fraud.ubj").display().to_string();
+    fail(&file, "/dev/null", &[model, "is no file", "give the path"]);
 }
 
 #[test]

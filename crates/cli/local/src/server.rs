@@ -286,7 +286,8 @@ pub(crate) fn check_models(file: &Path, server: &Server) -> Result<(), Failure> 
             continue;
         };
         let problem = match File::open(path).and_then(|opened| opened.metadata()) {
-            Ok(found) if found.is_file() => continue,
+            // The server finds the model file of a folder.
+            Ok(found) if found.is_file() || found.is_dir() => continue,
             Ok(_) => "is no file".to_owned(),
             Err(error) => format!("cannot be opened: {error}"),
         };

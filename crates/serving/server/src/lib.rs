@@ -2,11 +2,11 @@
 //!
 //! `run` starts the supervisor (crate `supervision`) or a front, which `serve` runs: `front` serves
 //! the protocols and passes rows to crate `engine`, which owns memory, queues and workers. Crate
-//! `live-settings` watches the settings file, `params-client` receives parameters from
-//! `albacore-params`. Fronts and workers are the same binary with a subcommand.
+//! `server-args` is the command line, `live-settings` watches the settings file, `params-client`
+//! receives parameters from `albacore-params`. Fronts and workers are the same binary with a
+//! subcommand.
 #![forbid(unsafe_code)]
 
-pub mod args;
 mod event_loops;
 mod front;
 pub mod run;

@@ -13,7 +13,6 @@ use albacore_supervision::limits::REASON_CHARS_MAX;
 use albacore_supervision::{FrontArguments, FrontMessage, FrontRole, Link, supervise};
 use anyhow::Context as _;
 
-use crate::args::{Args, ModelSource, ServerConfig};
 use crate::event_loops::EventLoops;
 use crate::serve::{self, FrontProcess, StartModels};
 use albacore_live_settings::cli_models::CliModel;
@@ -21,6 +20,7 @@ use albacore_live_settings::events::{ServerEvent, emit};
 use albacore_live_settings::handover::{Handover, Listeners};
 use albacore_live_settings::model_status::ModelStatus;
 use albacore_live_settings::{config_watcher, control};
+use albacore_server_args::{Args, ModelSource, ServerConfig};
 
 /// Runs the server until a signal ends it.
 #[must_use]

@@ -14,7 +14,6 @@ use anyhow::Context as _;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::args::{ModelSource, ServerConfig};
 use crate::event_loops::EventLoops;
 use crate::front::{self, FrontSetup};
 use albacore_live_settings::config_watcher::{self, ConfigWatcher, LoadedSettings, Served};
@@ -25,6 +24,7 @@ use albacore_live_settings::handover::{
     Handover, Kept, KeptModel, Listeners, ModelRecord, Records,
 };
 use albacore_live_settings::model_status::{ConfigStatus, ModelStatus, StatusStore};
+use albacore_server_args::{ModelSource, ServerConfig};
 
 /// What a front was started with.
 pub(crate) struct FrontProcess {

@@ -2,7 +2,8 @@
 
 use albacore_settings::Digest;
 
-use crate::limits::REDIRECTS_MAX;
+use crate::folder::ENDINGS;
+use crate::limits::{FOLDER_ENTRIES_MAX, REDIRECTS_MAX};
 
 /// What failed, where, and the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -18,9 +19,20 @@ pub struct StorageError {
 pub enum Problem {
     #[error("cannot be read: {0}")]
     File(std::io::Error),
-    /// A folder, a device, a pipe.
+    /// A device, a pipe.
     #[error("is not a file: name the model file itself")]
     NotFile,
+    /// A folder without files that end as models do.
+    #[error("has no model file, one that ends in .{}: name a folder with one, or the file itself", ENDINGS.join(", ."))]
+    NoModelFile,
+    /// A folder of several models without folders.
+    #[error("has no folders, one for each model: add them, or name the only model")]
+    NoFolders,
+    /// A folder with more than one file that ends as models do; two of them.
+    #[error("has several model files, {first} and {second} among them: name the file itself")]
+    SeveralModelFiles { first: String, second: String },
+    #[error("has more than {FOLDER_ENTRIES_MAX} entries: name the model file itself")]
+    FolderTooLarge,
     /// More bytes than allowed.
     #[error("has more than {bytes_max} bytes: serve a smaller model or raise --model-bytes-max")]
     TooLarge { bytes_max: u64 },

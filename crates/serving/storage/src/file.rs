@@ -1,20 +1,23 @@
 //! Reads a file.
 
 use std::fs::File;
+use std::path::Path;
 
 use albacore_settings::Digest;
 
 use crate::error::Problem;
+use crate::folder::model_file;
 use crate::receive::{Transfer, receive};
 
 pub(crate) fn read(path: &str, transfer: Transfer<'_>) -> Result<(Vec<u8>, Digest), Problem> {
+    let path = model_file(Path::new(path))?;
     // Opening a pipe would wait for a writer, so the type is checked before, and again after the
     // open, since the file may have been replaced in between.
-    let found = std::fs::metadata(path).map_err(Problem::File)?;
+    let found = std::fs::metadata(&path).map_err(Problem::File)?;
     if !found.is_file() {
         return Err(Problem::NotFile);
     }
-    let file = File::open(path).map_err(Problem::File)?;
+    let file = File::open(&path).map_err(Problem::File)?;
     let opened = file.metadata().map_err(Problem::File)?;
     if !opened.is_file() {
         return Err(Problem::NotFile);

@@ -8,6 +8,9 @@ pub const BYTES_DEFAULT: u64 = 2 << 30;
 /// Bytes of one read; a transfer checks for cancellation after each.
 pub(crate) const PIECE_BYTES: usize = 256 << 10;
 
+/// Entries of a folder in which a model file is looked for: more is not a folder of one model.
+pub(crate) const FOLDER_ENTRIES_MAX: usize = 1000;
+
 /// Longest wait for a connection, its TLS handshake included.
 pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(10);
 

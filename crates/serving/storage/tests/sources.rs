@@ -158,18 +158,37 @@ fn errors_of_a_server_are_reported_with_a_remedy() {
 }
 
 #[test]
-fn directories_and_pipes_are_refused_without_waiting() {
+fn a_folder_with_one_model_file_is_that_file() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("model.bst"), MODEL).unwrap();
+    let source = Source::Path(folder.path().to_str().unwrap().to_owned());
+    let fetched = fetch(&source, Some(sha256(MODEL))).unwrap();
+    assert_eq!(fetched.bytes, MODEL);
+}
+
+#[test]
+fn unclear_folders_and_pipes_are_refused_without_waiting() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| Source::Path(folder.path().join(name).to_str().unwrap().to_owned());
     let large = folder.path().join("large");
     std::fs::write(&large, [0; 5000]).unwrap();
+    std::fs::create_dir(folder.path().join("empty")).unwrap();
+    let several = folder.path().join("several");
+    std::fs::create_dir(&several).unwrap();
+    for name in ["a.ubj", "b.ubj"] {
+        std::fs::write(several.join(name), MODEL).unwrap();
+    }
     let fifo = std::process::Command::new("mkfifo")
         .arg(folder.path().join("pipe"))
         .status();
     assert!(fifo.unwrap().success());
     for (name, words) in [
         ("absent", "cannot be read: No such file"),
-        ("", "is not a file: name the model file itself"),
+        (
+            "several",
+            "has several model files, a.ubj and b.ubj among them",
+        ),
+        ("empty", "has no model file"),
         ("pipe", "is not a file"),
         ("large", "has more than 4096 bytes"),
     ] {

@@ -10,7 +10,7 @@ use crate::rendered::{EVERYTHING, render, variants};
 use crate::{chart, root};
 
 /// Groups of kinds that others bring.
-const FOREIGN: [&str; 10] = [
+const FOREIGN: [&str; 11] = [
     "argoproj.io",
     "gateway.envoyproxy.io",
     "gateway.networking.k8s.io",
@@ -20,6 +20,7 @@ const FOREIGN: [&str; 10] = [
     "kustomize.config.k8s.io",
     "kustomize.toolkit.fluxcd.io",
     "networking.istio.io",
+    "serving.kserve.io",
     "source.toolkit.fluxcd.io",
 ];
 

@@ -150,6 +150,17 @@ const MATRIX: &[Row] = &[
         &["live-settings", "proto", "settings"],
     ),
     row(
+        "server-args",
+        &[CommandLine],
+        &[
+            "batching",
+            "engine",
+            "live-settings",
+            "params-client",
+            "storage",
+        ],
+    ),
+    row(
         "server",
         &[Async, Grpc, CommandLine],
         &[
@@ -161,6 +172,7 @@ const MATRIX: &[Row] = &[
             "params-client",
             "program",
             "proto",
+            "server-args",
             "storage",
             "supervision",
             "worker",

@@ -247,8 +247,8 @@ fn fit_times(scenario: &mut ServerScenario) {
     }
 }
 
-/// A time that is `excess` nanoseconds shorter for batches of so many rows: first of beta, which may
-/// be too small for that.
+/// A time that is `excess` nanoseconds shorter for batches of so many rows: beta is reduced first,
+/// then alpha.
 fn shortened(time: Cost, excess: f64, rows: f64) -> Cost {
     let beta = time.beta_ns() - excess;
     let alpha = time.alpha_ns() + beta.min(0.0) / rows;

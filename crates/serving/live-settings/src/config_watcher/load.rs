@@ -64,7 +64,13 @@ pub(super) struct LoadAttempt {
 /// Stamp of a model file; `None` for a URL.
 pub(super) fn stamp_of(source: &Source) -> Option<FileStamp> {
     match source {
-        Source::Path(path) => stamp(Path::new(path)),
+        // In a folder the file counts, as it may be written anew in place; without one or with
+        // several the folder does, so that loading finds out.
+        Source::Path(path) => {
+            let path = Path::new(path);
+            let file = albacore_storage::model_file(path);
+            stamp(&file.unwrap_or_else(|_| path.to_owned()))
+        }
         Source::Url(_) => None,
     }
 }

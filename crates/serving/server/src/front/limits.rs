@@ -1,5 +1,5 @@
-//! Limits of requests, of replies, and of the rest of the server, each with its reason. Those of
-//! the engine and of connections are in their crates.
+//! Limits of requests and of replies, each with its reason. Those of arguments, of the engine and
+//! of connections are in their crates.
 //!
 //! Clients that reach a limit are counted in `albacore_bounds_reached_total` by the name of the
 //! limit, see [`albacore_connections::Limit`].
@@ -68,36 +68,6 @@ pub const COMPRESSED_REPLY_BYTES_MIN: usize = 1_024;
 
 /// Period in which the standard gRPC health service checks the engine.
 pub const HEALTH_PERIOD: Duration = Duration::from_millis(100);
-
-// ---- the rest of the server ----
-
-/// Cpus for each thread of the front end, where their number is not given ...
-pub const FRONT_THREAD_CPUS: usize = 4;
-
-/// ... but at least so many threads where there are twice as many cpus, as a second one keeps a
-/// slow parse from delaying all other requests ...
-pub const FRONT_THREADS_MIN: usize = 2;
-
-/// ... and at most so many: they serve more small requests than the workers of any machine compute.
-pub const FRONT_THREADS_AUTO_MAX: usize = 16;
-
-/// Threads of the front end: as many as the cpus of the largest machines that serve trees.
-pub const FRONT_THREADS_MAX: usize = 256;
-
-/// Largest value of `--cpus-max`: as many as kernels of distributions have.
-pub const CPUS_MAX: usize = 8192;
-
-/// Workers of one server: twice the CPUs of the largest machines that serve trees.
-pub const WORKERS_MAX: usize = 512;
-
-/// Compute threads of one worker: as above.
-pub const THREADS_MAX: usize = 512;
-
-/// Largest value of `--max-rows`.
-pub const BATCH_ROWS_MAX: usize = 1 << 20;
-
-/// Largest value of `--queue-rows`.
-pub const QUEUE_ROWS_MAX: usize = 1 << 24;
 
 /// Period of load reports: a reply carries one that is at most so old.
 pub const LOAD_PERIOD: Duration = Duration::from_millis(100);

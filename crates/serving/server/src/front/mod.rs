@@ -47,10 +47,10 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::args::LoadReportMode;
 use albacore_live_settings::effective_config::EffectiveConfig;
 use albacore_live_settings::handover::Listeners;
 use albacore_live_settings::model_status::StatusStore;
+use albacore_server_args::LoadReportMode;
 use dispatch::Services;
 use grpc::GrpcService;
 use http::HttpService;

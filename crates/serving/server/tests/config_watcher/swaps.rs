@@ -244,3 +244,26 @@ fn a_model_file_that_is_replaced_is_loaded() {
     let event = server.event("model_loaded");
     assert_eq!(event["model"], "m");
 }
+
+#[test]
+fn a_model_file_that_is_written_anew_in_a_folder_is_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, file: &str| {
+        std::fs::copy(super::running::zoo(file), folder.path().join(name)).unwrap();
+    };
+    write("model.bst", FILES[0]);
+    let mut own = model(FILES[0]);
+    own.source = albacore_settings::Source::Path(folder.path().display().to_string());
+    let volume = Volume::new(&settings(vec![own], Policy::default(), 1024));
+    let mut server = start(&volume, &[]);
+    server.wait_until_ready();
+    write("model.bst", FILES[1]);
+    let is_second = |state: &Value| state["models"][0]["sha256"] == digest(FILES[1]).to_string();
+    until(&server, "the new content is loaded", is_second);
+    write("other.bst", FILES[0]);
+    until(&server, "two files are refused", |state| {
+        let error = state["models"][0]["error"].as_str();
+        error.is_some_and(|text| text.contains("model.bst and other.bst")) && is_second(state)
+    });
+    assert_eq!(infer(&server, "m", &call(3)).status, 200);
+}

@@ -26,7 +26,7 @@ use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
 
 use super::limits::{LOAD_FACTOR_PERIODS, LOAD_PERIOD, LOAD_PERIODS};
-use crate::args::LoadReportMode;
+use albacore_server_args::LoadReportMode;
 use encoded::EncodedReport;
 use rates::Rates;
 

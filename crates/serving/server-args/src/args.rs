@@ -11,6 +11,7 @@ use albacore_engine::{BatchingParams, EngineConfig};
 use albacore_storage::BYTES_DEFAULT;
 use clap::{Parser, ValueEnum};
 
+use crate::kserve_args::KserveArgs;
 use crate::limits::{
     BATCH_ROWS_MAX, CPUS_MAX, FRONT_THREAD_CPUS, FRONT_THREADS_AUTO_MAX, FRONT_THREADS_MAX,
     FRONT_THREADS_MIN, QUEUE_ROWS_MAX, THREADS_MAX, WORKERS_MAX,
@@ -58,13 +59,16 @@ pub struct Args {
     #[arg(long, value_name = "N", env = "ALBACORE_FRONT_THREADS")]
     pub front_threads: Option<usize>,
     /// A model and the name to serve it under; may be given several times.
-    #[arg(long = "model", value_name = "NAME=PATH", required_unless_present = "settings",
-          value_parser = parse_model)]
+    /// PATH is a file, or a folder with one model file.
+    #[arg(long = "model", value_name = "NAME=PATH", value_parser = parse_model,
+          required_unless_present_any = ["settings", "model_dir"])]
     pub models: Vec<(String, PathBuf)>,
+    #[command(flatten)]
+    pub kserve: KserveArgs,
     /// A file with models, objectives, batching and queue, in place of the arguments for them. It
     /// is watched: an edit is applied at once, without a restart; an invalid one changes nothing.
     #[arg(long, value_name = "FILE", env = "ALBACORE_SETTINGS", conflicts_with_all =
-          ["models", "slo", "policy", "max_rows", "max_delay", "prefer", "queue_rows"])]
+          ["models", "model_dir", "slo", "policy", "max_rows", "max_delay", "prefer", "queue_rows"])]
     pub settings: Option<PathBuf>,
     /// Most bytes of a model file.
     #[arg(long, value_name = "BYTES", default_value_t = BYTES_DEFAULT,
@@ -221,12 +225,13 @@ impl Args {
             Some(file) => ModelSource::SettingsFile(file.clone()),
             None => ModelSource::Arguments {
                 batching: self.batching()?,
-                models: models_with_slos(self.models, self.slo)?,
+                models: models_with_slos(self.kserve.add_models(self.models)?, self.slo)?,
             },
         };
+        let (http, grpc) = self.kserve.addresses(self.http, self.grpc);
         Ok(ServerConfig {
-            http: self.http,
-            grpc: self.grpc,
+            http,
+            grpc,
             workers: self.workers,
             threads: self.threads,
             cpus_max: self.cpus_max,
@@ -312,7 +317,7 @@ fn models_with_slos(
 ) -> Result<Vec<CliModel>, String> {
     if models.len() > MODELS_MAX {
         return Err(format!(
-            "--model is given {} times, at most {MODELS_MAX}",
+            "{} models are given, at most {MODELS_MAX} can be served",
             models.len()
         ));
     }
@@ -351,16 +356,21 @@ fn bounded(min: usize, max: usize) -> impl Fn(&str) -> Result<usize, String> + C
 
 fn parse_model(text: &str) -> Result<(String, PathBuf), String> {
     let (name, path) = text.split_once('=').ok_or("NAME=PATH is needed")?;
+    if path.is_empty() {
+        return Err(format!("model {name} has no path"));
+    }
+    named_model(name, PathBuf::from(path))
+}
+
+/// A model whose name is checked.
+pub(crate) fn named_model(name: &str, path: PathBuf) -> Result<(String, PathBuf), String> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > 253 || !name.chars().all(is_word) {
         return Err(format!(
             "{name:?} is not a name: letters, digits, '-', '_' and '.' are allowed"
         ));
     }
-    if path.is_empty() {
-        return Err(format!("model {name} has no path"));
-    }
-    Ok((name.to_owned(), PathBuf::from(path)))
+    Ok((name.to_owned(), path))
 }
 
 /// A duration as `25ms`, `150us`, `2.5s` or `1m`; more than zero, at most an hour.

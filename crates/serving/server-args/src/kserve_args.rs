@@ -1,0 +1,141 @@
+//! Arguments that KServe's runtimes give their servers, by the names that they have there.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::args::named_model;
+
+/// In place of `--model`, `--http` and `--grpc`.
+#[derive(Debug, Default, Args)]
+pub struct KserveArgs {
+    /// KServe's name of the model in --model_dir.
+    #[arg(
+        long = "model_name",
+        value_name = "NAME",
+        requires = "model_dir",
+        conflicts_with = "models"
+    )]
+    pub model_name: Option<String>,
+    /// KServe's folder with the model file; without --model_name each folder in it is a model of
+    /// that name.
+    #[arg(
+        id = "model_dir",
+        long = "model_dir",
+        value_name = "FOLDER",
+        conflicts_with = "models"
+    )]
+    pub model_folder: Option<PathBuf>,
+    /// KServe's port for HTTP, on all addresses.
+    #[arg(long = "http_port", value_name = "PORT", conflicts_with = "http")]
+    pub http_port: Option<u16>,
+    /// KServe's port for gRPC, on all addresses.
+    #[arg(long = "grpc_port", value_name = "PORT", conflicts_with = "grpc")]
+    pub grpc_port: Option<u16>,
+}
+
+impl KserveArgs {
+    /// The models of `--model_dir`, else those of `--model`.
+    ///
+    /// # Errors
+    /// The folder cannot be read or has no folders of models.
+    pub(crate) fn add_models(
+        &self,
+        models: Vec<(String, PathBuf)>,
+    ) -> Result<Vec<(String, PathBuf)>, String> {
+        let Some(folder) = &self.model_folder else {
+            return Ok(models);
+        };
+        match &self.model_name {
+            Some(name) => Ok(vec![named_model(name, folder.clone())?]),
+            None => {
+                let found = albacore_storage::model_folders(folder);
+                let found = found.map_err(|problem| {
+                    format!("--model_dir {} {problem} by --model_name", folder.display())
+                })?;
+                let named = found.into_iter();
+                named.map(|(name, path)| named_model(&name, path)).collect()
+            }
+        }
+    }
+
+    /// Where to serve HTTP and gRPC.
+    pub(crate) fn addresses(&self, http: SocketAddr, grpc: SocketAddr) -> (SocketAddr, SocketAddr) {
+        let on = |port: Option<u16>, address| {
+            port.map_or(address, |port| {
+                SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, port))
+            })
+        };
+        (on(self.http_port, http), on(self.grpc_port, grpc))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use crate::args::{Args, ModelSource, ServerConfig};
+
+    fn config(arguments: &[&str]) -> Result<ServerConfig, String> {
+        let all = ["albacore-server"].iter().chain(arguments);
+        let parsed = Args::try_parse_from(all).map_err(|error| error.to_string())?;
+        parsed.check()
+    }
+
+    fn models(arguments: &[&str]) -> Vec<(String, String)> {
+        let ModelSource::Arguments { models, .. } = config(arguments).unwrap().models else {
+            panic!("{arguments:?}");
+        };
+        let all = models.into_iter();
+        all.map(|model| (model.name, model.path.display().to_string()))
+            .collect()
+    }
+
+    #[test]
+    fn the_arguments_of_a_kserve_runtime_are_understood() {
+        let runtime = ["--model_name=fraud", "--model_dir=/mnt/models"];
+        let model = ("fraud".to_owned(), "/mnt/models".to_owned());
+        assert_eq!(models(&runtime), [model]);
+        let ports = ["--http_port=8085", "--grpc_port=9000"];
+        let config = config(&[&runtime[..], &ports].concat()).unwrap();
+        assert_eq!(config.http, "[::]:8085".parse().unwrap());
+        assert_eq!(config.grpc, "[::]:9000".parse().unwrap());
+    }
+
+    #[test]
+    fn each_folder_is_a_model_where_none_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let argument = format!("--model_dir={}", folder.path().display());
+        let error = config(&[&argument]).unwrap_err();
+        assert!(
+            error.contains("has no folders") && error.ends_with("--model_name"),
+            "{error}"
+        );
+        for name in ["a", "b"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        let path = |name| folder.path().join(name).display().to_string();
+        let wanted = ["a", "b"].map(|name| (name.to_owned(), path(name)));
+        assert_eq!(models(&[&argument]), wanted);
+        std::fs::create_dir(folder.path().join("a b")).unwrap();
+        let error = config(&[&argument]).unwrap_err();
+        assert!(error.contains("\"a b\" is not a name"), "{error}");
+    }
+
+    #[test]
+    fn the_arguments_of_kserve_exclude_those_that_they_replace() {
+        for arguments in [
+            &["--model_dir=/m", "--model_name=a", "--model=b=/b"][..],
+            &["--model_dir=/m", "--model_name=a", "--settings=b.yaml"],
+            &["--model_name=a", "--model=b=/b"],
+            &["--model=b=/b", "--http_port=1", "--http=[::]:2"],
+            &["--model=b=/b", "--grpc_port=1", "--grpc=[::]:2"],
+        ] {
+            let error = config(arguments).unwrap_err();
+            assert!(error.contains("cannot be used with"), "{error}");
+        }
+        let error = config(&["--model_name=a"]).unwrap_err();
+        assert!(error.contains("--model_dir"), "{error}");
+    }
+}

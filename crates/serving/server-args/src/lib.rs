@@ -1,0 +1,11 @@
+//! The command line of `albacore-server`, checked: what it serves and with which processes.
+#![forbid(unsafe_code)]
+
+mod args;
+mod kserve_args;
+mod limits;
+
+pub use args::{
+    Args, LoadReportMode, ModelSource, ParamsEndpoint, PolicyName, PreferName, ServerConfig,
+};
+pub use kserve_args::KserveArgs;

@@ -1,0 +1,96 @@
+//! Finds the model file of a folder: what storage initializers (KServe, MLServer, MLflow) write.
+
+use std::fs::Metadata;
+use std::path::{Path, PathBuf};
+
+use crate::error::Problem;
+use crate::limits::FOLDER_ENTRIES_MAX;
+
+/// Endings of model files.
+pub(crate) const ENDINGS: [&str; 6] = ["ubj", "json", "bst", "txt", "xgb", "lgb"];
+
+/// Files with such an ending that are no models: those of MLServer and MLflow.
+const BESIDE: [&str; 5] = [
+    "model-settings.json",
+    "settings.json",
+    "requirements.txt",
+    "input_example.json",
+    "serving_input_example.json",
+];
+
+/// The file that a path means: of a folder its only file with the ending of a model, or its only
+/// file. Hidden files are left out: volumes of ConfigMaps have such.
+///
+/// # Errors
+/// The folder cannot be read, or has no or several such files.
+pub fn model_file(path: &Path) -> Result<PathBuf, Problem> {
+    if !std::fs::metadata(path).map_err(Problem::File)?.is_dir() {
+        return Ok(path.to_owned());
+    }
+    let files = visible_names(path, |found| found.is_file())?;
+    let mut models = files.iter().filter(|name| is_model(name));
+    let found = match (models.next(), files.as_slice()) {
+        // Whatever it is: reading it tells which format it has.
+        (None, [only]) => only,
+        (None, _) => return Err(Problem::NoModelFile),
+        (Some(first), _) => match models.next() {
+            Some(second) => {
+                return Err(Problem::SeveralModelFiles {
+                    first: first.clone(),
+                    second: second.clone(),
+                });
+            }
+            None => first,
+        },
+    };
+    Ok(path.join(found))
+}
+
+/// The folders in a folder, each with its name: one for each model in MLServer's and KServe's
+/// layouts of several models. At least one.
+///
+/// # Errors
+/// The folder cannot be read, or has no folders.
+pub fn model_folders(path: &Path) -> Result<Vec<(String, PathBuf)>, Problem> {
+    let names = visible_names(path, |found| found.is_dir())?;
+    if names.is_empty() {
+        return Err(Problem::NoFolders);
+    }
+    let named = |name: String| {
+        let folder = path.join(&name);
+        (name, folder)
+    };
+    Ok(names.into_iter().map(named).collect())
+}
+
+/// Names of entries that are `wanted`, sorted.
+fn visible_names(folder: &Path, wanted: fn(&Metadata) -> bool) -> Result<Vec<String>, Problem> {
+    let mut names = Vec::new();
+    for (count, entry) in std::fs::read_dir(folder)
+        .map_err(Problem::File)?
+        .enumerate()
+    {
+        if count >= FOLDER_ENTRIES_MAX {
+            return Err(Problem::FolderTooLarge);
+        }
+        let entry = entry.map_err(Problem::File)?;
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
+        // A link that leads nowhere is neither a file nor a folder.
+        let is_wanted = std::fs::metadata(entry.path()).is_ok_and(|found| wanted(&found));
+        if is_wanted && !name.starts_with('.') {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn is_model(name: &str) -> bool {
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending);
+    ending.is_some_and(|ending| ENDINGS.contains(&ending)) && !BESIDE.contains(&name)
+}
+
+#[cfg(test)]
+mod tests;
