@@ -225,7 +225,7 @@ impl Args {
             Some(file) => ModelSource::SettingsFile(file.clone()),
             None => ModelSource::Arguments {
                 batching: self.batching()?,
-                models: models_with_slos(self.kserve.add_models(self.models)?, self.slo)?,
+                models: models_with_slos(self.kserve.models_or(self.models)?, self.slo)?,
             },
         };
         let (http, grpc) = self.kserve.addresses(self.http, self.grpc);

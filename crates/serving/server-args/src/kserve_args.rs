@@ -1,4 +1,5 @@
-//! Arguments that KServe's runtimes give their servers, by the names that they have there.
+//! Arguments that KServe's runtimes give their servers, by the names that they have there. KServe
+//! appends those of an InferenceService to those of the runtime, so the last one of a name counts.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,7 +16,8 @@ pub struct KserveArgs {
         long = "model_name",
         value_name = "NAME",
         requires = "model_dir",
-        conflicts_with = "models"
+        conflicts_with = "models",
+        overrides_with = "model_name"
     )]
     pub model_name: Option<String>,
     /// KServe's folder with the model file; without --model_name each folder in it is a model of
@@ -24,14 +26,25 @@ pub struct KserveArgs {
         id = "model_dir",
         long = "model_dir",
         value_name = "FOLDER",
-        conflicts_with = "models"
+        conflicts_with = "models",
+        overrides_with = "model_dir"
     )]
     pub model_folder: Option<PathBuf>,
     /// KServe's port for HTTP, on all addresses.
-    #[arg(long = "http_port", value_name = "PORT", conflicts_with = "http")]
+    #[arg(
+        long = "http_port",
+        value_name = "PORT",
+        conflicts_with = "http",
+        overrides_with = "http_port"
+    )]
     pub http_port: Option<u16>,
     /// KServe's port for gRPC, on all addresses.
-    #[arg(long = "grpc_port", value_name = "PORT", conflicts_with = "grpc")]
+    #[arg(
+        long = "grpc_port",
+        value_name = "PORT",
+        conflicts_with = "grpc",
+        overrides_with = "grpc_port"
+    )]
     pub grpc_port: Option<u16>,
 }
 
@@ -40,7 +53,7 @@ impl KserveArgs {
     ///
     /// # Errors
     /// The folder cannot be read or has no folders of models.
-    pub(crate) fn add_models(
+    pub(crate) fn models_or(
         &self,
         models: Vec<(String, PathBuf)>,
     ) -> Result<Vec<(String, PathBuf)>, String> {
@@ -101,6 +114,26 @@ mod tests {
         let config = config(&[&runtime[..], &ports].concat()).unwrap();
         assert_eq!(config.http, "[::]:8085".parse().unwrap());
         assert_eq!(config.grpc, "[::]:9000".parse().unwrap());
+    }
+
+    #[test]
+    fn an_inference_service_overrides_its_runtime() {
+        let runtime = [
+            "--model_name=a",
+            "--model_dir=/a",
+            "--http_port=1",
+            "--grpc_port=2",
+        ];
+        let own = [
+            "--model_name=b",
+            "--model_dir=/b",
+            "--http_port=3",
+            "--grpc_port=4",
+        ];
+        let both = [runtime, own].concat();
+        assert_eq!(models(&both), [("b".to_owned(), "/b".to_owned())]);
+        let config = config(&both).unwrap();
+        assert_eq!((config.http.port(), config.grpc.port()), (3, 4));
     }
 
     #[test]

@@ -149,7 +149,10 @@ fn a_bad_start_is_one_sentence_that_names_file_and_cause() {
         (file("half.ubj", &whole[..whole.len() / 2]), "damaged model"),
         (file("text.ubj", b"hello"), "not a model"),
         (file("empty.ubj", b""), "not a model"),
-        (directory.path().display().to_string(), "is not a file"),
+        (
+            directory.path().display().to_string(),
+            "has several model files, empty.ubj and half.ubj among them",
+        ),
     ];
     for (path, words) in cases {
         let (code, text) = failure(&["--model", &format!("m={path}")]);
