@@ -162,7 +162,7 @@ const MATRIX: &[Row] = &[
     ),
     row(
         "server",
-        &[Async, Grpc, CommandLine],
+        &[Async, Grpc],
         &[
             "batching",
             "connections",
