@@ -30,8 +30,7 @@ fn assert_written_once(rig: &Rig) {
     let is_status = |write: &&String| write.contains(" inferencedeployments/status ");
     let statuses = writes.iter().filter(is_status).count();
     assert_eq!(writes.len() - statuses, 7, "{writes:?}");
-    // The Deployment's own status may be seen in two steps.
-    assert!(statuses <= 4, "{writes:?}");
+    assert!(statuses <= 3, "{writes:?}");
 }
 
 #[test]

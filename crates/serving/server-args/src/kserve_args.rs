@@ -64,9 +64,8 @@ impl KserveArgs {
             Some(name) => Ok(vec![named_model(name, folder.clone())?]),
             None => {
                 let found = albacore_storage::model_folders(folder);
-                let found = found.map_err(|problem| {
-                    format!("--model_dir {} {problem} by --model_name", folder.display())
-                })?;
+                let found = found
+                    .map_err(|problem| format!("--model_dir {} {problem}", folder.display()))?;
                 let named = found.into_iter();
                 named.map(|(name, path)| named_model(&name, path)).collect()
             }
@@ -140,6 +139,11 @@ mod tests {
     fn each_folder_is_a_model_where_none_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let argument = format!("--model_dir={}", folder.path().display());
+        let error = config(&["--model_dir=/no/such/folder"]).unwrap_err();
+        assert!(
+            error.ends_with("No such file or directory (os error 2)"),
+            "{error}"
+        );
         let error = config(&[&argument]).unwrap_err();
         assert!(
             error.contains("has no folders") && error.ends_with("--model_name"),

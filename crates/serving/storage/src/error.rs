@@ -26,7 +26,9 @@ pub enum Problem {
     #[error("has no model file, one that ends in .{}: name a folder with one, or the file itself", ENDINGS.join(", ."))]
     NoModelFile,
     /// A folder of several models without folders.
-    #[error("has no folders, one for each model: add them, or name the only model")]
+    #[error(
+        "has no folders, one for each model: add them, or name the only model with --model_name"
+    )]
     NoFolders,
     /// A folder with more than one file that ends as models do; two of them.
     #[error("has several model files, {first} and {second} among them: name the file itself")]

@@ -7,9 +7,9 @@
 //! **Approach.** Sizes are sorted into classes that grow by a quarter. A class keeps the running
 //! means of size, time and deviation; a time counts as at most [`CLIP`] deviations from its class,
 //! so that one stall moves little; [`CHANGE_RUN`] in a row on the same side are a change of speed.
-//! The line is the least-squares line of relative errors through the classes, each weighing as many
-//! recent batches as it has, but up to [`RARE_WEIGHT`] of all: the mean of all batches is
-//! right, and a rare size still counts. The margin is the chosen percentile of measured over
+//! The line is the least-squares line of relative errors through the classes. A class weighs as many
+//! recent batches as it has, but at least [`RARE_WEIGHT`] samples where it ever had so many: the
+//! mean of all batches is right, and a rare size still counts. The margin is the chosen percentile of measured over
 //! predicted time, followed by steps (Robbins and Monro): up by p and down by 1 - p balance where a
 //! share p lies below.
 //!
@@ -35,7 +35,7 @@ const MEMORY: f64 = 64.0;
 const FIRST: usize = 8;
 
 /// Recent batches are those of so many nanoseconds of computing, but at least [`MEMORY`] of them.
-const RECENT_TIME: f64 = 1e9;
+const RECENT_TIME: f64 = 5e7;
 
 /// Deviations that a time may lie from its class.
 const CLIP: f64 = 4.0;
