@@ -7,11 +7,11 @@
 //! **Approach.** Sizes are sorted into classes that grow by a quarter. A class keeps the running
 //! means of size, time and deviation; a time counts as at most [`CLIP`] deviations from its class,
 //! so that one stall moves little; [`CHANGE_RUN`] in a row on the same side are a change of speed.
-//! The line is the least-squares line of relative errors through the classes. A class weighs as many
-//! recent batches as it has, but at least [`RARE_WEIGHT`] samples where it ever had so many: the
-//! mean of all batches is right, and a rare size still counts. The margin is the chosen percentile of measured over
-//! predicted time, followed by steps (Robbins and Monro): up by p and down by 1 - p balance where a
-//! share p lies below.
+//! The line is the least-squares line of relative errors through the classes. A class weighs as
+//! many recent batches as it has, but at least [`RARE_WEIGHT`] samples where it ever had so many:
+//! the mean of all batches is right, and a rare size still counts. The margin is the chosen
+//! percentile of measured over predicted time, followed by steps (Robbins and Monro): up by p and
+//! down by 1 - p balance where a share p lies below.
 //!
 //! Where large batches cost more per row than small ones (under a cpu quota a small batch may be
 //! done before it is throttled) no such line fits all sizes. The line then goes through the origin
