@@ -1,7 +1,9 @@
 //! Decides when a status is written, and makes events from what changed.
 //!
 //! A status that differs in measurements only is written at most every [`measurements_pause`]:
-//! numbers change all the time, and nothing reads them more often.
+//! numbers change all the time, and nothing reads them more often. One that differs in the progress
+//! of a roll-out only is written at most every [`PROGRESS_PAUSE`]: the Deployment and its pods
+//! change in many small steps.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +15,7 @@ use crate::apply::AppliedChanges;
 use crate::autoscale::Scaling;
 use crate::child_action::is_not_newer;
 use crate::children::ChildKind;
-use crate::limits::{MEASUREMENTS_PAUSE, MEASUREMENTS_TURN};
+use crate::limits::{MEASUREMENTS_PAUSE, MEASUREMENTS_TURN, PROGRESS_PAUSE};
 use crate::names::AGENT_SILENT;
 use crate::record::DeploymentRecord;
 use crate::refusal::RefusedWrite;
@@ -41,7 +43,7 @@ pub(crate) enum WriteDecision {
     /// Nothing changed.
     Never,
     Now,
-    /// Only measurements changed.
+    /// Only measurements or the progress of a roll-out changed.
     After(Duration),
 }
 
@@ -68,9 +70,12 @@ pub(crate) fn writing(
     if before == status {
         return WriteDecision::Never;
     }
-    if without_measurements(before) != without_measurements(status) {
-        return WriteDecision::Now;
-    }
+    let (old, new) = (without_measurements(before), without_measurements(status));
+    let pause = match old == new {
+        true => pause,
+        false if without_progress(old) == without_progress(new) => PROGRESS_PAUSE,
+        false => return WriteDecision::Now,
+    };
     let written = record.status.as_ref().map(|(_, _, at)| *at);
     let age = written.map_or(pause, |at| now.duration_since(at));
     match pause.checked_sub(age).filter(|left| !left.is_zero()) {
@@ -109,6 +114,24 @@ fn without_measurements(status: &InferenceDeploymentStatus) -> InferenceDeployme
         condition.message.clear();
     }
     status
+}
+
+/// Leaves out how far a roll-out has come while one is under way; its end changes `Reconciling`.
+fn without_progress(status: InferenceDeploymentStatus) -> InferenceDeploymentStatus {
+    let mut conditions = status.conditions.clone();
+    if !conditions.iter().any(|c| c.type_ == "Reconciling") {
+        return status;
+    }
+    // Copied from the Deployment, which changes them at each step.
+    conditions.retain(|c| !matches!(&*c.type_, "Available" | "Progressing"));
+    InferenceDeploymentStatus {
+        conditions,
+        replicas: None,
+        ready_replicas: None,
+        ready: None,
+        workers: None,
+        ..status
+    }
 }
 
 /// What happened in one reconcile, beside the change of the status.
@@ -238,91 +261,4 @@ fn why(cause: albacore_batching::Cause) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn status(goodput: &str, ready: &str) -> InferenceDeploymentStatus {
-        InferenceDeploymentStatus {
-            goodput: Some(goodput.to_owned()),
-            ready: Some(ready.to_owned()),
-            ..InferenceDeploymentStatus::default()
-        }
-    }
-
-    #[test]
-    fn changes_of_figures_are_delayed_and_other_changes_are_not() {
-        let start = Instant::now();
-        let written = status("10/s", "1/2");
-        let mut record = DeploymentRecord::default();
-        record.status = Some((written.clone(), "7".to_owned(), start));
-        let at = |status: &InferenceDeploymentStatus, seconds| {
-            let now = start + Duration::from_secs(seconds);
-            writing(Some(&written), status, &record, now, measurements_pause(1))
-        };
-        assert_eq!(at(&written, 99), WriteDecision::Never);
-        assert_eq!(at(&status("10/s", "2/2"), 0), WriteDecision::Now);
-        let left = Duration::from_secs(20);
-        assert_eq!(at(&status("20/s", "1/2"), 10), WriteDecision::After(left));
-        assert_eq!(at(&status("20/s", "1/2"), 30), WriteDecision::Now);
-        let decision = writing(None, &written, &record, start, measurements_pause(1));
-        assert_eq!(decision, WriteDecision::Now);
-    }
-
-    #[test]
-    fn many_deployments_wait_longer_so_that_writes_stay_few() {
-        assert_eq!(measurements_pause(0), MEASUREMENTS_PAUSE);
-        assert_eq!(measurements_pause(1500), MEASUREMENTS_PAUSE);
-        assert_eq!(measurements_pause(5000), Duration::from_secs(100));
-    }
-
-    #[test]
-    fn figures_of_models_wait_like_all_others() {
-        let with = |goodput: &str, is_met| {
-            let mut status = status("10/s", "1/2");
-            status.models = vec![albacore_api::ModelStatus {
-                name: "m".to_owned(),
-                goodput: Some(goodput.to_owned()),
-                p99: Some(format!("{goodput} ms")),
-                bad_rate: Some(format!("{goodput}%")),
-                slo_met: Some(is_met),
-                ..albacore_api::ModelStatus::default()
-            }];
-            status
-        };
-        let (start, written) = (Instant::now(), with("10/s", true));
-        let mut record = DeploymentRecord::default();
-        record.status = Some((written.clone(), "7".to_owned(), start));
-        let of = |status: &InferenceDeploymentStatus| {
-            writing(
-                Some(&written),
-                status,
-                &record,
-                start,
-                measurements_pause(1),
-            )
-        };
-        assert_eq!(of(&written), WriteDecision::Never);
-        let after = WriteDecision::After(MEASUREMENTS_PAUSE);
-        assert_eq!(of(&with("11/s", false)), after);
-        let mut loaded = with("10/s", true);
-        loaded.models[0].loaded = "1/2".to_owned();
-        assert_eq!(of(&loaded), WriteDecision::Now);
-    }
-
-    #[test]
-    fn a_roll_out_that_gets_stuck_is_an_event_once() {
-        let pending = |reason: &str| {
-            let condition = serde_json::json!({"type": UPGRADE_PENDING, "status": "True",
-                "reason": reason, "message": "m", "lastTransitionTime": "2026-11-23T05:00:00Z"});
-            InferenceDeploymentStatus {
-                conditions: vec![serde_json::from_value(condition).unwrap()],
-                ..InferenceDeploymentStatus::default()
-            }
-        };
-        let (waiting, stuck) = (pending("Waiting"), pending(STUCK));
-        let event = EventDraft::warning("RolloutStuck", "Apply", "m");
-        assert_eq!(of_conditions(Some(&waiting), &stuck), [event]);
-        assert_eq!(of_conditions(Some(&stuck), &stuck), []);
-        assert_eq!(of_conditions(None, &waiting), []);
-    }
-}
+mod tests;

@@ -42,6 +42,24 @@ fn infer(model: &str, rows: usize, seed: usize, outputs: &[&str]) -> Vec<u8> {
     [head, body].concat().into_bytes()
 }
 
+/// Stops a process. The signal takes effect in each thread when that thread handles it, which on a
+/// busy machine is milliseconds after `kill` has returned.
+fn stop(pid: u32) {
+    assert!(kill("-STOP", pid));
+    let is_stopped = || {
+        let mut threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        threads.all(|thread| {
+            let stat = std::fs::read_to_string(thread.unwrap().path().join("stat"));
+            stat.unwrap().contains(") T ")
+        })
+    };
+    let start = Instant::now();
+    while !is_stopped() {
+        assert!(start.elapsed() < PATIENCE, "process {pid} does not stop");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Sends a request; its status and body. A reset connection is an error.
 fn ask(stream: &mut TcpStream, request: &[u8]) -> std::io::Result<(u16, Vec<u8>)> {
     let (status, body, _) = exchange(stream, request)?;
@@ -273,7 +291,7 @@ fn the_connections_of_a_dead_front_are_counted_and_the_others_wait() {
     until_prepared(&server);
     let front = server.front();
     // A stopped front accepts nothing: these connections are in the queue of the sockets.
-    assert!(kill("-STOP", front));
+    stop(front);
     let mut waiting: Vec<_> = (0..5).map(|_| connect(server.http)).collect();
     for stream in &mut waiting {
         stream.write_all(&request).unwrap();
@@ -297,7 +315,7 @@ fn a_batch_of_a_dead_front_is_finished_and_not_computed_again() {
     let workers = server.live_workers();
     until_prepared(&server);
     // Its worker computes nothing for a while.
-    assert!(kill("-STOP", workers[0]));
+    stop(workers[0]);
     let mut stream = connect(server.http);
     let request = infer("small", 400, 0, &["output", "contribs"]);
     stream.write_all(&request).unwrap();
@@ -363,7 +381,7 @@ fn a_signal_while_no_front_lives_ends_the_server() {
     let workers = server.live_workers();
     until_prepared(&server);
     // Stopped, the supervisor does not see the ends before its own signal.
-    assert!(kill("-STOP", server.pid()));
+    stop(server.pid());
     let fronts: Vec<u32> = server.processes("front").iter().map(|it| it.0).collect();
     for &pid in &fronts {
         assert!(kill("-KILL", pid));
