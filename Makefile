@@ -82,7 +82,7 @@ bench-trees: ## the tree engine beside XGBoost, oneDAL, tl2cgen and LightGBM: a 
 	$(CARGO) build --release --package albacore-cli --package albacore-lab-commands
 	tests/trees/bench.sh target/bench-trees.md
 
-bench-serving: build ## goodput of the server beside gunicorn, FastAPI and MLServer with XGBoost, in one run
+bench-serving: build ## goodput of the server beside gunicorn, FastAPI, MLServer and KServe's server with XGBoost, in one run
 	tests/serving/bench.sh
 
 bench-routing: build ## Envoy and grpc-go in front of four servers, one slow, one killed every 2 s, beside the simulated central scheduler, some 10 minutes

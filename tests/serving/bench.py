@@ -3,8 +3,10 @@
 Every server has two workers of one compute thread, is asked by `albacore bench serve` over HTTP in JSON, and is searched
 for the highest rate at which 99 % of the answers come within the objective. Then each is asked at a tenth of the rate
 that it reached, and ours at the same rates. Prints a table in Markdown; ratios are what should be quoted, not figures.
+With --footprint each is started, and its start time, memory and size are printed in place of that.
 
-    tests/serving/bench.sh [--only NAME,...] [--models small,medium] [--file MODEL] [--length 3s] [--rounds 1] [--overload [MIX,...]] [--apart] [--bin DIR]
+    tests/serving/bench.sh [--only NAME,...] [--models small,medium] [--file MODEL] [--length 3s] [--rounds 1] [--overload [MIX,...]] [--apart]
+                           [--footprint] [--bin DIR]
 
 The generator shares the cpus with the servers, as the aims of the project have it: what it takes is taken from all.
 With --apart (only with --overload) it shares the last cpu with the server's front, and the workers have the others: what
@@ -23,6 +25,8 @@ import tempfile
 import time
 import urllib.request
 
+import footprint
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 MODELS = {"small": "main_small_d6.ubj", "medium": "main_medium_d6.ubj"}
@@ -34,6 +38,7 @@ OVERLOADS = "interactions:10,contribs:100"
 # need not wait for one before they are sent, where no server can see them.
 OVERLOAD_CONNECTIONS = "1024"
 START_TIME_MAX = 120
+READY_POLL = 0.02
 CPUS = sorted(os.sched_getaffinity(0))
 
 
@@ -41,6 +46,12 @@ def free_port():
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return found.getsockname()[1]
+
+
+def peers(name):
+    """The Python environment of a peer, which bench.sh has made."""
+    own = {"MLServer": "mlserver", "KServe": "kserve"}
+    return pathlib.Path(os.environ["BENCH_PEERS"]) / own.get(name, "requirements")
 
 
 def gunicorn(model, port, _folder, _args):
@@ -61,7 +72,17 @@ def mlserver(model, port, folder, args):
         "parallel_workers": 2, "metrics_dir": str(folder), "logging_settings": {"version": 1, "disable_existing_loggers": True}}))
     (folder / "model-settings.json").write_text(json.dumps({
         "name": "model", "implementation": "mlserver_xgboost.XGBoostModel", "parameters": {"uri": str(model)}}))
-    return [str(pathlib.Path(sys.executable).parent / "mlserver"), "start", str(folder)], {}
+    return [str(peers("MLServer") / "bin/mlserver"), "start", str(folder)], {}
+
+
+def kserve(model, port, folder, _args):
+    (folder / "model").mkdir()
+    (folder / "model/model.ubj").symlink_to(model)
+    # Without a log line for each request, as all others.
+    command = [str(peers("KServe") / "bin/python"), "-m", "xgbserver", "--model_name", "model", "--model_dir", str(folder / "model"),
+               "--http_port", str(port), "--grpc_port", str(free_port()), "--workers", "2", "--configure_logging", "false",
+               "--enable_latency_logging", "false"]
+    return command, {}
 
 
 def albacore(model, port, _folder, args):
@@ -71,9 +92,9 @@ def albacore(model, port, _folder, args):
     return command, {}
 
 
-SERVERS = {"albacore": albacore, "gunicorn": gunicorn, "FastAPI": fastapi, "MLServer": mlserver}
-# MLServer's XGBoost runtime gives no SHAP values.
-VALUES_ONLY = {"MLServer"}
+SERVERS = {"albacore": albacore, "gunicorn": gunicorn, "FastAPI": fastapi, "MLServer": mlserver, "KServe": kserve}
+# Their XGBoost servers give no SHAP values.
+VALUES_ONLY = {"MLServer", "KServe"}
 
 
 class NotStarted(Exception):
@@ -90,14 +111,15 @@ class Running:
         command, environment = SERVERS[name](model, self.port, folder, args)
         environment = os.environ | environment | {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
         log = open(folder / "log", "wb")
+        start = time.monotonic()
         self.process = subprocess.Popen(command, cwd=HERE, env=environment, stdout=log, stderr=log, start_new_session=True)
-        end = time.monotonic() + START_TIME_MAX
         while not self.is_ready():
-            if self.process.poll() is not None or time.monotonic() > end:
+            if self.process.poll() is not None or time.monotonic() > start + START_TIME_MAX:
                 text = (folder / "log").read_text()[-2000:]
                 self.__exit__()
                 raise NotStarted(f"{name} does not start:\n{text}")
-            time.sleep(0.2)
+            time.sleep(READY_POLL)
+        self.start_seconds = time.monotonic() - start
         meta = model.with_suffix(".meta.json")
         self.features = json.loads(meta.read_text())["num_feature"] if meta.exists() else self.told_features()
 
@@ -231,6 +253,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--overload", nargs="?", const=OVERLOADS)
     parser.add_argument("--apart", action="store_true")
+    parser.add_argument("--footprint", action="store_true")
     parser.add_argument("--bin", default=f"{os.environ.get('CARGO_TARGET_DIR', ROOT / 'target')}/release")
     args = parser.parse_args()
     if args.apart and (len(CPUS) < 2 or not args.overload):
@@ -243,6 +266,11 @@ def main():
     workers = len(CPUS) - 1 if args.apart else 2
     print(f"W={workers}, T=1, objective {args.objective} for 99 %, Poisson, {args.length} a run, generator on the same "
           f"{os.cpu_count()} cpus; load average before: {load:.1f}\n")
+    if args.footprint:
+        for name, model in models.items():
+            print(f"Model {name}:\n")
+            footprint.table(lambda server: Running(server, model, args), args, peers)
+        return
     if args.overload:
         print("| asked for | peak/s | offered/s | good/s | of the peak | shed | late | failed | p99 ms | lag ms | memory MiB: peak, x 10 twice |")
         print("|---|---|---|---|---|---|---|---|---|---|---|")

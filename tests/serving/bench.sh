@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
-# Measures albacore-server beside gunicorn, FastAPI and MLServer with XGBoost; see bench.py, whose
-# options it takes. Needs network once: the peers come from PyPI, and Python 3.12 through uv if
-# there is none. Release builds of `albacore` and `albacore-server` must be there.
+# Measures albacore-server beside gunicorn, FastAPI, MLServer and KServe's XGBoost server; see
+# bench.py, whose options it takes. Needs network once: the peers come from PyPI and GitHub, and
+# Python 3.12 through uv if there is none. KSERVE_SOURCE may name a folder with KServe's source.
+# Release builds of `albacore` and `albacore-server` must be there.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-hash=$(sha256sum "$here/requirements.txt" | cut -c1-12)
+kserve_version=0.20.0
+hash=$(cat "$here"/*.txt | sha256sum | cut -c1-12)
 folder=${XDG_CACHE_HOME:-$HOME/.cache}/albacore/bench-serving-$hash
 mkdir -p "$folder"
 exec 9>"$folder.lock"
 flock 9
 if [ ! -f "$folder/complete" ]; then
-    echo "installing the peers of $here/requirements.txt into $folder" >&2
+    echo "installing the peers of $here/*.txt into $folder" >&2
     python3 -m venv "$folder/uv" >&2
     "$folder/uv/bin/pip" install --quiet --disable-pip-version-check uv >&2
+    uv=$folder/uv/bin/uv
     # A Python 3.12 that is there, on the path or pyenv's; else uv brings one.
     python=3.12
     for found in python3.12 "$HOME"/.pyenv/versions/3.12*/bin/python3; do
@@ -21,10 +24,20 @@ if [ ! -f "$folder/complete" ]; then
             break
         fi
     done
-    "$folder/uv/bin/uv" venv --quiet --clear --seed --python "$python" "$folder/python" >&2
-    "$folder/uv/bin/uv" pip install --quiet --python "$folder/python" --requirement "$here/requirements.txt" >&2
+    # An environment each: their sizes are compared.
+    for peer in requirements mlserver kserve; do
+        "$uv" venv --quiet --clear --python "$python" "$folder/$peer" >&2
+        "$uv" pip install --quiet --python "$folder/$peer" --requirement "$here/$peer.txt" >&2
+    done
     # Without what it depends on: it would bring another build of XGBoost.
-    "$folder/uv/bin/uv" pip install --quiet --python "$folder/python" --no-deps mlserver-xgboost==1.7.1 >&2
+    "$uv" pip install --quiet --python "$folder/mlserver" --no-deps mlserver-xgboost==1.7.1 >&2
+    source=${KSERVE_SOURCE:-}
+    if [ -z "$source" ]; then
+        source=$folder/kserve-$kserve_version
+        curl -fsSL "https://codeload.github.com/kserve/kserve/tar.gz/refs/tags/v$kserve_version" | tar xz -C "$folder" "kserve-$kserve_version/python/xgbserver"
+    fi
+    cp -r "$source/python/xgbserver/xgbserver" "$("$folder/kserve/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')"
     touch "$folder/complete"
 fi
-exec "$folder/python/bin/python" "$here/bench.py" "$@"
+export BENCH_PEERS=$folder
+exec "$folder/requirements/bin/python" "$here/bench.py" "$@"

@@ -1,3 +1,5 @@
+//! When a status is written, and which changes become events.
+
 use super::*;
 
 fn status(goodput: &str, ready: &str) -> InferenceDeploymentStatus {
