@@ -52,8 +52,8 @@ pub(crate) const SKIPPED_PAUSE: Duration = Duration::from_secs(300);
 /// sooner.
 pub(crate) const COLLECTING_PAUSE: Duration = Duration::from_secs(2);
 
-/// Shortest time between two writes of a status that differ in the progress of a roll-out only. A
-/// new deployment of two pods has up to six such steps within a second.
+/// Shortest time between two writes of a status that differ in the progress of a roll-out only: a
+/// new Deployment of two pods changes four times or more within a second.
 pub(crate) const PROGRESS_PAUSE: Duration = Duration::from_secs(1);
 
 /// Shortest time between two writes of a status that differ in measurements only ...

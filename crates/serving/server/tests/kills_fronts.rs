@@ -49,8 +49,9 @@ fn stop(pid: u32) {
     let is_stopped = || {
         let mut threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
         threads.all(|thread| {
+            // A thread that has just ended is not listed the next time.
             let stat = std::fs::read_to_string(thread.unwrap().path().join("stat"));
-            stat.unwrap().contains(") T ")
+            stat.is_ok_and(|stat| stat.contains(") T "))
         })
     };
     let start = Instant::now();
