@@ -128,7 +128,8 @@ fn filled() -> Filled {
     filled.report("cordoned", 0, &json!({}));
     let busy = json!({"pods": [entry("default/fraud-a", "2x3:0-4/2,1-5/2", "00000000")]});
     filled.report("busy", 0, &busy);
-    filled.report("silent", 75, &json!({}));
+    // Long enough ago that its hundreds of seconds stay the same while the test runs.
+    filled.report("silent", 300, &json!({}));
     filled.report("old", 0, &json!({"cpuTopology": null}));
     filled.create(&deployment("fraud", &spec(&json!({}))));
     filled.create(&json!({"apiVersion": "v1", "kind": "Pod",
@@ -170,7 +171,7 @@ fn every_node_has_its_plan_or_the_reason_why_there_is_none() {
             "optimal    yes",
             "assumed    no pod in the report shows which cpus the kubelet shares between pods",
             "node old: its agent publishes no topology: it is of an older version",
-            "node silent: unknown: its agent reported last 7",
+            "node silent: unknown: its agent reported last 3",
         ],
     );
     // The same machine at hand, and by the name that kubectl looks for.
