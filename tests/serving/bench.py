@@ -51,7 +51,7 @@ def free_port():
 def peers(name):
     """The Python environment of a peer, which bench.sh has made."""
     own = {"MLServer": "mlserver", "KServe": "kserve"}
-    return pathlib.Path(os.environ["BENCH_PEERS"]) / own.get(name, "requirements")
+    return pathlib.Path(os.environ["BENCH_PEERS"]) / own.get(name, "app")
 
 
 def gunicorn(model, port, _folder, _args):

@@ -25,7 +25,7 @@ if [ ! -f "$folder/complete" ]; then
         fi
     done
     # An environment each: their sizes are compared.
-    for peer in requirements mlserver kserve; do
+    for peer in app mlserver kserve; do
         "$uv" venv --quiet --clear --python "$python" "$folder/$peer" >&2
         "$uv" pip install --quiet --python "$folder/$peer" --requirement "$here/$peer.txt" >&2
     done
@@ -34,10 +34,12 @@ if [ ! -f "$folder/complete" ]; then
     source=${KSERVE_SOURCE:-}
     if [ -z "$source" ]; then
         source=$folder/kserve-$kserve_version
-        curl -fsSL "https://codeload.github.com/kserve/kserve/tar.gz/refs/tags/v$kserve_version" | tar xz -C "$folder" "kserve-$kserve_version/python/xgbserver"
+        "$folder/uv/bin/python" -c 'import sys, urllib.request as u; sys.stdout.buffer.write(u.urlopen(sys.argv[1]).read())' \
+            "https://codeload.github.com/kserve/kserve/tar.gz/refs/tags/v$kserve_version" |
+            tar xz -C "$folder" "kserve-$kserve_version/python/xgbserver"
     fi
     cp -r "$source/python/xgbserver/xgbserver" "$("$folder/kserve/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')"
     touch "$folder/complete"
 fi
 export BENCH_PEERS=$folder
-exec "$folder/requirements/bin/python" "$here/bench.py" "$@"
+exec "$folder/app/bin/python" "$here/bench.py" "$@"

@@ -24,7 +24,9 @@ def measure(name, start, args, rounds):
     for _ in range(rounds):
         with start(name) as server:
             ready = server.memory()
-            server.ask("1", "--rate", WARM_RATE)
+            said = server.ask("1", "--rate", WARM_RATE)
+            if "error" in said:
+                raise SystemExit(f"{name} answers nothing: {said['error']}")
             found.append((server.start_seconds, ready, server.memory()))
     return [statistics.median(column) for column in zip(*found)]
 

@@ -6,6 +6,7 @@ mod command;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use albacore_testbed::{ControlPlane, Options};
 use command::{Ran, albacore, assert_refused};
@@ -14,6 +15,9 @@ use serde_json::{Value, json};
 
 /// 16 cpus: 8 cores of 2, two L3.
 const TOPOLOGY: &str = "cpus=0-15 core=0-7x2 l3=0-1*4x2 numa=0*16";
+
+/// How long ago the agent of the silent node reported, seconds.
+const SILENT_AGE: i64 = 75;
 
 /// Objects as they are put into the cluster.
 struct Filled {
@@ -128,8 +132,7 @@ fn filled() -> Filled {
     filled.report("cordoned", 0, &json!({}));
     let busy = json!({"pods": [entry("default/fraud-a", "2x3:0-4/2,1-5/2", "00000000")]});
     filled.report("busy", 0, &busy);
-    // Long enough ago that its hundreds of seconds stay the same while the test runs.
-    filled.report("silent", 300, &json!({}));
+    filled.report("silent", SILENT_AGE, &json!({}));
     filled.report("old", 0, &json!({"cpuTopology": null}));
     filled.create(&deployment("fraud", &spec(&json!({}))));
     filled.create(&json!({"apiVersion": "v1", "kind": "Pod",
@@ -153,6 +156,7 @@ fn assert_says(ran: &Ran, code: i32, parts: &[&str]) {
 
 #[test]
 fn every_node_has_its_plan_or_the_reason_why_there_is_none() {
+    let begun = Instant::now();
     let filled = filled();
     let file = filled.file("fraud", &spec(&json!({})));
     let shown = filled.run("plan --cluster", &file);
@@ -171,9 +175,16 @@ fn every_node_has_its_plan_or_the_reason_why_there_is_none() {
             "optimal    yes",
             "assumed    no pod in the report shows which cpus the kubelet shares between pods",
             "node old: its agent publishes no topology: it is of an older version",
-            "node silent: unknown: its agent reported last 3",
         ],
     );
+    let (_, age) = shown
+        .out
+        .split_once("node silent: unknown: its agent reported last ")
+        .unwrap();
+    let age: i64 = age.split(' ').next().unwrap().parse().unwrap();
+    // Its time is in whole seconds.
+    let oldest = SILENT_AGE + 1 + i64::try_from(begun.elapsed().as_secs()).unwrap();
+    assert!((SILENT_AGE..=oldest).contains(&age), "{age} s");
     // The same machine at hand, and by the name that kubectl looks for.
     let json = filled.run("plan --node empty -o json", &file);
     let json: Value = serde_json::from_str(&json.out).unwrap();

@@ -23,8 +23,8 @@ fn requests_of(rig: &Rig, change: impl FnOnce()) -> Vec<String> {
     rig.requests()[before..].to_vec()
 }
 
-/// Each child is written once, and the status once for each change of it: of 5,000 deployments
-/// every further write would be 5,000.
+/// Each child is written once, and the status few times: the steps in which a Deployment and its
+/// pods come are gathered. Of 5,000 deployments every further write would be 5,000.
 fn assert_written_once(rig: &Rig) {
     let writes = rig.writes();
     let is_status = |write: &&String| write.contains(" inferencedeployments/status ");
