@@ -121,7 +121,7 @@ pub(crate) struct NodeClusterArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct StatusArgs {
-    /// The InferenceDeployment, shown in full [default: all of the namespace]
+    /// The InferenceDeployment, shown in full, or pod/NAME [default: all of the namespace]
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// Those of all namespaces
@@ -140,7 +140,7 @@ pub(crate) struct StatusArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
-    /// The InferenceDeployment
+    /// The InferenceDeployment, or pod/NAME
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     #[command(flatten)]

@@ -63,6 +63,16 @@ pub(crate) struct Common {
     /// its topology (`albacore topology --measure`). Default: none.
     #[arg(long, value_name = "DIR", env = "ALBACORE_DISTANCES", global = true)]
     pub(crate) distances: Option<PathBuf>,
+    /// Whether pods of no InferenceDeployment opt in by the annotation albacore.dev/place. The agent
+    /// then watches every pod of its node.
+    #[arg(
+        long,
+        value_name = "BY",
+        default_value = "annotation",
+        env = "ALBACORE_OPT_IN",
+        global = true
+    )]
+    pub(crate) opt_in: OptInFlag,
     /// The file that is written while the agent works.
     #[arg(
         long,
@@ -75,6 +85,10 @@ pub(crate) struct Common {
 }
 
 impl Common {
+    pub(crate) fn takes_annotations(&self) -> bool {
+        self.opt_in == OptInFlag::Annotation
+    }
+
     /// The roots of the kernel's file systems.
     pub(crate) fn host(&self) -> HostRoot {
         HostRoot {
@@ -83,6 +97,15 @@ impl Common {
             cgroup: self.cgroup.clone(),
         }
     }
+}
+
+/// How pods may opt in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum OptInFlag {
+    /// By the label of an InferenceDeployment, or by the annotation.
+    Annotation,
+    /// By the label of an InferenceDeployment alone.
+    Deployment,
 }
 
 /// Arguments of the daemon alone.

@@ -14,7 +14,7 @@ use albacore_plan::Enforcement;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, ObjectReference, Pod};
 
 use crate::desired::{DesiredPod, KillSwitch, NODE_ANNOTATION, NodeRules, desired_pods};
-use crate::labeled_pod::{DEPLOYMENT_LABEL, LabeledPod, trim_pod};
+use crate::opted_in_pod::{DEPLOYMENT_LABEL, OptedInPod, trim_pod};
 use crate::waker::Waker;
 
 /// The deployments as they were when they could last be parsed: one that is malformed now leaves
@@ -58,8 +58,17 @@ struct OwnReport {
     deletions: Arc<AtomicU64>,
 }
 
+/// Which pods the view looks at.
+#[derive(Clone, Debug)]
+pub(crate) struct ViewOptions {
+    pub(crate) node_name: String,
+    /// Whether pods may opt in by their annotation. Every pod of the node is watched then: the API
+    /// server selects by labels alone.
+    pub(crate) takes_annotations: bool,
+}
+
 pub(crate) struct ClusterView {
-    node_name: String,
+    options: ViewOptions,
     pods: Watch<Pod>,
     deployments: Watch<InferenceDeployment>,
     parsed_deployments: ParsedDeployments,
@@ -72,18 +81,28 @@ impl ClusterView {
     /// Starts the watches; every change wakes the loop.
     pub(crate) fn start(
         cluster: &Cluster,
-        node_name: &str,
+        view: ViewOptions,
         gates: &ReadinessGates,
         shutdown: &Shutdown,
         waker: &Waker,
     ) -> Self {
         let (parsed_deployments, own_report) = (ParsedDeployments::default(), OwnReport::default());
+        let ViewOptions {
+            node_name,
+            takes_annotations,
+        } = &view;
         let pods = {
             let mut options = options::<Pod>("pods", trim_pod);
-            options.labels = DEPLOYMENT_LABEL.to_owned();
+            if !takes_annotations {
+                options.labels = DEPLOYMENT_LABEL.to_owned();
+            }
             options.fields = format!("spec.nodeName={node_name}");
             let waker = waker.clone();
-            cluster.watch(options, gates, shutdown, move |_| waker.wake_for_cluster())
+            cluster.watch(options, gates, shutdown, move |change| {
+                if concerns_opted_in(&change) {
+                    waker.wake_for_cluster();
+                }
+            })
         };
         let deployments = {
             let options = options("deployments", trim_deployment);
@@ -116,7 +135,7 @@ impl ClusterView {
             })
         };
         Self {
-            node_name: node_name.to_owned(),
+            options: view,
             pods,
             deployments,
             parsed_deployments,
@@ -139,6 +158,11 @@ impl ClusterView {
         self.nodes.synced().await;
     }
 
+    /// Returns when the report was listed.
+    pub(crate) async fn report_synced(&self) {
+        self.reports.synced().await;
+    }
+
     /// The pods whose masks the previous agent of this node had written, as its report says; `None`
     /// before the report was listed.
     pub(crate) fn previous_report(&self) -> Option<Vec<PodPlacement>> {
@@ -147,7 +171,7 @@ impl ClusterView {
     }
 
     fn node(&self) -> Option<Arc<Node>> {
-        self.nodes.get(&ObjectKey::new("", &self.node_name))
+        self.nodes.get(&ObjectKey::new("", &self.options.node_name))
     }
 
     pub(crate) fn kill_switch(&self) -> KillSwitch {
@@ -171,8 +195,8 @@ impl ClusterView {
         ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Node".to_owned()),
-            name: Some(self.node_name.clone()),
-            uid: Some(self.node_name.clone()),
+            name: Some(self.options.node_name.clone()),
+            uid: Some(self.options.node_name.clone()),
             ..ObjectReference::default()
         }
     }
@@ -187,20 +211,40 @@ impl ClusterView {
         self.parsed_deployments.lock().get(&key).cloned()
     }
 
+    /// Whether this pod, and no other of its name, runs on this node.
+    pub(crate) fn has_pod(&self, key: &ObjectKey, uid: &str) -> bool {
+        let pod = self.pods.get(key);
+        pod.is_some_and(|pod| pod.metadata.uid.as_deref() == Some(uid))
+    }
+
     /// The desired state of this node's pods.
     pub(crate) fn desired_pods(&self, enforcement: Enforcement) -> Vec<DesiredPod> {
         let pods = self.pods.select(|_| true);
-        let pods = pods.iter().filter_map(|pod| LabeledPod::of(pod));
+        let takes_annotations = self.options.takes_annotations;
+        let pods = pods.iter();
+        let pods = pods.filter_map(|pod| OptedInPod::of(pod, takes_annotations));
         let deployments = self.parsed_deployments.lock();
         let rules = NodeRules {
             enforcement,
             kill_switch: self.kill_switch(),
         };
-        let deployment_of = |pod: &LabeledPod| {
-            let key = ObjectKey::new(&pod.key.namespace, &pod.deployment);
+        let deployment_of = |pod: &OptedInPod| {
+            let key = ObjectKey::new(&pod.key.namespace, pod.opt_in.deployment()?);
             deployments.get(&key).map(Arc::as_ref)
         };
         desired_pods(pods, deployment_of, rules)
+    }
+}
+
+/// Whether a pod has opted in, or had before the change. Other pods change all the time.
+fn concerns_opted_in(change: &Change<Pod>) -> bool {
+    let has_opted_in = |pod: &Pod| OptedInPod::of(pod, true).is_some();
+    match change {
+        Change::Applied { old, new } => {
+            has_opted_in(new) || old.as_deref().is_some_and(has_opted_in)
+        }
+        Change::Deleted(old) => has_opted_in(old),
+        Change::Malformed(_) => true,
     }
 }
 

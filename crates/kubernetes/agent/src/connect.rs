@@ -1,13 +1,16 @@
 //! The connection to the API server, and one list of this node's pods over it.
 
+use std::time::Instant;
+
 use albacore_cluster::{
     Cluster, ConnectOptions, MetricsRegistry, ReadinessGates, Shutdown, Writes,
 };
 use albacore_plan::Enforcement;
 
 use crate::args::Common;
-use crate::cluster_view::ClusterView;
+use crate::cluster_view::{ClusterView, ViewOptions};
 use crate::desired::DesiredPod;
+use crate::detected_counts::DetectedCounts;
 use crate::limits::LIST_TIME_MAX;
 use crate::waker::waker;
 
@@ -34,9 +37,13 @@ pub(crate) async fn list_desired_pods(
     let shutdown = Shutdown::new();
     let cluster = connect(common, &MetricsRegistry::new()).await?;
     let (waker, _receiver) = waker();
+    let options = ViewOptions {
+        node_name: node.to_owned(),
+        takes_annotations: common.takes_annotations(),
+    };
     let view = ClusterView::start(
         &cluster,
-        node,
+        options,
         &ReadinessGates::default(),
         &shutdown,
         &waker,
@@ -47,5 +54,12 @@ pub(crate) async fn list_desired_pods(
         is_synced.is_ok(),
         "the API server sent no list for {seconds} s"
     );
-    Ok(view.desired_pods(Enforcement::Enforce))
+    let mut desired = view.desired_pods(Enforcement::Enforce);
+    // Numbers that the annotation of a pod leaves out are those that the agent reports.
+    let _late = tokio::time::timeout(LIST_TIME_MAX, view.report_synced()).await;
+    let mut counts = DetectedCounts::default();
+    counts.adopt_previous(&view.previous_report().unwrap_or_default());
+    counts.update(&desired, |_| None, Instant::now());
+    counts.apply(&mut desired);
+    Ok(desired)
 }

@@ -1,15 +1,20 @@
 //! Which pods of this node are placed, and how: pods, deployments and the node's kill switch ->
 //! [`DesiredPod`]s. Pure.
 //!
-//! A pod is placed only if three things agree: its label, an InferenceDeployment of that name in
-//! the pod's namespace, and the API server's record that it runs on this node. The names that the
-//! container or its processes give themselves do not count.
+//! A pod is placed only if the API server says that it runs on this node, and has either its label
+//! and an InferenceDeployment of that name in the pod's namespace, or its annotation. The names
+//! that the container or its processes give themselves do not count.
 
-use albacore_api::{InferenceDeployment, policy_of, trial_of, validate};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use albacore_api::{
+    CountSource, InferenceDeployment, PLACE_ANNOTATION, PlaceAnnotation, policy_of,
+    policy_of_annotation, trial_of, validate,
+};
 use albacore_plan::{Enforcement, ServerKind, SubjectPolicy};
 use albacore_trial::TrialSpec;
 
-use crate::labeled_pod::{LabeledPod, ServerContainer};
+use crate::opted_in_pod::{OptIn, OptedInPod, PlacedContainer};
 
 /// Namespaces whose pods are never placed, whatever their labels say.
 const NEVER_PLACED: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
@@ -65,7 +70,7 @@ impl NodeRules {
 /// A pod and what to do with it.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct DesiredPod {
-    pub(crate) pod: LabeledPod,
+    pub(crate) pod: OptedInPod,
     pub(crate) action: PodAction,
 }
 
@@ -75,12 +80,14 @@ pub(crate) enum PodAction {
     /// Place the processes of this container.
     Place {
         container: String,
-        /// How its workers are found.
-        server_kind: ServerKind,
+        /// How its workers are found; `None`: as its first process tells.
+        server_kind: Option<ServerKind>,
         /// How they are placed.
         policy: SubjectPolicy,
-        /// The generation of the deployment that the policy is of.
+        /// The generation of the deployment that the policy is of, or a hash of the annotation.
         generation: i64,
+        /// Where the numbers of workers and threads are from.
+        counts: CountSources,
         /// The other placements that this one has to be compared with.
         trial: Option<TrialSpec>,
     },
@@ -88,7 +95,30 @@ pub(crate) enum PodAction {
     Keep { reason: String },
     /// Do not place it; give back its masks if it was placed.
     Release { reason: String },
+    /// As `Release`, because what it asks is wrong: its owner gets an event.
+    Refuse { reason: String },
 }
+
+/// Where the numbers of workers and threads of a pod are from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CountSources {
+    /// The spec of its deployment has both.
+    Deployment,
+    /// Its annotation leaves them to these.
+    Annotation {
+        workers: CountSource,
+        threads: CountSource,
+        /// Whether both are known now.
+        are_known: bool,
+    },
+}
+
+/// Workers of a pod whose number is not known yet. Where one worker is asked for, a process alone
+/// is taken for it; it may be a master that has not forked.
+const WORKERS_UNKNOWN: u16 = 2;
+
+/// Threads of a worker while their number is not known.
+const THREADS_UNKNOWN: u16 = 1;
 
 impl PodAction {
     pub(crate) fn release(reason: impl Into<String>) -> Self {
@@ -101,8 +131,8 @@ impl PodAction {
 /// The desired state of the pods of this node, ordered by name. `deployment_of` gives a pod's
 /// InferenceDeployment, if it exists.
 pub(crate) fn desired_pods<'a>(
-    pods: impl IntoIterator<Item = LabeledPod>,
-    deployment_of: impl Fn(&LabeledPod) -> Option<&'a InferenceDeployment>,
+    pods: impl IntoIterator<Item = OptedInPod>,
+    deployment_of: impl Fn(&OptedInPod) -> Option<&'a InferenceDeployment>,
     rules: NodeRules,
 ) -> Vec<DesiredPod> {
     let mut desired: Vec<DesiredPod> = pods
@@ -119,7 +149,7 @@ pub(crate) fn desired_pods<'a>(
 }
 
 /// Why a pod may never be touched, whatever its deployment says; `None` if it may.
-pub(crate) fn is_off_limits(pod: &LabeledPod) -> Option<String> {
+pub(crate) fn is_off_limits(pod: &OptedInPod) -> Option<String> {
     let namespace = pod.key.namespace.as_str();
     if NEVER_PLACED.contains(&namespace) {
         return Some(format!("pods of {namespace} are never placed"));
@@ -129,22 +159,56 @@ pub(crate) fn is_off_limits(pod: &LabeledPod) -> Option<String> {
 }
 
 fn action(
-    pod: &LabeledPod,
+    pod: &OptedInPod,
     deployment: Option<&InferenceDeployment>,
     rules: NodeRules,
 ) -> PodAction {
     if let Some(reason) = is_off_limits(pod) {
         return PodAction::Release { reason };
     }
-    let namespace = pod.key.namespace.as_str();
-    let Some(deployment) = deployment else {
-        let name = &pod.deployment;
-        return PodAction::release(format!(
-            "there is no InferenceDeployment {namespace}/{name}"
-        ));
-    };
-    if rules.kill_switch == KillSwitch::None {
-        return PodAction::release(format!("the node's annotation {NODE_ANNOTATION} is None"));
+    match &pod.opt_in {
+        OptIn::Deployment { name, annotation } => {
+            let namespace = &pod.key.namespace;
+            let Some(deployment) = deployment else {
+                return PodAction::release(format!(
+                    "there is no InferenceDeployment {namespace}/{name}"
+                ));
+            };
+            let contradiction = match annotation {
+                Some(Err(error)) => Some(error.to_string()),
+                Some(Ok(asked)) => asked.contradicts(&deployment.spec),
+                None => None,
+            };
+            match contradiction {
+                Some(reason) => PodAction::Refuse { reason },
+                None => by_deployment(pod, deployment, rules),
+            }
+        }
+        OptIn::Annotation {
+            asked: Err(error), ..
+        } => PodAction::Refuse {
+            reason: error.to_string(),
+        },
+        OptIn::Annotation {
+            asked: Ok(asked),
+            omp_threads,
+        } => by_annotation(pod, asked, *omp_threads, rules),
+    }
+}
+
+/// Why no pod is placed, if the node's annotation says so.
+fn kill_switch_reason(rules: NodeRules) -> Option<String> {
+    let is_off = rules.kill_switch == KillSwitch::None;
+    is_off.then(|| format!("the node's annotation {NODE_ANNOTATION} is None"))
+}
+
+fn by_deployment(
+    pod: &OptedInPod,
+    deployment: &InferenceDeployment,
+    rules: NodeRules,
+) -> PodAction {
+    if let Some(reason) = kill_switch_reason(rules) {
+        return PodAction::Release { reason };
     }
     if let Some(violation) = validate(deployment).first() {
         return PodAction::Keep {
@@ -152,25 +216,72 @@ fn action(
         };
     }
     let container = match &pod.container {
-        ServerContainer::Running(id) => id.clone(),
-        ServerContainer::NotRunning => {
-            return PodAction::release("the container server does not run");
+        PlacedContainer::Running { id, .. } => id.clone(),
+        PlacedContainer::NotRunning { name } => {
+            return PodAction::release(format!("the container {name} does not run"));
         }
-        ServerContainer::Missing => {
-            return PodAction::release("the pod has no container named server");
-        }
+        PlacedContainer::Missing { reason } => return PodAction::release(reason),
     };
     let mut policy = policy_of(&deployment.spec);
     policy.enforcement = rules.enforcement(policy.enforcement);
     PodAction::Place {
         container,
-        server_kind: match deployment.spec.is_built_in() {
+        server_kind: Some(match deployment.spec.is_built_in() {
             true => ServerKind::Named,
             false => ServerKind::PreFork,
-        },
+        }),
         policy,
         generation: deployment.metadata.generation.unwrap_or_default(),
+        counts: CountSources::Deployment,
         trial: trial_of(&deployment.spec),
+    }
+}
+
+fn by_annotation(
+    pod: &OptedInPod,
+    asked: &PlaceAnnotation,
+    omp_threads: Option<u16>,
+    rules: NodeRules,
+) -> PodAction {
+    if let Some(reason) = kill_switch_reason(rules) {
+        return PodAction::Release { reason };
+    }
+    let container = match &pod.container {
+        PlacedContainer::Running { id, .. } => id.clone(),
+        PlacedContainer::NotRunning { name } => {
+            return PodAction::release(format!("the container {name} does not run"));
+        }
+        PlacedContainer::Missing { reason } => {
+            return PodAction::Refuse {
+                reason: format!("{PLACE_ANNOTATION}: {reason}"),
+            };
+        }
+    };
+    let source = |is_asked: bool, otherwise: CountSource| match is_asked {
+        true => CountSource::Annotation,
+        false => otherwise,
+    };
+    let workers = source(asked.workers.is_some(), CountSource::ProcessTree);
+    let threads = match omp_threads {
+        Some(_) => source(asked.threads.is_some(), CountSource::Environment),
+        None => source(asked.threads.is_some(), CountSource::ProcessTree),
+    };
+    let threads_found = omp_threads.unwrap_or(THREADS_UNKNOWN);
+    let mut policy = policy_of_annotation(asked, WORKERS_UNKNOWN, threads_found);
+    policy.enforcement = rules.enforcement(policy.enforcement);
+    let mut hasher = DefaultHasher::new();
+    format!("{asked:?} {omp_threads:?}").hash(&mut hasher);
+    PodAction::Place {
+        container,
+        server_kind: None,
+        policy,
+        generation: hasher.finish().cast_signed(),
+        counts: CountSources::Annotation {
+            workers,
+            threads,
+            are_known: ![workers, threads].contains(&CountSource::ProcessTree),
+        },
+        trial: None,
     }
 }
 

@@ -29,8 +29,8 @@ pub(crate) async fn run(common: &Common, node: &str, pod: Option<&str>) -> anyho
         && !desired.iter().any(|d| d.pod.key.to_string() == name)
     {
         anyhow::bail!(
-            "{name} is no pod of node {node} with the label albacore.dev/deployment: write \
-             NAMESPACE/NAME"
+            "{name} is no pod of node {node} with the label albacore.dev/deployment or the annotation \
+             albacore.dev/place: write NAMESPACE/NAME"
         );
     }
     let entries = entries(common, &desired)?;
@@ -106,12 +106,14 @@ fn add(placer: &mut Placer, host: &HostRoot, desired: &DesiredPod) -> Result<Sub
             policy,
             ..
         } => (container, server_kind, policy),
-        PodAction::Keep { reason } | PodAction::Release { reason } => return Err(reason.clone()),
+        PodAction::Keep { reason }
+        | PodAction::Release { reason }
+        | PodAction::Refuse { reason } => return Err(reason.clone()),
     };
     let located = locate(host, &desired.pod.uid, container).map_err(|a| a.text().to_owned())?;
     let config = SubjectConfig {
         root: located.root,
-        server_kind: *server_kind,
+        server_kind: server_kind.unwrap_or(located.server_kind),
         policy: SubjectPolicy {
             enforcement: Enforcement::Enforce,
             ..policy.clone()
@@ -147,7 +149,7 @@ fn entry(desired: &DesiredPod, rows: &[SlotRow], front: &[FrontRow], topology: u
     json!({
         "pod": desired.pod.key.to_string(),
         "uid": desired.pod.uid,
-        "deployment": desired.pod.deployment,
+        "deployment": desired.pod.opt_in.deployment(),
         "plan": plan_hash(rows, topology).map(|plan| format!("{plan:08x}")),
         "topology": format!("{topology:016x}"),
         "threads": threads,

@@ -9,6 +9,7 @@ use albacore_cluster::{EventDraft, ObjectEvent};
 use albacore_placer::Restored;
 use k8s_openapi::api::core::v1::ObjectReference;
 
+use crate::desired::PodAction;
 use crate::facts::{NodeFacts, PodFacts};
 use crate::limits::{MISSING_TIME, THROTTLED_SHARE};
 use crate::locate::NotPlaced;
@@ -18,6 +19,8 @@ use crate::placer_stats::{BackOffSummary, SubjectStats};
 #[derive(Clone, Debug, Default)]
 struct PodHistory {
     is_verified: bool,
+    /// Workers and threads, where they were counted.
+    counted: Option<(u16, u16)>,
     stats: SubjectStats,
     /// The verdict of its trial, if its plan was not withdrawn.
     decided: Option<String>,
@@ -73,6 +76,16 @@ impl PodHistory {
     fn take(&mut self, pod: &PodFacts, now: Instant) -> Vec<EventDraft> {
         let mut events = self.increments(&pod.stats);
         self.stats = pod.stats.clone();
+        let found = pod.counted_shape();
+        if let Some((workers, threads)) = found.filter(|_| found != self.counted) {
+            let note = format!(
+                "found {} of {}: placed as that",
+                counted(workers, "worker"),
+                counted(threads, "thread")
+            );
+            events.push(EventDraft::normal("WorkersCounted", "Observe", note));
+            self.counted = found;
+        }
         let counts = pod.counts();
         let is_verified = counts.slots > 0 && counts.verified == counts.slots;
         if is_verified && !self.is_verified {
@@ -161,7 +174,12 @@ impl PodHistory {
         });
         let trial = &pod.trial;
         let without_reports = trial.progress.clone().filter(|_| trial.lacks_reports);
-        let problems: [(&'static str, &'static str, Option<String>); 6] = [
+        let refused = match &pod.desired.action {
+            PodAction::Refuse { reason } => Some(reason.clone()),
+            _ => None,
+        };
+        let problems: [(&'static str, &'static str, Option<String>); 7] = [
+            ("PlacementRefused", "Observe", refused),
             ("WorkersMissing", "Observe", missing),
             ("CpusetEmpty", "Observe", empty),
             ("Throttled", "Observe", throttled),

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use albacore_api::{Isolation, counted};
+use albacore_api::{CountSource, Isolation, PLACE_ANNOTATION, counted};
 use albacore_placer::{SlotRow, SlotState, SubjectState};
-use albacore_plan::{Enforcement, PlacementWarning, masks_hash};
+use albacore_plan::{Enforcement, PlacementWarning, ServerShape, masks_hash};
 use albacore_topology::Topology;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::desired::{DesiredPod, PodAction};
+use crate::desired::{CountSources, DesiredPod, PodAction};
 use crate::locate::NotPlaced;
 use crate::placer_stats::{SpawnHistogram, SubjectStats};
 
@@ -126,12 +126,34 @@ pub(crate) struct SlotCounts {
 }
 
 impl PodFacts {
-    /// Workers and threads of each, if the pod is to be placed.
+    /// Workers and threads of each, if the pod is to be placed and both are known.
     pub(crate) fn shape(&self) -> Option<(u16, u16)> {
         match &self.desired.action {
+            PodAction::Place {
+                counts:
+                    CountSources::Annotation {
+                        are_known: false, ..
+                    },
+                ..
+            } => None,
             PodAction::Place { policy, .. } => Some((policy.workers, policy.threads)),
-            PodAction::Keep { .. } | PodAction::Release { .. } => None,
+            PodAction::Keep { .. } | PodAction::Release { .. } | PodAction::Refuse { .. } => None,
         }
+    }
+
+    /// The shape, if a number of it was counted.
+    pub(crate) fn counted_shape(&self) -> Option<(u16, u16)> {
+        let PodAction::Place {
+            counts: CountSources::Annotation {
+                workers, threads, ..
+            },
+            ..
+        } = &self.desired.action
+        else {
+            return None;
+        };
+        let is_counted = [workers, threads].contains(&&CountSource::ProcessTree);
+        self.shape().filter(|_| is_counted)
     }
 
     /// Whether its deployment and the rules of the node permit writing its masks.
@@ -181,7 +203,9 @@ impl PodFacts {
     /// Why the pod or a part of it is not placed; `None` if all of it is.
     pub(crate) fn reason(&self) -> Option<String> {
         match &self.desired.action {
-            PodAction::Release { reason } => return Some(reason.clone()),
+            PodAction::Release { reason } | PodAction::Refuse { reason } => {
+                return Some(reason.clone());
+            }
             PodAction::Keep { reason } => return Some(format!("placement unchanged: {reason}")),
             PodAction::Place { .. } => {}
         }
@@ -192,8 +216,10 @@ impl PodFacts {
             let text = self.not_placed.as_ref().map(|a| a.text().to_owned());
             return Some(text.unwrap_or_else(|| "its processes are being looked for".to_owned()));
         }
+        let Some((workers, threads)) = self.shape() else {
+            return Some(self.counting_text());
+        };
         let counts = self.counts();
-        let (workers, threads) = self.shape()?;
         let mut parts: Vec<String> = self.trial.progress.iter().cloned().collect();
         if self.is_cpuset_empty() {
             parts.push("its cpuset has no cpu that is online".to_owned());
@@ -220,6 +246,21 @@ impl PodFacts {
             parts.extend(state.warnings.iter().filter_map(warning_text));
         }
         (!parts.is_empty()).then(|| parts.join("; "))
+    }
+
+    /// How far the count of workers and threads is.
+    fn counting_text(&self) -> String {
+        let shape = self.state.as_ref().and_then(|state| state.shape);
+        match shape {
+            Some(ServerShape { workers, threads }) => format!(
+                "counting its workers and threads, {workers} x {threads} so far: they are placed \
+                 when the numbers have been the same for 10 s"
+            ),
+            None => format!(
+                "no workers found yet, and one process alone may fork later: if it serves by \
+                 itself, write {PLACE_ANNOTATION}: '{{\"workers\": 1}}'"
+            ),
+        }
     }
 
     /// Why threads are left alone, when they are placed again, and what helps.

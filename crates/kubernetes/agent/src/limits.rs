@@ -138,3 +138,11 @@ pub(crate) const REPORT_POLL: Duration = Duration::from_millis(100);
 /// Bytes of reports that are read in one turn of the loop. 110 pods on trial write half of that in
 /// a second; parsing them takes milliseconds, whatever they contain.
 pub(crate) const REPORTS_BYTES_MAX: usize = 128 << 10;
+
+/// Time for which the workers and threads of a pod must be the same before they are taken over: a
+/// server forks its workers within seconds.
+pub(crate) const COUNTS_SETTLING_TIME: Duration = Duration::from_secs(10);
+
+/// The same for numbers that replace others: longer than a worker takes to be replaced and to load
+/// its model.
+pub(crate) const COUNTS_CHANGE_TIME: Duration = Duration::from_secs(60);

@@ -2,6 +2,10 @@
 
 use albacore_os::{Cgroup, HostRoot, Kubepods, KubepodsError, Pid, read_cmdline, read_members};
 use albacore_placer::PlacerError;
+use albacore_plan::ServerKind;
+
+/// File name of the built-in server.
+const SERVER_PROGRAM: &str = "albacore-server";
 
 /// Programs of sandboxes, whose threads run outside the node's sight (P27).
 const SANDBOXES: [&str; 7] = [
@@ -19,6 +23,8 @@ pub(crate) struct ContainerProcesses {
     /// The ancestor of all of them.
     pub(crate) root: Pid,
     pub(crate) cgroup: Cgroup,
+    /// What its first process tells of it; of no account where the API server tells more.
+    pub(crate) server_kind: ServerKind,
     /// Processes that entered it from outside (`kubectl exec`, probes): counted, never placed.
     pub(crate) entered: usize,
 }
@@ -96,8 +102,20 @@ pub(crate) fn locate(
     Ok(ContainerProcesses {
         root,
         cgroup: container.cgroup,
+        server_kind: server_kind(host, root),
         entered: members.entered,
     })
+}
+
+/// Whether a container's first process is the built-in server, whose threads name their workers.
+fn server_kind(host: &HostRoot, root: Pid) -> ServerKind {
+    // A process that has just ended is looked for again.
+    let cmdline = read_cmdline(host, root).unwrap_or_default();
+    let program = cmdline.split([' ', '\0']).next().unwrap_or_default();
+    match program.rsplit('/').next() {
+        Some(SERVER_PROGRAM) => ServerKind::Named,
+        _ => ServerKind::PreFork,
+    }
 }
 
 /// The first 12 digits of a container's id, as tools show it.
@@ -140,7 +158,14 @@ mod tests {
     #[test]
     fn a_sandbox_is_reported_as_unsupported() {
         let (_folder, host) = node("/usr/bin/python3 serve.py");
-        assert_eq!(locate(&host, "u-1", ID).unwrap().root, Pid(7));
+        let found = locate(&host, "u-1", ID).unwrap();
+        assert_eq!(
+            (found.root, found.server_kind),
+            (Pid(7), ServerKind::PreFork)
+        );
+        let (_folder, host) = node("/albacore-server --model_name=m");
+        let found = locate(&host, "u-1", ID).unwrap();
+        assert_eq!(found.server_kind, ServerKind::Named);
         for program in [
             "runsc-sandbox --root=/run",
             "/opt/kata/bin/qemu-system-x86_64 -m 1",

@@ -24,7 +24,8 @@ pub(crate) fn params_pods<'a>(
     }
     let mut pods = Vec::new();
     for pod in facts {
-        let Some(deployment) = deployment_of(pod) else {
+        let name = pod.desired.pod.opt_in.deployment().map(str::to_owned);
+        let Some((deployment, name)) = deployment_of(pod).zip(name) else {
             continue;
         };
         let parameters = parameters(pod, &deployment);
@@ -38,7 +39,7 @@ pub(crate) fn params_pods<'a>(
                 namespace: pod.desired.pod.key.namespace.clone(),
                 name: pod.desired.pod.key.name.clone(),
                 uid: pod.desired.pod.uid.clone(),
-                deployment: pod.desired.pod.deployment.clone(),
+                deployment: name.clone(),
                 generation: parameters.generation,
                 parameters: parameters.clone(),
             };

@@ -56,7 +56,7 @@ pub(crate) fn commands(
         let stays = match actions.get(uid.as_str()) {
             Some(PodAction::Place { container, .. }) => *container == pod.container,
             Some(PodAction::Keep { .. }) => true,
-            Some(PodAction::Release { .. }) | None => false,
+            Some(PodAction::Release { .. } | PodAction::Refuse { .. }) | None => false,
         };
         if !stays {
             commands.push(PlacerCommand::Remove(uid.clone()));
@@ -310,7 +310,7 @@ impl PlacedPods {
         };
         let config = SubjectConfig {
             root: located.root,
-            server_kind: *server_kind,
+            server_kind: server_kind.unwrap_or(located.server_kind),
             policy: policy.clone(),
             cgroup: Some(located.cgroup.clone()),
         };

@@ -6,9 +6,9 @@ use albacore_placer::{SlotRow, SlotState, SubjectId};
 use albacore_plan::{Enforcement, MainThread, PlacementMethod, ServerKind, SubjectPolicy};
 use albacore_solver::{Mode, Rank, Slot, WorkerIndex};
 
-use crate::desired::{DesiredPod, PodAction};
+use crate::desired::{CountSources, DesiredPod, PodAction};
 use crate::facts::{PodFacts, Throttling, TrialFacts};
-use crate::labeled_pod::{LabeledPod, ServerContainer};
+use crate::opted_in_pod::{OptIn, OptedInPod, PlacedContainer};
 use crate::placer_stats::SubjectStats;
 
 pub(crate) fn policy(workers: u16, threads: u16) -> SubjectPolicy {
@@ -25,16 +25,27 @@ pub(crate) fn policy(workers: u16, threads: u16) -> SubjectPolicy {
 }
 
 /// A pod of the namespace `x` whose container `server` runs as `c`.
-pub(crate) fn labeled_pod(name: &str, uid: &str) -> LabeledPod {
-    LabeledPod {
+pub(crate) fn opted_in_pod(name: &str, uid: &str) -> OptedInPod {
+    OptedInPod {
         key: ObjectKey::new("x", name),
         uid: uid.to_owned(),
-        deployment: "d".to_owned(),
+        opt_in: OptIn::Deployment {
+            name: "d".to_owned(),
+            annotation: None,
+        },
         addresses: Vec::new(),
-        container: ServerContainer::Running("c".to_owned()),
+        container: running("c"),
         is_static: false,
         is_over: false,
         regarding: Default::default(),
+    }
+}
+
+/// The container `server`, which runs as `id`.
+pub(crate) fn running(id: &str) -> PlacedContainer {
+    PlacedContainer::Running {
+        name: "server".to_owned(),
+        id: id.to_owned(),
     }
 }
 
@@ -42,9 +53,10 @@ pub(crate) fn labeled_pod(name: &str, uid: &str) -> LabeledPod {
 pub(crate) fn place(policy: SubjectPolicy) -> PodAction {
     PodAction::Place {
         container: "c".to_owned(),
-        server_kind: ServerKind::Named,
+        server_kind: Some(ServerKind::Named),
         policy,
         generation: 1,
+        counts: CountSources::Deployment,
         trial: None,
     }
 }
@@ -70,7 +82,7 @@ pub(crate) fn row(worker: u16, rank: u16, cpu: u16, state: SlotState) -> SlotRow
 }
 
 /// A placed pod.
-pub(crate) fn pod_facts(pod: LabeledPod, policy: SubjectPolicy, rows: Vec<SlotRow>) -> PodFacts {
+pub(crate) fn pod_facts(pod: OptedInPod, policy: SubjectPolicy, rows: Vec<SlotRow>) -> PodFacts {
     PodFacts {
         desired: DesiredPod {
             pod,

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::args::{Args, Command, Common, Daemon, EventSource};
-use crate::cluster_view::ClusterView;
+use crate::cluster_view::{ClusterView, ViewOptions};
 use crate::connect::connect;
 use crate::heartbeat::check_heartbeat;
 use crate::latency_reports::LatencyReports;
@@ -77,12 +77,16 @@ async fn serve(common: &Common, daemon: &Daemon, node: &str) -> anyhow::Result<(
     let metrics = MetricsRegistry::new();
     let cluster = connect(common, &metrics).await?;
     tracing::info!(
-        node, enforcement = ?daemon.enforcement, feed = ?daemon.feed, reports = ?daemon.reports, events = ?daemon.events,
+        node, enforcement = ?daemon.enforcement, opt_in = ?common.opt_in, feed = ?daemon.feed, reports = ?daemon.reports, events = ?daemon.events,
         proc = %common.proc.display(), cgroup = %common.cgroup.display(),
         sys = %common.sys.display(), kubeconfig = ?common.kubeconfig, "started"
     );
     let (waker, receiver) = waker();
-    let view = ClusterView::start(&cluster, node, &ReadinessGates::default(), &tasks, &waker);
+    let view = ViewOptions {
+        node_name: node.to_owned(),
+        takes_annotations: common.takes_annotations(),
+    };
+    let view = ClusterView::start(&cluster, view, &ReadinessGates::default(), &tasks, &waker);
     let events = cluster.events(&tasks);
     let (status, desired_status) = watch::channel(DesiredStatus::default());
     let writer = StatusWriter::new(cluster.clone(), node.to_owned());

@@ -50,7 +50,7 @@ impl Publisher {
         self.agent_metrics.set_facts(facts);
         self.state.params_pods = params_pods(&facts.pods, |pod| {
             let pod = &pod.desired.pod;
-            cluster.deployment(&pod.key.namespace, &pod.deployment)
+            cluster.deployment(&pod.key.namespace, pod.opt_in.deployment()?)
         });
         let status = self.build_status(facts);
         let desired = DesiredStatus {
@@ -101,12 +101,19 @@ impl Publisher {
 
     /// Records an event for each pod, by uid, whose masks were given back and which is not placed
     /// any more.
-    pub(crate) fn record_restored(&self, desired: &[DesiredPod], all: Vec<(String, Restored)>) {
+    pub(crate) fn record_restored<'a>(
+        &self,
+        desired: impl Iterator<Item = &'a DesiredPod> + Clone,
+        all: Vec<(String, Restored)>,
+    ) {
         for (uid, restored) in all {
-            let Some(desired) = desired.iter().find(|desired| desired.pod.uid == uid) else {
+            let Some(desired) = desired.clone().find(|desired| desired.pod.uid == uid) else {
                 continue;
             };
-            if let PodAction::Release { reason } | PodAction::Keep { reason } = &desired.action {
+            if let PodAction::Release { reason }
+            | PodAction::Refuse { reason }
+            | PodAction::Keep { reason } = &desired.action
+            {
                 let event = restored_event(&desired.pod.regarding, &restored, reason);
                 self.events.record(event);
             }

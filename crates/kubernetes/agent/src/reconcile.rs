@@ -3,6 +3,7 @@
 //!
 //! One thread. It never waits for the API server: requests are made by tasks of the runtime.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +16,7 @@ use albacore_trial::Reading;
 
 use crate::cluster_view::ClusterView;
 use crate::desired::{DesiredPod, KillSwitch, NodeRules, PodAction};
+use crate::detected_counts::DetectedCounts;
 use crate::facts::{NodeFacts, PodFacts, Reason};
 use crate::health::{SelfTest, health};
 use crate::heartbeat::Heartbeat;
@@ -22,6 +24,7 @@ use crate::latency_reports::{LatencyReports, LatestLatency};
 use crate::limits::{
     GATHER, PREVIOUS_REPORT_TIME_MAX, REPORT_POLL, SHUTDOWN_TIME_MAX, TABLE_PAUSE, TURN_PERIOD,
 };
+use crate::opted_in_pod::OptedInPod;
 use crate::placed_pods::PlacedPods;
 use crate::placer_stats::{PlacerStats, SubjectStats};
 use crate::placer_supervisor::PlacerSupervisor;
@@ -33,6 +36,9 @@ use crate::waker::WakeReceiver;
 
 /// Reason of every pod whose masks are given back because the agent stops.
 const STOPPED: &str = "the agent stopped and gave its masks back";
+
+/// Reason of a pod whose label or annotation was removed.
+const OPTED_OUT: &str = "the pod has neither label nor annotation of albacore.dev any more";
 
 /// What the command line says.
 pub(crate) struct LoopOptions {
@@ -65,10 +71,13 @@ pub(crate) struct ReconcileLoop {
     self_test: SelfTest,
     startup: Startup,
     desired: Vec<DesiredPod>,
+    /// Pods of this node that opted in before the last change and do not now.
+    left: Vec<DesiredPod>,
     placed: PlacedPods,
     placer: PlacerSupervisor,
     slots: SlotSnapshot,
     throttling: ThrottlingMonitor,
+    counts: DetectedCounts,
     trials: Trials,
     publisher: Publisher,
     heartbeat: Heartbeat,
@@ -97,9 +106,11 @@ impl ReconcileLoop {
                 is_synced: false,
             },
             desired: Vec::new(),
+            left: Vec::new(),
             placer,
             slots: SlotSnapshot::default(),
             throttling: ThrottlingMonitor::default(),
+            counts: DetectedCounts::default(),
             trials: Trials::default(),
             publisher,
             heartbeat: Heartbeat::default(),
@@ -133,6 +144,7 @@ impl ReconcileLoop {
             self.placed.next_lookup(),
             self.heartbeat.due(),
             self.trials.next(),
+            self.counts.next(),
         ];
         let first = due.into_iter().flatten().min();
         let pause = first.map_or(TURN_PERIOD, |at| at.saturating_duration_since(now));
@@ -147,7 +159,9 @@ impl ReconcileLoop {
         }
         self.ensure_placer(now);
         let is_trial_changed = self.advance_trials(now);
-        let is_input_changed = is_cluster_changed || is_first || is_trial_changed;
+        let is_count_changed = self.update_counts(now);
+        let is_input_changed =
+            is_cluster_changed || is_first || is_trial_changed || is_count_changed;
         if is_input_changed {
             self.update_desired(now);
         }
@@ -177,6 +191,7 @@ impl ReconcileLoop {
         }
         match self.inputs.cluster.previous_report() {
             Some(pods) if self.enforcement() == Enforcement::Enforce => {
+                self.counts.adopt_previous(&pods);
                 self.placed.adopt_previous(pods);
             }
             Some(_) => {}
@@ -230,9 +245,24 @@ impl ReconcileLoop {
         self.trials.advance(&self.desired, &latest, read, now)
     }
 
+    /// Counts workers and threads where nobody states them; true if numbers in force changed.
+    fn update_counts(&mut self, now: Instant) -> bool {
+        let (placed, slots) = (&self.placed, &self.slots);
+        let seen = |desired: &DesiredPod| {
+            let id = placed.get(&desired.pod.uid)?.id;
+            slots.state(id)?.shape
+        };
+        self.counts.update(&self.desired, seen, now)
+    }
+
     fn update_desired(&mut self, now: Instant) {
         let enforcement = self.enforcement();
-        self.desired = self.inputs.cluster.desired_pods(enforcement);
+        let desired = self.inputs.cluster.desired_pods(enforcement);
+        let before = std::mem::replace(&mut self.desired, desired);
+        self.left = left(before, &self.desired, &self.inputs.cluster);
+        // What the previous agent had found holds for a pod from its first turn on.
+        self.counts.update(&self.desired, |_| None, now);
+        self.counts.apply(&mut self.desired);
         self.trials.apply(&mut self.desired, now);
     }
 
@@ -257,7 +287,8 @@ impl ReconcileLoop {
             self.placer.stats().lock().forget(pod.id);
             self.slots.forget(pod.id);
         }
-        self.publisher.record_restored(&self.desired, restored);
+        let known = self.desired.iter().chain(&self.left);
+        self.publisher.record_restored(known, restored);
         before != *self.placed.all() || !ended.is_empty() || is_due
     }
 
@@ -342,7 +373,8 @@ impl ReconcileLoop {
             // what is left when it stops.
             while !self.placed.all().is_empty() && now.elapsed() < SHUTDOWN_TIME_MAX {
                 let restored = self.placed.sync(&self.desired, placer, now);
-                self.publisher.record_restored(&self.desired, restored);
+                self.publisher
+                    .record_restored(self.desired.iter(), restored);
             }
         }
         for error in &self.placer.stop().errors {
@@ -355,4 +387,18 @@ impl ReconcileLoop {
         }
         self.publisher.publish_last(&facts);
     }
+}
+
+/// The pods of `before` that are still on the node and have not opted in any more.
+fn left(before: Vec<DesiredPod>, desired: &[DesiredPod], cluster: &ClusterView) -> Vec<DesiredPod> {
+    let uids: BTreeSet<&str> = desired.iter().map(|d| d.pod.uid.as_str()).collect();
+    let has_left = |pod: &OptedInPod| {
+        !uids.contains(pod.uid.as_str()) && !pod.is_over && cluster.has_pod(&pod.key, &pod.uid)
+    };
+    let left = before.into_iter().filter(|desired| has_left(&desired.pod));
+    left.map(|desired| DesiredPod {
+        action: PodAction::release(OPTED_OUT),
+        ..desired
+    })
+    .collect()
 }

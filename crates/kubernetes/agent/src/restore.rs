@@ -15,8 +15,8 @@ use albacore_topology::CpuSet;
 use crate::args::Common;
 use crate::connect::list_desired_pods;
 use crate::desired::is_off_limits;
-use crate::labeled_pod::ServerContainer;
 use crate::limits::{RESTORE_ERRORS_SHOWN_MAX, RESTORE_PASSES_MAX};
+use crate::opted_in_pod::PlacedContainer;
 
 #[derive(Debug, Default)]
 struct Restoration {
@@ -39,7 +39,7 @@ pub(crate) async fn run(common: &Common, node: &str) -> anyhow::Result<()> {
             .iter()
             .filter(|desired| is_off_limits(&desired.pod).is_none())
         {
-            if let ServerContainer::Running(id) = &desired.pod.container {
+            if let PlacedContainer::Running { id, .. } = &desired.pod.container {
                 restoration.restore_container(&host, &desired.pod.uid, id);
             }
         }

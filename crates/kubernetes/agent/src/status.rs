@@ -4,16 +4,18 @@
 use std::collections::BTreeMap;
 
 use albacore_api::{
-    ConditionState, Drift, FrontPlacement, NodePlacementStatus, PodPlacement, SpawnBucket,
+    AnnotatedPod, ConditionState, CountSource, Drift, FrontPlacement, NodePlacementStatus,
+    PodPlacement, SpawnBucket,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
+use crate::desired::{CountSources, PodAction};
 use crate::facts::{NodeFacts, PodFacts};
-use crate::labeled_pod::LabeledPod;
 use crate::limits::{
     NAME_BYTES_TIGHT, PODS_MAX, REASON_BYTES_MAX, REASON_BYTES_TIGHT, STATUS_BYTES_PER_20_PODS,
     THROTTLED_SHARE,
 };
+use crate::opted_in_pod::{OptedInPod, PlacedContainer};
 use crate::placer_stats::SPAWN_BUCKETS_MS;
 use crate::plan_input;
 
@@ -104,9 +106,43 @@ impl StatusBuilder {
                 .decided
                 .as_ref()
                 .map(|text| cut(text, REASON_BYTES_MAX)),
+            annotation: annotated(pod),
             mapping: None,
         }
     }
+}
+
+/// What a pod's annotation asks, with the numbers that are known; `None` for a pod of a deployment.
+fn annotated(pod: &PodFacts) -> Option<AnnotatedPod> {
+    let container = match &pod.desired.pod.container {
+        PlacedContainer::Running { name, .. } | PlacedContainer::NotRunning { name } => name,
+        PlacedContainer::Missing { .. } => return None,
+    };
+    let PodAction::Place {
+        policy,
+        counts:
+            CountSources::Annotation {
+                workers,
+                threads,
+                are_known,
+            },
+        ..
+    } = &pod.desired.action
+    else {
+        return None;
+    };
+    let known = |source: &CountSource, number: u16| {
+        let is_known = *are_known || *source != CountSource::ProcessTree;
+        is_known.then_some(i32::from(number))
+    };
+    Some(AnnotatedPod {
+        container: container.clone(),
+        workers: known(workers, policy.workers),
+        workers_from: *workers,
+        threads: known(threads, policy.threads),
+        threads_from: *threads,
+        mode: policy.mode.into(),
+    })
 }
 
 /// The conditions by type; Degraded, Throttled and CpusetEmpty exist only while they are true.
@@ -191,14 +227,16 @@ const ELLIPSIS: char = '…';
 
 /// The name of a pod in a report, in at most `bytes` bytes.
 fn name(pod: &PodFacts, bytes: usize) -> String {
-    let LabeledPod { key, uid, .. } = &pod.desired.pod;
+    let OptedInPod { key, uid, .. } = &pod.desired.pod;
     PodPlacement::short_name(&key.namespace, &key.name, uid, bytes)
 }
 
 /// Drops the least important parts until the status keeps its bound; `dump` shows them all. What
-/// plans are made from has a bound of its own.
+/// plans are made from has a bound of its own; what pods ask by annotation stays, as the next agent
+/// begins with it.
 fn shrink_to_fit(status: &mut NodePlacementStatus, pods: &[PodFacts]) {
     let max = plan_input::limit(status)
+        + annotation_bytes(status)
         + STATUS_BYTES_PER_20_PODS * status.pods.len().div_ceil(20).max(1);
     let shrinks: [fn(&mut PodPlacement, &PodFacts); 11] = [
         |entry, _| entry.trial = None,
@@ -240,6 +278,16 @@ fn shrink_to_fit(status: &mut NodePlacementStatus, pods: &[PodFacts]) {
             condition.message = cut(&condition.message, REASON_BYTES_TIGHT);
         }
     }
+}
+
+/// Bytes of what the pods ask by annotation: at most 230 for each, with the longest name of a
+/// container.
+fn annotation_bytes(status: &NodePlacementStatus) -> usize {
+    let asked = status.pods.iter().filter_map(|pod| pod.annotation.as_ref());
+    // infallible: strings and numbers.
+    asked
+        .map(|asked| serde_json::to_vec(asked).map_or(0, |json| json.len()))
+        .sum()
 }
 
 pub(crate) fn json_bytes(status: &NodePlacementStatus) -> usize {

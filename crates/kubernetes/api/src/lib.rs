@@ -13,6 +13,7 @@ mod model_threads;
 mod node_placement;
 mod notices;
 mod one_machine;
+mod place_annotation;
 mod pod_files;
 mod pod_problem;
 mod policy;
@@ -41,13 +42,14 @@ pub use iterations::{IterationRange, Iterations, NamedIterations};
 pub use model_batching::ModelBatching;
 pub use model_threads::{ModelThreads, NamedThreads};
 pub use node_placement::{
-    Drift, DriftCause, FrontPlacement, Isolation, NodePlacement, NodePlacementStatus, PodMapping,
-    PodPlacement, SpawnBucket,
+    AnnotatedPod, CountSource, Drift, DriftCause, FrontPlacement, Isolation, NodePlacement,
+    NodePlacementStatus, PodMapping, PodPlacement, SpawnBucket,
 };
 pub use one_machine::{BuiltInServer, OneMachine, OwnServer, Server, for_one_machine};
+pub use place_annotation::{PLACE_ANNOTATION, PlaceAnnotation, PlaceAnnotationError};
 pub use pod_files::MODELS_FOLDER;
 pub use pod_problem::PodProblem;
-pub use policy::{policy_of, trial_of};
+pub use policy::{policy_of, policy_of_annotation, trial_of};
 pub use quantity::cpus as cpus_of_quantity;
 pub use read::{ReadError, read_deployment, read_for_one_machine};
 pub use remedy::remedy_of;

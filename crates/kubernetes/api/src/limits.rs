@@ -104,3 +104,7 @@ pub const POD_MESSAGE_CHARS_MAX: usize = 400;
 
 /// Longest `cpuTopology` of a NodePlacement, in bytes: what a topology's parser takes.
 pub const TOPOLOGY_BYTES_MAX: usize = 1024;
+
+/// Longest annotation `albacore.dev/place`, in bytes: all of its fields with the longest name of a
+/// container, written with spaces.
+pub const PLACE_BYTES_MAX: usize = 512;

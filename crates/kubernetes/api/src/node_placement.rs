@@ -155,11 +155,55 @@ pub struct PodPlacement {
     /// Why the pod, or a part of it, is not placed; absent if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What the pod's annotation `albacore.dev/place` asks, and what was found where it leaves
+    /// numbers out; absent for a pod of an InferenceDeployment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotation: Option<AnnotatedPod>,
     /// What the last trial of `spec.placement.trial` decided, if the pod is still placed: ratios to
     /// the placement that stays, with intervals. Absent where the report would be too large with
     /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<String>,
+}
+
+/// A pod that opted in by its annotation.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AnnotatedPod {
+    /// The container whose processes are placed.
+    pub container: String,
+    /// Worker processes; absent until they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers: Option<i32>,
+    /// Where that number is from.
+    #[serde(default, skip_serializing_if = "is_annotation")]
+    pub workers_from: CountSource,
+    /// Compute threads of each worker; absent until they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<i32>,
+    /// Where that number is from.
+    #[serde(default, skip_serializing_if = "is_annotation")]
+    pub threads_from: CountSource,
+    /// Whether threads of one worker are far apart or close together.
+    #[serde(default)]
+    pub mode: Mode,
+}
+
+/// Where the number of workers or threads of an annotated pod is from.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+pub enum CountSource {
+    /// The annotation.
+    #[default]
+    Annotation,
+    /// `OMP_NUM_THREADS` of the container.
+    Environment,
+    /// The processes and threads that were found.
+    ProcessTree,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+fn is_annotation(source: &CountSource) -> bool {
+    *source == CountSource::Annotation
 }
 
 /// The plan in force of a pod, with what the agent solved it from.

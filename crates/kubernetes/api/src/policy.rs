@@ -4,6 +4,7 @@
 use albacore_plan::{DistanceOverrides, Enforcement, MainThread, PlacementMethod, SubjectPolicy};
 use albacore_trial::{Arm, Figure, TrialSpec};
 
+use crate::PlaceAnnotation;
 use crate::deployment::{self, InferenceDeploymentSpec, LevelDistances, PlacementPolicy, TrialArm};
 
 impl LevelDistances {
@@ -78,6 +79,25 @@ pub fn policy_of(spec: &InferenceDeploymentSpec) -> SubjectPolicy {
         // may count the cpus of its main thread's mask, even where OMP_NUM_THREADS is set: XGBoost
         // takes the smaller of the two.
         is_pool_size_known: spec.is_built_in(),
+    }
+}
+
+/// The placement policy of a pod that opted in by its annotation, with the number of workers and of
+/// threads that were found where the annotation leaves them out.
+pub fn policy_of_annotation(asked: &PlaceAnnotation, workers: u16, threads: u16) -> SubjectPolicy {
+    SubjectPolicy {
+        workers: asked.workers.unwrap_or(workers),
+        threads: asked.threads.unwrap_or(threads),
+        mode: asked.mode.unwrap_or_default().into(),
+        placement: PlacementMethod::Tuna,
+        enforcement: match asked.enforcement.unwrap_or_default() {
+            deployment::Enforcement::Enforce => Enforcement::Enforce,
+            deployment::Enforcement::Observe => Enforcement::Observe,
+        },
+        main_thread: MainThread::Pinned,
+        distances: DistanceOverrides::default(),
+        // Nothing tells whether its pool depends on the mask of the main thread.
+        is_pool_size_known: false,
     }
 }
 

@@ -19,7 +19,7 @@ use albacore_settings::yaml_tree::{Kind, Node};
 use kube::Resource;
 use serde_json::{Value, json};
 
-use self::walk::SchemaWalk;
+pub(crate) use self::walk::SchemaWalk;
 use crate::deployment::InferenceDeployment;
 use crate::limits::{FILE_BYTES_MAX, FILE_DEPTH_MAX, VIOLATIONS_MAX};
 use crate::one_machine::{OneMachine, for_one_machine};

@@ -496,10 +496,10 @@ impl Placer {
 
     fn read_trees(&mut self) -> Result<(), PlacerError> {
         for subject in self.subjects.values_mut() {
-            subject.schedule.request_if(subject.tree.read_all()?);
-            subject
-                .tree
-                .read_cpu_times(usize::from(subject.policy().threads));
+            let is_changed = subject.tree.read_all()?;
+            let threads = usize::from(subject.policy().threads);
+            let is_new = subject.tree.read_cpu_times(threads);
+            subject.schedule.request_if(is_changed || is_new);
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use albacore_os::{
     read_descriptor_limit, read_mask, read_stat, read_task_comm, read_task_demand, read_task_stat,
     read_tasks,
 };
+use albacore_plan::limits::BUSY_TICKS;
 use albacore_plan::{
     ObservedThread, Process, ProcessId, ThreadId, parse_front_thread_name, parse_thread_name,
 };
@@ -245,14 +246,18 @@ impl LiveProcess {
         Ok(differs || !gone.is_empty())
     }
 
-    /// Reads the cpu times of all threads again, to tell compute threads from idle ones.
-    pub(crate) fn read_cpu_times(&mut self, reader: &ProcessReader) {
+    /// Reads the cpu times of all threads again, to tell compute threads from idle ones; true if one
+    /// counts as a compute thread from now on.
+    pub(crate) fn read_cpu_times(&mut self, reader: &ProcessReader) -> bool {
+        let mut is_new = false;
         for (&tid, known) in &mut self.threads {
             // One that has ended keeps its last time until the next listing.
             if let Ok(stat) = read_task_stat(&reader.host, self.id.pid, tid) {
+                is_new |= known.cpu_ticks < BUSY_TICKS && stat.cpu_ticks >= BUSY_TICKS;
                 known.cpu_ticks = stat.cpu_ticks;
             }
         }
+        is_new
     }
 
     /// Reads how busy the threads are, once a period; true if it did.

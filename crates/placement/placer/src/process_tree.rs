@@ -359,17 +359,16 @@ impl ProcessTree {
     }
 
     /// Reads the cpu times of processes with more threads than `threads`, where they tell who
-    /// computes.
-    pub(crate) fn read_cpu_times(&mut self, threads: usize) {
+    /// computes; true if one more thread does.
+    pub(crate) fn read_cpu_times(&mut self, threads: usize) -> bool {
+        let mut is_new = false;
         if self.server_kind == ServerKind::PreFork {
-            for process in self
-                .processes
-                .values_mut()
-                .filter(|p| p.threads.len() > threads)
-            {
-                process.read_cpu_times(&self.reader);
+            let processes = self.processes.values_mut();
+            for process in processes.filter(|process| process.threads.len() > threads) {
+                is_new |= process.read_cpu_times(&self.reader);
             }
         }
+        is_new
     }
 
     /// Processes whose exit is not watched yet.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use albacore_os::CpuQuota;
-use albacore_plan::{MaskDriftCause, PlacementWarning, SubjectPolicy};
+use albacore_plan::{MaskDriftCause, PlacementWarning, ServerShape, SubjectPolicy};
 use albacore_solver::Mapping;
 use albacore_topology::{CpuId, CpuSet};
 
@@ -19,6 +19,8 @@ pub struct SubjectState {
     pub policy: SubjectPolicy,
     pub threads_asked: u16,
     pub workers_found: usize,
+    /// What its process tree tells of workers and threads, whatever the policy asks.
+    pub shape: Option<ServerShape>,
     /// Those that hold now; [`crate::Report::Warning`] reports each when it is new.
     pub warnings: Vec<PlacementWarning>,
     /// Masks found not as planned since it was added, by cause.

@@ -4,7 +4,7 @@ use albacore_os::{CgroupSubtree, HostRoot, MaskError, Micros, Pid};
 use albacore_plan::limits::LONER_AGE_MICROS;
 use albacore_plan::{
     Ledger, LintInput, Linted, Observation, PlacementMethod, PlacementWarning, Plan, ServerKind,
-    SubjectPolicy, lint, plan,
+    ServerShape, SubjectPolicy, lint, plan,
 };
 use albacore_topology::{CpuSet, Topology};
 
@@ -65,6 +65,8 @@ pub(crate) struct Subject {
     workers: WorkerHistory,
     /// Notes of the last plan.
     warnings: Vec<PlacementWarning>,
+    /// Of the last plan.
+    shape: Option<ServerShape>,
     /// The policy's distances do not hold, as members of a joint problem ask for different ones.
     pub(crate) are_distances_ignored: bool,
 }
@@ -119,6 +121,7 @@ impl Subject {
             verification: Verification::default(),
             workers: WorkerHistory::default(),
             warnings: Vec::new(),
+            shape: None,
             are_distances_ignored: false,
         })
     }

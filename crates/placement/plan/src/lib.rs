@@ -18,6 +18,7 @@ mod plan;
 mod policy;
 mod ranks;
 mod roles;
+mod server_shape;
 mod targets;
 
 pub use albacore_values::{Micros, Pid, Tid};
@@ -36,3 +37,4 @@ pub use plan::{
 };
 pub use policy::{Enforcement, MainThread, PlacementMethod, SubjectPolicy};
 pub use roles::{Role, Roles, find_roles};
+pub use server_shape::ServerShape;

@@ -11,11 +11,13 @@ use crate::drift::cause_of;
 use crate::front::{find_front, front_cpus, is_heir};
 use crate::ledger::{Environment, Verified};
 use crate::ranks::{index_workers, rank_threads};
+use crate::server_shape::server_shape;
 use crate::targets::TargetBuilder;
 pub use crate::targets::{Target, ThreadRole};
 use crate::{
     BackOff, Enforcement, Ledger, MaskDrift, MaskDriftCause, Micros, Observation, ObservedThread,
-    Pid, PlacementMethod, Process, ProcessId, Role, Roles, SubjectPolicy, ThreadId, find_roles,
+    Pid, PlacementMethod, Process, ProcessId, Role, Roles, ServerShape, SubjectPolicy, ThreadId,
+    find_roles,
 };
 
 /// A plan as [`plan`] made it: it must not be executed.
@@ -130,6 +132,8 @@ pub struct Plan<Stage> {
     pub drifts: Vec<MaskDrift>,
     /// Sorted, each once.
     pub warnings: Vec<PlacementWarning>,
+    /// What the process tree tells of workers and threads, whatever the policy asks.
+    pub shape: Option<ServerShape>,
     pub(crate) environment: Environment,
     pub(crate) ledger: Ledger,
     stage: PhantomData<Stage>,
@@ -155,6 +159,7 @@ impl<Stage> Plan<Stage> {
             steps,
             drifts,
             warnings,
+            shape,
             environment,
             ledger,
             stage: _,
@@ -167,6 +172,7 @@ impl<Stage> Plan<Stage> {
             steps,
             drifts,
             warnings,
+            shape,
             environment,
             ledger,
             stage: PhantomData,
@@ -264,6 +270,7 @@ pub(crate) fn plan_with_roles(
         .ledger
         .command_shape
         .clone_from(&roles.command_shape);
+    draft.plan.shape = server_shape(observation, roles, policy.threads);
     let workers: Vec<&Process> = observation
         .processes
         .iter()
@@ -310,6 +317,7 @@ impl<'a> PlanBuilder<'a> {
                 steps: Vec::new(),
                 drifts: Vec::new(),
                 warnings: Vec::new(),
+                shape: None,
                 environment,
                 ledger,
                 stage: PhantomData,

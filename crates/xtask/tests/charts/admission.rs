@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::plane::{apply, file, file_of, kubectl, kubectl_as, namespace, plane, run, wait};
 use crate::rendered::{EVERYTHING, render};
+use crate::root;
 
 const AGENTS: &str = "albacore-agent";
 
@@ -160,4 +161,77 @@ fn administrators_are_not_held_to_a_node() {
     let path = file.path().to_str().unwrap();
     run("kubectl", &["apply", "--server-side", "-f", path]).unwrap();
     kubectl(&["delete", "nodeplacement", "node-f"]);
+}
+
+/// A pod of the namespace, with or without the annotation.
+fn opting_in(namespace: &str, name: &str, is_annotated: bool) -> tempfile::NamedTempFile {
+    let annotations = match is_annotated {
+        true => json!({"albacore.dev/place": "{}"}),
+        false => json!({}),
+    };
+    file_of(&[json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "annotations": annotations},
+        "spec": {"automountServiceAccountToken": false,
+            "containers": [{"name": "web", "image": "none"}]},
+    })])
+}
+
+#[test]
+fn only_pods_of_labeled_namespaces_may_opt_in_under_the_example_policy() {
+    let admin = plane().kubeconfig();
+    let create = |file: &tempfile::NamedTempFile| {
+        let path = file.path().to_str().unwrap();
+        kubectl_as(admin, &["apply", "-f", path])
+    };
+    for name in ["opt-in", "no-opt-in"] {
+        namespace(name);
+        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": "default", "namespace": name}});
+        apply(&file_of(&[account]));
+    }
+    kubectl(&["label", "namespace", "opt-in", "albacore.dev/place=allowed"]);
+    create(&opting_in("no-opt-in", "before", true)).unwrap();
+    let policy = root().join("manifests/examples/admission/place-annotation.yaml");
+    kubectl(&["apply", "-f", policy.to_str().unwrap()]);
+    wait("the policy", || {
+        let refused = create(&opting_in("no-opt-in", "probe", true)).is_err();
+        let probe = [
+            "delete",
+            "pod",
+            "probe",
+            "-n",
+            "no-opt-in",
+            "--ignore-not-found",
+            "--now",
+        ];
+        kubectl(&probe);
+        refused
+    });
+    let said = create(&opting_in("no-opt-in", "web", true)).unwrap_err();
+    assert!(
+        said.contains("label the namespace with albacore.dev/place=allowed"),
+        "{said}"
+    );
+    create(&opting_in("no-opt-in", "web", false)).unwrap();
+    let annotate = |pod: &str, text: &str| {
+        let annotation = format!("albacore.dev/place={text}");
+        kubectl_as(
+            admin,
+            &[
+                "annotate",
+                "pod",
+                pod,
+                "-n",
+                "no-opt-in",
+                "--overwrite",
+                &annotation,
+            ],
+        )
+    };
+    assert!(annotate("web", "{}").is_err(), "later, too");
+    assert!(annotate("before", r#"{"workers": 2}"#).is_err());
+    kubectl(&["label", "pod", "before", "-n", "no-opt-in", "changed=yes"]);
+    create(&opting_in("opt-in", "web", true)).unwrap();
+    kubectl(&["delete", "-f", policy.to_str().unwrap()]);
 }

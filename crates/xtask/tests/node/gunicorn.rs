@@ -38,8 +38,54 @@ spec:
     )
 }
 
+/// The same server in a Deployment that knows nothing of Albacore.
+fn plain_deployment(home: &Path, packages: &Path) -> String {
+    format!(
+        "apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: web}}
+spec:
+  replicas: 1
+  strategy: {{type: Recreate}}
+  selector: {{matchLabels: {{app: web}}}}
+  template:
+    metadata: {{labels: {{app: web}}}}
+    spec:
+      containers:
+      - name: app
+        image: {REFERENCE}
+        imagePullPolicy: Never
+        args: [-m, gunicorn, --chdir, /examples, --workers, \"2\", --bind, \"0.0.0.0:8000\", \"gunicorn_app:app\"]
+        env:
+        - {{name: MODEL, value: /examples/fraud.ubj}}
+        - {{name: OMP_NUM_THREADS, value: \"2\"}}
+        - {{name: PYTHONHOME, value: {}}}
+        - {{name: PYTHONPATH, value: {}}}
+",
+        home.display(),
+        packages.display(),
+    )
+}
+
 /// Puts the image on the node and deploys it; until it is ready and placed.
 pub(crate) fn deploy(rig: &Rig) {
+    let (home, packages) = import_image(rig);
+    rig.apply("gunicorn", &deployment(&home, &packages));
+    for condition in ["Ready", "Placed"] {
+        let condition = format!("--for=condition={condition}");
+        rig.kubectl(&["wait", "infd/gunicorn", &condition, "--timeout=180s"]);
+    }
+}
+
+/// Deploys it without Albacore, in place of the former, and returns when its pod is ready.
+pub(crate) fn deploy_plain(rig: &Rig) {
+    let (home, packages) = import_image(rig);
+    rig.apply("web", &plain_deployment(&home, &packages));
+    rig.kubectl(&["rollout", "status", "deployment/web", "--timeout=180s"]);
+}
+
+/// Puts the image on the node; returns where it has Python and its packages.
+fn import_image(rig: &Rig) -> (PathBuf, PathBuf) {
     let folder = Command::new(root().join("tests/python-env.sh"))
         .stdin(Stdio::null())
         .output()
@@ -68,11 +114,7 @@ pub(crate) fn deploy(rig: &Rig) {
     };
     image.write(&archive).unwrap();
     rig.node.import(&archive).unwrap();
-    rig.apply("gunicorn", &deployment(home, &packages));
-    for condition in ["Ready", "Placed"] {
-        let condition = format!("--for=condition={condition}");
-        rig.kubectl(&["wait", "infd/gunicorn", &condition, "--timeout=180s"]);
-    }
+    (home.to_owned(), packages)
 }
 
 /// A folder, to lie in the image where it lies here; without what only Python's own tests and

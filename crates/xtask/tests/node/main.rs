@@ -9,6 +9,7 @@
     reason = "tests fail loudly"
 )]
 
+mod annotated;
 mod distances;
 mod experiment;
 mod gunicorn;
@@ -56,6 +57,7 @@ fn a_release_runs_on_a_node() {
     rig.step("a search for a configuration", tune::measures_another_pod);
     if rig.is_release() {
         rig.step("gunicorn and XGBoost", gunicorn_is_placed);
+        rig.step("a Deployment that is annotated", annotated::by_a_patch);
     }
     rig.step("helm uninstall", uninstall_leaves_no_mask);
 }

@@ -22,7 +22,7 @@ pub(super) struct Finding {
     pub(super) remedy: String,
 }
 
-fn finding(about: &str, says: String, remedy: &str) -> Finding {
+pub(super) fn finding(about: &str, says: String, remedy: &str) -> Finding {
     Finding {
         about: about.to_owned(),
         says,
@@ -126,7 +126,7 @@ fn general_remedy(condition: &ConditionReport) -> &'static str {
     }
 }
 
-fn of_pod(pod: &PodReport) -> Vec<Finding> {
+pub(super) fn of_pod(pod: &PodReport) -> Vec<Finding> {
     let about = format!("pod {}", pod.name);
     let mut found = Vec::new();
     if let Some(problem) = &pod.problem {

@@ -3,6 +3,7 @@
 //!
 //! Reads with the rights of the user of the command; the report names what could not be read.
 
+mod annotated_pods;
 mod findings;
 mod report;
 mod text;
@@ -11,7 +12,7 @@ mod threads;
 use std::fmt::Write as _;
 
 use albacore_api::{InferenceDeployment, NodePlacement, ServerLimit, Utilization};
-use albacore_cluster::{ApiResource, ErrorClass, ObjectKey};
+use albacore_cluster::{ApiResource, Cluster, ClusterError, ErrorClass, ObjectKey};
 use albacore_command::{Failure, Output, print, print_json, sentence};
 use albacore_topology::CpuSet;
 use k8s_openapi::api::core::v1::Pod;
@@ -21,6 +22,7 @@ use serde::Serialize;
 use crate::args::{ClusterArgs, ExplainArgs, StatusArgs};
 use crate::cluster_access::{block_on, connect, read, typed};
 use crate::draw::{self, PodStrip};
+use annotated_pods::AnnotatedPodReport;
 use findings::{Finding, findings};
 use report::{
     BatchingReport, ClusterObjects, DEPLOYMENT_LABEL, DeploymentReport, PodReport, Report,
@@ -30,7 +32,7 @@ use text::count;
 /// `albacore status`.
 pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     let request = Request {
-        name: args.name.as_deref(),
+        target: Target::of(args.name.as_deref()),
         is_everywhere: args.all_namespaces,
         threads: args.threads,
     };
@@ -45,12 +47,14 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
 /// `albacore explain`.
 pub(crate) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
     let request = Request {
-        name: Some(&args.name),
+        target: Target::of(Some(&args.name)),
         is_everywhere: false,
         threads: false,
     };
     let report = fetch(&args.cluster, request)?;
-    let found: Vec<Finding> = report.deployments.iter().flat_map(findings).collect();
+    let of_deployments = report.deployments.iter().flat_map(findings);
+    let of_pods = report.pods.iter().flat_map(AnnotatedPodReport::findings);
+    let found: Vec<Finding> = of_deployments.chain(of_pods).collect();
     match args.is_json {
         true => print_json(&Explanation {
             findings: &found,
@@ -160,6 +164,13 @@ fn picture(report: &Report) -> String {
             strips.push(strip(index, &deployment.namespace, pod));
         }
     }
+    for (index, of) in report.pods.iter().enumerate() {
+        strips.push(strip(
+            report.deployments.len() + index,
+            &of.namespace,
+            &of.pod,
+        ));
+    }
     draw::status_svg("Albacore: pods and their cpus", &strips)
 }
 
@@ -188,11 +199,32 @@ fn strip(deployment: usize, namespace: &str, pod: &PodReport) -> PodStrip {
     }
 }
 
-/// The command line's selection of deployments.
+/// What the command line names.
+#[derive(Clone, Copy)]
+enum Target<'a> {
+    /// Every deployment and every annotated pod.
+    All,
+    Deployment(&'a str),
+    /// Written `pod/NAME`.
+    Pod(&'a str),
+}
+
+impl<'a> Target<'a> {
+    fn of(name: Option<&'a str>) -> Self {
+        match name {
+            None => Self::All,
+            Some(name) => match name.strip_prefix("pod/") {
+                Some(pod) => Self::Pod(pod),
+                None => Self::Deployment(name),
+            },
+        }
+    }
+}
+
+/// The command line's selection.
 #[derive(Clone, Copy)]
 struct Request<'a> {
-    /// One deployment; `None`: all.
-    name: Option<&'a str>,
+    target: Target<'a>,
     is_everywhere: bool,
     threads: bool,
 }
@@ -204,7 +236,7 @@ fn fetch(args: &ClusterArgs, request: Request<'_>) -> Result<Report, Failure> {
 
 async fn fetch_report(args: &ClusterArgs, request: Request<'_>) -> Result<Report, Failure> {
     let Request {
-        name,
+        target,
         is_everywhere,
         threads,
     } = request;
@@ -212,43 +244,81 @@ async fn fetch_report(args: &ClusterArgs, request: Request<'_>) -> Result<Report
     let own = args.namespace.as_deref().unwrap_or(cluster.namespace());
     let namespace = (!is_everywhere).then_some(own);
     let mut objects = ClusterObjects::default();
-    let kind = ApiResource::erase::<InferenceDeployment>(&());
-    let found = match name {
-        None => cluster.list(&kind, namespace, "").await,
-        Some(name) => match cluster.get(&kind, &ObjectKey::new(own, name)).await {
-            Ok(Some(found)) => Ok(vec![found]),
-            Ok(None) => {
-                return Err(Failure::Failed(format!(
-                    "there is no InferenceDeployment \"{name}\" in namespace \"{own}\"; `albacore \
-                     status -A` lists those of all namespaces"
-                )));
-            }
-            Err(error) => Err(error),
-        },
-    };
-    let found = found.map_err(|error| match error.class() {
-        ErrorClass::NotFound => Failure::Failed(
-            "this cluster has no InferenceDeployments: Albacore is not installed (helm install \
-             albacore charts/albacore)"
-                .to_owned(),
-        ),
-        _ => Failure::Failed(sentence(&error)),
-    })?;
-    objects.deployments = typed(found, &mut objects.unread);
-    let labels = match name {
-        Some(name) => format!("{DEPLOYMENT_LABEL}={name}"),
-        None => DEPLOYMENT_LABEL.to_owned(),
-    };
-    let pods = ApiResource::erase::<Pod>(&());
-    objects.pods = read(&cluster, &pods, namespace, &labels, &mut objects.unread).await?;
+    match target {
+        Target::All => read_deployments(&cluster, namespace, &mut objects).await?,
+        Target::Deployment(name) => {
+            read_deployment(&cluster, &ObjectKey::new(own, name), &mut objects).await?;
+        }
+        Target::Pod(name) => {
+            let key = ObjectKey::new(own, name);
+            objects.annotated = vec![annotated_pods::read_one(&cluster, &key).await?];
+        }
+    }
     let nodes = ApiResource::erase::<NodePlacement>(&());
     objects.nodes = read(&cluster, &nodes, None, "", &mut objects.unread).await?;
+    if matches!(target, Target::All) {
+        objects.annotated = annotated_pods::read_reported(&cluster, namespace, &mut objects).await;
+    }
     objects.now = Timestamp::now();
     let mut report = Report::of(objects);
     if threads {
         threads::add(&cluster, &mut report).await;
     }
     Ok(report)
+}
+
+/// Reads all deployments of a namespace, or of all, and their pods.
+async fn read_deployments(
+    cluster: &Cluster,
+    namespace: Option<&str>,
+    objects: &mut ClusterObjects,
+) -> Result<(), Failure> {
+    let kind = ApiResource::erase::<InferenceDeployment>(&());
+    let found = cluster.list(&kind, namespace, "").await.map_err(unread)?;
+    objects.deployments = typed(found, &mut objects.unread);
+    let pods = ApiResource::erase::<Pod>(&());
+    let labels = DEPLOYMENT_LABEL;
+    objects.pods = read(cluster, &pods, namespace, labels, &mut objects.unread).await?;
+    Ok(())
+}
+
+/// Reads one deployment and its pods.
+async fn read_deployment(
+    cluster: &Cluster,
+    key: &ObjectKey,
+    objects: &mut ClusterObjects,
+) -> Result<(), Failure> {
+    let ObjectKey { namespace, name } = key;
+    let kind = ApiResource::erase::<InferenceDeployment>(&());
+    let Some(found) = cluster.get(&kind, key).await.map_err(unread)? else {
+        return Err(Failure::Failed(format!(
+            "there is no InferenceDeployment \"{name}\" in namespace \"{namespace}\"; `albacore \
+             status -A` lists those of all namespaces, and pod/{name} names a pod"
+        )));
+    };
+    objects.deployments = typed(vec![found], &mut objects.unread);
+    let pods = ApiResource::erase::<Pod>(&());
+    let labels = format!("{DEPLOYMENT_LABEL}={name}");
+    objects.pods = read(
+        cluster,
+        &pods,
+        Some(namespace),
+        &labels,
+        &mut objects.unread,
+    )
+    .await?;
+    Ok(())
+}
+
+fn unread(error: ClusterError) -> Failure {
+    match error.class() {
+        ErrorClass::NotFound => Failure::Failed(
+            "this cluster has no InferenceDeployments: Albacore is not installed (helm install \
+             albacore charts/albacore)"
+                .to_owned(),
+        ),
+        _ => Failure::Failed(sentence(&error)),
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::annotated_pods::AnnotatedPodReport;
+
 /// Label of a pod: the deployment that it belongs to.
 pub(super) const DEPLOYMENT_LABEL: &str = "albacore.dev/deployment";
 
@@ -17,13 +19,15 @@ pub(super) const DEPLOYMENT_LABEL: &str = "albacore.dev/deployment";
 const SILENCE: SignedDuration = SignedDuration::from_secs(120);
 
 /// Reports of nodes, and when they were read.
-type NodesAt<'a> = (&'a [NodePlacement], Timestamp);
+pub(super) type NodesAt<'a> = (&'a [NodePlacement], Timestamp);
 
 /// The objects that the user may read.
 #[derive(Default)]
 pub(super) struct ClusterObjects {
     pub(super) deployments: Vec<InferenceDeployment>,
     pub(super) pods: Vec<Pod>,
+    /// Pods that opted in by annotation, or the one that was named.
+    pub(super) annotated: Vec<Pod>,
     pub(super) nodes: Vec<NodePlacement>,
     /// The time of the read, by the clock of this machine.
     pub(super) now: Timestamp,
@@ -34,6 +38,9 @@ pub(super) struct ClusterObjects {
 #[derive(Serialize)]
 pub(super) struct Report {
     pub(super) deployments: Vec<DeploymentReport>,
+    /// Pods that opted in by annotation, or the one that was named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) pods: Vec<AnnotatedPodReport>,
     pub(super) unread: Vec<String>,
 }
 
@@ -188,6 +195,7 @@ impl Report {
         let ClusterObjects {
             deployments,
             pods,
+            annotated,
             nodes,
             now,
             unread,
@@ -197,8 +205,12 @@ impl Report {
             .map(|deployment| DeploymentReport::of(deployment, &pods, (&nodes, now)))
             .collect();
         reports.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        let annotated = annotated.iter();
         Self {
             deployments: reports,
+            pods: annotated
+                .map(|pod| AnnotatedPodReport::of(pod, (&nodes, now)))
+                .collect(),
             unread,
         }
     }
@@ -352,7 +364,7 @@ fn is_of(pod: &Pod, namespace: &str, name: &str) -> bool {
 }
 
 impl PodReport {
-    fn of(pod: &Pod, (nodes, now): NodesAt<'_>) -> Self {
+    pub(super) fn of(pod: &Pod, (nodes, now): NodesAt<'_>) -> Self {
         let name = pod.metadata.name.clone().unwrap_or_default();
         let problem = PodProblem::of(pod);
         let status = pod.status.clone().unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use albacore_api::{TrafficStatus, counted};
 
+use super::annotated_pods::AnnotatedPodReport;
 use super::report::{
     DeploymentReport, ModelReport, PlacementReport, PodReport, Report, State, ThreadReport,
 };
@@ -9,7 +10,7 @@ use super::report::{
 /// The report as text; `is_single` where one deployment was named, and so shown in full.
 pub(super) fn text(report: &Report, is_single: bool) -> String {
     let mut lines = Vec::new();
-    if report.deployments.is_empty() {
+    if report.deployments.is_empty() && report.pods.is_empty() {
         lines.push("No InferenceDeployment here; look into all namespaces with -A".to_owned());
     }
     for (index, deployment) in report.deployments.iter().enumerate() {
@@ -17,6 +18,12 @@ pub(super) fn text(report: &Report, is_single: bool) -> String {
             lines.push(String::new());
         }
         put_deployment(&mut lines, deployment, is_single);
+    }
+    for of in &report.pods {
+        if !lines.is_empty() {
+            lines.push(String::new());
+        }
+        put_annotated(&mut lines, of);
     }
     for sentence in &report.unread {
         lines.push(format!("\nnot shown: {sentence}"));
@@ -85,6 +92,20 @@ fn put_deployment(lines: &mut Vec<String>, of: &DeploymentReport, is_full: bool)
     for (index, pod) in of.pods.iter().enumerate() {
         put_pod(lines, pod, index + 1 == of.pods.len());
     }
+}
+
+/// A pod outside of deployments.
+fn put_annotated(lines: &mut Vec<String>, of: &AnnotatedPodReport) {
+    let asked = match (&of.asked, of.has_opted_in) {
+        (Some(asked), _) => asked.in_words(),
+        (None, true) => "by its annotation or label".to_owned(),
+        (None, false) => "has not opted in".to_owned(),
+    };
+    lines.push(format!("{}/{}  {asked}", of.namespace, of.pod.name));
+    if let Some(refusal) = &of.refusal {
+        lines.push(format!("│  {refusal}"));
+    }
+    put_pod(lines, &of.pod, true);
 }
 
 /// A number, or `?` if it is unknown.

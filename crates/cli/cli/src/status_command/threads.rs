@@ -43,11 +43,17 @@ pub(super) async fn add(cluster: &Cluster, report: &mut Report) {
     };
     let Report {
         deployments,
+        pods,
         unread,
     } = report;
-    for deployment in deployments {
-        for pod in &mut deployment.pods {
-            let key = format!("{}/{}", deployment.namespace, pod.name);
+    let of_deployments = deployments
+        .iter_mut()
+        .map(|of| (&of.namespace, of.pods.iter_mut().collect()));
+    let annotated = pods.iter_mut().map(|of| (&of.namespace, vec![&mut of.pod]));
+    let all: Vec<(&String, Vec<&mut PodReport>)> = of_deployments.chain(annotated).collect();
+    for (namespace, pods) in all {
+        for pod in pods {
+            let key = format!("{namespace}/{}", pod.name);
             match ask(cluster, &agents, pod, &key).await {
                 Ok(threads) => pod.threads = Some(threads),
                 Err(says) => unread.push(format!("threads of pod {key}: {says}")),

@@ -6,14 +6,18 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::pods_for_tests::running;
 
-fn pod(name: &str) -> LabeledPod {
-    LabeledPod {
+fn pod(name: &str) -> OptedInPod {
+    OptedInPod {
         key: ObjectKey::new("shop", name),
         uid: format!("uid-of-{name}"),
-        deployment: "fraud".to_owned(),
+        opt_in: OptIn::Deployment {
+            name: "fraud".to_owned(),
+            annotation: None,
+        },
         addresses: vec!["10.0.0.1".to_owned()],
-        container: ServerContainer::Running("c1".to_owned()),
+        container: running("c1"),
         is_static: false,
         is_over: false,
         regarding: Default::default(),
@@ -38,7 +42,7 @@ const UNRESTRICTED: NodeRules = NodeRules {
 };
 
 fn action_for(
-    pod: LabeledPod,
+    pod: OptedInPod,
     deployment: Option<&InferenceDeployment>,
     rules: NodeRules,
 ) -> PodAction {
@@ -48,7 +52,9 @@ fn action_for(
 fn reason(action: PodAction) -> String {
     match action {
         PodAction::Place { .. } => "placed".to_owned(),
-        PodAction::Keep { reason } | PodAction::Release { reason } => reason,
+        PodAction::Keep { reason }
+        | PodAction::Release { reason }
+        | PodAction::Refuse { reason } => reason,
     }
 }
 
@@ -60,6 +66,7 @@ fn a_running_pod_is_placed_by_the_policy_of_its_deployment() {
         server_kind,
         policy,
         generation,
+        counts,
         trial,
     } = action_for(pod("a"), Some(&fraud), UNRESTRICTED)
     else {
@@ -67,10 +74,10 @@ fn a_running_pod_is_placed_by_the_policy_of_its_deployment() {
     };
     assert_eq!(
         (container.as_str(), server_kind, generation),
-        ("c1", ServerKind::Named, 3)
+        ("c1", Some(ServerKind::Named), 3)
     );
     assert_eq!((policy.workers, policy.threads), (2, 2));
-    assert_eq!(trial, None);
+    assert_eq!((trial, counts), (None, CountSources::Deployment));
     assert_eq!(policy.placement, PlacementMethod::Tuna);
     let own = deployment(&json!({"models": [],
         "template": {"spec": {"containers": [{"name": "server", "image": "x"}]}}}));
@@ -78,7 +85,7 @@ fn a_running_pod_is_placed_by_the_policy_of_its_deployment() {
     assert!(matches!(
         action,
         PodAction::Place {
-            server_kind: ServerKind::PreFork,
+            server_kind: Some(ServerKind::PreFork),
             ..
         }
     ));
@@ -87,15 +94,25 @@ fn a_running_pod_is_placed_by_the_policy_of_its_deployment() {
 #[test]
 fn a_pod_that_is_not_placed_says_why() {
     let fraud = deployment(&json!({}));
-    let reason_for = |change: fn(&mut LabeledPod)| {
+    let reason_for = |change: fn(&mut OptedInPod)| {
         let mut pod = pod("a");
         change(&mut pod);
         reason(action_for(pod, Some(&fraud), UNRESTRICTED))
     };
     assert!(reason_for(|pod| pod.key.namespace = "kube-system".to_owned()).contains("kube-system"));
     assert!(reason_for(|pod| pod.is_static = true).contains("static"));
-    assert!(reason_for(|pod| pod.container = ServerContainer::NotRunning).contains("does not run"));
-    assert!(reason_for(|pod| pod.container = ServerContainer::Missing).contains("named server"));
+    let ended = reason_for(|pod| {
+        pod.container = PlacedContainer::NotRunning {
+            name: "server".to_owned(),
+        };
+    });
+    assert_eq!(ended, "the container server does not run");
+    let absent = reason_for(|pod| {
+        pod.container = PlacedContainer::Missing {
+            reason: "no container".to_owned(),
+        };
+    });
+    assert_eq!(absent, "no container");
     let missing = reason(action_for(pod("a"), None, UNRESTRICTED));
     assert_eq!(missing, "there is no InferenceDeployment shop/fraud");
     let broken = deployment(&json!({"workers": 256, "threads": 256}));
@@ -134,6 +151,99 @@ fn the_kill_switch_releases_and_an_invalid_value_observes() {
     }
 }
 
+fn annotated(text: &str, omp_threads: Option<u16>) -> OptedInPod {
+    OptedInPod {
+        opt_in: OptIn::Annotation {
+            asked: PlaceAnnotation::read(text),
+            omp_threads,
+        },
+        ..pod("a")
+    }
+}
+
+#[test]
+fn an_annotated_pod_needs_no_deployment_and_says_where_its_numbers_are_from() {
+    for (text, omp_threads, shape, sources, known) in [
+        (
+            r#"{"workers": 4, "threads": 3, "mode": "Compact"}"#,
+            Some(8),
+            (4, 3),
+            (CountSource::Annotation, CountSource::Annotation),
+            true,
+        ),
+        (
+            r#"{"workers": 4}"#,
+            Some(8),
+            (4, 8),
+            (CountSource::Annotation, CountSource::Environment),
+            true,
+        ),
+        (
+            "{}",
+            None,
+            (WORKERS_UNKNOWN, THREADS_UNKNOWN),
+            (CountSource::ProcessTree, CountSource::ProcessTree),
+            false,
+        ),
+    ] {
+        let action = action_for(annotated(text, omp_threads), None, UNRESTRICTED);
+        let PodAction::Place {
+            policy,
+            counts,
+            server_kind: None,
+            ..
+        } = action
+        else {
+            panic!("{text}: {action:?}");
+        };
+        assert_eq!((policy.workers, policy.threads), shape, "{text}");
+        let (workers, threads) = sources;
+        let wanted = CountSources::Annotation {
+            workers,
+            threads,
+            are_known: known,
+        };
+        assert_eq!(counts, wanted, "{text}");
+    }
+}
+
+#[test]
+fn a_wrong_or_contradicting_annotation_refuses_the_pod() {
+    let refused = |pod: OptedInPod, deployment: Option<&InferenceDeployment>| match action_for(
+        pod,
+        deployment,
+        UNRESTRICTED,
+    ) {
+        PodAction::Refuse { reason } => reason,
+        other => panic!("{other:?}"),
+    };
+    let wrong = refused(annotated("{\"worker\": 4}", None), None);
+    assert!(wrong.contains("did you mean \"workers\""), "{wrong}");
+    let mut unnamed = annotated("{}", None);
+    unnamed.container = PlacedContainer::Missing {
+        reason: "the pod has the containers a, b".to_owned(),
+    };
+    assert!(refused(unnamed, None).starts_with("albacore.dev/place: the pod has"));
+    let fraud = deployment(&json!({}));
+    let both = |text: &str| {
+        let mut pod = pod("a");
+        pod.opt_in = OptIn::Deployment {
+            name: "fraud".to_owned(),
+            annotation: Some(PlaceAnnotation::read(text)),
+        };
+        pod
+    };
+    let says = refused(both(r#"{"workers": 4}"#), Some(&fraud));
+    assert!(
+        says.contains("workers is 4") && says.contains("has 2"),
+        "{says}"
+    );
+    assert!(refused(both("4"), Some(&fraud)).contains("JSON object"));
+    let agrees = both(r#"{"workers": 2, "container": "server", "mode": "Scatter"}"#);
+    let action = action_for(agrees, Some(&fraud), UNRESTRICTED);
+    assert!(matches!(action, PodAction::Place { .. }), "{action:?}");
+}
+
 fn enforcements() -> impl Strategy<Value = Enforcement> {
     prop_oneof![Just(Enforcement::Enforce), Just(Enforcement::Observe)]
 }
@@ -159,7 +269,13 @@ proptest! {
         let permits = [flag, asked].iter().all(|e| *e == Enforcement::Enforce) && is_unrestricted;
         let writes = match action_for(pod("a"), Some(&fraud), rules) {
             PodAction::Place { policy, .. } => policy.enforcement == Enforcement::Enforce,
-            PodAction::Keep { .. } | PodAction::Release { .. } => false,
+            PodAction::Keep { .. } | PodAction::Release { .. } | PodAction::Refuse { .. } => false,
+        };
+        prop_assert_eq!(writes, permits);
+        let text = format!(r#"{{"workers": 2, "threads": 2, "enforcement": "{asked_text}"}}"#);
+        let writes = match action_for(annotated(&text, None), None, rules) {
+            PodAction::Place { policy, .. } => policy.enforcement == Enforcement::Enforce,
+            _ => false,
         };
         prop_assert_eq!(writes, permits);
     }

@@ -9,12 +9,12 @@ use albacore_placer::SlotState;
 use super::*;
 use crate::facts::{Health, Reason};
 use crate::placer_stats::BackOffSummary;
-use crate::pods_for_tests::{labeled_pod, pod_facts, policy, row};
+use crate::pods_for_tests::{opted_in_pod, pod_facts, policy, row};
 
 /// A pod of two workers of one thread.
 fn pod() -> PodFacts {
     let rows = (0..2).map(|worker| row(worker, 0, 0, SlotState::Verified));
-    pod_facts(labeled_pod("a", "u"), policy(2, 1), rows.collect())
+    pod_facts(opted_in_pod("a", "u"), policy(2, 1), rows.collect())
 }
 
 fn facts(pod: &PodFacts) -> NodeFacts {

@@ -7,8 +7,9 @@ use albacore_plan::ServerKind;
 use proptest::prelude::*;
 
 use super::*;
-use crate::labeled_pod::ServerContainer;
-use crate::pods_for_tests::{labeled_pod, policy};
+use crate::desired::CountSources;
+use crate::opted_in_pod::PlacedContainer;
+use crate::pods_for_tests::{opted_in_pod, policy};
 
 fn placed_pod(container: &str, workers: u16, generation: i64) -> PlacedPod {
     PlacedPod {
@@ -25,17 +26,20 @@ fn placed_pod(container: &str, workers: u16, generation: i64) -> PlacedPod {
 }
 
 fn desired_pod(uid: &str, action: PodAction) -> DesiredPod {
-    let mut pod = labeled_pod(uid, uid);
-    pod.container = ServerContainer::NotRunning;
+    let mut pod = opted_in_pod(uid, uid);
+    pod.container = PlacedContainer::NotRunning {
+        name: "server".to_owned(),
+    };
     DesiredPod { pod, action }
 }
 
 fn place(container: &str, workers: u16, generation: i64) -> PodAction {
     PodAction::Place {
         container: container.to_owned(),
-        server_kind: ServerKind::Named,
+        server_kind: Some(ServerKind::Named),
         policy: policy(workers, 1),
         generation,
+        counts: CountSources::Deployment,
         trial: None,
     }
 }
@@ -46,6 +50,7 @@ fn actions() -> impl Strategy<Value = PodAction> {
         ("[ab]", 1_u16..3, 1_i64..3).prop_map(|(c, w, g)| place(&c, w, g)),
         Just(PodAction::Keep { reason: reason() }),
         Just(PodAction::Release { reason: reason() }),
+        Just(PodAction::Refuse { reason: reason() }),
     ]
 }
 
@@ -81,7 +86,7 @@ proptest! {
                     prop_assert_eq!(&placed[uid].policy, policy);
                 }
                 PodAction::Keep { .. } => prop_assert_eq!(placed.get(uid), before.get(uid)),
-                PodAction::Release { .. } => prop_assert!(!placed.contains_key(uid)),
+                PodAction::Release { .. } | PodAction::Refuse { .. } => prop_assert!(!placed.contains_key(uid)),
             }
         }
         prop_assert!(placed.keys().all(|uid| wanted.contains_key(uid)));

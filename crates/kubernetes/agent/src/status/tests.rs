@@ -13,7 +13,7 @@ use super::*;
 use crate::desired::PodAction;
 use crate::facts::{Health, Reason};
 use crate::placer_stats::BackOffSummary;
-use crate::pods_for_tests::{labeled_pod, pod_facts, policy, row};
+use crate::pods_for_tests::{opted_in_pod, pod_facts, policy, row};
 
 fn at(second: i64) -> Time {
     Time(Timestamp::from_second(1_700_000_000 + second).unwrap())
@@ -24,9 +24,8 @@ fn pod(name: &str, states: [SlotState; 2]) -> PodFacts {
     let state = |worker: u16| states[usize::from(worker)];
     let rows = [(0, 0), (0, 1), (1, 0), (1, 1)]
         .map(|(worker, rank)| row(worker, rank, worker * 2 + rank, state(worker)));
-    let mut pod = pod_facts(labeled_pod(name, name), policy(2, 2), rows.to_vec());
+    let mut pod = pod_facts(opted_in_pod(name, name), policy(2, 2), rows.to_vec());
     pod.desired.pod.key = ObjectKey::new("shop", name);
-    pod.desired.pod.deployment = "fraud".to_owned();
     pod.stats.cpuset = Some("0-3".parse().unwrap());
     pod
 }
@@ -42,6 +41,7 @@ fn state(threads: u16) -> albacore_placer::SubjectState {
         policy: SubjectPolicy { threads, ..policy },
         threads_asked: 2,
         workers_found: 2,
+        shape: None,
         warnings: Vec::new(),
         drifts: Default::default(),
         widened: 0,

@@ -7,7 +7,7 @@ use albacore_trial::{
 };
 
 use super::*;
-use crate::pods_for_tests::{labeled_pod, place, policy};
+use crate::pods_for_tests::{opted_in_pod, place, policy};
 
 const WINDOW: Duration = Duration::from_secs(10);
 
@@ -22,7 +22,7 @@ fn desired(figure: Figure) -> DesiredPod {
         });
     }
     DesiredPod {
-        pod: labeled_pod("a", "u"),
+        pod: opted_in_pod("a", "u"),
         action,
     }
 }

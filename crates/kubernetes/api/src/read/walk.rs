@@ -17,14 +17,14 @@ use crate::uri::{self, ModelUri};
 use crate::violation::{Violation, quoted};
 
 /// The violations of one document, in its order.
-pub(super) struct SchemaWalk<'a> {
+pub(crate) struct SchemaWalk<'a> {
     /// The root schema, to find the right place of a misplaced field.
     root: &'a Value,
-    pub(super) violations: Vec<Violation>,
+    pub(crate) violations: Vec<Violation>,
 }
 
 impl<'a> SchemaWalk<'a> {
-    pub(super) fn new(root: &'a Value) -> Self {
+    pub(crate) fn new(root: &'a Value) -> Self {
         Self {
             root,
             violations: Vec::new(),
@@ -32,7 +32,7 @@ impl<'a> SchemaWalk<'a> {
     }
 
     /// Compares `node` at `path` with `schema`.
-    pub(super) fn check(&mut self, schema: &Value, node: &Node, path: &str) {
+    pub(crate) fn check(&mut self, schema: &Value, node: &Node, path: &str) {
         if schema["x-kubernetes-int-or-string"] == true {
             return self.check_int_or_text(schema, node, path);
         }

@@ -66,6 +66,7 @@ impl Subject {
             self.report_warning(warning, context);
         }
         self.warnings = warnings;
+        self.shape = plan.shape;
     }
 
     pub(super) fn report_warning(&self, warning: &PlacementWarning, context: &mut PassContext<'_>) {
@@ -206,6 +207,7 @@ impl Subject {
             policy: self.policy().clone(),
             threads_asked: self.policy.asked().threads,
             workers_found: self.workers.count(),
+            shape: self.shape,
             warnings: self.warnings.clone(),
             drifts: self.verification.drifts().clone(),
             widened: self.verification.widened(),

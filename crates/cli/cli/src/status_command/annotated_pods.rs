@@ -1,0 +1,186 @@
+//! Pods outside of InferenceDeployments, which opt in by the annotation `albacore.dev/place`.
+
+use albacore_api::{
+    AnnotatedPod, CountSource, NodePlacement, PLACE_ANNOTATION, PlaceAnnotation, counted,
+};
+use albacore_cluster::{ApiResource, Cluster, ErrorClass, ObjectKey};
+use albacore_command::{Failure, sentence};
+use k8s_openapi::api::core::v1::Pod;
+use serde::Serialize;
+
+use super::findings::{Finding, finding, of_pod};
+use super::report::{ClusterObjects, DEPLOYMENT_LABEL, NodesAt, PodReport};
+use crate::cluster_access::typed;
+
+/// Most annotated pods that one report looks up; `albacore status pod/NAME` shows any.
+const PODS_SHOWN_MAX: usize = 64;
+
+#[derive(Serialize)]
+pub(super) struct AnnotatedPodReport {
+    pub(super) namespace: String,
+    #[serde(flatten)]
+    pub(super) pod: PodReport,
+    /// What it asks for, with the numbers that were found; `None` where no agent has reported it.
+    pub(super) asked: Option<AskedReport>,
+    /// Why it is not what it should be, as far as the pod itself tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) refusal: Option<String>,
+    /// Whether the pod has the annotation, or the label of a deployment.
+    pub(super) has_opted_in: bool,
+}
+
+#[derive(Serialize)]
+pub(super) struct AskedReport {
+    pub(super) container: String,
+    pub(super) workers: Option<i32>,
+    pub(super) threads: Option<i32>,
+    pub(super) mode: String,
+    /// What the node's agent counted, because the annotation leaves it out.
+    pub(super) counted: Vec<&'static str>,
+}
+
+impl AnnotatedPodReport {
+    pub(super) fn of(pod: &Pod, nodes: NodesAt<'_>) -> Self {
+        let meta = &pod.metadata;
+        let text = meta
+            .annotations
+            .as_ref()
+            .and_then(|a| a.get(PLACE_ANNOTATION));
+        let is_labeled = meta
+            .labels
+            .as_ref()
+            .is_some_and(|l| l.contains_key(DEPLOYMENT_LABEL));
+        let namespace = meta.namespace.clone().unwrap_or_default();
+        let name = meta.name.as_deref().unwrap_or_default();
+        let uid = meta.uid.as_deref().unwrap_or_default();
+        let reported = nodes.0.iter().flat_map(|node| &node.status);
+        let mut reported = reported.flat_map(|status| &status.pods);
+        let entry = reported.find(|entry| entry.is_of(&namespace, name, uid));
+        Self {
+            asked: entry
+                .and_then(|entry| entry.annotation.as_ref())
+                .map(AskedReport::of),
+            refusal: text.and_then(|text| Some(PlaceAnnotation::read(text).err()?.to_string())),
+            has_opted_in: text.is_some() || is_labeled,
+            pod: PodReport::of(pod, nodes),
+            namespace,
+        }
+    }
+
+    /// The problems of the pod, causes first.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        let about = format!("pod {}", self.pod.name);
+        if !self.has_opted_in {
+            let says = "has not opted in: it has neither an InferenceDeployment nor the annotation";
+            let remedy = "annotate the template of its Deployment: spec.template.metadata.\
+                          annotations, albacore.dev/place: '{\"workers\": 4, \"threads\": 4}'";
+            return vec![finding(&about, says.to_owned(), remedy)];
+        }
+        if let Some(refusal) = &self.refusal {
+            let remedy = "correct the annotation; nothing of the pod is placed until then";
+            return vec![finding(&about, refusal.clone(), remedy)];
+        }
+        of_pod(&self.pod)
+    }
+}
+
+impl AskedReport {
+    fn of(asked: &AnnotatedPod) -> Self {
+        let is_counted = |source: CountSource| source == CountSource::ProcessTree;
+        let counted = [
+            ("workers", is_counted(asked.workers_from)),
+            ("threads", is_counted(asked.threads_from)),
+        ];
+        Self {
+            container: asked.container.clone(),
+            workers: asked.workers,
+            threads: asked.threads,
+            mode: format!("{:?}", asked.mode),
+            counted: counted
+                .iter()
+                .filter(|(_, is)| *is)
+                .map(|(what, _)| *what)
+                .collect(),
+        }
+    }
+
+    /// As in `4 x 2 scatter, container app (workers counted)`.
+    pub(super) fn in_words(&self) -> String {
+        let number = |count: Option<i32>| count.map_or("?".to_owned(), |count| count.to_string());
+        let counted = match self.counted.as_slice() {
+            [] => String::new(),
+            counted => format!(" ({} counted)", counted.join(" and ")),
+        };
+        format!(
+            "{} x {} {}, container {}{counted}",
+            number(self.workers),
+            number(self.threads),
+            self.mode.to_lowercase(),
+            self.container
+        )
+    }
+}
+
+/// Reads one pod.
+pub(super) async fn read_one(cluster: &Cluster, key: &ObjectKey) -> Result<Pod, Failure> {
+    let kind = ApiResource::erase::<Pod>(&());
+    let found = cluster.get(&kind, key).await;
+    let found = found.map_err(|error| Failure::Failed(sentence(&error)))?;
+    let mut unread = Vec::new();
+    let pod = typed(found.into_iter().collect(), &mut unread).pop();
+    pod.ok_or_else(|| {
+        Failure::Failed(unread.pop().unwrap_or_else(|| {
+            format!(
+                "there is no pod \"{}\" in namespace \"{}\"; name another one with -n",
+                key.name, key.namespace
+            )
+        }))
+    })
+}
+
+/// Reads the annotated pods that the agents report, of one namespace or of all.
+pub(super) async fn read_reported(
+    cluster: &Cluster,
+    namespace: Option<&str>,
+    objects: &mut ClusterObjects,
+) -> Vec<Pod> {
+    let mut keys = reported_keys(&objects.nodes, namespace);
+    if keys.len() > PODS_SHOWN_MAX {
+        let rest = counted(keys.len() - PODS_SHOWN_MAX, "annotated pod");
+        objects
+            .unread
+            .push(format!("{rest} more; albacore status pod/NAME shows one"));
+        keys.truncate(PODS_SHOWN_MAX);
+    }
+    let kind = ApiResource::erase::<Pod>(&());
+    let mut pods = Vec::new();
+    for key in keys {
+        match cluster.get(&kind, &key).await {
+            Ok(found) => pods.extend(typed(found.into_iter().collect(), &mut objects.unread)),
+            Err(error) if error.class() == ErrorClass::NotFound => {}
+            Err(error) => {
+                objects
+                    .unread
+                    .push(format!("pod {key}: {}", sentence(&error)));
+            }
+        }
+    }
+    pods
+}
+
+/// Names of the annotated pods in the reports of nodes; a name that was shortened is left out.
+fn reported_keys(nodes: &[NodePlacement], namespace: Option<&str>) -> Vec<ObjectKey> {
+    let entries = nodes
+        .iter()
+        .flat_map(|node| &node.status)
+        .flat_map(|status| &status.pods);
+    let annotated = entries.filter(|entry| entry.annotation.is_some());
+    let keys = annotated.filter_map(|entry| entry.pod.split_once('/'));
+    let keys = keys.filter(|(of, name)| {
+        namespace.is_none_or(|namespace| namespace == *of) && !name.contains('~')
+    });
+    let mut keys: Vec<ObjectKey> = keys.map(|(of, name)| ObjectKey::new(of, name)).collect();
+    keys.sort();
+    keys.dedup();
+    keys
+}

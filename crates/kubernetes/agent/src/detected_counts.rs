@@ -1,0 +1,234 @@
+//! The numbers of workers and threads of pods whose annotation leaves them out, as their process
+//! trees tell, and kept from following every change.
+//!
+//! Problem: a process tree changes all the time. Workers are forked one after the other, one that
+//! ended is missing for some seconds, and the threads of a pool are spawned by the first request.
+//!
+//! Approach: numbers are taken over when they have been the same for [`COUNTS_SETTLING_TIME`], and
+//! others after them when these have been the same for [`COUNTS_CHANGE_TIME`], which is longer than
+//! a respawn takes. The number of threads never falls while the container runs: workers that were
+//! replaced compute with one thread until their first request. Nothing is written before both
+//! numbers are known.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use albacore_api::limits::{SLOTS_MAX, THREADS_MAX, WORKERS_MAX};
+use albacore_api::{AnnotatedPod, CountSource, PodPlacement};
+use albacore_plan::{Enforcement, ServerShape, SubjectPolicy};
+
+use crate::desired::{CountSources, DesiredPod, PodAction};
+use crate::limits::{COUNTS_CHANGE_TIME, COUNTS_SETTLING_TIME};
+
+/// The numbers of one container under one text of its annotation; a change of either begins anew.
+#[derive(Clone, Debug)]
+struct Detection {
+    container: String,
+    generation: i64,
+    in_force: Option<ServerShape>,
+    /// What is seen now, if it is not in force, and since when.
+    candidate: Option<(ServerShape, Instant)>,
+}
+
+/// Of all pods of the node, by uid.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DetectedCounts {
+    pods: BTreeMap<String, Detection>,
+    /// What the previous agent had reported, until its pods are seen.
+    previous: Vec<PodPlacement>,
+}
+
+impl DetectedCounts {
+    /// Begins with the numbers that the previous agent of this node had found: its pods stay placed
+    /// while they are counted again.
+    pub(crate) fn adopt_previous(&mut self, previous: &[PodPlacement]) {
+        self.previous = previous.to_vec();
+    }
+
+    /// Takes over what is seen of each pod now; true if numbers in force changed.
+    pub(crate) fn update(
+        &mut self,
+        desired: &[DesiredPod],
+        seen: impl Fn(&DesiredPod) -> Option<ServerShape>,
+        now: Instant,
+    ) -> bool {
+        let mut pods = BTreeMap::new();
+        let mut is_changed = false;
+        for desired in desired {
+            let PodAction::Place {
+                container,
+                generation,
+                counts,
+                policy,
+                ..
+            } = &desired.action
+            else {
+                continue;
+            };
+            if !is_detected(counts) {
+                continue;
+            }
+            let uid = &desired.pod.uid;
+            let is_same = |d: &Detection| d.container == *container && d.generation == *generation;
+            let known = self.pods.remove(uid).filter(is_same);
+            let mut detection = known.unwrap_or_else(|| {
+                let in_force = self.take_previous(desired, counts);
+                is_changed |= in_force.is_some();
+                Detection {
+                    container: container.clone(),
+                    generation: *generation,
+                    in_force,
+                    candidate: None,
+                }
+            });
+            if let Some(seen) = seen(desired) {
+                is_changed |= detection.take(within_limits(seen, counts, policy), now);
+            }
+            pods.insert(uid.clone(), detection);
+        }
+        self.pods = pods;
+        is_changed
+    }
+
+    /// What the previous agent had found, if it counted the same of this pod; once for each.
+    fn take_previous(
+        &mut self,
+        desired: &DesiredPod,
+        counts: &CountSources,
+    ) -> Option<ServerShape> {
+        let (key, uid) = (&desired.pod.key, &desired.pod.uid);
+        let is_it = |pod: &PodPlacement| pod.is_of(&key.namespace, &key.name, uid);
+        let at = self.previous.iter().position(is_it)?;
+        let AnnotatedPod {
+            workers,
+            workers_from,
+            threads,
+            threads_from,
+            ..
+        } = self.previous.swap_remove(at).annotation?;
+        let CountSources::Annotation {
+            workers: asked_workers,
+            threads: asked_threads,
+            ..
+        } = counts
+        else {
+            return None;
+        };
+        let is_same = (workers_from, threads_from) == (*asked_workers, *asked_threads);
+        let count = |number: Option<i32>| u16::try_from(number?).ok().filter(|count| *count > 0);
+        is_same.then_some(ServerShape {
+            workers: count(workers)?,
+            threads: count(threads)?,
+        })
+    }
+
+    /// Puts the numbers in force into the policies; a pod whose numbers are not known is only
+    /// observed.
+    pub(crate) fn apply(&self, desired: &mut [DesiredPod]) {
+        for DesiredPod { pod, action } in desired {
+            let PodAction::Place {
+                container,
+                policy,
+                generation,
+                counts:
+                    CountSources::Annotation {
+                        workers,
+                        threads,
+                        are_known,
+                    },
+                ..
+            } = action
+            else {
+                continue;
+            };
+            if *are_known {
+                continue;
+            }
+            let known = self.pods.get(&pod.uid);
+            let known = known.filter(|d| d.container == *container && d.generation == *generation);
+            let Some(shape) = known.and_then(|detection| detection.in_force) else {
+                policy.enforcement = Enforcement::Observe;
+                continue;
+            };
+            *are_known = true;
+            if *workers == CountSource::ProcessTree {
+                policy.workers = shape.workers;
+            }
+            if *threads == CountSource::ProcessTree {
+                policy.threads = shape.threads;
+            }
+        }
+    }
+
+    /// When a number may have been the same for long enough.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        let pods = self.pods.values();
+        let waiting = pods.filter_map(|d| Some(d.candidate?.1 + d.time()));
+        waiting.min()
+    }
+}
+
+impl Detection {
+    fn time(&self) -> std::time::Duration {
+        match self.in_force {
+            None => COUNTS_SETTLING_TIME,
+            Some(_) => COUNTS_CHANGE_TIME,
+        }
+    }
+
+    /// Takes over what is seen; true if it is in force now and was not before.
+    fn take(&mut self, mut shape: ServerShape, now: Instant) -> bool {
+        if let Some(in_force) = self.in_force {
+            shape.threads = shape.threads.max(in_force.threads);
+        }
+        if self.in_force == Some(shape) {
+            self.candidate = None;
+            return false;
+        }
+        let candidate = self.candidate.filter(|(known, _)| *known == shape);
+        let (_, since) = *self.candidate.insert(candidate.unwrap_or((shape, now)));
+        if now.duration_since(since) < self.time() {
+            return false;
+        }
+        (self.in_force, self.candidate) = (Some(shape), None);
+        true
+    }
+}
+
+fn is_detected(counts: &CountSources) -> bool {
+    let CountSources::Annotation {
+        workers, threads, ..
+    } = counts
+    else {
+        return false;
+    };
+    [workers, threads].contains(&&CountSource::ProcessTree)
+}
+
+/// What is seen within the bounds that hold for numbers that are asked for, with the numbers of the
+/// policy that are not detected: a pod may have more processes than is placed.
+fn within_limits(seen: ServerShape, counts: &CountSources, policy: &SubjectPolicy) -> ServerShape {
+    let CountSources::Annotation {
+        workers, threads, ..
+    } = counts
+    else {
+        return seen;
+    };
+    let room = |other: u16| u16::try_from(SLOTS_MAX / u32::from(other.max(1))).unwrap_or(u16::MAX);
+    let is_threads_found = *threads == CountSource::ProcessTree;
+    let workers = match (workers, is_threads_found) {
+        (CountSource::ProcessTree, true) => seen.workers.clamp(1, WORKERS_MAX),
+        (CountSource::ProcessTree, false) => {
+            seen.workers.clamp(1, WORKERS_MAX.min(room(policy.threads)))
+        }
+        _ => policy.workers,
+    };
+    let threads = match is_threads_found {
+        true => seen.threads.clamp(1, THREADS_MAX.min(room(workers))),
+        false => policy.threads,
+    };
+    ServerShape { workers, threads }
+}
+
+#[cfg(test)]
+mod tests;
