@@ -166,6 +166,7 @@ fn a_deployment_is_shown_with_its_pods_workers_threads_cpus_and_drift() {
 
     a_silent_agent(&plane);
     what_explain_says(admin);
+    pods_outside_of_deployments(&plane);
 
     assert_refused(
         &as_user(admin, "status fruad"),
@@ -206,6 +207,87 @@ fn what_explain_says(admin: &Path) {
         !why.out.contains("Ready is False"),
         "a consequence is no finding: {}",
         why.out
+    );
+}
+
+/// Pods that opted in by annotation, one whose annotation is wrong and one that did not opt in.
+fn pods_outside_of_deployments(plane: &ControlPlane) {
+    let admin = plane.kubeconfig();
+    let running = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+    for (name, text) in [
+        ("web-1", Some("{\"workers\": 2}")),
+        ("web-2", Some("{\"worker\": 2}")),
+        ("web-3", None),
+    ] {
+        let mut pod = pod(name, Some("node-1"), &running);
+        pod["metadata"]["labels"] = json!({"app": "web"});
+        if let Some(text) = text {
+            pod["metadata"]["annotations"] = json!({"albacore.dev/place": text});
+        }
+        put_with_status(plane, &pod);
+    }
+    let entry = json!([{"op": "add", "path": "/status/pods/-", "value": {
+        "pod": "default/web-1", "workers": 2, "workersVerified": 2, "planned": 4, "verified": 4,
+        "cpuset": "0-3", "isolation": "SharedPool",
+        "annotation": {"container": "app", "workers": 2, "threads": 2, "threadsFrom": "ProcessTree"}}}]);
+    let words = [
+        "patch",
+        "npl",
+        "node-1",
+        "--subresource=status",
+        "--type=json",
+        "-p",
+    ];
+    let output = plane
+        .kubectl(&[&words[..], &[&entry.to_string()]].concat())
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+
+    for line in ["status pod/web-1", "status"] {
+        let shown = as_user(admin, line);
+        for part in [
+            "default/web-1  2 x 2 scatter, container app (threads counted)",
+            "└─ web-1  Running (ready)  node-1",
+            "workers 2/2  threads 4/4 verified  cpus 0-3  isolation shared pool",
+        ] {
+            assert!(
+                shown.out.contains(part),
+                "{part:?} is not in\n{}",
+                shown.out
+            );
+        }
+    }
+    let json = as_user(admin, "status pod/web-1 --output json");
+    let json: Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(json["pods"][0]["asked"]["counted"], json!(["threads"]));
+    assert_eq!(json["pods"][0]["placement"]["threads_verified"], 4);
+    assert_eq!(json["deployments"], json!([]));
+
+    let says = |line: &str, parts: &[&str]| {
+        let said = as_user(admin, line);
+        assert_eq!(said.code, 0, "{said:?}");
+        for part in parts {
+            assert!(said.out.contains(part), "{part:?} is not in\n{}", said.out);
+        }
+    };
+    says("explain pod/web-1", &["pod/web-1 is as it should be"]);
+    says(
+        "explain pod/web-2",
+        &[
+            "worker is not a field; did you mean \"workers\"",
+            "-> correct",
+        ],
+    );
+    says("status pod/web-2", &["worker is not a field"]);
+    says(
+        "explain pod/web-3",
+        &["has not opted in", "-> annotate the template"],
+    );
+    let missing = as_user(admin, "status pod/web-9");
+    assert_refused(
+        &missing,
+        1,
+        &["no pod \"web-9\"", "namespace \"default\"", "-n"],
     );
 }
 

@@ -63,8 +63,8 @@ pub(crate) struct Common {
     /// its topology (`albacore topology --measure`). Default: none.
     #[arg(long, value_name = "DIR", env = "ALBACORE_DISTANCES", global = true)]
     pub(crate) distances: Option<PathBuf>,
-    /// Whether pods of no InferenceDeployment opt in by the annotation albacore.dev/place. The agent
-    /// then watches every pod of its node.
+    /// Whether pods of no InferenceDeployment opt in by the annotation albacore.dev/place. The
+    /// agent then watches every pod of its node.
     #[arg(
         long,
         value_name = "BY",

@@ -246,8 +246,8 @@ impl LiveProcess {
         Ok(differs || !gone.is_empty())
     }
 
-    /// Reads the cpu times of all threads again, to tell compute threads from idle ones; true if one
-    /// counts as a compute thread from now on.
+    /// Reads the cpu times of all threads again, to tell compute threads from idle ones; true if
+    /// one counts as a compute thread from now on.
     pub(crate) fn read_cpu_times(&mut self, reader: &ProcessReader) -> bool {
         let mut is_new = false;
         for (&tid, known) in &mut self.threads {
