@@ -167,7 +167,7 @@ fn load_arguments(
     let mut statuses = Vec::with_capacity(models.len());
     for model in models {
         let (compiled, digest) = model.load(storage)?;
-        let mut status = ModelStatus::new(&model.name, model.path.display().to_string());
+        let mut status = ModelStatus::new(&model.name, albacore_storage::redacted(&model.source));
         status.set_loaded(digest);
         statuses.push(status);
         loaded.push(compiled);

@@ -90,7 +90,7 @@ pub enum Iterations {
 pub enum Source {
     /// An absolute path where the server runs.
     Path(String),
-    /// An http or https URL.
+    /// `http://` or `https://`, or an object: `s3://bucket/key`, `gs://` or `az://`.
     Url(String),
 }
 

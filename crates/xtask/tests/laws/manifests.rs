@@ -157,6 +157,7 @@ const MATRIX: &[Row] = &[
             "engine",
             "live-settings",
             "params-client",
+            "settings",
             "storage",
         ],
     ),

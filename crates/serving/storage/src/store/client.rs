@@ -36,7 +36,7 @@ pub(super) struct Connector {
     pub(super) deadline: Instant,
 }
 
-/// What `object_store` is told of a failure; the problem itself is in the journal.
+/// What `object_store` hears of a failure; the problem itself is in the journal.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Failed(String);
@@ -130,9 +130,9 @@ impl Connector {
     }
 
     fn failed(&self, problem: Problem, kind: HttpErrorKind) -> HttpError {
-        let told = Failed(problem.to_string());
+        let reported = Failed(problem.to_string());
         self.journal.failed(problem);
-        HttpError::new(kind, told)
+        HttpError::new(kind, reported)
     }
 }
 
@@ -161,9 +161,9 @@ impl Body for Pieces {
             }
             Err(error) => {
                 let problem = explain(error.into());
-                let told = Failed(problem.to_string());
+                let reported = Failed(problem.to_string());
                 self.journal.failed(problem);
-                Some(Err(HttpError::new(HttpErrorKind::Interrupted, told)))
+                Some(Err(HttpError::new(HttpErrorKind::Interrupted, reported)))
             }
         })
     }

@@ -4,6 +4,7 @@
 mod faults;
 mod google;
 mod s3;
+mod seaweed;
 mod servers;
 
 use albacore_settings::Source;

@@ -5,79 +5,8 @@ use std::sync::{Arc, Mutex, Weak};
 use albacore_settings::Source;
 use albacore_storage::{Problem, has_versions, sha256};
 
-use crate::servers::{Server, free_ports, programs};
+use crate::seaweed::{READER, Seaweed};
 use crate::{Variables, fetch, model, refusal, storage, variables};
-
-/// Who may read what.
-const IDENTITIES: &str = r#"{"identities": [
-    {"name": "reader", "actions": ["Read:models"],
-     "credentials": [{"accessKey": "AKIDREADER", "secretKey": "word-of-the-reader"}]},
-    {"name": "other", "actions": ["Read:elsewhere"],
-     "credentials": [{"accessKey": "AKIDOTHER", "secretKey": "word-of-the-other"}]}
-]}"#;
-
-/// A store with a bucket `models`.
-struct Seaweed {
-    _server: Server,
-    endpoint: String,
-    /// Where files are written without signatures.
-    filer: String,
-}
-
-impl Seaweed {
-    fn start() -> Self {
-        let [
-            master,
-            master_grpc,
-            volume,
-            volume_grpc,
-            filer,
-            filer_grpc,
-            s3,
-            s3_grpc,
-        ] = free_ports();
-        let mut server = Server::start(&programs()[0], |folder| {
-            std::fs::write(folder.join("identities"), IDENTITIES).unwrap();
-            let ports = [
-                ("master.port", master),
-                ("master.port.grpc", master_grpc),
-                ("volume.port", volume),
-                ("volume.port.grpc", volume_grpc),
-                ("filer.port", filer),
-                ("filer.port.grpc", filer_grpc),
-                ("s3.port", s3),
-                ("s3.port.grpc", s3_grpc),
-                ("s3.port.iceberg", 0),
-                ("s3.port.lance", 0),
-                ("volume.max", 2),
-            ];
-            let ports = ports.iter().map(|(name, port)| format!("-{name}={port}"));
-            let words = "server -dir=. -ip=127.0.0.1 -ip.bind=127.0.0.1 -s3 -s3.config=identities";
-            words.split(' ').map(str::to_owned).chain(ports).collect()
-        });
-        let (endpoint, filer) = (
-            format!("http://127.0.0.1:{s3}"),
-            format!("http://127.0.0.1:{filer}/buckets"),
-        );
-        server.wait_until(|| {
-            ureq::put(format!("{filer}/models/ready"))
-                .send(b"yes")
-                .is_ok()
-        });
-        let reader = reader(&endpoint);
-        server.wait_until(|| fetch("s3://models/ready", &reader).is_ok());
-        Self {
-            _server: server,
-            endpoint,
-            filer,
-        }
-    }
-
-    fn put(&self, key: &str, bytes: &[u8]) {
-        let url = format!("{}/models/{key}", self.filer);
-        ureq::put(url).send(bytes).unwrap();
-    }
-}
 
 /// One server for the tests that run at the same time; it ends with the last of them.
 fn seaweed() -> Arc<Seaweed> {
@@ -91,10 +20,11 @@ fn seaweed() -> Arc<Seaweed> {
 }
 
 fn reader(endpoint: &str) -> Variables {
+    let (id, word) = READER;
     variables(&[
         ("AWS_ENDPOINT_URL", endpoint),
-        ("AWS_ACCESS_KEY_ID", "AKIDREADER"),
-        ("AWS_SECRET_ACCESS_KEY", "word-of-the-reader"),
+        ("AWS_ACCESS_KEY_ID", id),
+        ("AWS_SECRET_ACCESS_KEY", word),
     ])
 }
 
