@@ -9,6 +9,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use albacore_settings::OciReference;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -45,8 +46,8 @@ pub enum ModelPlace {
         /// The key in `data` or `binaryData`.
         key: String,
     },
-    /// `http://...`, `https://...`, `s3://bucket/key`, `gs://bucket/key` or `az://container/key`,
-    /// without the fragment: what the server fetches by itself.
+    /// `http://...`, `https://...`, `s3://bucket/key`, `gs://bucket/key`, `az://container/key`
+    /// or `oci://registry/repository:tag`, without the fragment: what the server fetches by itself.
     Url {
         /// The URL as written.
         url: String,
@@ -59,7 +60,9 @@ pub(crate) const PATTERN: &str = concat!(
     r"|pvc://[a-z0-9][a-z0-9.-]*/[^\x00-\x1f#]*[^\x00-\x1f/#]",
     r"|configmap://[a-z0-9][a-z0-9.-]*/[A-Za-z0-9._-]+",
     r"|https?://[^\x00-\x20/#][^\x00-\x20#]*",
-    r"|(s3|gs|az)://[A-Za-z0-9._-]+(/[^\x00-\x1f/#]+)+)",
+    r"|(s3|gs|az)://[A-Za-z0-9._-]+(/[^\x00-\x1f/#]+)+",
+    r"|oci://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[a-z0-9]([a-z0-9._-]*[a-z0-9])?)+",
+    r"(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}|@sha256:[0-9a-f]{64}))",
     r"(#sha256=[0-9a-f]{64})?$"
 );
 
@@ -68,7 +71,8 @@ pub(crate) const PATTERN: &str = concat!(
 pub enum UriError {
     /// No scheme, or an unknown one.
     #[error(
-        "must start with file://, pvc://, configmap://, http://, https://, s3://, gs:// or az://, \
+        "must start with file://, pvc://, configmap://, http://, https://, s3://, gs://, az:// \
+         or oci://, \
          as in \"file:///models/fraud.ubj\""
     )]
     Scheme,
@@ -153,6 +157,12 @@ impl FromStr for ModelPlace {
                     url: text.to_owned(),
                 })
             }
+            "oci" => match OciReference::parse(text) {
+                Some(found) if found.tag.is_none() || found.digest.is_none() => Ok(Self::Url {
+                    url: text.to_owned(),
+                }),
+                _ => Err(UriError::Form(OciReference::FORM)),
+            },
             _ => Err(UriError::Scheme),
         }
     }
@@ -275,6 +285,7 @@ mod tests {
             "s3://models/v1/fraud model.ubj",
             "gs://models.example.org/fraud.ubj",
             "az://models/fraud.ubj",
+            "oci://ghcr.io/team/fraud-model:v1.2",
         ] {
             let plain: ModelUri = text.parse().unwrap();
             assert_eq!((plain.to_string().as_str(), plain.sha256), (text, None));
@@ -291,6 +302,10 @@ mod tests {
         for (text, part) in [
             ("/models/fraud.ubj", "must start with file://"),
             ("ftp://host/fraud.ubj", "must start with file://"),
+            (
+                "oci://ghcr.io/team/model",
+                "of the form oci://registry/repository:tag",
+            ),
             ("s3://bucket", "of the form s3://bucket/key"),
             ("gs://bucket/", "of the form s3://bucket/key"),
             ("az://user@container/a//b", "of the form s3://bucket/key"),

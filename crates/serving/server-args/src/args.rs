@@ -60,7 +60,8 @@ pub struct Args {
     #[arg(long, value_name = "N", env = "ALBACORE_FRONT_THREADS")]
     pub front_threads: Option<usize>,
     /// A model and the name to serve it under; may be given several times. SOURCE is the path of a
-    /// file, or of a folder with one model file, or a URL: https://, s3://, gs://, az://.
+    /// file, or of a folder with one model file, or a URL: https://, s3://, gs://, az://,
+    /// oci://.
     #[arg(long = "model", value_name = "NAME=SOURCE", value_parser = parse_model,
           required_unless_present_any = ["settings", "model_dir"])]
     pub models: Vec<(String, Source)>,

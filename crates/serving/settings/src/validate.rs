@@ -9,6 +9,7 @@ use crate::limits::{
     BATCH_ROWS_MAX, MODEL_NAME_CHARS_MAX, MODELS_MAX, PERCENTILE_MAX, PERCENTILE_MIN,
     QUEUE_ROWS_MAX, SOURCE_CHARS_MAX, WEIGHT_MAX,
 };
+use crate::oci::OciReference;
 use crate::settings::{Iterations, Model, Settings, Source, output_latencies};
 use crate::timespan::{is_in_bounds, print_timespan};
 use crate::validation_error::{ValidationError, quoted};
@@ -270,7 +271,8 @@ impl Source {
                 let is_web = ["http", "https"].contains(&scheme);
                 let is_object = || OBJECT_SCHEMES.contains(&scheme) && is_bucket_and_key(rest);
                 let is_host = !rest.starts_with(['/', '?', '#']) && !rest.is_empty();
-                (is_web && is_host || is_object(), is_web)
+                let is_artifact = || OciReference::parse(url).is_some();
+                (is_web && is_host || is_object() || is_artifact(), is_web)
             }
         };
         if text.chars().count() > SOURCE_CHARS_MAX {
@@ -280,9 +282,10 @@ impl Source {
             Err(format!("{shown} has characters that are not allowed here"))
         } else if !is_right {
             Err(format!(
-                "{} is not an http:// or https:// URL, nor an object: s3://bucket/key, \
-                 gs://bucket/key, az://container/key",
-                quoted(text)
+                "{} is not an http:// or https:// URL, nor an object, s3://bucket/key, \
+                 gs://bucket/key or az://container/key, nor an artifact, {}",
+                quoted(text),
+                OciReference::FORM
             ))
         } else if matches!(self, Self::Url(_)) && text.contains('#') {
             let shown = quoted(text);

@@ -206,11 +206,15 @@ const MODELS: [(&str, &str); 44] = [
     ),
     (
         "name: b, url: 'gs://bucket/a/../b'",
-        "nor an object: s3://bucket/key",
+        "nor an object, s3://bucket/key",
     ),
     (
         "name: b, url: 'az://me:word@container/a'",
-        "nor an object: s3://bucket/key",
+        "nor an object, s3://bucket/key",
+    ),
+    (
+        "name: b, url: 'oci://ghcr.io/team/model'",
+        "nor an artifact, oci://registry/repository:tag or @sha256:",
     ),
     (
         "name: b, url: 'http://'",

@@ -1,6 +1,6 @@
 //! Why a model file could not be fetched.
 
-use albacore_settings::Digest;
+use albacore_settings::{Digest, OciReference};
 
 use crate::folder::ENDINGS;
 use crate::limits::{FOLDER_ENTRIES_MAX, REDIRECTS_MAX};
@@ -62,6 +62,9 @@ pub enum Problem {
     /// The URL of an object lacks a part.
     #[error("is not s3://bucket/key, gs://bucket/key or az://container/key: {0}")]
     Address(String),
+    /// The URL of an artifact lacks a part.
+    #[error("is not {}", OciReference::FORM)]
+    Artifact,
     /// What a store answered, or what is missing to ask it.
     #[error("{found}: {remedy}")]
     Store { found: String, remedy: String },

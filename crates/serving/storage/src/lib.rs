@@ -1,5 +1,5 @@
-//! Fetches model files from a path, an http(s) URL or an object store, and checks their digest. A
-//! path may be that of a folder with one model file.
+//! Fetches model files from a path, an http(s) URL, an object store or a registry, and checks their
+//! digest. A path may be that of a folder with one model file.
 //!
 //! Blocking. Files are kept in memory and not written to disk. Every wait, size, retry and redirect
 //! is bounded (`limits.rs`). Environment variables are ignored, so no proxy is used, except those
@@ -11,6 +11,7 @@ mod error;
 mod file;
 mod folder;
 mod limits;
+mod oci;
 mod receive;
 mod storage;
 mod store;

@@ -44,5 +44,8 @@ pub(crate) const CREDENTIALS_MAX: Duration = Duration::from_secs(30);
 /// Most bytes that are read of an answer that is not a file: errors, tokens.
 pub(crate) const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
+/// Most bytes of a manifest of a registry; registries themselves take no larger ones.
+pub(crate) const MANIFEST_BYTES_MAX: u64 = 4 << 20;
+
 /// Largest file of trusted roots: the whole list of Mozilla is 220 KiB.
 pub(crate) const ROOTS_BYTES_MAX: u64 = 4 << 20;

@@ -8,7 +8,7 @@ use ureq::Agent;
 use crate::error::{Problem, StorageError};
 use crate::receive::{Fetched, Transfer};
 use crate::variables::Variables;
-use crate::{file, store, web};
+use crate::{file, oci, store, web};
 
 /// Fetches model files.
 #[derive(Debug)]
@@ -85,6 +85,9 @@ impl Storage {
             Source::Path(path) => file::read(path, transfer).map(Some),
             Source::Url(url) if store::is_object(url) => {
                 store::fetch(&self.agent, &self.variables, url, known, transfer)
+            }
+            Source::Url(url) if oci::is_artifact(url) => {
+                oci::fetch(&self.agent, &self.variables, url, transfer).map(Some)
             }
             Source::Url(url) => web::fetch(&self.agent, url, transfer).map(Some),
         };

@@ -267,7 +267,7 @@ impl WatchLoop {
             self.keep(&attempt);
         }
         if is_news {
-            report(request, result);
+            report(request, result, attempt.version);
         }
     }
 }
@@ -315,13 +315,14 @@ fn update_status(
     is_news
 }
 
-fn report(request: LoadRequest, result: Result<Digest, String>) {
+fn report(request: LoadRequest, result: Result<Digest, String>, version: Option<String>) {
     let (model, source) = (request.name, albacore_storage::redacted(&request.source));
     match result {
         Ok(digest) => emit(&ServerEvent::ModelLoaded {
             model,
             source,
             sha256: digest.to_string(),
+            version,
         }),
         Err(error) => emit(&ServerEvent::ModelFailed {
             model,

@@ -13,30 +13,30 @@ use crate::{BYTES_MAX, Variables, fetch, model, refusal, storage, variables};
 
 /// A request: its line and its headers, in lower case.
 #[derive(Clone, Debug)]
-struct Request {
+pub(crate) struct Request {
     number: usize,
-    path: String,
+    pub(crate) path: String,
     headers: Vec<String>,
 }
 
 impl Request {
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
         headers.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 
     /// First byte that is asked for.
-    fn first(&self) -> usize {
+    pub(crate) fn first(&self) -> usize {
         let range = self.header("range").unwrap_or("bytes=0-");
         let first = range.trim_start_matches("bytes=").split('-').next();
         first.unwrap().parse().unwrap()
     }
 }
 
-type Answer = fn(&Request, &mut TcpStream) -> std::io::Result<()>;
+pub(crate) type Answer = fn(&Request, &mut TcpStream) -> std::io::Result<()>;
 
 /// Serves on a free port until the test ends; keeps the requests.
-fn serve(answer: Answer) -> (SocketAddr, Arc<Mutex<Vec<Request>>>) {
+pub(crate) fn serve(answer: Answer) -> (SocketAddr, Arc<Mutex<Vec<Request>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let requests = Arc::new(Mutex::new(Vec::new()));
@@ -99,7 +99,7 @@ fn head(request: &Request, tag: &str, out: &mut TcpStream) -> std::io::Result<us
     Ok(first)
 }
 
-fn refuse(out: &mut TcpStream, head: &str, body: &str) -> std::io::Result<()> {
+pub(crate) fn refuse(out: &mut TcpStream, head: &str, body: &str) -> std::io::Result<()> {
     let length = body.len();
     write!(
         out,

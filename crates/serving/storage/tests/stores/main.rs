@@ -3,6 +3,7 @@
 
 mod faults;
 mod google;
+mod registry;
 mod s3;
 mod seaweed;
 mod servers;

@@ -6,7 +6,7 @@ use albacore_settings::Source;
 use albacore_storage::{Problem, has_versions, sha256};
 
 use crate::seaweed::{READER, Seaweed};
-use crate::{Variables, fetch, model, refusal, storage, variables};
+use crate::{Variables, model, refusal, storage, variables};
 
 /// One server for the tests that run at the same time; it ends with the last of them.
 fn seaweed() -> Arc<Seaweed> {

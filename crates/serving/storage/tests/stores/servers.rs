@@ -54,21 +54,28 @@ impl Server {
     }
 }
 
+/// The registry, which is built.
+pub(crate) fn registry() -> &'static Path {
+    static REGISTRY: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    &REGISTRY.get_or_init(|| installed("registry.sh"))[0]
+}
+
 /// The programs of SeaweedFS and of fake-gcs-server.
-pub(crate) fn programs() -> &'static [PathBuf; 2] {
-    static PROGRAMS: OnceLock<[PathBuf; 2]> = OnceLock::new();
-    PROGRAMS.get_or_init(|| {
-        let script =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/stores/programs.sh");
-        let output = Command::new(script)
-            .stderr(Stdio::inherit())
-            .output()
-            .unwrap();
-        assert!(output.status.success());
-        let lines = String::from_utf8(output.stdout).unwrap();
-        let mut lines = lines.lines().map(PathBuf::from);
-        [lines.next().unwrap(), lines.next().unwrap()]
-    })
+pub(crate) fn programs() -> &'static [PathBuf] {
+    static PROGRAMS: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    PROGRAMS.get_or_init(|| installed("programs.sh"))
+}
+
+/// The programs that a script of `tests/stores` installs and prints.
+fn installed(script: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/stores");
+    let output = Command::new(folder.join(script))
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{script}");
+    let lines = String::from_utf8(output.stdout).unwrap();
+    lines.lines().map(PathBuf::from).collect()
 }
 
 /// Ports that nobody uses now.

@@ -90,10 +90,11 @@ fn changed_settings_are_loaded_at_once_and_cancel_the_running_attempt() {
     let late = LoadAttempt {
         number: 1,
         request,
+        version: None,
         stamp: None,
         result: Err("no".to_owned()),
     };
-    assert!(model.take_running(&late) && !model.finished(&late, now));
+    assert!(model.take_running(&late) && !model.finished(&late, now, POLL));
     assert!(model.due(now).is_some(), "the new settings were not tried");
     attempt(&mut model, Ok(Digest([2; 32])), now);
     let mut with_slo = self::model("/b");
