@@ -137,7 +137,7 @@ const FILES: [(&str, &str); 7] = [
 ];
 
 /// Fields of a second model beside one with the name a.
-const MODELS: [(&str, &str); 44] = [
+const MODELS: [(&str, &str); 48] = [
     ("path: /b", "models[1].name: is missing"),
     ("name: b", "models[1].path: is missing: write path or url"),
     (

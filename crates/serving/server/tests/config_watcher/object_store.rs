@@ -44,11 +44,24 @@ fn bytes(file: &str) -> Vec<u8> {
 fn a_model_follows_its_object_and_outlives_it() {
     let store = Seaweed::start();
     store.put("m.ubj", &bytes(FILES[0]));
-    let volume = Volume::new(&settings(vec![in_store("m.ubj")], Policy::Eager, 64));
+    // Its signature is part of the URL; no blob is there.
+    let signed = Model {
+        name: "signed".to_owned(),
+        source: Source::Url("az://models/m.ubj".to_owned()),
+        ..model(FILES[0])
+    };
+    let models = vec![in_store("m.ubj"), signed];
+    let volume = Volume::new(&settings(models, Policy::Eager, 64));
     let variables = [
         ("AWS_ENDPOINT_URL", store.endpoint.as_str()),
         ("AWS_ACCESS_KEY_ID", READER.0),
         ("AWS_SECRET_ACCESS_KEY", READER.1),
+        ("AZURE_STORAGE_ACCOUNT_NAME", "account"),
+        ("AZURE_STORAGE_ENDPOINT", store.endpoint.as_str()),
+        (
+            "AZURE_STORAGE_SAS_TOKEN",
+            "sv=2026&sig=word-of-the-signature",
+        ),
         ("ALBACORE_LOG_FILTER", "trace"),
     ];
     let (mut server, log) = start(&volume, &variables);
@@ -76,11 +89,14 @@ fn a_model_follows_its_object_and_outlives_it() {
     });
     let log = std::fs::read_to_string(log).unwrap();
     assert!(log.contains("fetched from a store"), "{log}");
+    until(&server, "the other model has failed", |state| {
+        let error = state["models"][1]["error"].as_str().unwrap_or_default();
+        error.starts_with("az://models/m.ubj ")
+    });
     let metrics = server.get("/metrics").body;
     let shown = format!("{log}{state}{}", String::from_utf8_lossy(&metrics));
-    assert!(
-        !shown.contains(READER.1) && !shown.contains(READER.0),
-        "{shown}"
-    );
+    for secret in [READER.0, READER.1, "word-of-the-signature"] {
+        assert!(!shown.contains(secret), "{secret} in {shown}");
+    }
     assert!(server.try_exit().is_none());
 }
