@@ -1,4 +1,6 @@
-//! Starts the servers that `tests/stores/programs.sh` installs.
+//! Starts the servers that the scripts of `tests/stores` install.
+
+#![allow(dead_code)] // each test program uses its part
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
