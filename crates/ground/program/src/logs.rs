@@ -82,9 +82,8 @@ pub enum LogsError {
 /// `filter` cannot be parsed, or logs were started before.
 pub fn start_logs(format: LogFormat, filter: &str) -> Result<(), LogsError> {
     // The Kubernetes client logs every answer 5xx and every lost watch itself; our own messages say
-    // more. The client that fetches models logs whole URLs at `trace`, in which signatures may be.
-    // A filter that names them comes later, and wins.
-    let whole = format!("kube_client=off,kube_runtime=off,ureq=off,{filter}");
+    // more. A filter that names it comes later, and wins.
+    let whole = format!("kube_client=off,kube_runtime=off,{filter}");
     let whole = EnvFilter::try_new(&whole).map_err(|source| LogsError::Filter {
         filter: filter.to_owned(),
         source,

@@ -87,6 +87,11 @@ pub fn front_main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
 fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("ALBACORE_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,h2=error"));
+    // The client that fetches models logs whole URLs at `trace`, in which signatures may be.
+    let filter = match "ureq=off".parse() {
+        Ok(off) => filter.add_directive(off),
+        Err(_) => filter,
+    };
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

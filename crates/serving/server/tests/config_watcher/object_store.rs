@@ -62,7 +62,7 @@ fn a_model_follows_its_object_and_outlives_it() {
             "AZURE_STORAGE_SAS_TOKEN",
             "sv=2026&sig=word-of-the-signature",
         ),
-        ("ALBACORE_LOG_FILTER", "trace"),
+        ("ALBACORE_LOG", "trace"),
     ];
     let (mut server, log) = start(&volume, &variables);
     for file in [FILES[0], FILES[1]] {
