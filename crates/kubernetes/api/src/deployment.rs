@@ -356,7 +356,9 @@ pub struct Model {
     #[schemars(length(max = limits::MODEL_NAME_CHARS_MAX), regex(pattern = MODEL_NAME_PATTERN))]
     pub name: String,
     /// Location of its file: `file:///path` (in the container), `file://./path` (beside the YAML
-    /// file; `albacore run` only), `pvc://claim/path`, `configmap://name/key` or `http(s)://...`.
+    /// file; `albacore run` only), `pvc://claim/path`, `configmap://name/key`, `http(s)://...`, an
+    /// object, `s3://bucket/key`, `gs://bucket/key`, `az://container/key`, or an artifact,
+    /// `oci://registry/repository:tag` or `oci://registry/repository@sha256:...`.
     /// With `#sha256=` and 64 hexadecimal digits appended, only a file with that checksum is
     /// loaded.
     pub uri: ModelUri,

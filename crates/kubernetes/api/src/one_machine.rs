@@ -138,10 +138,11 @@ fn source_of(place: &ModelPlace, folder: &Path) -> Result<Source, String> {
             let text = text.ok_or_else(|| format!("is {}, which is not UTF-8", path.display()));
             Ok(Source::Path(text?))
         }
-        ModelPlace::Http { url } => Ok(Source::Url(url.clone())),
+        ModelPlace::Url { url } => Ok(Source::Url(url.clone())),
         ModelPlace::Pvc { .. } | ModelPlace::ConfigMap { .. } => Err(format!(
             "is \"{place}\", which needs a cluster; under `albacore run` a model is a file, \
-             \"file:///path\" or \"file://./path\" beside the YAML file, or an http or https URL"
+             \"file:///path\" or \"file://./path\" beside the YAML file, or a URL (https://, s3://, gs://, \
+             az://)"
         )),
     }
 }

@@ -14,7 +14,7 @@ impl ModelPlace {
         match self {
             Self::Pvc { claim, .. } => Some(format!("{MODELS_FOLDER}/pvc/{claim}")),
             Self::ConfigMap { name, .. } => Some(format!("{MODELS_FOLDER}/configmap/{name}")),
-            Self::File { .. } | Self::Http { .. } => None,
+            Self::File { .. } | Self::Url { .. } => None,
         }
     }
 
@@ -26,7 +26,7 @@ impl ModelPlace {
             Self::File { path } => Source::Path(path.clone()),
             Self::Pvc { path, .. } => Source::Path(format!("{folder}/{path}")),
             Self::ConfigMap { key, .. } => Source::Path(format!("{folder}/{key}")),
-            Self::Http { url } => Source::Url(url.clone()),
+            Self::Url { url } => Source::Url(url.clone()),
         }
     }
 
@@ -35,7 +35,7 @@ impl ModelPlace {
     pub fn in_pod(&self) -> Self {
         match self.source_in_pod() {
             Source::Path(path) => Self::File { path },
-            Source::Url(url) => Self::Http { url },
+            Source::Url(url) => Self::Url { url },
         }
     }
 }

@@ -56,7 +56,7 @@ fn volumes(deployment: &InferenceDeployment) -> BTreeSet<(&'static str, &str)> {
     let places = models.filter_map(|model| match &model.uri.place {
         ModelPlace::Pvc { claim, .. } => Some(("claim", claim.as_str())),
         ModelPlace::ConfigMap { name, .. } => Some(("ConfigMap", name.as_str())),
-        ModelPlace::File { .. } | ModelPlace::Http { .. } => None,
+        ModelPlace::File { .. } | ModelPlace::Url { .. } => None,
     });
     places.collect()
 }

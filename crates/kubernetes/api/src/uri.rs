@@ -9,6 +9,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use albacore_settings::OciReference;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -45,8 +46,9 @@ pub enum ModelPlace {
         /// The key in `data` or `binaryData`.
         key: String,
     },
-    /// `http://...` or `https://...`, without the fragment.
-    Http {
+    /// `http://...`, `https://...`, `s3://bucket/key`, `gs://bucket/key`, `az://container/key`
+    /// or `oci://registry/repository:tag`, without the fragment: what the server fetches by itself.
+    Url {
         /// The URL as written.
         url: String,
     },
@@ -57,7 +59,10 @@ pub(crate) const PATTERN: &str = concat!(
     r"^(file://(\.\.?)?/[^\x00-\x1f#]*[^\x00-\x1f/#]",
     r"|pvc://[a-z0-9][a-z0-9.-]*/[^\x00-\x1f#]*[^\x00-\x1f/#]",
     r"|configmap://[a-z0-9][a-z0-9.-]*/[A-Za-z0-9._-]+",
-    r"|https?://[^\x00-\x20/#][^\x00-\x20#]*)",
+    r"|https?://[^\x00-\x20/#][^\x00-\x20#]*",
+    r"|(s3|gs|az)://[A-Za-z0-9._-]+(/[^\x00-\x1f/#]+)+",
+    r"|oci://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[a-z0-9]([a-z0-9._-]*[a-z0-9])?)+",
+    r"(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}|@sha256:[0-9a-f]{64}))",
     r"(#sha256=[0-9a-f]{64})?$"
 );
 
@@ -66,7 +71,8 @@ pub(crate) const PATTERN: &str = concat!(
 pub enum UriError {
     /// No scheme, or an unknown one.
     #[error(
-        "must start with file://, pvc://, configmap://, http:// or https://, \
+        "must start with file://, pvc://, configmap://, http://, https://, s3://, gs://, az:// \
+         or oci://, \
          as in \"file:///models/fraud.ubj\""
     )]
     Scheme,
@@ -139,10 +145,24 @@ impl FromStr for ModelPlace {
                 if rest.is_empty() || rest.starts_with('/') || rest.chars().any(|c| c <= ' ') {
                     return Err(UriError::Form("http(s)://host/path"));
                 }
-                Ok(Self::Http {
+                Ok(Self::Url {
                     url: text.to_owned(),
                 })
             }
+            "s3" | "gs" | "az" => {
+                if !is_bucket_and_key(rest) {
+                    return Err(UriError::Form("s3://bucket/key"));
+                }
+                Ok(Self::Url {
+                    url: text.to_owned(),
+                })
+            }
+            "oci" => match OciReference::parse(text) {
+                Some(found) if found.tag.is_none() || found.digest.is_none() => Ok(Self::Url {
+                    url: text.to_owned(),
+                }),
+                _ => Err(UriError::Form(OciReference::FORM)),
+            },
             _ => Err(UriError::Scheme),
         }
     }
@@ -169,6 +189,14 @@ fn parse_file(rest: &str) -> Result<ModelPlace, UriError> {
     }
     Ok(ModelPlace::File {
         path: rest.to_owned(),
+    })
+}
+
+fn is_bucket_and_key(text: &str) -> bool {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let is_part = |part: &str| !part.is_empty() && !part.chars().any(|c| c < ' ');
+    text.split_once('/').is_some_and(|(bucket, key)| {
+        !bucket.is_empty() && bucket.chars().all(is_name) && key.split('/').all(is_part)
     })
 }
 
@@ -207,7 +235,7 @@ impl fmt::Display for ModelPlace {
             Self::File { path } => write!(f, "file://{path}"),
             Self::Pvc { claim, path } => write!(f, "pvc://{claim}/{path}"),
             Self::ConfigMap { name, key } => write!(f, "configmap://{name}/{key}"),
-            Self::Http { url } => f.write_str(url),
+            Self::Url { url } => f.write_str(url),
         }
     }
 }
@@ -254,6 +282,10 @@ mod tests {
             "configmap://fraud-model/fraud.json",
             "http://models:8080/fraud.ubj",
             "https://example.org/fraud.ubj?version=2",
+            "s3://models/v1/fraud model.ubj",
+            "gs://models.example.org/fraud.ubj",
+            "az://models/fraud.ubj",
+            "oci://ghcr.io/team/fraud-model:v1.2",
         ] {
             let plain: ModelUri = text.parse().unwrap();
             assert_eq!((plain.to_string().as_str(), plain.sha256), (text, None));
@@ -269,7 +301,14 @@ mod tests {
     fn a_refusal_says_what_to_write() {
         for (text, part) in [
             ("/models/fraud.ubj", "must start with file://"),
-            ("s3://bucket/fraud.ubj", "must start with file://"),
+            ("ftp://host/fraud.ubj", "must start with file://"),
+            (
+                "oci://ghcr.io/team/model",
+                "of the form oci://registry/repository:tag",
+            ),
+            ("s3://bucket", "of the form s3://bucket/key"),
+            ("gs://bucket/", "of the form s3://bucket/key"),
+            ("az://user@container/a//b", "of the form s3://bucket/key"),
             (
                 "file://models/fraud.ubj",
                 "write \"file:///models/fraud.ubj\"",

@@ -20,7 +20,7 @@ pub(crate) fn model_volumes(models: &[Model]) -> BTreeMap<ModelVolume, String> {
         let volume = match place {
             ModelPlace::Pvc { claim, .. } => ModelVolume::Claim(claim.clone()),
             ModelPlace::ConfigMap { name, .. } => ModelVolume::ConfigMap(name.clone()),
-            ModelPlace::File { .. } | ModelPlace::Http { .. } => return None,
+            ModelPlace::File { .. } | ModelPlace::Url { .. } => return None,
         };
         Some((volume, place.mount_folder()?))
     });

@@ -127,7 +127,7 @@ fn refuse_relative_files(spec: &InferenceDeploymentSpec, refused: &mut Vec<Viola
             ModelPlace::File { .. }
             | ModelPlace::Pvc { .. }
             | ModelPlace::ConfigMap { .. }
-            | ModelPlace::Http { .. } => {}
+            | ModelPlace::Url { .. } => {}
         }
     }
 }

@@ -1,6 +1,5 @@
 //! The models of the command line: loaded once, at start.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use albacore_engine::{Iterations, LoadedModel, Slo};
@@ -19,7 +18,8 @@ const PERCENTILE: f64 = 99.0;
 pub struct CliModel {
     /// The name that requests use.
     pub name: String,
-    pub path: PathBuf,
+    /// Its path, absolute or relative to the folder of the process, or its URL.
+    pub source: Source,
     /// Replies later than this are counted late.
     pub slo: Option<Duration>,
 }
@@ -47,14 +47,12 @@ impl CliModel {
     /// # Errors
     /// The file cannot be read, is not a model, is damaged, or holds an unsupported model.
     pub fn load(&self, storage: &Storage) -> Result<(LoadedModel, Digest), LoadError> {
-        let path = self.path.display();
         let load = || -> Result<_, String> {
-            let utf8 = self.path.to_str().map(str::to_owned);
-            let source = Source::Path(utf8.ok_or_else(|| format!("{path} is not UTF-8"))?);
-            let fetched = storage.fetch(&source, None, &|| true);
+            let fetched = storage.fetch(&self.source, None, &|| true);
             let fetched = fetched.map_err(|error| error.to_string())?;
             let model = LoadedModel::compile(&self.name, &fetched.bytes, Iterations::AsSaved);
-            let model = model.map_err(|reason| format!("{path}: {reason}"))?;
+            let source = albacore_storage::redacted(&self.source);
+            let model = model.map_err(|reason| format!("{source}: {reason}"))?;
             log_iterations_notice(model.info());
             Ok((model, fetched.sha256))
         };

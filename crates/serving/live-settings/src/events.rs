@@ -32,6 +32,9 @@ pub enum ServerEvent {
         source: String,
         /// SHA-256 of its file.
         sha256: String,
+        /// What its store calls this version: the ETag of an object, the digest of an artifact.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        version: Option<String>,
     },
     /// A model could not be loaded; its previous version is still served, and loading is retried.
     ModelFailed {

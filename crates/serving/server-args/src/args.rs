@@ -8,6 +8,7 @@ use std::time::Duration;
 use albacore_batching::{Policy, Prefer};
 use albacore_engine::limits::MODELS_MAX;
 use albacore_engine::{BatchingParams, EngineConfig};
+use albacore_settings::Source;
 use albacore_storage::BYTES_DEFAULT;
 use clap::{Parser, ValueEnum};
 
@@ -58,11 +59,12 @@ pub struct Args {
     /// cpus, at least 2 from 4 cpus on, at most 16].
     #[arg(long, value_name = "N", env = "ALBACORE_FRONT_THREADS")]
     pub front_threads: Option<usize>,
-    /// A model and the name to serve it under; may be given several times.
-    /// PATH is a file, or a folder with one model file.
-    #[arg(long = "model", value_name = "NAME=PATH", value_parser = parse_model,
+    /// A model and the name to serve it under; may be given several times. SOURCE is the path of a
+    /// file, or of a folder with one model file, or a URL: https://, s3://, gs://, az://,
+    /// oci://.
+    #[arg(long = "model", value_name = "NAME=SOURCE", value_parser = parse_model,
           required_unless_present_any = ["settings", "model_dir"])]
-    pub models: Vec<(String, PathBuf)>,
+    pub models: Vec<(String, Source)>,
     #[command(flatten)]
     pub kserve: KserveArgs,
     /// A file with models, objectives, batching and queue, in place of the arguments for them. It
@@ -78,6 +80,11 @@ pub struct Args {
     /// ones.
     #[arg(long, value_name = "FILE", env = "ALBACORE_CA_FILE")]
     pub ca_file: Option<PathBuf>,
+    /// How often object stores are asked for a new version of a model of the settings, which is
+    /// loaded beside the one that serves and replaces it.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration,
+          env = "ALBACORE_MODEL_POLL")]
+    pub model_poll: Duration,
     /// When a batch is dispatched: `eager` as soon as a worker is free, `timeout` when its oldest
     /// request has waited for --max-delay, `deferred`
     /// as late as the objective allows, `auto` deferred or eager by what deferring gains and costs.
@@ -203,6 +210,8 @@ pub struct ServerConfig {
     pub model_bytes_max: u64,
     /// CA certificates of servers that models come from.
     pub ca_file: Option<PathBuf>,
+    /// How often object stores are asked for new versions of models.
+    pub model_poll: Duration,
     /// The `albacore-params` that sends parameters, if there is one.
     pub params: Option<ParamsEndpoint>,
     /// Which replies carry a load report.
@@ -239,6 +248,7 @@ impl Args {
             models,
             model_bytes_max: self.model_bytes_max,
             ca_file: self.ca_file,
+            model_poll: self.model_poll,
             params: self.params,
             load_reports: self.load_reports,
             drain_delay: self.drain_delay,
@@ -312,7 +322,7 @@ fn front_threads(asked: Option<usize>, cpus: usize) -> Result<usize, String> {
 }
 
 fn models_with_slos(
-    models: Vec<(String, PathBuf)>,
+    models: Vec<(String, Source)>,
     slos: Vec<(Option<String>, Duration)>,
 ) -> Result<Vec<CliModel>, String> {
     if models.len() > MODELS_MAX {
@@ -330,12 +340,12 @@ fn models_with_slos(
     }
     let of_all = by_name.remove(&None);
     let mut configs: Vec<CliModel> = Vec::with_capacity(models.len());
-    for (name, path) in models {
+    for (name, source) in models {
         if configs.iter().any(|config| config.name == name) {
             return Err(format!("--model {name} is given twice: names must differ"));
         }
         let slo = by_name.remove(&Some(name.clone())).or(of_all);
-        configs.push(CliModel { name, path, slo });
+        configs.push(CliModel { name, source, slo });
     }
     match by_name.into_keys().flatten().next() {
         Some(name) => Err(format!("--slo {name}: no --model has this name")),
@@ -354,23 +364,28 @@ fn bounded(min: usize, max: usize) -> impl Fn(&str) -> Result<usize, String> + C
     }
 }
 
-fn parse_model(text: &str) -> Result<(String, PathBuf), String> {
-    let (name, path) = text.split_once('=').ok_or("NAME=PATH is needed")?;
-    if path.is_empty() {
-        return Err(format!("model {name} has no path"));
+fn parse_model(text: &str) -> Result<(String, Source), String> {
+    let (name, place) = text.split_once('=').ok_or("NAME=SOURCE is needed")?;
+    let source = match place {
+        "" => return Err(format!("model {name} has no path and no URL")),
+        url if url.contains("://") => Source::Url(url.to_owned()),
+        path => Source::Path(path.to_owned()),
+    };
+    if let Source::Url(_) = source {
+        source.check()?;
     }
-    named_model(name, PathBuf::from(path))
+    named_model(name, source)
 }
 
 /// A model whose name is checked.
-pub(crate) fn named_model(name: &str, path: PathBuf) -> Result<(String, PathBuf), String> {
+pub(crate) fn named_model(name: &str, source: Source) -> Result<(String, Source), String> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > 253 || !name.chars().all(is_word) {
         return Err(format!(
             "{name:?} is not a name: letters, digits, '-', '_' and '.' are allowed"
         ));
     }
-    Ok((name.to_owned(), path))
+    Ok((name.to_owned(), source))
 }
 
 /// A duration as `25ms`, `150us`, `2.5s` or `1m`; more than zero, at most an hour.

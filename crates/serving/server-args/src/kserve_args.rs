@@ -2,8 +2,9 @@
 //! appends those of an InferenceService to those of the runtime, so the last one of a name counts.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use albacore_settings::Source;
 use clap::Args;
 
 use crate::args::named_model;
@@ -55,19 +56,21 @@ impl KserveArgs {
     /// The folder cannot be read or has no folders of models.
     pub(crate) fn models_or(
         &self,
-        models: Vec<(String, PathBuf)>,
-    ) -> Result<Vec<(String, PathBuf)>, String> {
+        models: Vec<(String, Source)>,
+    ) -> Result<Vec<(String, Source)>, String> {
         let Some(folder) = &self.model_folder else {
             return Ok(models);
         };
         match &self.model_name {
-            Some(name) => Ok(vec![named_model(name, folder.clone())?]),
+            Some(name) => Ok(vec![named_model(name, source(folder)?)?]),
             None => {
                 let found = albacore_storage::model_folders(folder);
                 let found = found
                     .map_err(|problem| format!("--model_dir {} {problem}", folder.display()))?;
                 let named = found.into_iter();
-                named.map(|(name, path)| named_model(&name, path)).collect()
+                named
+                    .map(|(name, path)| named_model(&name, source(&path)?))
+                    .collect()
             }
         }
     }
@@ -81,6 +84,12 @@ impl KserveArgs {
         };
         (on(self.http_port, http), on(self.grpc_port, grpc))
     }
+}
+
+fn source(path: &Path) -> Result<Source, String> {
+    let utf8 = path.to_str().map(str::to_owned);
+    let utf8 = utf8.ok_or_else(|| format!("--model_dir: {} is not UTF-8", path.display()))?;
+    Ok(Source::Path(utf8))
 }
 
 #[cfg(test)]
@@ -100,7 +109,7 @@ mod tests {
             panic!("{arguments:?}");
         };
         let all = models.into_iter();
-        all.map(|model| (model.name, model.path.display().to_string()))
+        all.map(|model| (model.name, model.source.to_string()))
             .collect()
     }
 

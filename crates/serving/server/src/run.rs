@@ -87,6 +87,11 @@ pub fn front_main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
 fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("ALBACORE_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,h2=error"));
+    // The client that fetches models logs whole URLs at `trace`, in which signatures may be.
+    let filter = match "ureq=off".parse() {
+        Ok(off) => filter.add_directive(off),
+        Err(_) => filter,
+    };
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -167,7 +172,7 @@ fn load_arguments(
     let mut statuses = Vec::with_capacity(models.len());
     for model in models {
         let (compiled, digest) = model.load(storage)?;
-        let mut status = ModelStatus::new(&model.name, model.path.display().to_string());
+        let mut status = ModelStatus::new(&model.name, albacore_storage::redacted(&model.source));
         status.set_loaded(digest);
         statuses.push(status);
         loaded.push(compiled);

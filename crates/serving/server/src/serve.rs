@@ -298,7 +298,7 @@ impl Standby {
             ModelSource::Arguments { models, .. } => {
                 let status = models.iter().map(|model| {
                     let mut status =
-                        ModelStatus::new(&model.name, model.path.display().to_string());
+                        ModelStatus::new(&model.name, albacore_storage::redacted(&model.source));
                     if let Some(record) = self.records.get(&model.name) {
                         status.restore(record.serving());
                     }
@@ -414,6 +414,7 @@ impl PreparedFront {
             config: Arc::clone(&self.effective),
             status: Arc::clone(&self.status),
             storage: Arc::clone(&self.storage),
+            poll_period: self.config.model_poll,
             handover: self.handover.clone(),
         };
         Ok(ConfigWatcher::start(file, settings, served, restored)?)

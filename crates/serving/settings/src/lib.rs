@@ -34,6 +34,7 @@ pub mod agent_stream;
 mod digest;
 mod limits;
 mod object_reader;
+mod oci;
 mod validate;
 mod validation_error;
 pub mod yaml_tree;
@@ -50,5 +51,6 @@ pub use limits::{
     REPORT_BUCKETS_MAX, REPORT_LINE_BYTES_MAX, SNAPSHOT_LINE_BYTES_MAX, SNAPSHOT_METRICS_BYTES_MAX,
     SNAPSHOT_PODS_MAX, SOURCE_CHARS_MAX, WEIGHT_DEFAULT, WEIGHT_MAX,
 };
+pub use oci::OciReference;
 pub use settings::{Iterations, Model, Output, Settings, Source};
 pub use validation_error::ValidationError;

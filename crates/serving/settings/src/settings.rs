@@ -90,7 +90,8 @@ pub enum Iterations {
 pub enum Source {
     /// An absolute path where the server runs.
     Path(String),
-    /// An http or https URL.
+    /// `http://` or `https://`, an object: `s3://bucket/key`, `gs://` or `az://`; or
+    /// an artifact of a registry: `oci://`.
     Url(String),
 }
 

@@ -9,6 +9,7 @@ use crate::limits::{
     BATCH_ROWS_MAX, MODEL_NAME_CHARS_MAX, MODELS_MAX, PERCENTILE_MAX, PERCENTILE_MIN,
     QUEUE_ROWS_MAX, SOURCE_CHARS_MAX, WEIGHT_MAX,
 };
+use crate::oci::OciReference;
 use crate::settings::{Iterations, Model, Settings, Source, output_latencies};
 use crate::timespan::{is_in_bounds, print_timespan};
 use crate::validation_error::{ValidationError, quoted};
@@ -237,40 +238,76 @@ fn is_name(text: &str) -> bool {
 }
 
 fn check_source(path: &str, source: &Source) -> Result<(), ValidationError> {
-    let (field, text, form) = match source {
-        Source::Path(text) => (
-            "path",
-            text,
-            "an absolute path, as in \"/models/fraud.ubj\"",
-        ),
-        Source::Url(text) => ("url", text, "an http:// or https:// URL"),
+    let field = match source {
+        Source::Path(_) => "path",
+        Source::Url(_) => "url",
     };
-    let is_right = match source {
-        Source::Path(text) => text.starts_with('/') && !text.ends_with('/'),
-        Source::Url(text) => ["http://", "https://"].iter().any(|scheme| {
-            let rest = text.strip_prefix(scheme);
-            rest.is_some_and(|rest| !rest.starts_with(['/', '?', '#']) && !rest.is_empty())
-        }),
-    };
-    let is_blank = |c: char| c == ' ' && matches!(source, Source::Url(_));
-    let problem = if text.chars().count() > SOURCE_CHARS_MAX {
-        format!("is longer than {SOURCE_CHARS_MAX} characters")
-    } else if text.contains(|c: char| c.is_control() || is_blank(c)) {
-        format!(
-            "{} has characters that are not allowed in a {field}",
+    let absolute = match source {
+        Source::Path(text) if !text.starts_with('/') || text.ends_with('/') => Err(format!(
+            "{} is not an absolute path, as in \"/models/fraud.ubj\"",
             quoted(text)
-        )
-    } else if !is_right {
-        format!("{} is not {form}", quoted(text))
-    } else if matches!(source, Source::Url(_)) && text.contains('#') {
-        format!(
-            "{} has a fragment: write the checksum as sha256",
-            quoted(text)
-        )
-    } else {
-        return Ok(());
+        )),
+        _ => Ok(()),
     };
-    Err(ValidationError::field(format!("{path}.{field}"), problem))
+    absolute
+        .and_then(|()| source.check())
+        .map_err(|problem| ValidationError::field(format!("{path}.{field}"), problem))
+}
+
+/// Schemes of objects, which have a bucket and a key.
+const OBJECT_SCHEMES: [&str; 3] = ["s3", "gs", "az"];
+
+impl Source {
+    /// Checks a path, absolute or not, or a URL.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what to write.
+    pub fn check(&self) -> Result<(), String> {
+        let (Self::Path(text) | Self::Url(text)) = self;
+        let (is_right, is_web) = match self {
+            Self::Path(_) => (true, false),
+            Self::Url(url) => {
+                let (scheme, rest) = url.split_once("://").unwrap_or_default();
+                let is_web = ["http", "https"].contains(&scheme);
+                let is_object = || OBJECT_SCHEMES.contains(&scheme) && is_bucket_and_key(rest);
+                let is_host = !rest.starts_with(['/', '?', '#']) && !rest.is_empty();
+                let is_artifact = || OciReference::parse(url).is_some();
+                (is_web && is_host || is_object() || is_artifact(), is_web)
+            }
+        };
+        if text.chars().count() > SOURCE_CHARS_MAX {
+            Err(format!("is longer than {SOURCE_CHARS_MAX} characters"))
+        } else if text.contains(|c: char| c.is_control() || c == ' ' && is_web) {
+            let shown = quoted(text);
+            Err(format!("{shown} has characters that are not allowed here"))
+        } else if !is_right {
+            Err(format!(
+                "{} is not an http:// or https:// URL, nor an object, s3://bucket/key, \
+                 gs://bucket/key or az://container/key, nor an artifact, {}",
+                quoted(text),
+                OciReference::FORM
+            ))
+        } else if matches!(self, Self::Url(_)) && text.contains('#') {
+            let shown = quoted(text);
+            Err(format!(
+                "{shown} has a fragment: write the checksum as sha256"
+            ))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+fn is_bucket_and_key(text: &str) -> bool {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    text.split_once('/').is_some_and(|(bucket, key)| {
+        !bucket.is_empty() && bucket.chars().all(is_name) && key.split('/').all(is_key_part)
+    })
+}
+
+/// Stores take other parts, too, but clients change them.
+fn is_key_part(part: &str) -> bool {
+    !["", ".", ".."].contains(&part)
 }
 
 pub(crate) fn check_slo(path: &str, slo: &Slo) -> Result<(), ValidationError> {

@@ -137,7 +137,7 @@ const FILES: [(&str, &str); 7] = [
 ];
 
 /// Fields of a second model beside one with the name a.
-const MODELS: [(&str, &str); 44] = [
+const MODELS: [(&str, &str); 48] = [
     ("path: /b", "models[1].name: is missing"),
     ("name: b", "models[1].path: is missing: write path or url"),
     (
@@ -201,6 +201,22 @@ const MODELS: [(&str, &str); 44] = [
         "models[1].url: \"ftp://b\" is not an http:// or",
     ),
     (
+        "name: b, url: 's3://bucket'",
+        "models[1].url: \"s3://bucket\" is not an http:// or https:// URL, nor an object",
+    ),
+    (
+        "name: b, url: 'gs://bucket/a/../b'",
+        "nor an object, s3://bucket/key",
+    ),
+    (
+        "name: b, url: 'az://me:word@container/a'",
+        "nor an object, s3://bucket/key",
+    ),
+    (
+        "name: b, url: 'oci://ghcr.io/team/model'",
+        "nor an artifact, oci://registry/repository:tag or @sha256:",
+    ),
+    (
         "name: b, url: 'http://'",
         "models[1].url: \"http://\" is not",
     ),
@@ -210,7 +226,7 @@ const MODELS: [(&str, &str); 44] = [
     ),
     (
         "name: b, url: 'http://b/ c'",
-        "has characters that are not allowed in a url",
+        "models[1].url: \"http://b/ c\" has characters that are not allowed",
     ),
     ("name: a, path: /b", "models[1].name: \"a\" is used twice"),
     (

@@ -1,6 +1,6 @@
 //! Why a model file could not be fetched.
 
-use albacore_settings::Digest;
+use albacore_settings::{Digest, OciReference};
 
 use crate::folder::ENDINGS;
 use crate::limits::{FOLDER_ENTRIES_MAX, REDIRECTS_MAX};
@@ -59,6 +59,18 @@ pub enum Problem {
     /// An error of the network, the name or the certificate.
     #[error("cannot be fetched: {0}")]
     Network(String),
+    /// The URL of an object lacks a part.
+    #[error("is not s3://bucket/key, gs://bucket/key or az://container/key: {0}")]
+    Address(String),
+    /// The URL of an artifact lacks a part.
+    #[error("is not {}", OciReference::FORM)]
+    Artifact,
+    /// What a store answered, or what is missing to ask it.
+    #[error("{found}: {remedy}")]
+    Store { found: String, remedy: String },
+    /// The object that a download would go on with is another one.
+    #[error("was replaced while it was read: it is tried again")]
+    Replaced,
     /// Out of memory.
     #[error("does not fit in memory: {bytes_read} bytes were read so far")]
     Memory { bytes_read: usize },

@@ -3,13 +3,11 @@
 use std::fs::File;
 use std::path::Path;
 
-use albacore_settings::Digest;
-
 use crate::error::Problem;
 use crate::folder::model_file;
-use crate::receive::{Transfer, receive};
+use crate::receive::{Fetched, Transfer, receive};
 
-pub(crate) fn read(path: &str, transfer: Transfer<'_>) -> Result<(Vec<u8>, Digest), Problem> {
+pub(crate) fn read(path: &str, transfer: Transfer<'_>) -> Result<Fetched, Problem> {
     let path = model_file(Path::new(path))?;
     // Opening a pipe would wait for a writer, so the type is checked before, and again after the
     // open, since the file may have been replaced in between.

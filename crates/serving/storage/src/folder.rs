@@ -87,7 +87,7 @@ fn visible_names(folder: &Path, wanted: fn(&Metadata) -> bool) -> Result<Vec<Str
     Ok(names)
 }
 
-fn is_model(name: &str) -> bool {
+pub(crate) fn is_model(name: &str) -> bool {
     let ending = name.rsplit_once('.').map(|(_, ending)| ending);
     ending.is_some_and(|ending| ENDINGS.contains(&ending)) && !BESIDE.contains(&name)
 }

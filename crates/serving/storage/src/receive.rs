@@ -16,6 +16,15 @@ pub(crate) struct Transfer<'a> {
     pub(crate) is_wanted: &'a dyn Fn() -> bool,
 }
 
+/// A file, as it arrived.
+#[derive(Debug)]
+pub struct Fetched {
+    pub bytes: Vec<u8>,
+    pub sha256: Digest,
+    /// The version that its store names, if it does: an ETag.
+    pub version: Option<String>,
+}
+
 #[must_use]
 pub fn sha256(bytes: &[u8]) -> Digest {
     Digest(Sha256::digest(bytes).into())
@@ -27,7 +36,7 @@ pub(crate) fn receive(
     transfer: Transfer<'_>,
     announced: Option<u64>,
     failed: impl Fn(io::Error) -> Problem,
-) -> Result<(Vec<u8>, Digest), Problem> {
+) -> Result<Fetched, Problem> {
     let bytes_max = transfer.bytes_max;
     if announced.is_some_and(|bytes| bytes > bytes_max) {
         return Err(Problem::TooLarge { bytes_max });
@@ -41,7 +50,13 @@ pub(crate) fn receive(
             return Err(Problem::Cancelled);
         }
         let read = match source.read(&mut piece) {
-            Ok(0) => return Ok((bytes, Digest(hash.finalize().into()))),
+            Ok(0) => {
+                return Ok(Fetched {
+                    bytes,
+                    sha256: Digest(hash.finalize().into()),
+                    version: None,
+                });
+            }
             Ok(read) => &piece[..read],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(failed(error)),

@@ -6,20 +6,16 @@ use albacore_settings::{Digest, Source};
 use ureq::Agent;
 
 use crate::error::{Problem, StorageError};
-use crate::receive::Transfer;
-use crate::{file, web};
+use crate::receive::{Fetched, Transfer};
+use crate::variables::Variables;
+use crate::{file, oci, store, web};
 
 /// Fetches model files.
 #[derive(Debug)]
 pub struct Storage {
     agent: Agent,
     bytes_max: u64,
-}
-
-#[derive(Debug)]
-pub struct Fetched {
-    pub bytes: Vec<u8>,
-    pub sha256: Digest,
+    variables: Variables,
 }
 
 impl Storage {
@@ -36,7 +32,18 @@ impl Storage {
             })
         });
         let agent = web::agent(roots.transpose()?);
-        Ok(Self { agent, bytes_max })
+        Ok(Self {
+            agent,
+            bytes_max,
+            variables: Variables::of_process(),
+        })
+    }
+
+    /// Stores are set up by these variables in place of those of the process.
+    #[must_use]
+    pub fn with_variables(mut self, all: impl IntoIterator<Item = (String, String)>) -> Self {
+        self.variables = Variables::new(all);
+        self
     }
 
     /// Fetches a file. Blocks, bounded by `limits.rs`; `is_wanted` is called between two reads and
@@ -50,25 +57,59 @@ impl Storage {
         wanted: Option<Digest>,
         is_wanted: &dyn Fn() -> bool,
     ) -> Result<Fetched, StorageError> {
+        // Without a known version there is always a file.
+        let fetched = self.fetch_unless(source, None, wanted, is_wanted)?;
+        fetched.ok_or_else(|| StorageError {
+            place: redacted(source),
+            problem: Problem::Replaced,
+        })
+    }
+
+    /// As [`Self::fetch`]; `None` if the file still has the version `known`, which an earlier
+    /// [`Fetched`] named.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    pub fn fetch_unless(
+        &self,
+        source: &Source,
+        known: Option<&str>,
+        wanted: Option<Digest>,
+        is_wanted: &dyn Fn() -> bool,
+    ) -> Result<Option<Fetched>, StorageError> {
         let transfer = Transfer {
             bytes_max: self.bytes_max,
             is_wanted,
         };
         let received = match source {
-            Source::Path(path) => file::read(path, transfer),
-            Source::Url(url) => web::fetch(&self.agent, url, transfer),
+            Source::Path(path) => file::read(path, transfer).map(Some),
+            Source::Url(url) if store::is_object(url) => {
+                store::fetch(&self.agent, &self.variables, url, known, transfer)
+            }
+            Source::Url(url) if oci::is_artifact(url) => {
+                oci::fetch(&self.agent, &self.variables, url, transfer).map(Some)
+            }
+            Source::Url(url) => web::fetch(&self.agent, url, transfer).map(Some),
         };
-        let checked = received.and_then(|(bytes, sha256)| match wanted {
-            Some(wanted) if wanted != sha256 => {
-                let found = sha256;
+        let checked = received.and_then(|received| match (received, wanted) {
+            (Some(Fetched { sha256: found, .. }), Some(wanted)) if wanted != found => {
                 Err(Problem::Digest { wanted, found })
             }
-            _ => Ok(Fetched { bytes, sha256 }),
+            (received, _) => Ok(received),
         });
         checked.map_err(|problem| StorageError {
             place: redacted(source),
             problem,
         })
+    }
+}
+
+/// Whether a source names versions of its files, so that asking for a new one is cheap.
+#[must_use]
+pub fn has_versions(source: &Source) -> bool {
+    match source {
+        Source::Path(_) => false,
+        Source::Url(url) => store::is_object(url),
     }
 }
 

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::time::Duration;
 
-use albacore_settings::Digest;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Error};
 
@@ -11,7 +10,7 @@ use crate::error::Problem;
 use crate::limits::{
     CONNECT_MAX, REDIRECTS_MAX, RESPONSE_MAX, ROOTS_BYTES_MAX, SILENCE_MAX, TRANSFER_MAX,
 };
-use crate::receive::{Transfer, receive};
+use crate::receive::{Fetched, Transfer, receive};
 
 /// An HTTP client with the bounds of `limits.rs` that trusts `roots`, or Mozilla's roots.
 pub(crate) fn agent(roots: Option<RootCerts>) -> Agent {
@@ -53,11 +52,7 @@ pub(crate) fn read_roots(path: &Path) -> Result<RootCerts, Problem> {
     Ok(RootCerts::from(found))
 }
 
-pub(crate) fn fetch(
-    agent: &Agent,
-    url: &str,
-    transfer: Transfer<'_>,
-) -> Result<(Vec<u8>, Digest), Problem> {
+pub(crate) fn fetch(agent: &Agent, url: &str, transfer: Transfer<'_>) -> Result<Fetched, Problem> {
     let is_https = url.starts_with("https://");
     let request = agent.get(url).config().https_only(is_https).build();
     let response = request.call().map_err(explain)?;
@@ -83,7 +78,7 @@ fn remedy(status: u16) -> &'static str {
     }
 }
 
-fn explain(error: Error) -> Problem {
+pub(crate) fn explain(error: Error) -> Problem {
     match error {
         Error::TooManyRedirects => Problem::Redirects,
         Error::RequireHttpsOnly(_) => Problem::Downgrade,
@@ -106,6 +101,6 @@ fn waited_for(timeout: ureq::Timeout) -> String {
     }
 }
 
-fn seconds(what: &str, most: Duration) -> String {
+pub(crate) fn seconds(what: &str, most: Duration) -> String {
     format!("{what} within {} s", most.as_secs())
 }

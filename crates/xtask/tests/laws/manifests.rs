@@ -92,7 +92,7 @@ const MATRIX: &[Row] = &[
     row("simd", &[], &[]),
     row("trees", &[], &["formats", "simd"]),
     row("settings", &[], &["batching"]),
-    row("storage", &[], &["settings"]),
+    row("storage", &[Async], &["settings"]),
     row(
         "api",
         &[KubeTypes],
@@ -157,6 +157,7 @@ const MATRIX: &[Row] = &[
             "engine",
             "live-settings",
             "params-client",
+            "settings",
             "storage",
         ],
     ),
@@ -329,7 +330,7 @@ const NEVER_LINKS: [(&str, &[&str]); 16] = [
         "worker",
         &["kube*", "tokio*", "hyper*", "tonic*", "rustls*", "ureq"],
     ),
-    ("storage", &["kube*", "tokio*", "hyper*"]),
+    ("storage", &["kube*", "reqwest", "aws-lc*", "openssl*"]),
     (
         "placer",
         &[

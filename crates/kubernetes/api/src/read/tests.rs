@@ -291,8 +291,8 @@ const REFUSALS: &[(&str, &str, &str)] = &[
     ),
     (
         "file:///models/fraud.ubj",
-        "s3://models/fraud.ubj",
-        "fraud.yaml:16: spec.models[0].uri is \"s3://models/fraud.ubj\"; it must start with \
+        "ftp://models/fraud.ubj",
+        "fraud.yaml:16: spec.models[0].uri is \"ftp://models/fraud.ubj\"; it must start with \
          file://",
     ),
     (

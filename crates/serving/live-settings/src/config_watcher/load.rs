@@ -49,6 +49,14 @@ impl LoadRequest {
 /// A served version: the digest of its file, and the iterations that were requested.
 pub(super) type ServedVersion = (Digest, Option<settings::Iterations>);
 
+/// What is served already.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Served {
+    pub(super) version: Option<ServedVersion>,
+    /// What the object store calls the file that was fetched last.
+    pub(super) of_store: Option<String>,
+}
+
 /// A finished attempt.
 #[derive(Debug)]
 pub(super) struct LoadAttempt {
@@ -57,6 +65,8 @@ pub(super) struct LoadAttempt {
     pub(super) request: LoadRequest,
     /// Stamp of the file before it was read; `None` for a URL.
     pub(super) stamp: Option<FileStamp>,
+    /// The version that the object store names, if the file is in one.
+    pub(super) version: Option<String>,
     /// Digest of the version that is served now, or why loading failed.
     pub(super) result: Result<Digest, String>,
 }
@@ -75,13 +85,19 @@ pub(super) fn stamp_of(source: &Source) -> Option<FileStamp> {
     }
 }
 
+/// Whether the source is asked for new versions while it is served: an object store is, unless the
+/// settings want one digest and no other.
+pub(super) fn is_polled(request: &LoadRequest) -> bool {
+    request.sha256.is_none() && albacore_storage::has_versions(&request.source)
+}
+
 /// Starts an attempt; its result is sent to `finished`. The same file with the same iterations as
-/// the `served` version is not installed again.
+/// the `served` version is not installed again, nor fetched again if an object store can tell.
 pub(super) fn start(
     context: &Arc<LoadContext>,
     number: u64,
     request: LoadRequest,
-    served: Option<ServedVersion>,
+    served: Served,
     is_wanted: Arc<AtomicBool>,
     finished: SyncSender<LoadAttempt>,
 ) -> std::io::Result<()> {
@@ -89,12 +105,17 @@ pub(super) fn start(
     let attempt = move || {
         // Taken before the file is read, so that a change during the read is noticed later.
         let stamp = stamp_of(&request.source);
-        let result = load(&context, &request, served, &is_wanted);
+        let loaded = load(&context, &request, served, &is_wanted);
+        let (result, version) = match loaded {
+            Ok((digest, version)) => (Ok(digest), version),
+            Err(error) => (Err(error), None),
+        };
         // The receiver is gone once the server stops.
         let _ = finished.send(LoadAttempt {
             number,
             request,
             stamp,
+            version,
             result,
         });
     };
@@ -102,19 +123,38 @@ pub(super) fn start(
     thread.spawn(attempt).map(drop)
 }
 
+/// Returns the digest of the version that is served now, and what an object store calls it.
 fn load(
     context: &LoadContext,
     request: &LoadRequest,
-    served: Option<ServedVersion>,
+    served: Served,
     is_wanted: &AtomicBool,
-) -> Result<Digest, String> {
+) -> Result<(Digest, Option<String>), String> {
     let is_wanted = || is_wanted.load(Ordering::Relaxed);
+    let same = served.version.filter(|(_, own)| *own == request.iterations);
+    let known = served.of_store.filter(|_| same.is_some());
     let fetched = context
         .storage
-        .fetch(&request.source, request.sha256, &is_wanted)
+        .fetch_unless(
+            &request.source,
+            known.as_deref(),
+            request.sha256,
+            &is_wanted,
+        )
         .map_err(|error| error.to_string())?;
-    if Some((fetched.sha256, request.iterations)) == served {
-        return Ok(fetched.sha256);
+    let fetched = match (fetched, same) {
+        (Some(fetched), _) => fetched,
+        (None, Some((digest, _))) => return Ok((digest, known)),
+        (None, None) => return Err("is unchanged, but was not served: it is tried again".into()),
+    };
+    let version = fetched.version.clone();
+    if let Some(version) = &version {
+        let (model, sha256) = (&request.name, fetched.sha256.to_string());
+        let source = albacore_storage::redacted(&request.source);
+        tracing::info!(model, source, version, sha256, "fetched from a store");
+    }
+    if same.is_some_and(|(digest, _)| digest == fetched.sha256) {
+        return Ok((fetched.sha256, version));
     }
     let _guard = context
         .install_lock
@@ -123,10 +163,11 @@ fn load(
     if !is_wanted() {
         return Err("loading was cancelled".to_owned());
     }
-    install(context, request, fetched).map_err(|problem| {
+    let installed = install(context, request, fetched).map_err(|problem| {
         let source = albacore_storage::redacted(&request.source);
         format!("{source}: {problem}")
-    })
+    });
+    Ok((installed?, version))
 }
 
 fn install(

@@ -15,6 +15,7 @@ mod watched_model;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use albacore_engine::{Engine, NoSlot};
 use albacore_settings::ValidationError;
@@ -42,6 +43,8 @@ pub struct Served {
     pub status: Arc<StatusStore>,
     pub storage: Arc<Storage>,
     pub handover: Handover,
+    /// How often object stores are asked for new versions of models.
+    pub poll_period: Duration,
 }
 
 /// The settings file cannot be watched.
@@ -81,6 +84,7 @@ impl ConfigWatcher {
             status,
             storage,
             handover,
+            poll_period,
         } = served;
         let context = Arc::new(LoadContext {
             engine,
@@ -88,7 +92,7 @@ impl ConfigWatcher {
             runtime: tokio::runtime::Handle::current(),
             install_lock: Mutex::new(()),
         });
-        let mut watch_loop = WatchLoop::new(file, context, config, status, handover);
+        let mut watch_loop = WatchLoop::new(file, context, config, status, handover, poll_period);
         watch_loop.apply(settings)?;
         watch_loop.restore(restored);
         let is_running = Arc::new(AtomicBool::new(true));

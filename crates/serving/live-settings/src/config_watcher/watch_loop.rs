@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use albacore_engine::{Kind, KindSet};
 use albacore_settings as settings;
@@ -33,6 +33,8 @@ pub(super) struct WatchLoop {
     status: Arc<StatusStore>,
     handover: Handover,
     models: Vec<WatchedModel>,
+    /// How often object stores are asked for new versions.
+    poll_period: Duration,
     /// Number of attempts started so far.
     attempts: u64,
     finished_sender: SyncSender<LoadAttempt>,
@@ -46,6 +48,7 @@ impl WatchLoop {
         config: Arc<EffectiveConfig>,
         status: Arc<StatusStore>,
         handover: Handover,
+        poll_period: Duration,
     ) -> Self {
         let (finished_sender, finished) = sync_channel(ATTEMPTS_MAX);
         Self {
@@ -57,6 +60,7 @@ impl WatchLoop {
             status,
             handover,
             models: Vec::new(),
+            poll_period,
             attempts: 0,
             finished_sender,
             finished,
@@ -150,7 +154,7 @@ impl WatchLoop {
             let Some(record) = records.get(&model.settings.name) else {
                 continue;
             };
-            let is_loaded = model.restore(record);
+            let is_loaded = model.restore(record, Instant::now() + self.poll_period);
             self.status.update(|status| {
                 let mut models = status.models.iter_mut();
                 let name = &model.settings.name;
@@ -230,7 +234,7 @@ impl WatchLoop {
                 &self.context,
                 number,
                 request.clone(),
-                model.served,
+                model.served(),
                 is_wanted,
                 sender.clone(),
             );
@@ -249,7 +253,7 @@ impl WatchLoop {
             return;
         };
         let previous = model.served;
-        let is_current = model.finished(&attempt, Instant::now());
+        let is_current = model.finished(&attempt, Instant::now(), self.poll_period);
         let is_same_version = model.served == previous;
         let (request, result) = (attempt.request.clone(), attempt.result.clone());
         let mut is_news = false;
@@ -263,7 +267,7 @@ impl WatchLoop {
             self.keep(&attempt);
         }
         if is_news {
-            report(request, result);
+            report(request, result, attempt.version);
         }
     }
 }
@@ -311,13 +315,14 @@ fn update_status(
     is_news
 }
 
-fn report(request: LoadRequest, result: Result<Digest, String>) {
+fn report(request: LoadRequest, result: Result<Digest, String>, version: Option<String>) {
     let (model, source) = (request.name, albacore_storage::redacted(&request.source));
     match result {
         Ok(digest) => emit(&ServerEvent::ModelLoaded {
             model,
             source,
             sha256: digest.to_string(),
+            version,
         }),
         Err(error) => emit(&ServerEvent::ModelFailed {
             model,
@@ -332,6 +337,7 @@ fn thread_failed(number: u64, request: LoadRequest, error: &std::io::Error) -> L
         number,
         request,
         stamp: None,
+        version: None,
         result: Err(format!("no thread can be started to load it: {error}")),
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use albacore_settings as settings;
 
 use super::file_stamp::FileStamp;
-use super::load::{LoadAttempt, LoadRequest, ServedVersion, stamp_of};
+use super::load::{LoadAttempt, LoadRequest, Served, ServedVersion, is_polled, stamp_of};
 use crate::handover::ModelRecord;
 use crate::limits::{LOAD_BACKOFF_MAX, LOAD_BACKOFF_MIN, STABLE_POLLS};
 
@@ -20,8 +20,11 @@ pub(super) struct WatchedModel {
     /// Request of the last finished attempt, and the file that it read.
     tried: Option<(LoadRequest, Option<FileStamp>)>,
     pub(super) served: Option<ServedVersion>,
-    /// Failures in a row, and the time of the next attempt; 0 and `None` after a success.
+    /// What the object store calls the file that was fetched last with the current settings.
+    of_store: Option<String>,
+    /// Failures in a row; 0 after a success.
     failures: u32,
+    /// Time of the next attempt: after a failure, or to ask an object store for a new version.
     retry_at: Option<Instant>,
     /// A file that differs from the tried one, and at how many polls it was the same.
     changed_file: Option<(Option<FileStamp>, u32)>,
@@ -34,6 +37,7 @@ impl WatchedModel {
             running: None,
             tried: None,
             served: None,
+            of_store: None,
             failures: 0,
             retry_at: None,
             changed_file: None,
@@ -41,7 +45,7 @@ impl WatchedModel {
     }
 
     /// Takes over what another front served; returns whether it is what the settings ask for.
-    pub(super) fn restore(&mut self, record: &ModelRecord) -> bool {
+    pub(super) fn restore(&mut self, record: &ModelRecord, next_poll: Instant) -> bool {
         let request = self.request();
         let Some((digest, _)) = record.serving() else {
             return false;
@@ -50,6 +54,7 @@ impl WatchedModel {
             return false;
         }
         self.served = Some((digest, request.iterations));
+        self.retry_at = is_polled(&request).then_some(next_poll);
         self.tried = Some((request, record.stamp));
         true
     }
@@ -77,6 +82,7 @@ impl WatchedModel {
         }
         self.cancel();
         self.failures = 0;
+        self.of_store = None;
         self.retry_at = None;
         self.changed_file = None;
         true
@@ -86,6 +92,14 @@ impl WatchedModel {
     pub(super) fn cancel(&mut self) {
         if let Some((_, is_wanted)) = &self.running {
             is_wanted.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// What does not have to be fetched or installed again.
+    pub(super) fn served(&self) -> Served {
+        Served {
+            version: self.served,
+            of_store: self.of_store.clone(),
         }
     }
 
@@ -129,8 +143,14 @@ impl WatchedModel {
         self.running.take_if(|(own, _)| *own == number).is_some()
     }
 
-    /// Records the result of an attempt. Returns whether it was for the current settings.
-    pub(super) fn finished(&mut self, attempt: &LoadAttempt, now: Instant) -> bool {
+    /// Records the result of an attempt; object stores are asked again after `poll_period`. Returns
+    /// whether it was for the current settings.
+    pub(super) fn finished(
+        &mut self,
+        attempt: &LoadAttempt,
+        now: Instant,
+        poll_period: Duration,
+    ) -> bool {
         if let Ok(digest) = attempt.result {
             self.served = Some((digest, attempt.request.iterations));
         }
@@ -139,8 +159,12 @@ impl WatchedModel {
         if !self.is_tried() {
             return false;
         }
+        if attempt.result.is_ok() {
+            self.of_store.clone_from(&attempt.version);
+        }
+        let next_poll = is_polled(&attempt.request).then(|| now + poll_period);
         (self.failures, self.retry_at) = match attempt.result {
-            Ok(_) => (0, None),
+            Ok(_) => (0, next_poll),
             Err(_) => (self.failures + 1, Some(now + backoff(self.failures))),
         };
         true

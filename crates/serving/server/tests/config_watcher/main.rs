@@ -5,9 +5,14 @@
 mod errors;
 mod iterations;
 mod model_batching;
+mod object_store;
 mod objectives;
 #[path = "../running/mod.rs"]
 mod running;
+#[path = "../../../storage/tests/stores/seaweed.rs"]
+mod seaweed;
+#[path = "../../../storage/tests/stores/servers.rs"]
+mod servers;
 mod swaps;
 mod volume;
 mod weights;

@@ -4,6 +4,8 @@ use albacore_settings::Digest;
 
 use super::*;
 
+const POLL: Duration = Duration::from_secs(90);
+
 fn watched(path: &str) -> WatchedModel {
     WatchedModel::new(model(path))
 }
@@ -31,10 +33,11 @@ fn attempt(model: &mut WatchedModel, result: Result<Digest, String>, now: Instan
         number: 7,
         request,
         stamp,
+        version: None,
         result,
     };
     assert!(model.take_running(&attempt) && !model.take_running(&attempt));
-    model.finished(&attempt, now)
+    model.finished(&attempt, now, POLL)
 }
 
 #[test]
@@ -87,10 +90,11 @@ fn changed_settings_are_loaded_at_once_and_cancel_the_running_attempt() {
     let late = LoadAttempt {
         number: 1,
         request,
+        version: None,
         stamp: None,
         result: Err("no".to_owned()),
     };
-    assert!(model.take_running(&late) && !model.finished(&late, now));
+    assert!(model.take_running(&late) && !model.finished(&late, now, POLL));
     assert!(model.due(now).is_some(), "the new settings were not tried");
     attempt(&mut model, Ok(Digest([2; 32])), now);
     let mut with_slo = self::model("/b");
@@ -104,4 +108,22 @@ fn changed_settings_are_loaded_at_once_and_cancel_the_running_attempt() {
         "other iterations need a load"
     );
     assert!(model.due(now).is_some());
+}
+
+#[test]
+fn an_object_store_is_asked_for_new_versions_unless_a_digest_is_wanted() {
+    let mut model = watched("/absent");
+    model.settings.source = settings::Source::Url("s3://models/a.ubj".to_owned());
+    let now = Instant::now();
+    let one = Ok(Digest([1; 32]));
+    assert!(attempt(&mut model, one.clone(), now));
+    assert_eq!(model.due(now + POLL / 2), None);
+    let later = now + POLL;
+    assert!(attempt(&mut model, Err("no".to_owned()), later));
+    assert!(model.due(later + LOAD_BACKOFF_MIN).is_some());
+    let mut pinned = model.settings.clone();
+    pinned.sha256 = Some(Digest([1; 32]));
+    assert!(model.set_settings(pinned));
+    assert!(attempt(&mut model, one, later));
+    assert_eq!(model.due(later + 10 * POLL), None);
 }

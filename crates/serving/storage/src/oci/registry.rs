@@ -1,0 +1,262 @@
+//! Requests to a registry, with the credentials of a Docker configuration.
+
+use std::io::{self, Read};
+use std::time::{Duration, Instant};
+
+use albacore_settings::{Digest, OciReference};
+use serde_json::Value;
+use ureq::http::Response;
+use ureq::{Agent, Body, BodyReader};
+
+use crate::error::Problem;
+use crate::limits::{MANIFEST_BYTES_MAX, RETRIES_MAX, TRANSFER_MAX};
+use crate::variables::Variables;
+use crate::web::{explain, seconds};
+
+/// Manifests that are read; an index is named in the refusal.
+const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, \
+                         application/vnd.docker.distribution.manifest.v2+json, \
+                         application/vnd.oci.image.index.v1+json";
+
+pub(super) struct Registry<'a> {
+    agent: &'a Agent,
+    variables: &'a Variables,
+    host: &'a str,
+    repository: &'a str,
+    is_https: bool,
+    deadline: Instant,
+    /// The header, once the registry has asked for it. It is never shown.
+    authorization: Option<String>,
+}
+
+impl<'a> Registry<'a> {
+    pub(super) fn new(
+        agent: &'a Agent,
+        variables: &'a Variables,
+        reference: &OciReference<'a>,
+    ) -> Self {
+        let host = reference.registry;
+        // As Docker does it: this machine alone is asked without TLS.
+        let name = host.split(':').next().unwrap_or(host);
+        let is_loopback = name == "localhost" || name.starts_with("127.");
+        Self {
+            agent,
+            variables,
+            host,
+            repository: reference.repository,
+            is_https: !is_loopback,
+            deadline: Instant::now() + TRANSFER_MAX,
+            authorization: None,
+        }
+    }
+
+    /// The bytes of a manifest, which are not checked.
+    pub(super) fn manifest(&mut self, reference: &OciReference<'_>) -> Result<Vec<u8>, Problem> {
+        let name = match (reference.digest, reference.tag) {
+            (Some(digest), _) => format!("sha256:{digest}"),
+            (None, tag) => tag.unwrap_or_default().to_owned(),
+        };
+        let response = self.get(&format!("manifests/{name}"), 0)?;
+        bounded(response.into_body())
+    }
+
+    /// Part of the repository, from its byte `first` on.
+    fn get(&mut self, path: &str, first: u64) -> Result<Response<Body>, Problem> {
+        let mut response = self.send(path, first)?;
+        // A token may have been for a short time.
+        if response.status() == 401 {
+            self.authorization = Some(self.authorize(&response)?);
+            response = self.send(path, first)?;
+        }
+        let wanted = if first == 0 { 200 } else { 206 };
+        match response.status().as_u16() {
+            status if status == wanted => Ok(response),
+            status => Err(self.refused(status, &bounded(response.into_body())?)),
+        }
+    }
+
+    fn send(&self, path: &str, first: u64) -> Result<Response<Body>, Problem> {
+        let scheme = if self.is_https { "https" } else { "http" };
+        let url = format!("{scheme}://{}/v2/{}/{path}", self.host, self.repository);
+        let mut request = self
+            .agent
+            .get(url)
+            .config()
+            .https_only(self.is_https)
+            .timeout_global(Some(self.left()?))
+            .build()
+            .header("Accept", MANIFESTS);
+        if let Some(authorization) = &self.authorization {
+            // Not sent to another host that the registry redirects to.
+            request = request.header("Authorization", authorization);
+        }
+        if first > 0 {
+            request = request.header("Range", format!("bytes={first}-"));
+        }
+        request.call().map_err(|error| self.explain(error))
+    }
+
+    fn left(&self) -> Result<Duration, Problem> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let late = || Problem::Slow(seconds("the whole file", TRANSFER_MAX));
+        (!left.is_zero()).then_some(left).ok_or_else(late)
+    }
+
+    fn explain(&self, error: ureq::Error) -> Problem {
+        match explain(error) {
+            Problem::Network(text) => Problem::Network(format!("{}: {text}", self.host)),
+            problem => problem,
+        }
+    }
+
+    /// The header that the registry asks for: a password, or a token that it is exchanged for.
+    fn authorize(&self, response: &Response<Body>) -> Result<String, Problem> {
+        let challenge = response.headers().get("WWW-Authenticate");
+        let challenge = challenge.and_then(|value| value.to_str().ok());
+        let challenge = challenge.unwrap_or_default();
+        let scheme = challenge.split(' ').next().unwrap_or_default();
+        let password = self.variables.docker_login(self.host)?;
+        let password = password.map(|login| format!("Basic {login}"));
+        match scheme.to_ascii_lowercase().as_str() {
+            "basic" => password.ok_or_else(|| self.denied("401", "without credentials")),
+            "bearer" => self.token(challenge, password.as_deref()),
+            _ => Err(self.denied("401", "with Basic or Bearer authentication")),
+        }
+    }
+
+    fn token(&self, challenge: &str, password: Option<&str>) -> Result<String, Problem> {
+        let realm = parameter(challenge, "realm").unwrap_or_default();
+        let mut request = self
+            .agent
+            .get(realm)
+            .config()
+            .https_only(self.is_https)
+            .timeout_global(Some(self.left()?))
+            .build();
+        for name in ["service", "scope"] {
+            if let Some(value) = parameter(challenge, name) {
+                request = request.query(name, value);
+            }
+        }
+        if let Some(password) = password {
+            request = request.header("Authorization", password);
+        }
+        let response = request.call().map_err(|error| self.explain(error))?;
+        let status = response.status();
+        let answer = bounded(response.into_body())?;
+        let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
+        let token = answer["token"].as_str().or(answer["access_token"].as_str());
+        match token {
+            Some(token) if status == 200 => Ok(format!("Bearer {token}")),
+            _ => Err(self.denied(status.as_str(), "to get a token for it")),
+        }
+    }
+
+    fn denied(&self, status: &str, how: &str) -> Problem {
+        Problem::Store {
+            found: format!("may not be read {how}: the registry answered {status}"),
+            remedy: format!(
+                "add {} to config.json in the folder of DOCKER_CONFIG, or correct it there",
+                self.host
+            ),
+        }
+    }
+
+    fn refused(&self, status: u16, answer: &[u8]) -> Problem {
+        let code = code(answer);
+        let answer = format!("{status} {code}").trim_end().to_owned();
+        let (what, remedy) = match status {
+            401 | 403 => return self.denied(&answer, "with these credentials"),
+            404 => ("does not exist", "correct repository, tag or digest"),
+            408 | 429 | 500..=599 => (
+                "cannot be fetched now, as the registry has a problem",
+                "it is tried again",
+            ),
+            _ => ("was refused", "correct the URL"),
+        };
+        Problem::Store {
+            found: format!("{what}: the registry answered {answer}"),
+            remedy: remedy.to_owned(),
+        }
+    }
+}
+
+/// A value of a challenge.
+fn parameter<'a>(challenge: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = challenge.split_once(&format!("{name}=\""))?;
+    Some(rest.split_once('"')?.0)
+}
+
+/// The error code of an answer; nothing else of it is shown.
+fn code(answer: &[u8]) -> String {
+    let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
+    let code = answer["errors"][0]["code"].as_str().unwrap_or_default();
+    let is_code = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_right = code.len() <= 64 && code.chars().all(is_code);
+    if is_right { code } else { "" }.to_owned()
+}
+
+/// A manifest or another short answer.
+fn bounded(body: Body) -> Result<Vec<u8>, Problem> {
+    let mut bytes = Vec::new();
+    let mut body = body.into_reader().take(MANIFEST_BYTES_MAX + 1);
+    body.read_to_end(&mut bytes)
+        .map_err(|error| explain(error.into()))?;
+    match bytes.len() as u64 {
+        0..=MANIFEST_BYTES_MAX => Ok(bytes),
+        _ => Err(Problem::Store {
+            found: format!("has a manifest of more than {MANIFEST_BYTES_MAX} bytes"),
+            remedy: "push the model file alone".to_owned(),
+        }),
+    }
+}
+
+/// A layer as it arrives; one that breaks goes on where it broke.
+pub(super) struct Blob<'r, 'a> {
+    registry: &'r mut Registry<'a>,
+    path: String,
+    body: BodyReader<'static>,
+    read: u64,
+    bytes: u64,
+    retries: usize,
+}
+
+impl<'r, 'a> Blob<'r, 'a> {
+    pub(super) fn open(
+        registry: &'r mut Registry<'a>,
+        digest: Digest,
+        bytes: u64,
+    ) -> Result<Self, Problem> {
+        let path = format!("blobs/sha256:{digest}");
+        let body = registry.get(&path, 0)?.into_body().into_reader();
+        Ok(Self {
+            registry,
+            path,
+            body,
+            read: 0,
+            bytes,
+            retries: 0,
+        })
+    }
+}
+
+impl Read for Blob<'_, '_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        // bound: RETRIES_MAX
+        loop {
+            let read = self.body.read(out);
+            let is_cut = self.read > 0 && self.read < self.bytes;
+            match read {
+                Ok(count) if count > 0 || !is_cut => {
+                    self.read += count as u64;
+                    return Ok(count);
+                }
+                Err(error) if !is_cut || self.retries == RETRIES_MAX => return Err(error),
+                Ok(_) if self.retries == RETRIES_MAX => return Ok(0),
+                Ok(_) | Err(_) => self.retries += 1,
+            }
+            let rest = self.registry.get(&self.path, self.read);
+            self.body = rest.map_err(io::Error::other)?.into_body().into_reader();
+        }
+    }
+}

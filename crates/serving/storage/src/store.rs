@@ -1,0 +1,135 @@
+//! Objects of S3, Google Cloud Storage and Azure, and of stores that are compatible with them.
+//!
+//! Addresses, signatures, credentials, retries and resumed downloads are those of `object_store`;
+//! its requests go through the client of this crate (`client`), so that bounds and trusted roots
+//! are the same. Settings and credentials come from the environment variables of each store.
+//! Messages are built from statuses and error codes alone (`explain`): answers of stores repeat
+//! signed headers, which may hold tokens.
+
+mod address;
+mod client;
+mod explain;
+
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::{Buf as _, Bytes};
+use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
+use object_store::{GetOptions, ObjectStore as _};
+use tokio::runtime::Runtime;
+use ureq::Agent;
+
+use crate::error::Problem;
+use crate::limits::TRANSFER_MAX;
+use crate::receive::{Fetched, Transfer, receive};
+use crate::variables::Variables;
+use address::Address;
+use client::{Connector, ForObject};
+use explain::Journal;
+
+/// Whether a URL names an object of a store; its ETag is a version that can be asked for.
+pub(crate) fn is_object(url: &str) -> bool {
+    let scheme = url.split_once("://").map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| address::Store::from_scheme(scheme).is_some())
+}
+
+/// Fetches an object; `None` if it still has the version `known`.
+pub(crate) fn fetch(
+    agent: &Agent,
+    variables: &Variables,
+    url: &str,
+    known: Option<&str>,
+    transfer: Transfer<'_>,
+) -> Result<Option<Fetched>, Problem> {
+    let address = Address::parse(url)?;
+    let journal = Arc::new(Journal::new(address.store, variables.clone()));
+    // Its timers pause retries; requests block this thread.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .map_err(Problem::File)?;
+    let client = address.open(
+        variables,
+        Connector {
+            agent: agent.clone(),
+            journal: Arc::clone(&journal),
+            deadline: Instant::now() + TRANSFER_MAX,
+        },
+    )?;
+    let mut options = GetOptions::new().with_if_none_match(known);
+    options.extensions.insert(ForObject);
+    let object = match runtime.block_on(client.get_opts(&address.key, options)) {
+        Ok(object) => object,
+        Err(object_store::Error::NotModified { .. }) if known.is_some() => return Ok(None),
+        Err(error) => return Err(journal.explain(&error)),
+    };
+    let (announced, version) = (object.meta.size, object.meta.e_tag.clone());
+    let body = Body {
+        runtime,
+        stream: object.into_stream(),
+        piece: Bytes::new(),
+    };
+    let failed = |error: io::Error| journal.explain(&error);
+    let mut received = receive(body, transfer, Some(announced), failed)?;
+    received.version = version;
+    Ok(Some(received))
+}
+
+/// The bytes of an object as they arrive.
+struct Body {
+    runtime: Runtime,
+    stream: BoxStream<'static, object_store::Result<Bytes>>,
+    /// What of the last piece was not read yet.
+    piece: Bytes,
+}
+
+impl Read for Body {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        // bound: one piece, as pieces are not empty
+        while self.piece.is_empty() {
+            match self.runtime.block_on(self.stream.next()) {
+                None => return Ok(0),
+                Some(piece) => self.piece = piece.map_err(io::Error::other)?,
+            }
+        }
+        let count = out.len().min(self.piece.len());
+        self.piece.copy_to_slice(&mut out[..count]);
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_silent_store_is_not_waited_for_again_and_again() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", silent.local_addr().unwrap());
+        let variables = [
+            ("AWS_ENDPOINT_URL", endpoint.as_str()),
+            ("AWS_ACCESS_KEY_ID", "AKIDSILENT"),
+            ("AWS_SECRET_ACCESS_KEY", "word"),
+        ];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let impatient = Agent::config_builder()
+            .timeout_recv_response(Some(Duration::from_millis(100)))
+            .build();
+        let transfer = Transfer {
+            bytes_max: 1000,
+            is_wanted: &|| true,
+        };
+        let agent = Agent::new_with_config(impatient);
+        let variables = Variables::new(variables);
+        let fetched = fetch(&agent, &variables, "s3://bucket/key", None, transfer);
+        let error = fetched.unwrap_err();
+        assert!(matches!(error, Problem::Slow(_)), "{error}");
+        silent.set_nonblocking(true).unwrap();
+        let connections = silent.incoming().map_while(Result::ok).count();
+        assert_eq!(connections, 1);
+    }
+}

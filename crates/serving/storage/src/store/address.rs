@@ -1,0 +1,187 @@
+//! Which object of which store a URL names.
+
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::path::Path;
+use object_store::{BackoffConfig, ObjectStore, RetryConfig};
+
+use super::client::Connector;
+use crate::error::Problem;
+use crate::limits::{PAUSE_MAX, PAUSE_MIN, RETRIES_MAX, TRANSFER_MAX};
+use crate::variables::Variables;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Store {
+    S3,
+    Google,
+    Azure,
+}
+
+impl Store {
+    pub(super) fn from_scheme(scheme: &str) -> Option<Self> {
+        match scheme {
+            "s3" => Some(Self::S3),
+            "gs" => Some(Self::Google),
+            "az" => Some(Self::Azure),
+            _ => None,
+        }
+    }
+
+    /// What to set where credentials are missing.
+    pub(super) fn credentials(self) -> &'static str {
+        match self {
+            Self::S3 => "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+            Self::Google => "GOOGLE_APPLICATION_CREDENTIALS",
+            Self::Azure => "AZURE_STORAGE_ACCOUNT_KEY",
+        }
+    }
+
+    /// What says where the store is.
+    pub(super) fn place(self) -> &'static str {
+        match self {
+            Self::S3 => "AWS_REGION and AWS_ENDPOINT_URL",
+            Self::Google => "GOOGLE_BASE_URL",
+            Self::Azure => "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ENDPOINT",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Address {
+    pub(super) store: Store,
+    bucket: String,
+    pub(super) key: Path,
+}
+
+impl Address {
+    /// Nothing is decoded: the key is used as written.
+    pub(super) fn parse(url: &str) -> Result<Self, Problem> {
+        let parts = url.split_once("://").and_then(|(scheme, rest)| {
+            let (bucket, key) = rest.split_once('/')?;
+            Some((Store::from_scheme(scheme)?, bucket, key))
+        });
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        match parts {
+            Some((store, bucket, key))
+                if !bucket.is_empty() && bucket.chars().all(is_name) && !key.is_empty() =>
+            {
+                let key = Path::parse(key).map_err(|error| Problem::Address(error.to_string()))?;
+                let bucket = bucket.to_owned();
+                Ok(Self { store, bucket, key })
+            }
+            _ => Err(Problem::Address("it is not of that form".to_owned())),
+        }
+    }
+
+    /// A client of the store, with the settings and credentials of the environment.
+    pub(super) fn open(
+        &self,
+        variables: &Variables,
+        connector: Connector,
+    ) -> Result<Box<dyn ObjectStore>, Problem> {
+        let retry = RetryConfig {
+            backoff: BackoffConfig {
+                init_backoff: PAUSE_MIN,
+                max_backoff: PAUSE_MAX,
+                base: 2.0,
+            },
+            max_retries: RETRIES_MAX,
+            retry_timeout: TRANSFER_MAX,
+        };
+        let opened: object_store::Result<Box<dyn ObjectStore>> = match self.store {
+            Store::S3 => {
+                let own = variables.of("AWS_");
+                own.fold(AmazonS3Builder::new(), |to, (key, value)| {
+                    to.with_config(key, value)
+                })
+                .with_bucket_name(&self.bucket)
+                .with_retry(retry)
+                .with_http_connector(connector)
+                .build()
+                .map(|client| Box::new(client) as _)
+            }
+            Store::Google => {
+                let own = variables.of("GOOGLE_");
+                own.fold(GoogleCloudStorageBuilder::new(), |to, (key, value)| {
+                    to.with_config(key, value)
+                })
+                .with_bucket_name(&self.bucket)
+                .with_retry(retry)
+                .with_http_connector(connector)
+                .build()
+                .map(|client| Box::new(client) as _)
+            }
+            Store::Azure => {
+                let own = variables.of("AZURE_");
+                own.fold(MicrosoftAzureBuilder::new(), |to, (key, value)| {
+                    to.with_config(key, value)
+                })
+                .with_container_name(&self.bucket)
+                .with_retry(retry)
+                .with_http_connector(connector)
+                .build()
+                .map(|client| Box::new(client) as _)
+            }
+        };
+        opened.map_err(|error| Problem::Store {
+            found: format!(
+                "cannot be fetched with this environment: {}",
+                variables.hide_secrets(&error.to_string())
+            ),
+            remedy: format!(
+                "correct {} and {}",
+                self.store.place(),
+                self.store.credentials()
+            ),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_names_store_bucket_and_key_as_written() {
+        for (url, store, bucket, key) in [
+            (
+                "s3://models/v1/fraud.ubj",
+                Store::S3,
+                "models",
+                "v1/fraud.ubj",
+            ),
+            (
+                "gs://models.example.org/a",
+                Store::Google,
+                "models.example.org",
+                "a",
+            ),
+            (
+                "az://models/a b%20c=d.ubj",
+                Store::Azure,
+                "models",
+                "a b%20c=d.ubj",
+            ),
+        ] {
+            let address = Address::parse(url).unwrap();
+            let found = (address.store, address.bucket.as_str(), address.key.as_ref());
+            assert_eq!(found, (store, bucket, key));
+        }
+    }
+
+    #[test]
+    fn a_url_without_bucket_or_key_is_refused() {
+        for url in [
+            "s3://models",
+            "s3://models/",
+            "s3:///key",
+            "s3://me:word@models/key",
+            "gs://models/a//b",
+            "az://models/../key",
+        ] {
+            let error = Address::parse(url).unwrap_err().to_string();
+            assert!(error.contains("s3://bucket/key"), "{url}: {error}");
+        }
+    }
+}

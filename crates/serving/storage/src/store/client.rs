@@ -1,0 +1,170 @@
+//! The HTTP client of this crate as the one that `object_store` sends its requests with.
+
+use std::future::Future;
+use std::io::Read;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame};
+use object_store::ClientOptions;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
+    HttpResponseBody, HttpService,
+};
+use ureq::http::Request;
+use ureq::{Agent, BodyReader};
+
+use super::explain::Journal;
+use crate::error::Problem;
+use crate::limits::{
+    ANSWER_BYTES_MAX, CREDENTIALS_CONNECT_MAX, CREDENTIALS_MAX, PIECE_BYTES, TRANSFER_MAX,
+};
+use crate::web::{explain, seconds};
+
+/// Marks requests for the object; others are for credentials.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ForObject;
+
+/// Sends requests, until `deadline`, and writes what came of them into `journal`.
+#[derive(Clone, Debug)]
+pub(super) struct Connector {
+    pub(super) agent: Agent,
+    pub(super) journal: Arc<Journal>,
+    pub(super) deadline: Instant,
+}
+
+/// What `object_store` hears of a failure; the problem itself is in the journal.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Failed(String);
+
+impl HttpConnector for Connector {
+    /// Its options concern another client: bounds and roots are those of this crate.
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(self.clone()))
+    }
+}
+
+impl HttpService for Connector {
+    fn call<'me, 'call>(
+        &'me self,
+        request: HttpRequest,
+    ) -> Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'call>>
+    where
+        'me: 'call,
+        Self: 'call,
+    {
+        // It blocks: nothing else runs on this thread.
+        Box::pin(std::future::ready(self.send(request)))
+    }
+}
+
+impl Connector {
+    fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let is_object = request.extensions().get::<ForObject>().is_some();
+        let host = request.uri().host().unwrap_or_default().to_owned();
+        self.journal.begin(is_object, &host);
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let problem = Problem::Slow(seconds("the whole file", TRANSFER_MAX));
+            return Err(self.failed(problem, HttpErrorKind::Unknown));
+        }
+        let (parts, body) = request.into_parts();
+        let body = body.as_bytes().cloned().unwrap_or_default();
+        let sent = match body.is_empty() {
+            true => self.run(Request::from_parts(parts, ()), is_object, left),
+            false => self.run(Request::from_parts(parts, body.as_ref()), is_object, left),
+        };
+        let response = sent.map_err(|error| {
+            // A store that is silent is reported, and asked again by the caller, later.
+            let kind = match error {
+                ureq::Error::Timeout(_) => HttpErrorKind::Unknown,
+                ureq::Error::Io(_) | ureq::Error::HostNotFound | ureq::Error::ConnectionFailed => {
+                    HttpErrorKind::Connect
+                }
+                _ => HttpErrorKind::Unknown,
+            };
+            self.failed(explain(error), kind)
+        })?;
+        let (parts, body) = response.into_parts();
+        let mut body = body.into_reader();
+        if is_object && parts.status.is_success() {
+            self.journal.arrives(&parts.headers);
+            let journal = Arc::clone(&self.journal);
+            let body = Mutex::new(body);
+            let body = HttpResponseBody::new(Pieces { body, journal });
+            return Ok(HttpResponse::from_parts(parts, body));
+        }
+        let mut answer = Vec::new();
+        let mut bounded = (&mut body).take(ANSWER_BYTES_MAX);
+        if let Err(error) = bounded.read_to_end(&mut answer) {
+            return Err(self.failed(explain(error.into()), HttpErrorKind::Interrupted));
+        }
+        if !parts.status.is_success() {
+            self.journal.answered(parts.status.as_u16(), &answer);
+        }
+        Ok(HttpResponse::from_parts(parts, answer.into()))
+    }
+
+    /// Redirects are answers: a request with a signature is for one host.
+    fn run<B: ureq::AsSendBody>(
+        &self,
+        request: Request<B>,
+        is_object: bool,
+        left: Duration,
+    ) -> Result<ureq::http::Response<ureq::Body>, ureq::Error> {
+        let config = self.agent.configure_request(request);
+        let mut config = config
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .timeout_global(Some(left));
+        if !is_object {
+            config = config
+                .timeout_connect(Some(CREDENTIALS_CONNECT_MAX))
+                .timeout_global(Some(left.min(CREDENTIALS_MAX)));
+        }
+        self.agent.run(config.build())
+    }
+
+    fn failed(&self, problem: Problem, kind: HttpErrorKind) -> HttpError {
+        let reported = Failed(problem.to_string());
+        self.journal.failed(problem);
+        HttpError::new(kind, reported)
+    }
+}
+
+/// The body of an object, piece by piece.
+struct Pieces {
+    /// Nobody else locks it; a body has to be one that threads could share.
+    body: Mutex<BodyReader<'static>>,
+    journal: Arc<Journal>,
+}
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = HttpError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
+        let mut piece = vec![0; PIECE_BYTES];
+        let mut body = self.body.lock().unwrap_or_else(PoisonError::into_inner);
+        Poll::Ready(match body.read(&mut piece) {
+            Ok(0) => None,
+            Ok(count) => {
+                piece.truncate(count);
+                Some(Ok(Frame::data(piece.into())))
+            }
+            Err(error) => {
+                let problem = explain(error.into());
+                let reported = Failed(problem.to_string());
+                self.journal.failed(problem);
+                Some(Err(HttpError::new(HttpErrorKind::Interrupted, reported)))
+            }
+        })
+    }
+}

@@ -1,0 +1,224 @@
+//! What came of the last request to a store, as a problem with a remedy and without secrets.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ureq::http::HeaderMap;
+use ureq::http::header::ETAG;
+
+use super::address::Store;
+use crate::error::Problem;
+use crate::variables::Variables;
+
+/// Codes with which stores refuse the credentials themselves.
+const BAD_CREDENTIALS: [&str; 8] = [
+    "AuthenticationFailed",
+    "ExpiredToken",
+    "InvalidAccessKeyId",
+    "InvalidAuthenticationInfo",
+    "InvalidSecurity",
+    "InvalidToken",
+    "SignatureDoesNotMatch",
+    "TokenRefreshRequired",
+];
+
+/// Records the requests of one fetch; `object_store` says less, or too much.
+#[derive(Debug)]
+pub(super) struct Journal {
+    store: Store,
+    variables: Variables,
+    last: Mutex<Last>,
+}
+
+/// The last request.
+#[derive(Debug, Default)]
+struct Last {
+    /// Otherwise it was for credentials.
+    is_object: bool,
+    host: String,
+    failure: Option<Failure>,
+    /// Version of which bytes arrived.
+    version: Option<Vec<u8>>,
+}
+
+#[derive(Debug)]
+enum Failure {
+    Answered { status: u16, code: String },
+    Problem(Problem),
+}
+
+impl Journal {
+    pub(super) fn new(store: Store, variables: Variables) -> Self {
+        Self {
+            store,
+            variables,
+            last: Mutex::default(),
+        }
+    }
+
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn begin(&self, is_object: bool, host: &str) {
+        let mut last = self.last();
+        last.is_object = is_object;
+        host.clone_into(&mut last.host);
+        last.failure = None;
+    }
+
+    pub(super) fn failed(&self, problem: Problem) {
+        self.last().failure = Some(Failure::Problem(problem));
+    }
+
+    pub(super) fn answered(&self, status: u16, answer: &[u8]) {
+        let code = code(answer);
+        self.last().failure = Some(Failure::Answered { status, code });
+    }
+
+    /// The object, or the rest of it after a cut, begins to arrive.
+    pub(super) fn arrives(&self, headers: &HeaderMap) {
+        let mut last = self.last();
+        let version = headers.get(ETAG).map(|tag| tag.as_bytes().to_vec());
+        if last.version.is_some() && last.version != version {
+            last.failure = Some(Failure::Problem(Problem::Replaced));
+        }
+        last.version = version;
+    }
+
+    /// The problem behind `error`.
+    pub(super) fn explain(&self, error: &dyn std::error::Error) -> Problem {
+        let mut last = self.last();
+        let host = std::mem::take(&mut last.host);
+        match (last.failure.take(), last.is_object) {
+            (Some(Failure::Answered { status, code }), true) => self.refused(status, &code),
+            (Some(Failure::Answered { status, code }), false) => {
+                self.no_credentials(&host, &format!("answered {}", answer(status, &code)))
+            }
+            (Some(Failure::Problem(problem)), false) => {
+                self.no_credentials(&host, &problem.to_string())
+            }
+            (Some(Failure::Problem(Problem::Network(text))), true) => {
+                Problem::Network(format!("{host}: {text}"))
+            }
+            (Some(Failure::Problem(problem)), true) => problem,
+            (None, _) => Problem::Store {
+                found: format!(
+                    "cannot be fetched: {}",
+                    self.variables.hide_secrets(&error.to_string())
+                ),
+                remedy: format!(
+                    "check {} and {}",
+                    self.store.place(),
+                    self.store.credentials()
+                ),
+            },
+        }
+    }
+
+    fn no_credentials(&self, host: &str, what: &str) -> Problem {
+        Problem::Store {
+            found: format!("needs credentials, and {host} gave none: it {what}"),
+            remedy: format!(
+                "set {}, from a Secret in a pod, or let the pod have an identity in the cloud",
+                self.store.credentials()
+            ),
+        }
+    }
+
+    fn refused(&self, status: u16, code: &str) -> Problem {
+        let (place, credentials) = (self.store.place(), self.store.credentials());
+        let is_missing_bucket = ["NoSuchBucket", "ContainerNotFound"].contains(&code);
+        let (what, remedy) = match status {
+            404 if is_missing_bucket => (
+                "is in a bucket that does not exist",
+                format!("correct the bucket, or {place}"),
+            ),
+            404 | 410 => ("does not exist", "correct the key".to_owned()),
+            401 | 403 | 400 if BAD_CREDENTIALS.contains(&code) => (
+                "cannot be read, as the credentials are wrong or expired",
+                format!("correct {credentials}"),
+            ),
+            401 | 403 => (
+                "may not be read with these credentials",
+                "give them the right to read it; some stores say so of a missing key".to_owned(),
+            ),
+            301 | 302 | 307 | 308 => ("is elsewhere", format!("correct {place}")),
+            400 if code.starts_with("AuthorizationHeader") => {
+                ("is in another region", format!("correct {place}"))
+            }
+            408 | 429 | 500..=599 => (
+                "cannot be fetched now, as the store has a problem",
+                "it is tried again".to_owned(),
+            ),
+            _ => ("was refused", format!("correct the URL, or {place}")),
+        };
+        Problem::Store {
+            found: format!("{what}: the store answered {}", answer(status, code)),
+            remedy,
+        }
+    }
+}
+
+fn answer(status: u16, code: &str) -> String {
+    format!("{status} {code}").trim_end().to_owned()
+}
+
+/// The error code in an answer; nothing else of it is shown, as it may repeat a signed request.
+fn code(answer: &[u8]) -> String {
+    let answer = String::from_utf8_lossy(answer);
+    let code = answer.split_once("<Code>").map_or("", |(_, rest)| rest);
+    let code = code.split_once("</Code>").map_or("", |(code, _)| code);
+    let is_code = code.len() <= 64 && code.chars().all(|c| c.is_ascii_alphanumeric());
+    if is_code { code } else { "" }.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_an_answer_its_code_alone_is_taken() {
+        for (answer, found) in [
+            ("<Error><Code>NoSuchKey</Code><Key>a</Key>", "NoSuchKey"),
+            ("<Code>token: secret</Code>", ""),
+            ("<Code>Cut", ""),
+            ("not found", ""),
+        ] {
+            assert_eq!(code(answer.as_bytes()), found);
+        }
+    }
+
+    #[test]
+    fn each_refusal_has_its_own_words() {
+        let journal = Journal::new(Store::S3, Variables::default());
+        for (status, code, words) in [
+            (404, "NoSuchBucket", "is in a bucket that does not exist"),
+            (
+                404,
+                "NoSuchKey",
+                "does not exist: the store answered 404 NoSuchKey: correct the key",
+            ),
+            (
+                403,
+                "SignatureDoesNotMatch",
+                "credentials are wrong or expired",
+            ),
+            (
+                403,
+                "AccessDenied",
+                "may not be read with these credentials",
+            ),
+            (301, "PermanentRedirect", "is elsewhere"),
+            (400, "AuthorizationHeaderMalformed", "is in another region"),
+            (503, "SlowDown", "it is tried again"),
+            (
+                418,
+                "",
+                "was refused: the store answered 418: correct the URL",
+            ),
+        ] {
+            let text = journal.refused(status, code).to_string();
+            assert!(text.contains(words), "{status} {code}: {text}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The environment variables that set up stores: where they are, and the credentials.
+//!
+//! Credentials of registries are in a file that they name, `config.json` of Docker.
+
+use std::fmt;
+use std::str::FromStr;
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::error::Problem;
+
+/// Beginnings of the names of the variables of stores.
+const PREFIXES: [&str; 3] = ["AWS_", "GOOGLE_", "AZURE_"];
+
+/// What says where Docker's configuration is: its folder, or the folder above `.docker`.
+const DOCKER: [&str; 2] = ["DOCKER_CONFIG", "HOME"];
+
+/// Names of Docker's configuration: its own, and the key of a Secret of Kubernetes.
+const DOCKER_FILES: [&str; 2] = ["config.json", ".dockerconfigjson"];
+
+/// What the names of variables with secrets have in them.
+const SECRETS: [&str; 4] = ["KEY", "SECRET", "TOKEN", "SAS"];
+
+/// Names and values.
+#[derive(Clone, Default)]
+pub(crate) struct Variables(Vec<(String, String)>);
+
+/// Names alone, as values may be secrets.
+impl fmt::Debug for Variables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set()
+            .entries(self.0.iter().map(|(name, _)| name))
+            .finish()
+    }
+}
+
+impl Variables {
+    /// Those of this process.
+    pub(crate) fn of_process() -> Self {
+        let utf8 = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Self::new(std::env::vars_os().filter_map(utf8))
+    }
+
+    pub(crate) fn new(all: impl IntoIterator<Item = (String, String)>) -> Self {
+        let is_of_store = |name: &str| {
+            DOCKER.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        };
+        let all = all.into_iter();
+        Self(all.filter(|(name, _)| is_of_store(name)).collect())
+    }
+
+    /// Those of a store that `object_store` knows, with the keys that it gives them.
+    pub(crate) fn of<K: FromStr>(&self, prefix: &str) -> impl Iterator<Item = (K, &str)> {
+        let own = self
+            .0
+            .iter()
+            .filter(move |(name, _)| name.starts_with(prefix));
+        own.filter_map(|(name, value)| {
+            let key = name.to_ascii_lowercase().parse().ok()?;
+            Some((key, value.as_str()))
+        })
+    }
+
+    fn value(&self, name: &str) -> Option<&str> {
+        let mut all = self.0.iter();
+        all.find_map(|(own, value)| (own == name).then_some(value.as_str()))
+    }
+
+    /// Name and password for a registry, in base64, from Docker's configuration.
+    pub(crate) fn docker_login(&self, host: &str) -> Result<Option<String>, Problem> {
+        let home = || Some(PathBuf::from(self.value("HOME")?).join(".docker"));
+        let folder = self.value("DOCKER_CONFIG").map(PathBuf::from).or_else(home);
+        let files = folder.map(|folder| DOCKER_FILES.map(|name| folder.join(name)));
+        let file = files.into_iter().flatten().find(|file| file.is_file());
+        let Some(file) = file else {
+            return Ok(None);
+        };
+        let wrong = |found: &str| Problem::Store {
+            found: format!("needs credentials, and {} {found}", file.display()),
+            remedy: format!("write \"auth\" of {host} there, as `docker login` does"),
+        };
+        let text = std::fs::read(&file).map_err(|error| wrong(&error.to_string()))?;
+        // Not the error of the reader: it may repeat a secret.
+        let config: Value = serde_json::from_slice(&text).map_err(|_| wrong("is not JSON"))?;
+        let entries = config["auths"].as_object().into_iter().flatten();
+        let mut own = entries.filter(|(name, _)| {
+            let name = name
+                .split_once("://")
+                .map_or(name.as_str(), |(_, name)| name);
+            name.split('/').next() == Some(host)
+        });
+        match own.next().map(|(_, entry)| entry["auth"].as_str()) {
+            Some(Some(login)) if !login.is_empty() => Ok(Some(login.to_owned())),
+            Some(_) => Err(wrong("has no \"auth\" for it")),
+            None if config.get("credsStore").is_some() => {
+                Err(wrong("leaves it to a credential helper, which is not run"))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// `text` without the values that may be secrets.
+    pub(crate) fn hide_secrets(&self, text: &str) -> String {
+        let secrets = self.0.iter().filter(|(name, value)| {
+            !value.is_empty() && SECRETS.iter().any(|word| name.contains(word))
+        });
+        secrets.fold(text.to_owned(), |text, (_, secret)| {
+            text.replace(secret, "...")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_neither_printed_nor_left_in_texts() {
+        let variables = [
+            ("AWS_SECRET_ACCESS_KEY", "word"),
+            ("AWS_REGION", "mars"),
+            ("PATH", "/"),
+        ];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let variables = Variables::new(variables);
+        let printed = format!("{variables:?}");
+        assert_eq!(printed, r#"{"AWS_SECRET_ACCESS_KEY", "AWS_REGION"}"#);
+        assert_eq!(variables.hide_secrets("a word of mars"), "a ... of mars");
+    }
+}

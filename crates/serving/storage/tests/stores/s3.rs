@@ -1,0 +1,119 @@
+//! SeaweedFS, a store with the interface of S3 that checks signatures and rights.
+
+use std::sync::{Arc, Mutex, Weak};
+
+use albacore_settings::Source;
+use albacore_storage::{Problem, has_versions, sha256};
+
+use crate::seaweed::{READER, Seaweed};
+use crate::{Variables, model, refusal, storage, variables};
+
+/// One server for the tests that run at the same time; it ends with the last of them.
+fn seaweed() -> Arc<Seaweed> {
+    static RUNNING: Mutex<Weak<Seaweed>> = Mutex::new(Weak::new());
+    let mut running = RUNNING.lock().unwrap();
+    running.upgrade().unwrap_or_else(|| {
+        let started = Arc::new(Seaweed::start());
+        *running = Arc::downgrade(&started);
+        started
+    })
+}
+
+fn reader(endpoint: &str) -> Variables {
+    let (id, word) = READER;
+    variables(&[
+        ("AWS_ENDPOINT_URL", endpoint),
+        ("AWS_ACCESS_KEY_ID", id),
+        ("AWS_SECRET_ACCESS_KEY", word),
+    ])
+}
+
+#[test]
+fn an_object_is_fetched_with_credentials_and_checked() {
+    let seaweed = seaweed();
+    let bytes = model(1);
+    seaweed.put("v1/fraud%20model.ubj", &bytes);
+    let source = Source::Url("s3://models/v1/fraud model.ubj".to_owned());
+    assert!(has_versions(&source));
+    let storage = storage(&reader(&seaweed.endpoint));
+    let fetched = storage
+        .fetch(&source, Some(sha256(&bytes)), &|| true)
+        .unwrap();
+    assert_eq!(
+        (fetched.bytes.len(), fetched.sha256),
+        (bytes.len(), sha256(&bytes))
+    );
+    let other = sha256(b"other");
+    let error = storage.fetch(&source, Some(other), &|| true).unwrap_err();
+    assert!(matches!(error.problem, Problem::Digest { .. }), "{error}");
+}
+
+#[test]
+fn a_new_version_alone_is_sent() {
+    let seaweed = seaweed();
+    seaweed.put("changes.ubj", &model(2));
+    let source = Source::Url("s3://models/changes.ubj".to_owned());
+    let storage = storage(&reader(&seaweed.endpoint));
+    let first = storage.fetch(&source, None, &|| true).unwrap();
+    let known = first.version.as_deref();
+    assert!(known.is_some_and(|known| !known.is_empty()));
+    let unless = || {
+        storage
+            .fetch_unless(&source, known, None, &|| true)
+            .unwrap()
+    };
+    assert!(unless().is_none());
+    seaweed.put("changes.ubj", &model(3));
+    let second = unless().unwrap();
+    assert_eq!(second.sha256, sha256(&model(3)));
+    assert_ne!(second.version, first.version);
+}
+
+#[test]
+fn each_refusal_of_the_store_is_named() {
+    let seaweed = seaweed();
+    seaweed.put("there.ubj", b"bytes");
+    let reader = reader(&seaweed.endpoint);
+    let with = |name: &str, value: &str| {
+        let mut all = reader.clone();
+        all.retain(|(other, _)| other != name);
+        all.push((name.to_owned(), value.to_owned()));
+        all
+    };
+    let other = {
+        let mut all = with("AWS_ACCESS_KEY_ID", "AKIDOTHER");
+        all.retain(|(name, _)| name != "AWS_SECRET_ACCESS_KEY");
+        all.extend(variables(&[("AWS_SECRET_ACCESS_KEY", "word-of-the-other")]));
+        all
+    };
+    for (url, variables, words) in [
+        (
+            "s3://models/absent.ubj",
+            &reader,
+            "does not exist: the store answered 404 NoSuchKey",
+        ),
+        (
+            "s3://absent/there.ubj",
+            &reader,
+            "the store answered 403 AccessDenied",
+        ),
+        (
+            "s3://models/there.ubj",
+            &other,
+            "may not be read with these credentials",
+        ),
+        (
+            "s3://models/there.ubj",
+            &with("AWS_SECRET_ACCESS_KEY", "wrong-word"),
+            "403 SignatureDoesNotMatch: correct AWS_ACCESS_KEY_ID",
+        ),
+        (
+            "s3://models/there.ubj",
+            &with("AWS_ACCESS_KEY_ID", "AKIDNOBODY"),
+            "403 InvalidAccessKeyId: correct AWS_ACCESS_KEY_ID",
+        ),
+    ] {
+        let text = refusal(url, variables);
+        assert!(text.contains(words), "{url}: {text}");
+    }
+}

@@ -1,0 +1,87 @@
+//! Starts the servers that the scripts of `tests/stores` install.
+
+#![allow(dead_code)] // each test program uses its part
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// Longest time until a server answers, on a busy machine.
+const START_MAX: Duration = Duration::from_secs(120);
+
+/// A server, which ends with this value.
+pub(crate) struct Server {
+    child: Child,
+    /// What it keeps.
+    pub(crate) folder: TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    /// Starts `program` with the arguments that `arguments` makes of its folder.
+    pub(crate) fn start(program: &Path, arguments: impl Fn(&Path) -> Vec<String>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let child = Command::new(program)
+            .args(arguments(folder.path()))
+            .current_dir(&folder)
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(folder.path().join("log")).unwrap())
+            .spawn()
+            .unwrap();
+        Self { child, folder }
+    }
+
+    /// Tries `ready` until it is true.
+    pub(crate) fn wait_until(&mut self, mut ready: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !ready() {
+            let ended = self.child.try_wait().unwrap();
+            if ended.is_some() || start.elapsed() > START_MAX {
+                let log = std::fs::read_to_string(self.folder.path().join("log"));
+                panic!("no start, {ended:?}: {}", log.unwrap_or_default());
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+/// The registry, which is built.
+pub(crate) fn registry() -> &'static Path {
+    static REGISTRY: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    &REGISTRY.get_or_init(|| installed("registry.sh"))[0]
+}
+
+/// The programs of SeaweedFS and of fake-gcs-server.
+pub(crate) fn programs() -> &'static [PathBuf] {
+    static PROGRAMS: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    PROGRAMS.get_or_init(|| installed("programs.sh"))
+}
+
+/// The programs that a script of `tests/stores` installs and prints.
+fn installed(script: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/stores");
+    let output = Command::new(folder.join(script))
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{script}");
+    let lines = String::from_utf8(output.stdout).unwrap();
+    lines.lines().map(PathBuf::from).collect()
+}
+
+/// Ports that nobody uses now.
+pub(crate) fn free_ports<const N: usize>() -> [u16; N] {
+    let held = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    held.map(|listener| listener.local_addr().unwrap().port())
+}
