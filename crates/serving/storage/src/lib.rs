@@ -10,6 +10,7 @@ mod error;
 mod file;
 mod folder;
 mod limits;
+mod mlmodel;
 mod receive;
 mod storage;
 mod web;
