@@ -8,10 +8,13 @@ mod zoo;
 use albacore_proto::inference::grpc_inference_service_client::GrpcInferenceServiceClient;
 use albacore_proto::inference::infer_parameter::ParameterChoice;
 use albacore_proto::inference::model_infer_request::InferInputTensor;
-use albacore_proto::inference::{InferParameter, InferTensorContents, ModelInferRequest};
+use albacore_proto::inference::{
+    InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse,
+};
 use prost::bytes::Bytes;
 use running::{Answer, Running};
 use serde_json::{Value, json};
+use tonic::transport::Channel;
 
 const FEATURES: usize = 10;
 const ROWS: usize = 5;
@@ -170,67 +173,76 @@ fn wrong_columns_are_refused_by_their_names() {
     assert!(refused.error().contains(part), "{}", refused.error());
 }
 
+/// A request with an input for each of these columns.
+fn grpc_request(columns: &[Vec<f64>], order: &[usize], is_raw: bool) -> ModelInferRequest {
+    let input = |&place: &usize| InferInputTensor {
+        name: name(place),
+        datatype: "FP64".to_owned(),
+        shape: vec![ROWS as i64],
+        contents: (!is_raw).then(|| InferTensorContents {
+            fp64_contents: columns[place].clone(),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let raw = |&place: &usize| {
+        let bytes = columns[place].iter().flat_map(|value| value.to_le_bytes());
+        Bytes::from(bytes.collect::<Vec<u8>>())
+    };
+    ModelInferRequest {
+        model_name: "light".to_owned(),
+        inputs: order.iter().map(input).collect(),
+        raw_input_contents: match is_raw {
+            true => order.iter().map(raw).collect(),
+            false => Vec::new(),
+        },
+        ..Default::default()
+    }
+}
+
+/// The values that the server gives for these columns.
+fn wanted(server: &Running, columns: &[Vec<f64>]) -> Vec<f64> {
+    let order: Vec<usize> = (0..FEATURES).collect();
+    let answer = post(server, &json!({"inputs": [tensor(columns, &order)]})).json();
+    serde_json::from_value(answer["outputs"][0]["data"].clone()).unwrap()
+}
+
+async fn connect(server: &Running) -> GrpcInferenceServiceClient<Channel> {
+    let url = format!("http://{}", server.grpc);
+    GrpcInferenceServiceClient::connect(url).await.unwrap()
+}
+
+fn typed(answer: &ModelInferResponse) -> &[f64] {
+    &answer.outputs[0].contents.as_ref().unwrap().fp64_contents
+}
+
 #[tokio::test]
 async fn grpc_takes_a_tensor_for_each_column_too() {
     let server = start();
     let columns = sample();
-    let order: Vec<usize> = (0..FEATURES).collect();
-    let want = post(&server, &json!({"inputs": [tensor(&columns, &order)]})).json();
-    let want: Vec<f64> = serde_json::from_value(want["outputs"][0]["data"].clone()).unwrap();
-    let mut client = GrpcInferenceServiceClient::connect(format!("http://{}", server.grpc))
-        .await
-        .unwrap();
-    let request = |is_raw: bool| {
-        let turned = order.iter().rev();
-        let input = |&place: &usize| InferInputTensor {
-            name: name(place),
-            datatype: "FP64".to_owned(),
-            shape: vec![ROWS as i64],
-            contents: (!is_raw).then(|| InferTensorContents {
-                fp64_contents: columns[place].clone(),
-                ..Default::default()
-            }),
-            ..Default::default()
-        };
-        let raw = |&place: &usize| {
-            let bytes = columns[place].iter().flat_map(|value| value.to_le_bytes());
-            Bytes::from(bytes.collect::<Vec<u8>>())
-        };
-        ModelInferRequest {
-            model_name: "light".to_owned(),
-            inputs: turned.clone().map(input).collect(),
-            raw_input_contents: match is_raw {
-                true => turned.map(raw).collect(),
-                false => Vec::new(),
-            },
-            ..Default::default()
-        }
-    };
-    let typed = client
-        .model_infer(request(false))
-        .await
-        .unwrap()
-        .into_inner();
-    assert_eq!(
-        typed.outputs[0].contents.as_ref().unwrap().fp64_contents,
-        want
-    );
-    let raw = client
-        .model_infer(request(true))
-        .await
-        .unwrap()
-        .into_inner();
+    let want = wanted(&server, &columns);
+    let mut client = connect(&server).await;
+    let turned: Vec<usize> = (0..FEATURES).rev().collect();
+    let request = grpc_request(&columns, &turned, false);
+    let answer = client.model_infer(request).await.unwrap().into_inner();
+    assert_eq!(typed(&answer), want);
+    let request = grpc_request(&columns, &turned, true);
+    let raw = client.model_infer(request).await.unwrap().into_inner();
     let bytes: Vec<u8> = want.iter().flat_map(|value| value.to_le_bytes()).collect();
     assert_eq!(raw.raw_output_contents[0], bytes);
-    let mut named = request(false);
+    let mut named = grpc_request(&columns, &turned, false);
     named.inputs[0].name = "amount".to_owned();
     let refused = client.model_infer(named).await.unwrap_err();
-    assert!(
-        refused.message().contains("column \"amount\" is unknown"),
-        "{refused}"
-    );
-    // One tensor whose columns have names in another order.
-    let turned: Vec<usize> = order.iter().rev().copied().collect();
+    let part = "column \"amount\" is unknown";
+    assert!(refused.message().contains(part), "{refused}");
+}
+
+#[tokio::test]
+async fn grpc_puts_named_columns_of_one_tensor_in_order() {
+    let server = start();
+    let columns = sample();
+    let mut client = connect(&server).await;
+    let turned: Vec<usize> = (0..FEATURES).rev().collect();
     let names: Vec<String> = turned.iter().map(|&place| name(place)).collect();
     let row = |row: usize| {
         turned
@@ -238,18 +250,16 @@ async fn grpc_takes_a_tensor_for_each_column_too() {
             .map(|&place| columns[place][row])
             .collect::<Vec<_>>()
     };
-    let mut one = request(false);
-    one.inputs.truncate(1);
-    one.inputs[0].shape = vec![ROWS as i64, FEATURES as i64];
-    one.inputs[0].contents.as_mut().unwrap().fp64_contents = (0..ROWS).flat_map(row).collect();
+    let mut request = grpc_request(&columns, &[0], false);
+    request.inputs[0].shape = vec![ROWS as i64, FEATURES as i64];
+    request.inputs[0].contents.as_mut().unwrap().fp64_contents = (0..ROWS).flat_map(row).collect();
     let choice = Some(ParameterChoice::StringParam(names.join(",")));
     let parameter = InferParameter {
         parameter_choice: choice,
     };
-    one.parameters.insert("feature_names".to_owned(), parameter);
-    let named = client.model_infer(one).await.unwrap().into_inner();
-    assert_eq!(
-        named.outputs[0].contents.as_ref().unwrap().fp64_contents,
-        want
-    );
+    request
+        .parameters
+        .insert("feature_names".to_owned(), parameter);
+    let answer = client.model_infer(request).await.unwrap().into_inner();
+    assert_eq!(typed(&answer), wanted(&server, &columns));
 }

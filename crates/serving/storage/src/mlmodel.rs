@@ -36,7 +36,7 @@ pub(crate) fn named_file(folder: &Path) -> Result<Option<PathBuf>, Problem> {
         let problem = format!("has more than {MLMODEL_BYTES_MAX} bytes");
         return Err(Problem::Mlmodel(problem));
     }
-    let tree = yaml_tree::parse(&text).map_err(|error| Problem::Mlmodel(format!("{error}")))?;
+    let tree = yaml_tree::parse(&text).map_err(Problem::Mlmodel)?;
     let Some(flavors) = tree.get("flavors") else {
         return Ok(None);
     };

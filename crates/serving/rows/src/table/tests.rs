@@ -254,6 +254,15 @@ fn what_is_wrong_with_a_body_of_mlflow_is_named() {
             r#"{"inputs": {"age": [[1, 2]], "amount": [3]}}"#,
             r#"row 0 of "inputs" has 2 values"#,
         ),
+    ] {
+        let error = scored(body).unwrap_err();
+        assert!(error.contains(part), "{body}: {error}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_data_frame_or_a_parameter_is_named() {
+    for (body, part) in [
         (r#"{"dataframe_split": [[1]]}"#, "is not an object: send"),
         (
             r#"{"dataframe_split": {"columns": ["age", "amount"]}}"#,
