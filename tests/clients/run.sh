@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs unmodified clients (tritonclient, kserve, perf_analyzer, mlflow) against albacore-server. Argument:
-# the server's binary, target/debug/albacore-server if there is none. The packages are installed
-# once, under ~/.cache/albacore.
+# Runs unmodified clients (tritonclient, kserve, perf_analyzer, mlflow) against albacore-server.
+# Argument: the server's binary, target/debug/albacore-server if there is none. The packages are
+# installed once, under ~/.cache/albacore.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$here/../..

@@ -107,8 +107,8 @@ impl ColumnTensors {
         memory: &mut [u8],
         mut read: impl FnMut(usize, Datatype, &mut [u8]) -> Result<(), InvalidRows>,
     ) -> Result<(), InvalidRows> {
-        let row = (self.datatypes.len(), self.row_datatype().element());
-        write_columns(row, memory, |place, column| {
+        let (features, element) = (self.datatypes.len(), self.row_datatype().element());
+        write_columns(features, element, memory, |place, column| {
             let source = self
                 .order
                 .as_ref()
@@ -126,7 +126,8 @@ impl ColumnTensors {
 /// `read` fills a buffer with the values of a column of the model, by its number, and returns
 /// their type.
 pub(crate) fn write_columns(
-    (features, element): (usize, ElementType),
+    features: usize,
+    element: ElementType,
     memory: &mut [u8],
     mut read: impl FnMut(usize, &mut Vec<u8>) -> Result<ElementType, InvalidRows>,
 ) -> Result<(), InvalidRows> {

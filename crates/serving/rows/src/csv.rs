@@ -80,7 +80,8 @@ impl<'a> Table<'a> {
         Self::new(
             model,
             key,
-            (rows, Values::Csv(lines, order)),
+            rows,
+            Values::Csv(lines, order),
             Params::default(),
         )
     }

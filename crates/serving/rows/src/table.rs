@@ -82,7 +82,8 @@ impl<'a> Table<'a> {
     pub(crate) fn new(
         model: &ModelInfo,
         key: Key,
-        (rows, values): (usize, Values<'a>),
+        rows: usize,
+        values: Values<'a>,
         params: Params,
     ) -> Result<Self, InvalidRows> {
         if rows == 0 {
@@ -124,7 +125,7 @@ impl<'a> Table<'a> {
         match &self.values {
             Values::Columns(columns) => {
                 let element = datatype.element();
-                write_columns((features, element), memory, |place, column| {
+                write_columns(features, element, memory, |place, column| {
                     column.resize(self.rows * element.bytes(), 0);
                     let writer = RowWriter::of_input(input, datatype, column);
                     json_values::write_json(writer, 1, columns[place])?;

@@ -69,8 +69,8 @@ impl<'a> Table<'a> {
     /// The body is not JSON, or `instances` is not a list of rows.
     pub fn of_instances(model: &ModelInfo, body: &'a [u8]) -> Result<Self, InvalidRows> {
         let text = find_instances(body)?;
-        let rows = count_rows(Key::Instances, text)?;
-        Self::new(model, Key::Instances, rows, Params::default())
+        let (rows, values) = count_rows(Key::Instances, text)?;
+        Self::new(model, Key::Instances, rows, values, Params::default())
     }
 
     /// Reads a body of MLflow, SageMaker or Vertex AI.
@@ -110,15 +110,15 @@ impl<'a> Table<'a> {
             )));
         };
         let params = read_params(document.params.or(document.parameters))?;
-        let rows = match key {
+        let (rows, values) = match key {
             Key::Split => read_split(model, text)?,
             Key::Inputs if text.starts_with('{') => read_columns(model, text)?,
             _ => count_rows(key, text)?,
         };
-        if key == Key::Records && !matches!(rows.1, Values::Objects(_)) {
+        if key == Key::Records && !matches!(values, Values::Objects(_)) {
             return Err(key.invalid("is not a list of objects: send [{\"age\": 1, \"amount\": 2}]"));
         }
-        Self::new(model, key, rows, params)
+        Self::new(model, key, rows, values, params)
     }
 }
 

@@ -19,8 +19,8 @@ const BESIDE: [&str; 5] = [
     "serving_input_example.json",
 ];
 
-/// The file that a path means: of a folder that which MLflow's `MLmodel` names, or its only file
-/// with the ending of a model, or its only file. Hidden files are left out: volumes of ConfigMaps have such.
+/// The file that a path means: of a folder what MLflow's `MLmodel` names, or its only file with the
+/// ending of a model, or its only file. Hidden files are left out: volumes of ConfigMaps have such.
 ///
 /// # Errors
 /// The folder cannot be read, or has no or several such files.

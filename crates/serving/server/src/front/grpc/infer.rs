@@ -167,7 +167,7 @@ impl<'a> GrpcInferRequest<'a> {
     ) -> Result<Self, RequestError> {
         let (outputs, kinds) = requested_outputs(model, request)?;
         if has_columns(request) {
-            return Self::of_columns(model, request, (outputs, kinds));
+            return Self::of_columns(model, request, outputs, kinds);
         }
         let input = only_input(model, request)?;
         let declared = DeclaredTensor {
@@ -193,7 +193,8 @@ impl<'a> GrpcInferRequest<'a> {
     fn of_columns(
         model: &ModelInfo,
         request: &'a ModelInferRequest,
-        (outputs, kinds): (Vec<RequestedOutput>, KindSet),
+        outputs: Vec<RequestedOutput>,
+        kinds: KindSet,
     ) -> Result<Self, RequestError> {
         let declared = request.inputs.iter().map(|input| DeclaredColumn {
             name: &input.name,
