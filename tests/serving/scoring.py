@@ -7,6 +7,7 @@ Run it in the environment of tests/clients/mlflow.txt with uvicorn. FOLDER is a 
 of albacore-server. The client is this program: it takes a share of the cpus, by which the faster server loses more.
 """
 import argparse
+import contextlib
 import json
 import multiprocessing
 import os
@@ -63,7 +64,9 @@ def ask(port, request, seconds, counts):
 
 
 def measure(command, port, request, args):
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    # mlflow starts uvicorn by its name.
+    environment = os.environ | {"PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         end = time.monotonic() + START_TIME_MAX
         while True:
@@ -83,7 +86,8 @@ def measure(command, port, request, args):
             client.join()
         return total / args.seconds, answer
     finally:
-        os.killpg(server.pid, 15)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, 15)
         server.wait()
 
 
