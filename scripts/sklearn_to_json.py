@@ -115,10 +115,23 @@ def _histogram(estimator):
     return {"trees": trees, "groups": groups, "step": groups, "base": base, "transform": transform}
 
 
+def _label(label):
+    """A class as JSON: what `predict` gives, over MLflow."""
+    return json.dumps(label.item() if isinstance(label, np.generic) else label)
+
+
 def convert(estimator):
     """The estimator as a dictionary of plain lists."""
     import sklearn
 
+    if _name(estimator) == "Pipeline":
+        *before, (_, estimator) = estimator.steps
+        for step, transformer in before:
+            if transformer is not None and transformer != "passthrough":
+                raise NotConvertible(
+                    f"Pipeline with step {step!r} ({_name(transformer)}) before the trees: apply it before the request, "
+                    "and convert the last step alone"
+                )
     name = _name(estimator)
     if name in ("DecisionTreeClassifier", "DecisionTreeRegressor", "ExtraTreeClassifier", "ExtraTreeRegressor"):
         parts, is_rounded, is_averaged = _forest(estimator, [estimator]), True, False
@@ -138,6 +151,7 @@ def convert(estimator):
         "counts": [estimator.n_features_in_, parts["groups"], parts["step"], int(is_rounded), int(is_averaged)],
         "base": parts["base"],
         "feature_names": [str(name) for name in getattr(estimator, "feature_names_in_", [])],
+        **({"classes": [_label(label) for label in estimator.classes_]} if hasattr(estimator, "classes_") else {}),
         "trees": parts["trees"],
     }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs unmodified clients (tritonclient, kserve, perf_analyzer) against albacore-server. Argument:
-# the server's binary, target/debug/albacore-server if there is none. The packages are installed
-# once, under ~/.cache/albacore.
+# Runs unmodified clients (tritonclient, kserve, perf_analyzer, mlflow) against albacore-server.
+# Argument: the server's binary, target/debug/albacore-server if there is none. The packages are
+# installed once, under ~/.cache/albacore.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$here/../..
@@ -30,3 +30,6 @@ export PERF_ANALYZER=$perf_analyzer ALBACORE_SERVER=$server PYTHONDONTWRITEBYTEC
 for test in "$here"/test_*.py; do
     "$python" -m pytest -p no:cacheprovider -q --tb=short "$test"
 done
+# mlflow's own scoring server, with the libraries that it saves models of.
+mlflow=$("$here/../python-env.sh" "$here/mlflow.txt")/bin/python
+"$mlflow" -m pytest -p no:cacheprovider -q --tb=short "$here/mlflow"

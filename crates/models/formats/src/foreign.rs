@@ -2,6 +2,7 @@
 //! compressed files, and files that are no model. The error names the format and the way to a
 //! supported file. Reads magic numbers and the beginning; decompresses and loads nothing.
 
+mod pipeline;
 mod text;
 
 use crate::error::{ModelError, excerpt};
@@ -110,6 +111,18 @@ fn pickle(bytes: &[u8]) -> Option<ModelError> {
         .into_iter()
         .filter_map(|name| contains(head, name.as_bytes()).map(|place| (place, name)));
     let library = named.min().map(|(_, name)| name);
+    if let Some((step, class)) = pipeline::first_step(head) {
+        let what = format!(
+            "a Python pickle of a scikit-learn pipeline whose first step is {} ({})",
+            excerpt(step),
+            excerpt(class)
+        );
+        let remedy = format!(
+            "Steps before the trees are not computed here: apply them before the request, and \
+             save the last step alone. {UNPICKLE}python3 scripts/sklearn_to_json.py FILE model.json"
+        );
+        return Some(foreign(what, &remedy));
+    }
     let (of, remedy) = match library {
         Some("xgboost") => (
             " of an XGBoost model",

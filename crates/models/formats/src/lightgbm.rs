@@ -194,6 +194,7 @@ impl<'a> LightgbmHeader<'a> {
             feature_types: infos.split_ascii_whitespace().map(type_of).collect(),
             best_iteration: None,
             is_saved_by_sklearn: false,
+            classes: None,
             features,
             groups,
             transform,

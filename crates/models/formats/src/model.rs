@@ -73,6 +73,9 @@ pub struct ModelParts {
     pub best_iteration: Option<usize>,
     /// XGBoost's scikit-learn interface saved the file: it predicts up to the best iteration.
     pub is_saved_by_sklearn: bool,
+    /// Of a classifier of scikit-learn's interface, whose `predict` gives classes: their labels,
+    /// each as JSON; none where classes are the numbers from 0.
+    pub classes: Option<Vec<String>>,
     /// Values in a row.
     pub features: usize,
     /// Classes or targets: margins of a row.
@@ -214,6 +217,11 @@ impl ModelParts {
         if self.base.len() != groups {
             let reason = format!("{} base margins for {groups} groups", self.base.len());
             return Err(ModelError::inconsistent("", reason));
+        }
+        let classes = self.classes.as_ref().map_or(0, Vec::len);
+        if classes != 0 && classes != groups.max(2) {
+            let reason = format!("{classes} classes for {groups} groups");
+            return Err(ModelError::inconsistent("classes", reason));
         }
         for (path, found) in [
             ("feature_names", self.feature_names.len()),

@@ -21,6 +21,8 @@ struct SklearnFields {
     estimator: Option<String>,
     transform: Option<String>,
     feature_names: Vec<String>,
+    /// Of a classifier.
+    classes: Option<Vec<String>>,
     /// Features, groups, trees of an iteration; 1 if rows are rounded, 1 if values are means.
     counts: Option<Vec<i32>>,
     base: Option<Vec<f64>>,
@@ -58,6 +60,17 @@ impl SklearnFields {
                 self.feature_names.push(source.string()?);
                 Ok(())
             }),
+            "classes" => {
+                let mut classes = Vec::new();
+                source.array(&mut |source, index| {
+                    if index >= GROUPS_MAX {
+                        return Err(ModelError::too_large(format!("{index} classes")));
+                    }
+                    classes.push(label(source.string()?)?);
+                    Ok(())
+                })?;
+                put_once(&mut self.classes, classes)
+            }
             "counts" => put_once(&mut self.counts, source.integers(5)?),
             "base" => put_once(&mut self.base, source.doubles(GROUPS_MAX)?),
             "trees" => {
@@ -115,6 +128,7 @@ impl SklearnFields {
             feature_types: Vec::new(),
             best_iteration: None,
             is_saved_by_sklearn: false,
+            classes: self.classes,
             features,
             groups,
             transform: transform_of(&required(self.transform, "transform")?)?,
@@ -128,6 +142,14 @@ impl SklearnFields {
             notices: Vec::new(),
         })
     }
+}
+
+/// A label, which replies repeat as it is.
+fn label(text: String) -> ModelResult<String> {
+    let mut json = JsonReader::new(text.as_bytes());
+    let read = json.skip().and_then(|()| json.finish());
+    read.map_err(|error| error.inside("classes"))?;
+    Ok(text)
 }
 
 fn transform_of(name: &str) -> ModelResult<Transform> {

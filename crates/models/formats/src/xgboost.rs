@@ -28,6 +28,7 @@ struct XgboostFields {
     version: Option<Vec<i32>>,
     best_iteration: Option<String>,
     is_saved_by_sklearn: bool,
+    is_classifier: bool,
     feature_names: Option<Vec<String>>,
     feature_types: Option<Vec<String>>,
     booster: Option<String>,
@@ -97,7 +98,8 @@ impl XgboostFields {
                 // Written by save_model of the scikit-learn classes alone, since 1.0.
                 "scikit_learn" => {
                     self.is_saved_by_sklearn = true;
-                    source.skip()
+                    self.is_classifier = is_classifier(&source.string()?);
+                    Ok(())
                 }
                 _ => source.skip(),
             }),
@@ -229,6 +231,7 @@ impl XgboostFields {
             feature_types: self.feature_types.unwrap_or_default(),
             best_iteration: best_iteration.transpose()?,
             is_saved_by_sklearn: self.is_saved_by_sklearn,
+            classes: self.is_classifier.then(Vec::new),
             features,
             groups,
             transform,
@@ -239,6 +242,15 @@ impl XgboostFields {
             notices,
         })
     }
+}
+
+/// Whether the attributes of a scikit-learn class, as JSON, are those of a classifier.
+fn is_classifier(attributes: &str) -> bool {
+    let kind = attributes
+        .split_once("\"_estimator_type\"")
+        .map(|(_, kind)| kind);
+    let value = kind.and_then(|kind| kind.trim_start().strip_prefix(':'));
+    value.is_some_and(|value| value.trim_start().starts_with("\"classifier\""))
 }
 
 /// Rewrites trees by the rules of the version that wrote them; returns notices for the user.

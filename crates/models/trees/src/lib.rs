@@ -37,7 +37,7 @@ mod transform;
 mod tuning;
 
 pub use albacore_formats::{
-    Format, IterationRange, Iterations, IterationsError, Library, Model, ModelError,
+    Format, IterationRange, Iterations, IterationsError, Library, Model, ModelError, Transform,
 };
 pub use error::{ImageError, PredictError};
 pub use kernel::Kernel;

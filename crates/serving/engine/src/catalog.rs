@@ -53,6 +53,14 @@ impl CatalogView {
         let (_, edition) = models.find(|(declared, _)| declared == name)?;
         Some(edition.as_ref())
     }
+
+    /// The name of the only model.
+    pub(super) fn only_name(&self) -> Option<&str> {
+        match &self.0[..] {
+            [(name, _)] => Some(name),
+            _ => None,
+        }
+    }
 }
 
 impl Catalog {

@@ -246,6 +246,12 @@ impl Engine {
         declared.map(|(_, name)| name.to_owned()).collect()
     }
 
+    /// The name of the only model, loaded or not; takes no lock.
+    #[must_use]
+    pub fn only_name(&self) -> Option<String> {
+        self.shared.catalog.load().only_name().map(str::to_owned)
+    }
+
     /// The current edition of the model `name`, which computes the handle's request.
     ///
     /// # Errors

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use albacore_os::OsError;
-use albacore_trees::{Format, Image, Iterations, Model, Predictor};
+use albacore_trees::{Format, Image, Iterations, Model, Predictor, Transform};
 use albacore_worker::{EditionId, outputs_of};
 
-use super::model::{Edition, KernelChoice, Usage, kernel_choices};
+use super::model::{ClassRule, Classes, Edition, KernelChoice, Usage, kernel_choices};
 use super::{Kind, KindSet, ModelInfo, OutputInfo};
 use crate::columns::Columns;
 use crate::image::PlacedImage;
@@ -53,6 +53,7 @@ impl LoadedModel {
             Iterations::AsSaved => model.iterations_notice(range),
             Iterations::All | Iterations::Best | Iterations::Range { .. } => None,
         };
+        let classes = classes_of(&model);
         drop(model);
         let predictor = Predictor::open(image.bytes()).map_err(|error| error.to_string())?;
         let info = ModelInfo {
@@ -62,6 +63,7 @@ impl LoadedModel {
             columns,
             iterations: range,
             iterations_notice,
+            classes,
             outputs: all_outputs(&predictor),
         };
         let kernels = kernel_choices(&predictor);
@@ -107,6 +109,19 @@ impl LoadedModel {
             usage: Usage::default(),
         })
     }
+}
+
+/// What `predict` of a classifier of scikit-learn's interface makes of values.
+fn classes_of(model: &Model) -> Option<Classes> {
+    let parts = model.parts();
+    let labels = parts.classes.clone()?;
+    let rule = match (parts.transform, parts.groups) {
+        (Transform::Argmax | Transform::Step, _) => ClassRule::Given,
+        (_, 1) => ClassRule::AboveHalf,
+        (Transform::Sigmoid(_), _) => ClassRule::EachAboveHalf,
+        _ => ClassRule::Largest,
+    };
+    Some(Classes { rule, labels })
 }
 
 fn all_outputs(predictor: &Predictor<'_>) -> Vec<OutputInfo> {

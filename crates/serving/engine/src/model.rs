@@ -123,8 +123,44 @@ pub struct ModelInfo {
     /// Says which iterations are used and how to choose others, where none were chosen and the
     /// file's best iteration leaves a choice.
     pub iterations_notice: Option<String>,
+    /// How classes follow from values, of a classifier of scikit-learn's interface.
+    pub classes: Option<Classes>,
     /// The outputs of the model; [`Kind::Value`] is first.
     pub outputs: Vec<OutputInfo>,
+}
+
+/// The classes of a classifier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Classes {
+    pub rule: ClassRule,
+    /// Each as JSON; none where classes are the numbers from 0.
+    pub labels: Vec<String>,
+}
+
+/// How the class of a row follows from its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClassRule {
+    /// The value is the number of the class.
+    Given,
+    /// The first of the largest numbers of the value.
+    Largest,
+    /// 1 if the value is above one half, else 0.
+    AboveHalf,
+    /// The same for each number of the value: several classes may be true at once.
+    EachAboveHalf,
+}
+
+impl ClassRule {
+    /// The rule of this number; they are numbered in the order of their declaration.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Self {
+        match number {
+            0 => Self::Given,
+            1 => Self::Largest,
+            2 => Self::AboveHalf,
+            _ => Self::EachAboveHalf,
+        }
+    }
 }
 
 impl ModelInfo {

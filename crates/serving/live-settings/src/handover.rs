@@ -6,7 +6,9 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use albacore_engine::{Columns, Edition, IterationRange, LoadedModel, ModelInfo};
+use albacore_engine::{
+    ClassRule, Classes, Columns, Edition, IterationRange, LoadedModel, ModelInfo,
+};
 use albacore_os::{OsError, SharedMemory};
 use albacore_settings::Digest;
 use albacore_supervision::{CONNECTIONS, FrontMessage, LISTENERS, Link};
@@ -40,6 +42,8 @@ pub struct ModelRecord {
     column_types: Vec<String>,
     iterations: (usize, usize, usize, Option<usize>),
     iterations_notice: Option<String>,
+    /// Number of the rule, and labels.
+    classes: Option<(u8, Vec<String>)>,
     /// Digest of its file.
     sha256: String,
     /// When it was installed, milliseconds since 1970.
@@ -69,6 +73,10 @@ impl ModelRecord {
             column_types: info.columns.types.clone(),
             iterations: (range.begin, range.end, range.in_file, range.best),
             iterations_notice: info.iterations_notice.clone(),
+            classes: info
+                .classes
+                .as_ref()
+                .map(|classes| (classes.rule as u8, classes.labels.clone())),
             sha256: sha256.to_string(),
             loaded_at,
             request,
@@ -97,6 +105,10 @@ impl ModelRecord {
                 best,
             },
             iterations_notice: self.iterations_notice.clone(),
+            classes: self.classes.clone().map(|(rule, labels)| Classes {
+                rule: ClassRule::from_number(rule),
+                labels,
+            }),
             ..ModelInfo::default()
         }
     }

@@ -12,6 +12,7 @@ use albacore_settings::Source;
 use albacore_storage::BYTES_DEFAULT;
 use clap::{Parser, ValueEnum};
 
+use crate::container_args::{ContainerArgs, OwnRoutes};
 use crate::kserve_args::KserveArgs;
 use crate::limits::{
     BATCH_ROWS_MAX, CPUS_MAX, FRONT_THREAD_CPUS, FRONT_THREADS_AUTO_MAX, FRONT_THREADS_MAX,
@@ -63,10 +64,12 @@ pub struct Args {
     /// file, or of a folder with one model file, or a URL: https://, s3://, gs://, az://,
     /// oci://.
     #[arg(long = "model", value_name = "NAME=SOURCE", value_parser = parse_model,
-          required_unless_present_any = ["settings", "model_dir"])]
+          required_unless_present_any = ["settings", "model_dir", "aip_storage_uri", "command"])]
     pub models: Vec<(String, Source)>,
     #[command(flatten)]
     pub kserve: KserveArgs,
+    #[command(flatten)]
+    pub container: ContainerArgs,
     /// A file with models, objectives, batching and queue, in place of the arguments for them. It
     /// is watched: an edit is applied at once, without a restart; an invalid one changes nothing.
     #[arg(long, value_name = "FILE", env = "ALBACORE_SETTINGS", conflicts_with_all =
@@ -206,6 +209,8 @@ pub struct ServerConfig {
     /// Threads of the front end.
     pub front_threads: usize,
     pub models: ModelSource,
+    /// Paths of Vertex AI.
+    pub own_routes: OwnRoutes,
     /// Most bytes of a model file.
     pub model_bytes_max: u64,
     /// CA certificates of servers that models come from.
@@ -230,14 +235,20 @@ impl Args {
     /// # Errors
     /// A message that names the argument and what to do.
     pub fn check(self) -> Result<ServerConfig, String> {
+        let own_routes = self.container.routes()?;
+        let http = self.container.http(self.http);
         let models = match &self.settings {
             Some(file) => ModelSource::SettingsFile(file.clone()),
             None => ModelSource::Arguments {
                 batching: self.batching()?,
-                models: models_with_slos(self.kserve.models_or(self.models)?, self.slo)?,
+                models: models_with_slos(
+                    self.container
+                        .models_or(self.kserve.models_or(self.models)?)?,
+                    self.slo,
+                )?,
             },
         };
-        let (http, grpc) = self.kserve.addresses(self.http, self.grpc);
+        let (http, grpc) = self.kserve.addresses(http, self.grpc);
         Ok(ServerConfig {
             http,
             grpc,
@@ -246,6 +257,7 @@ impl Args {
             cpus_max: self.cpus_max,
             front_threads: front_threads(self.front_threads, cpus(self.cpus_max))?,
             models,
+            own_routes,
             model_bytes_max: self.model_bytes_max,
             ca_file: self.ca_file,
             model_poll: self.model_poll,

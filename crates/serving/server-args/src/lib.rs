@@ -2,10 +2,12 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod container_args;
 mod kserve_args;
 mod limits;
 
 pub use args::{
     Args, LoadReportMode, ModelSource, ParamsEndpoint, PolicyName, PreferName, ServerConfig,
 };
+pub use container_args::{ContainerArgs, OwnRoutes};
 pub use kserve_args::KserveArgs;

@@ -369,6 +369,7 @@ fn prepare(
         shutdown,
         tells_envoy: config.envoy_health_header,
         load_reports: config.load_reports,
+        own_routes: config.own_routes.clone(),
     };
     let accepting = front::serve(
         Arc::clone(&engine),

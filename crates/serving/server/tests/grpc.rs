@@ -176,15 +176,15 @@ async fn columns_are_described_and_compared() {
         client.model_infer(request).await.unwrap();
     }
     let mut swapped = names.clone();
-    swapped.swap(0, 9);
+    swapped[9] = "Column_0".to_owned();
     for (wrong, part) in [
         (
             ParameterChoice::StringParam(as_json(&swapped)),
-            "column 0 is \"Column_9\", where the model has \"Column_0\"",
+            "column \"Column_0\" comes twice",
         ),
         (
             ParameterChoice::StringParam("Column_0".to_owned()),
-            "column 1, \"Column_1\", is missing",
+            "column \"Column_1\", \"Column_2\",",
         ),
         (ParameterChoice::BoolParam(true), "is not a list of strings"),
     ] {

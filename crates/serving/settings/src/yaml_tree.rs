@@ -10,6 +10,8 @@ use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use serde_saphyr::Spanned;
 
+use crate::limits::DEPTH_MAX;
+
 /// A value and the line it begins on, counted from 1.
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -34,6 +36,22 @@ pub struct Entry {
     pub key: String,
     pub line: u64,
     pub value: Node,
+}
+
+/// Reads a document.
+///
+/// # Errors
+/// It is not YAML, or is nested too deeply; completes a sentence that begins with the file.
+pub fn parse(text: &str) -> Result<Node, String> {
+    let budget = serde_saphyr::budget! { max_depth: DEPTH_MAX };
+    let options = serde_saphyr::options! { budget: budget, with_snippet: false };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let error = error.without_snippet();
+        let line = error.location().map_or(0, |location| location.line());
+        let problem = error.to_string();
+        let problem = problem.lines().next().unwrap_or_default();
+        format!("is not YAML: line {line}: {problem}")
+    })
 }
 
 impl Node {

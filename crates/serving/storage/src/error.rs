@@ -35,6 +35,9 @@ pub enum Problem {
     SeveralModelFiles { first: String, second: String },
     #[error("has more than {FOLDER_ENTRIES_MAX} entries: name the model file itself")]
     FolderTooLarge,
+    /// MLflow's description of the folder names no model that can be read.
+    #[error("has a file MLmodel that {0}")]
+    Mlmodel(String),
     /// More bytes than allowed.
     #[error("has more than {bytes_max} bytes: serve a smaller model or raise --model-bytes-max")]
     TooLarge { bytes_max: u64 },

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Problem;
 use crate::limits::FOLDER_ENTRIES_MAX;
+use crate::mlmodel;
 
 /// Endings of model files.
 pub(crate) const ENDINGS: [&str; 6] = ["ubj", "json", "bst", "txt", "xgb", "lgb"];
@@ -18,8 +19,8 @@ const BESIDE: [&str; 5] = [
     "serving_input_example.json",
 ];
 
-/// The file that a path means: of a folder its only file with the ending of a model, or its only
-/// file. Hidden files are left out: volumes of ConfigMaps have such.
+/// The file that a path means: of a folder what MLflow's `MLmodel` names, or its only file with the
+/// ending of a model, or its only file. Hidden files are left out: volumes of ConfigMaps have such.
 ///
 /// # Errors
 /// The folder cannot be read, or has no or several such files.
@@ -27,10 +28,17 @@ pub fn model_file(path: &Path) -> Result<PathBuf, Problem> {
     if !std::fs::metadata(path).map_err(Problem::File)?.is_dir() {
         return Ok(path.to_owned());
     }
+    let named = mlmodel::named_file(path)?;
+    let is_readable = |file: &PathBuf| is_model(&file.to_string_lossy());
+    // Of a pickle the conversion is read, where there is one.
+    if let Some(file) = named.clone().filter(is_readable) {
+        return Ok(file);
+    }
     let files = visible_names(path, |found| found.is_file())?;
     let mut models = files.iter().filter(|name| is_model(name));
     let found = match (models.next(), files.as_slice()) {
         // Whatever it is: reading it tells which format it has.
+        (None, _) if named.is_some() => return named.ok_or(Problem::NoModelFile),
         (None, [only]) => only,
         (None, _) => return Err(Problem::NoModelFile),
         (Some(first), _) => match models.next() {

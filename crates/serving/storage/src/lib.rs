@@ -11,6 +11,7 @@ mod error;
 mod file;
 mod folder;
 mod limits;
+mod mlmodel;
 mod oci;
 mod receive;
 mod storage;

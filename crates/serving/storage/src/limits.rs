@@ -11,6 +11,9 @@ pub(crate) const PIECE_BYTES: usize = 256 << 10;
 /// Entries of a folder in which a model file is looked for: more is not a folder of one model.
 pub(crate) const FOLDER_ENTRIES_MAX: usize = 1000;
 
+/// Bytes of a file `MLmodel`: those of MLflow have a few thousand, signatures of wide models more.
+pub(crate) const MLMODEL_BYTES_MAX: u64 = 4 << 20;
+
 /// Longest wait for a connection, its TLS handshake included.
 pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(10);
 

@@ -164,6 +164,7 @@ pub(crate) fn model(shape: ModelShape, numbers: &mut RandomStream) -> Model {
         feature_types: Vec::new(),
         best_iteration: None,
         is_saved_by_sklearn: false,
+        classes: None,
         features: shape.features,
         groups: shape.groups,
         transform: Transform::Identity,

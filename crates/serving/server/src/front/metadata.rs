@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use super::datatype::Datatype;
 use super::limits::METADATA_NAMES_BYTES_MAX;
 use super::validate::{self, INPUT, VERSION};
 use albacore_engine::{Columns, KindSet, ModelInfo, OutputInfo};
+use albacore_rows::datatype::Datatype;
 
 /// The supported extensions of the protocol.
 pub(super) const EXTENSIONS: [&str; 5] = [

@@ -4,22 +4,18 @@
 //! Crate `connections` accepts and bounds connections; `dispatch` passes their requests to `http`
 //! or `grpc`, which read in the same order: parse, validate, admit, submit, await, reply
 //! (`http/infer.rs`, `grpc/infer.rs`). `request_body` and `content_coding` are shared by both;
-//! `validate` checks what a request asks for; `json_values` and `binary_values` write its rows into
-//! the engine's shared memory through `row_writer`; `request_meta` is its deadline and priority;
+//! `validate` checks what a request asks for; crate `rows` writes its rows into the engine's shared
+//! memory; `request_meta` is its deadline and priority;
 //! `request_error` maps every error to the codes of both protocols. Bounds are in `limits`.
 
-mod binary_values;
 mod call_counts;
 mod collectors;
 mod content_coding;
-mod datatype;
 mod dispatch;
-mod feature_names;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz_targets;
 mod grpc;
 mod http;
-mod json_values;
 pub mod limits;
 mod load_report;
 mod metadata;
@@ -28,7 +24,6 @@ mod reply_body;
 mod request_body;
 mod request_error;
 mod request_meta;
-mod row_writer;
 #[cfg(any(test, fuzzing))]
 mod sample_model;
 mod stages;
@@ -50,7 +45,7 @@ use tokio::task::JoinSet;
 use albacore_live_settings::effective_config::EffectiveConfig;
 use albacore_live_settings::handover::Listeners;
 use albacore_live_settings::model_status::StatusStore;
-use albacore_server_args::LoadReportMode;
+use albacore_server_args::{LoadReportMode, OwnRoutes};
 use dispatch::Services;
 use grpc::GrpcService;
 use http::HttpService;
@@ -83,6 +78,7 @@ struct Front {
     config: Arc<EffectiveConfig>,
     metrics: Arc<Metrics>,
     load_reports: Arc<LoadReporter>,
+    own_routes: Arc<OwnRoutes>,
 }
 
 impl Front {
@@ -132,6 +128,7 @@ pub(crate) struct FrontSetup {
     /// Whether replies say to Envoy that the server will end.
     pub(crate) tells_envoy: bool,
     pub(crate) load_reports: LoadReportMode,
+    pub(crate) own_routes: OwnRoutes,
 }
 
 /// Prepares everything, waits until `begun` is true, and serves until `shutdown` is closing; then
@@ -155,6 +152,7 @@ pub(crate) async fn serve(
         shutdown,
         tells_envoy,
         load_reports,
+        own_routes,
     } = setup;
     let limit_metrics = LimitMetrics::default();
     let load_reports = Arc::new(LoadReporter::new(load_reports));
@@ -173,6 +171,7 @@ pub(crate) async fn serve(
         config,
         metrics: Arc::new(metrics),
         load_reports,
+        own_routes: Arc::new(own_routes),
     };
     let body_budget = BodyBudget::default();
     let http = divide_port(listeners.len(), &limit_metrics, &connections);

@@ -16,6 +16,7 @@ use tonic::Code;
 use super::limits::BODY_BYTES_MAX;
 use albacore_connections::HeadError;
 use albacore_engine::{Failure, Refusal};
+use albacore_rows::InvalidRows;
 
 /// On a reply, this keeps Envoy from a retry, also where it retries every 5xx or gateway error.
 pub(super) const ENVOY_RATE_LIMITED: HeaderName = HeaderName::from_static("x-envoy-ratelimited");
@@ -156,6 +157,12 @@ impl From<Refusal> for RequestError {
             message: refusal.to_string().into(),
             retry_after,
         }
+    }
+}
+
+impl From<InvalidRows> for RequestError {
+    fn from(error: InvalidRows) -> Self {
+        Self::invalid(error.message)
     }
 }
 

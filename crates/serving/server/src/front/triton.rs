@@ -11,12 +11,12 @@ use albacore_proto::inference::{
 use serde_json::{Value, json};
 
 use super::call_counts::CallCounts;
-use super::datatype::Datatype;
 use super::metadata::advertised;
 use super::micros;
 use super::request_error::{ErrorKind, RequestError};
 use super::validate::{self, INPUT, VERSION};
 use albacore_live_settings::model_status::{ConfigStatus, LoadState};
+use albacore_rows::datatype::Datatype;
 
 /// The configuration of a model with `workers` instances, batched by `params`.
 pub(super) fn config(

@@ -4,13 +4,13 @@
 //! the default. A tensor of shape `[features]` is refused, since it is ambiguous for a model with
 //! one feature: one row or many.
 
-use super::datatype::Datatype;
 use super::limits::TEXT_PER_BYTE;
 use super::request_error::{ErrorKind, RequestError};
 use albacore_connections::limits::REPLY_BYTES_MAX;
 use albacore_engine::{
     Engine, Kind, KindSet, LoopIndex, ModelHandle, ModelInfo, ModelLookupError, OutputInfo,
 };
+use albacore_rows::datatype::Datatype;
 
 /// The name of the only input tensor in metadata; a request may give it any.
 pub(super) const INPUT: &str = "input";

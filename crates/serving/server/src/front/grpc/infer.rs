@@ -13,21 +13,23 @@ use albacore_proto::inference::model_infer_response::InferOutputTensor;
 use albacore_proto::inference::{
     InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse,
 };
+use albacore_rows::columns::{ColumnTensors, DeclaredColumn};
+use albacore_rows::datatype::Datatype;
+use albacore_rows::feature_names::{self, FEATURE_NAMES};
+use albacore_rows::{ColumnOrder, InvalidRows, binary_values};
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::{HeaderMap, Response};
 use tonic::Code;
 
-use super::super::datatype::Datatype;
-use super::super::feature_names::{self, FEATURE_NAMES};
 use super::super::limits::{DIMENSIONS_MAX, TENSORS_MAX};
 use super::super::metrics::InferCall;
 use super::super::reply_body::ReplyBody;
+use super::super::request_body;
 use super::super::request_error::RequestError;
 use super::super::request_meta::{PRIORITY, RequestMeta, TIMEOUT};
 use super::super::stages::SERVER_TIMING;
 use super::super::validate::{self, DeclaredTensor, OutputSelection, RequestedOutput, VERSION};
-use super::super::{binary_values, request_body};
 use super::size_check::check_decoded_size;
 use super::{GrpcService, decode, unary};
 
@@ -146,7 +148,16 @@ pub(super) struct GrpcInferRequest<'a> {
     pub(super) datatype: Datatype,
     outputs: Vec<RequestedOutput>,
     kinds: KindSet,
-    data: GrpcInput<'a>,
+    data: GrpcRows<'a>,
+    /// Of the columns, if it is not the model's.
+    order: Option<ColumnOrder>,
+}
+
+/// The rows of a request.
+enum GrpcRows<'a> {
+    Tensor(GrpcInput<'a>),
+    /// A tensor for each column.
+    Columns(ColumnTensors, &'a [InferInputTensor], Vec<GrpcInput<'a>>),
 }
 
 impl<'a> GrpcInferRequest<'a> {
@@ -155,32 +166,87 @@ impl<'a> GrpcInferRequest<'a> {
         request: &'a ModelInferRequest,
     ) -> Result<Self, RequestError> {
         let (outputs, kinds) = requested_outputs(model, request)?;
+        if has_columns(request) {
+            return Self::of_columns(model, request, outputs, kinds);
+        }
         let input = only_input(model, request)?;
         let declared = DeclaredTensor {
             datatype: &input.datatype,
             shape: &input.shape,
         };
         let (datatype, rows) = validate::check_input(model, &declared)?;
-        check_feature_names(model, request, input)?;
+        let order = named_order(model, request, input)?;
         let data = GrpcInput::find(request, input)?;
         data.check_length(rows * model.features, datatype)?;
+        let data = GrpcRows::Tensor(data);
         Ok(Self {
             rows,
             datatype,
             outputs,
             kinds,
             data,
+            order,
+        })
+    }
+
+    /// A request with an input for each column.
+    fn of_columns(
+        model: &ModelInfo,
+        request: &'a ModelInferRequest,
+        outputs: Vec<RequestedOutput>,
+        kinds: KindSet,
+    ) -> Result<Self, RequestError> {
+        let declared = request.inputs.iter().map(|input| DeclaredColumn {
+            name: &input.name,
+            datatype: &input.datatype,
+            shape: &input.shape,
+        });
+        let columns = ColumnTensors::check(model, &declared.collect::<Vec<_>>())?;
+        let (inputs, raw) = (&request.inputs, &request.raw_input_contents);
+        if !raw.is_empty() && raw.len() != inputs.len() {
+            let (have, need) = (raw.len(), inputs.len());
+            return Err(RequestError::invalid(format!(
+                "raw_input_contents has {have} entries for {need} inputs"
+            )));
+        }
+        let mut tensors = Vec::with_capacity(inputs.len());
+        for (place, input) in inputs.iter().enumerate() {
+            let data = GrpcInput::of(input, raw.get(place)).and_then(|data| {
+                data.check_length(columns.rows, columns.datatype(place))?;
+                Ok(data)
+            });
+            tensors.push(data.map_err(|error| {
+                let name = validate::excerpt(&input.name);
+                RequestError::invalid(format!("column {name:?}: {error}"))
+            })?);
+        }
+        Ok(Self {
+            rows: columns.rows,
+            datatype: columns.row_datatype(),
+            outputs,
+            kinds,
+            data: GrpcRows::Columns(columns, inputs, tensors),
+            order: None,
         })
     }
 
     /// Checks the values and writes them as rows of the engine.
     pub(super) fn write_rows(&self, memory: &mut [u8]) -> Result<(), RequestError> {
-        match self.data {
-            GrpcInput::Raw(bytes) => binary_values::write_bytes(self.datatype, bytes, memory),
-            GrpcInput::Typed(contents) => {
-                binary_values::write_contents(self.datatype, contents, memory)
+        match &self.data {
+            GrpcRows::Tensor(tensor) => tensor.write(self.datatype, memory)?,
+            GrpcRows::Columns(columns, inputs, tensors) => {
+                columns.write(memory, |place, datatype, memory| {
+                    tensors[place].write(datatype, memory).map_err(|error| {
+                        let name = validate::excerpt(&inputs[place].name);
+                        InvalidRows::new(format!("column {name:?}: {error}"))
+                    })
+                })?;
             }
         }
+        if let Some(order) = &self.order {
+            order.apply(self.datatype.element().bytes(), memory);
+        }
+        Ok(())
     }
 }
 
@@ -247,20 +313,31 @@ fn only_input<'a>(
     Ok(input)
 }
 
-/// Compares the column names of the request, a parameter of the input or of the request, with the
-/// model's.
-fn check_feature_names(
+/// Whether there is an input for each column: several, or one that says so.
+fn has_columns(request: &ModelInferRequest) -> bool {
+    let content_type = request.parameters.get("content_type");
+    let content_type = content_type.and_then(|value| value.parameter_choice.as_ref());
+    let is_pandas =
+        matches!(content_type, Some(ParameterChoice::StringParam(text)) if text == "pd");
+    match &request.inputs[..] {
+        [input] => is_pandas && input.shape.len() == 1,
+        inputs => !inputs.is_empty(),
+    }
+}
+
+/// The order of the columns by their names, a parameter of the input or of the request.
+fn named_order(
     model: &ModelInfo,
     request: &ModelInferRequest,
     input: &InferInputTensor,
-) -> Result<(), RequestError> {
+) -> Result<Option<ColumnOrder>, RequestError> {
     let own = input.parameters.get(FEATURE_NAMES);
     let Some(names) = own.or_else(|| request.parameters.get(FEATURE_NAMES)) else {
-        return Ok(());
+        return Ok(None);
     };
     match &names.parameter_choice {
-        Some(ParameterChoice::StringParam(text)) => feature_names::check_text(model, text),
-        _ => Err(feature_names::not_a_list()),
+        Some(ParameterChoice::StringParam(text)) => Ok(feature_names::order_of_text(model, text)?),
+        _ => Err(feature_names::not_a_list().into()),
     }
 }
 
@@ -276,17 +353,31 @@ impl<'a> GrpcInput<'a> {
         request: &'a ModelInferRequest,
         input: &'a InferInputTensor,
     ) -> Result<Self, RequestError> {
-        match (&request.raw_input_contents[..], &input.contents) {
-            ([], Some(contents)) => Ok(Self::Typed(contents)),
-            ([], None) => Err(RequestError::invalid("input \"input\" has no data")),
-            ([raw], None) => Ok(Self::Raw(raw)),
-            ([_], Some(_)) => Err(RequestError::invalid(
-                "input \"input\" has both contents and raw_input_contents; send one of them",
-            )),
-            (several, _) => Err(RequestError::invalid(format!(
+        match &request.raw_input_contents[..] {
+            [] => Self::of(input, None),
+            [raw] => Self::of(input, Some(raw)),
+            several => Err(RequestError::invalid(format!(
                 "raw_input_contents has {} entries for one input",
                 several.len()
             ))),
+        }
+    }
+
+    fn of(input: &'a InferInputTensor, raw: Option<&'a Bytes>) -> Result<Self, RequestError> {
+        match (raw, &input.contents) {
+            (None, Some(contents)) => Ok(Self::Typed(contents)),
+            (None, None) => Err(RequestError::invalid("input \"input\" has no data")),
+            (Some(raw), None) => Ok(Self::Raw(raw)),
+            (Some(_), Some(_)) => Err(RequestError::invalid(
+                "input \"input\" has both contents and raw_input_contents; send one of them",
+            )),
+        }
+    }
+
+    fn write(self, datatype: Datatype, memory: &mut [u8]) -> Result<(), InvalidRows> {
+        match self {
+            Self::Raw(bytes) => binary_values::write_bytes(datatype, bytes, memory),
+            Self::Typed(contents) => binary_values::write_contents(datatype, contents, memory),
         }
     }
 

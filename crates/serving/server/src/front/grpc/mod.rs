@@ -31,7 +31,6 @@ use tonic::codegen::Service;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
-use super::feature_names::FEATURE_NAMES;
 use super::limits::{HEALTH_PERIOD, SMALL_MESSAGE_BYTES_MAX};
 use super::metadata;
 use super::reply_body::ReplyBody;
@@ -40,6 +39,7 @@ use super::request_error::{ErrorKind, RequestError};
 use super::{Front, FrontError, triton, validate};
 use albacore_connections::{ActiveRequest, ShutdownStage, next_stage};
 use albacore_proto::orca::open_rca_service_server::OpenRcaServiceServer;
+use albacore_rows::feature_names::FEATURE_NAMES;
 use load_stream::LoadStreams;
 
 /// Name of the service, and the prefix of the paths of its calls.

@@ -6,15 +6,20 @@
 
 use super::super::limits::{DIMENSIONS_MAX, PARAMETERS_MAX, TENSORS_MAX, TYPED_INTEGER_BYTES_MAX};
 use super::super::request_error::RequestError;
+use albacore_rows::limits::COLUMNS_MAX;
 
 /// Refuses the message of a `ModelInferRequest` that would grow too much.
 pub(super) fn check_decoded_size(message: &[u8]) -> Result<(), RequestError> {
     let mut counts = [
         BoundedCount::new("parameters", PARAMETERS_MAX),
-        BoundedCount::new("inputs", TENSORS_MAX),
+        BoundedCount::new("inputs", COLUMNS_MAX),
         BoundedCount::new("outputs", TENSORS_MAX),
-        BoundedCount::new("raw_input_contents", TENSORS_MAX),
+        BoundedCount::new("raw_input_contents", COLUMNS_MAX),
     ];
+    let mut integers = BoundedCount::new(
+        "typed integers (send raw_input_contents)",
+        TYPED_INTEGER_BYTES_MAX,
+    );
     for field in Fields(message) {
         let (number, bytes) = field?;
         let Some(count) = usize::from(number)
@@ -25,7 +30,7 @@ pub(super) fn check_decoded_size(message: &[u8]) -> Result<(), RequestError> {
         };
         count.add(1)?;
         match number {
-            5 => check_input(bytes)?,
+            5 => check_input(bytes, &mut integers)?,
             6 => check_parameters(bytes, 2)?,
             _ => {}
         }
@@ -34,14 +39,14 @@ pub(super) fn check_decoded_size(message: &[u8]) -> Result<(), RequestError> {
 }
 
 /// One input tensor: dimensions, parameters, contents.
-fn check_input(tensor: &[u8]) -> Result<(), RequestError> {
+fn check_input(tensor: &[u8], integers: &mut BoundedCount) -> Result<(), RequestError> {
     // A packed dimension has one byte at least; the exact number is checked after decoding.
     let mut shape = BoundedCount::new("bytes of dimensions", 10 * DIMENSIONS_MAX);
     check_parameters(tensor, 4)?;
     for field in Fields(tensor) {
         match field? {
             (3, bytes) => shape.add(bytes.len().max(1))?,
-            (5, bytes) => check_contents(bytes)?,
+            (5, bytes) => check_contents(bytes, integers)?,
             _ => {}
         }
     }
@@ -49,11 +54,7 @@ fn check_input(tensor: &[u8]) -> Result<(), RequestError> {
 }
 
 /// Typed values: integers and booleans of variable length grow; text is not accepted.
-fn check_contents(contents: &[u8]) -> Result<(), RequestError> {
-    let mut integers = BoundedCount::new(
-        "typed integers (send raw_input_contents)",
-        TYPED_INTEGER_BYTES_MAX,
-    );
+fn check_contents(contents: &[u8], integers: &mut BoundedCount) -> Result<(), RequestError> {
     for field in Fields(contents) {
         match field? {
             (1..=5, bytes) => integers.add(bytes.len().max(1))?,
@@ -189,18 +190,18 @@ mod tests {
             inputs: vec![InferInputTensor::default(); inputs],
             ..Default::default()
         };
-        assert!(check_decoded_size(&many(TENSORS_MAX).encode_to_vec()).is_ok());
-        assert!(error(&many(TENSORS_MAX + 1)).contains("16 inputs"));
+        assert!(check_decoded_size(&many(COLUMNS_MAX).encode_to_vec()).is_ok());
+        assert!(error(&many(COLUMNS_MAX + 1)).contains("65536 inputs"));
         let outputs = ModelInferRequest {
             outputs: vec![InferRequestedOutputTensor::default(); TENSORS_MAX + 1],
             ..Default::default()
         };
         assert!(error(&outputs).contains("16 outputs"));
         let raw = ModelInferRequest {
-            raw_input_contents: vec![Bytes::new(); TENSORS_MAX + 1],
+            raw_input_contents: vec![Bytes::new(); COLUMNS_MAX + 1],
             ..Default::default()
         };
-        assert!(error(&raw).contains("16 raw_input_contents"));
+        assert!(error(&raw).contains("65536 raw_input_contents"));
         let named = |count: usize| {
             let named = (0..count).map(|at| (at.to_string(), InferParameter::default()));
             named.collect()

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use albacore_connections::{ActiveRequest, ConnState, Handler};
 use albacore_engine::{Kind, ModelInfo};
+use albacore_rows::Table;
+use albacore_server_args::OwnRoutes;
 use hyper::body::Incoming;
 use hyper::{Request, StatusCode};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -14,7 +16,6 @@ use super::super::request_body::{self, BodyBudget};
 use super::super::request_meta::RequestMeta;
 use super::super::sample_model::{fuzzed_memory, fuzzed_model};
 use super::infer::json_bytes;
-use super::instances;
 use super::reply::{self, HttpReply};
 use super::request::HttpInferRequest;
 use super::route;
@@ -22,12 +23,16 @@ use super::route;
 /// Parses a body whose first `json_bytes` bytes are JSON, and as one of protocol V1.
 pub fn http_body(bytes: &[u8], json_bytes: Option<usize>) {
     let model = fuzzed_model();
-    let calls = [
-        HttpInferRequest::parse(&model, bytes, json_bytes),
-        instances::parse(&model, bytes, Kind::Value),
+    let tables = [
+        Table::of_instances(&model, bytes),
+        Table::of_json(&model, bytes),
+        Table::of_csv(&model, bytes, None),
     ];
-    for call in calls.iter().flatten() {
-        write_call(&model, call);
+    let tables = tables.into_iter().flatten();
+    let tables = tables.map(|table| HttpInferRequest::of_table(&model, table, Kind::Value));
+    let calls = std::iter::once(HttpInferRequest::parse(&model, bytes, json_bytes)).chain(tables);
+    for call in calls.flatten() {
+        write_call(&model, &call);
     }
 }
 
@@ -89,7 +94,7 @@ impl Handler for FuzzHandler {
 /// Does what the server does, up to the engine.
 async fn read(request: Request<Incoming>, conn: &ConnState) -> HttpReply {
     let (head, body) = request.into_parts();
-    let _ = route::parse(&head.method, head.uri.path());
+    let _ = route::parse(&head.method, head.uri.path(), &OwnRoutes::default());
     let _ = ContentCoding::of_reply(&head.headers);
     let read = async {
         let _ = RequestMeta::new(std::time::Instant::now(), &head.headers)?;

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use albacore_connections::{ConnState, Limit};
 use albacore_engine::{Kind, ModelHandle, ModelInfo};
+use albacore_rows::Table;
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::body::Incoming;
@@ -17,11 +18,10 @@ use super::super::metrics::InferCall;
 use super::super::request_error::{ErrorKind, RequestError};
 use super::super::request_meta::{RequestMeta, single_header, whole_number};
 use super::super::{request_body, validate};
-use super::instances;
 use super::reply::{HttpReply, InferReply, JSON_LENGTH};
 use super::request::HttpInferRequest;
 use super::route::ModelPath;
-use super::{HttpService, reply};
+use super::{HttpService, nested, reply, scoring};
 
 /// The protocol of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,26 @@ pub(super) enum InferForm {
     Predictions,
     /// V1, for SHAP contributions.
     Explanations,
+    /// MLflow, SageMaker and Vertex AI.
+    Scoring,
+}
+
+/// The form of a body, by the headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BodyForm {
+    /// How many bytes are JSON; `None` for all of them.
+    Json(Option<usize>),
+    /// Whether its first line has names, where the headers say it.
+    Csv(Option<bool>),
+}
+
+impl BodyForm {
+    fn json_bytes(self) -> Option<usize> {
+        match self {
+            Self::Json(bytes) => bytes,
+            Self::Csv(_) => None,
+        }
+    }
 }
 
 /// Which model is called, and how.
@@ -49,19 +69,23 @@ impl<'a> InferTarget<'a> {
         &self,
         model: &ModelInfo,
         body: &'b [u8],
-        json_bytes: Option<usize>,
+        form: BodyForm,
     ) -> Result<HttpInferRequest<'b>, RequestError> {
-        let kind = match self.form {
-            InferForm::OpenInference => return HttpInferRequest::parse(model, body, json_bytes),
-            InferForm::Predictions => Kind::Value,
-            InferForm::Explanations => Kind::Contribs,
+        let kind = match (self.form, form) {
+            (InferForm::OpenInference, form) => {
+                return HttpInferRequest::parse(model, body, form.json_bytes());
+            }
+            (InferForm::Scoring, form) => return scoring::parse(model, body, form),
+            (InferForm::Predictions, _) => Kind::Value,
+            (InferForm::Explanations, _) => Kind::Contribs,
         };
-        if json_bytes.is_some() {
+        if form.json_bytes().is_some() {
             return Err(RequestError::invalid(
                 "Inference-Header-Content-Length is a header of protocol v2: bodies of V1 are JSON",
             ));
         }
-        instances::parse(model, body, kind)
+        let table = Table::of_instances(model, body)?;
+        HttpInferRequest::of_table(model, table, kind)
     }
 }
 
@@ -80,7 +104,10 @@ impl HttpService {
             Ok(reply) => reply.into_http(ContentCoding::of_reply(headers), &call),
             Err(error) => {
                 self.front.hold_error(&call.model, error.kind).await;
-                reply::error(&error)
+                match target.form {
+                    InferForm::Scoring => scoring::error(&error),
+                    _ => reply::error(&error),
+                }
             }
         };
         let (front, code) = (&self.front, reply.status());
@@ -103,7 +130,7 @@ impl HttpService {
         call: &mut InferCall,
     ) -> Result<InferReply, RequestError> {
         let path = &target.path;
-        let (model, json_bytes, mut meta) = match self.admit_head(headers, path, call) {
+        let (model, form, mut meta) = match self.admit_head(headers, target, call) {
             Ok(head) => head,
             Err(error) => {
                 request_body::discard(body);
@@ -117,7 +144,7 @@ impl HttpService {
         // Parse and validate.
         let bytes = request_body::decompress(headers, bytes, conn)?;
         let edition = model.edition();
-        let request = target.parse(edition.info(), &bytes, json_bytes)?;
+        let request = target.parse(edition.info(), &bytes, form)?;
         call.kinds = request.kinds;
         request.apply_parameters(&mut meta)?;
         validate::check_reply_size(edition.info(), request.rows, &request.outputs)
@@ -138,16 +165,18 @@ impl HttpService {
 
         // Await the reply, without the body: its rows are in shared memory now.
         let (rows, id, outputs) = (request.rows, request.id, request.outputs);
+        let params = request.params;
         drop(bytes);
         let mut reply = meta.await_reply(reply).await?;
         let _turn = reply.front_turn().await;
         call.answered(rows, input, reply.timing());
         let (model, id) = (edition.info(), id.as_deref());
-        let print_rows = |key| InferReply::of_json(instances::print(key, model, &outputs, &reply));
+        let print_rows = |key| InferReply::of_json(nested::print(key, model, &outputs, &reply));
         Ok(match target.form {
             InferForm::OpenInference => InferReply::print(model, id, rows, &outputs, &reply),
             InferForm::Predictions => print_rows("predictions"),
             InferForm::Explanations => print_rows("explanations"),
+            InferForm::Scoring => scoring::print(headers, model, params, &reply),
         })
     }
 
@@ -156,18 +185,23 @@ impl HttpService {
     fn admit_head(
         &self,
         headers: &HeaderMap,
-        path: &ModelPath<'_>,
+        target: &InferTarget<'_>,
         call: &mut InferCall,
-    ) -> Result<(ModelHandle, Option<usize>, RequestMeta), RequestError> {
+    ) -> Result<(ModelHandle, BodyForm, RequestMeta), RequestError> {
+        let path = &target.path;
+        if target.form == InferForm::Scoring && path.name.is_empty() {
+            return Err(scoring::several_models(&self.front.engine.names()));
+        }
         let model = self.front.find_model(&path.name, &path.version)?;
-        let (json_bytes, meta) = (
-            json_bytes(headers)?,
-            RequestMeta::new(call.arrival, headers)?,
-        );
+        let form = match target.form {
+            InferForm::Scoring => scoring::body_form(headers)?,
+            _ => BodyForm::Json(json_bytes(headers)?),
+        };
+        let meta = RequestMeta::new(call.arrival, headers)?;
         call.model = path.name.clone().into_owned();
         let model = meta.apply_to(model);
         model.admit_early()?;
-        Ok((model, json_bytes, meta))
+        Ok((model, form, meta))
     }
 
     /// Reads the body. A model that was looked up is kept if the whole body is there already;

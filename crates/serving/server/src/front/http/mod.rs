@@ -3,10 +3,11 @@
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzz_targets;
 mod infer;
-mod instances;
+mod nested;
 pub(super) mod reply;
 mod request;
 mod route;
+mod scoring;
 
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ impl HttpService {
     ) -> HttpReply {
         let (head, body) = request.into_parts();
         let (headers, conn) = (&head.headers, active.conn());
-        let result = match route::parse(&head.method, head.uri.path()) {
+        let result = match route::parse(&head.method, head.uri.path(), &self.front.own_routes) {
             Ok(Route::Infer(path)) => {
                 let target = InferTarget::new(path, InferForm::OpenInference);
                 return self.infer(headers, &target, body, conn).await;
@@ -48,6 +49,14 @@ impl HttpService {
             }
             Ok(Route::Explain(path)) => {
                 let target = InferTarget::new(path, InferForm::Explanations);
+                return self.infer(headers, &target, body, conn).await;
+            }
+            Ok(Route::Invoke(path)) => {
+                let target = InferTarget::new(path, InferForm::Scoring);
+                return self.infer(headers, &target, body, conn).await;
+            }
+            Ok(Route::Invocations) => {
+                let target = InferTarget::new(self.only_model(), InferForm::Scoring);
                 return self.infer(headers, &target, body, conn).await;
             }
             Ok(Route::Index) => self.index(headers, body, conn).await,
@@ -67,6 +76,14 @@ impl HttpService {
             }
         };
         result.unwrap_or_else(|error| reply::error(&error))
+    }
+
+    /// The path of the only model; without a name if there are several.
+    fn only_model(&self) -> ModelPath<'static> {
+        ModelPath {
+            name: self.front.engine.only_name().unwrap_or_default().into(),
+            version: "".into(),
+        }
     }
 
     /// The index of the model repository.
@@ -102,6 +119,8 @@ impl HttpService {
                 reply::json(StatusCode::OK, &json!({"live": true, "ready": true}))
             }
             Route::Ready => not_ready(),
+            Route::Ping => scoring::ping(engine.is_ready()),
+            Route::Version => scoring::text(StatusCode::OK, metadata::SERVER.version),
             Route::Model(ModelPath { name, version }) => {
                 let model = validate::find_model(engine, self.front.event_loop, name, version)?;
                 reply::json(
@@ -143,9 +162,12 @@ impl HttpService {
                 let state = state::describe(engine, status, &self.front.config);
                 reply::json(StatusCode::OK, &state)
             }
-            Route::Infer(_) | Route::Predict(_) | Route::Explain(_) | Route::Index => {
-                reply::error(&RequestError::invalid("this call needs a body"))
-            }
+            Route::Infer(_)
+            | Route::Predict(_)
+            | Route::Explain(_)
+            | Route::Index
+            | Route::Invocations
+            | Route::Invoke(_) => reply::error(&RequestError::invalid("this call needs a body")),
         };
         Ok(if route.is_volatile() {
             uncached(reply)

@@ -6,7 +6,6 @@ use hyper::{Response, StatusCode};
 use serde::Serialize;
 
 use super::super::content_coding::ContentCoding;
-use super::super::datatype::Datatype;
 use super::super::limits::COMPRESSED_REPLY_BYTES_MIN;
 use super::super::metrics::InferCall;
 use super::super::reply_body::ReplyBody;
@@ -14,6 +13,7 @@ use super::super::request_error::{ENVOY_RATE_LIMITED, RequestError};
 use super::super::stages::SERVER_TIMING;
 use super::super::validate::{self, RequestedOutput, VERSION};
 use albacore_engine::{ElementType, ModelInfo, OutputInfo, Reply};
+use albacore_rows::datatype::Datatype;
 
 pub(super) type HttpReply = Response<ReplyBody>;
 
@@ -22,6 +22,7 @@ pub(super) const JSON_LENGTH: HeaderName =
     HeaderName::from_static("inference-header-content-length");
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const CSV: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8");
 const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
 /// A reply with a JSON body.
@@ -48,7 +49,12 @@ pub(in super::super) fn error(error: &RequestError) -> HttpReply {
     let body = Body {
         error: &error.message,
     };
-    let mut reply = json(error.kind.status(), &body);
+    error_of(error, &body)
+}
+
+/// The reply for an error that `body` describes.
+pub(super) fn error_of(error: &RequestError, body: &impl Serialize) -> HttpReply {
+    let mut reply = json(error.kind.status(), body);
     if let Some(seconds) = error.retry_after_seconds() {
         reply
             .headers_mut()
@@ -66,6 +72,7 @@ pub(super) struct InferReply {
     body: Vec<u8>,
     /// Length of the JSON, if binary tensors follow it.
     json_bytes: Option<usize>,
+    is_csv: bool,
 }
 
 impl InferReply {
@@ -108,7 +115,11 @@ impl InferReply {
         for (_, _, values) in outputs.iter().filter(|&&(binary, ..)| binary) {
             body.extend_from_slice(values);
         }
-        Self { body, json_bytes }
+        Self {
+            body,
+            json_bytes,
+            is_csv: false,
+        }
     }
 
     /// A reply whose body is this JSON.
@@ -116,15 +127,25 @@ impl InferReply {
         Self {
             body,
             json_bytes: None,
+            is_csv: false,
+        }
+    }
+
+    /// A reply whose body are these lines.
+    pub(super) fn of_csv(body: Vec<u8>) -> Self {
+        Self {
+            body,
+            json_bytes: None,
+            is_csv: true,
         }
     }
 
     /// The HTTP reply to `call`, compressed by `coding` unless it is short.
     pub(super) fn into_http(self, coding: Option<ContentCoding>, call: &InferCall) -> HttpReply {
-        let media_type = if self.json_bytes.is_some() {
-            OCTETS
-        } else {
-            JSON
+        let media_type = match self.json_bytes {
+            Some(_) => OCTETS,
+            None if self.is_csv => CSV,
+            None => JSON,
         };
         let coding = coding.filter(|_| self.body.len() >= COMPRESSED_REPLY_BYTES_MIN);
         let compressed = coding.and_then(|coding| Some((coding, coding.compress(&self.body)?)));

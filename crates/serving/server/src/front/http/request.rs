@@ -9,16 +9,20 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::super::datatype::Datatype;
 use super::super::limits::{DIMENSIONS_MAX, TENSORS_MAX};
 use super::super::request_error::RequestError;
 use super::super::request_meta::{RequestMeta, whole_number};
-use super::super::row_writer::RowWriter;
 use super::super::validate::{self, DeclaredTensor, OutputSelection, RequestedOutput};
-use super::super::{binary_values, feature_names, json_values};
-use super::instances;
 use albacore_engine::{Kind, KindSet, ModelInfo};
 use albacore_proto::array::SplitBody;
+use albacore_rows::columns::{ColumnTensors, DeclaredColumn};
+use albacore_rows::datatype::Datatype;
+use albacore_rows::limits::COLUMNS_MAX;
+use albacore_rows::row_writer::RowWriter;
+use albacore_rows::{
+    ColumnOrder, InvalidRows, Params, Table, binary_values, feature_names, invalid_json,
+    json_values,
+};
 
 /// An infer call that is valid but for the values of its rows, which
 /// [`HttpInferRequest::write_rows`] checks.
@@ -32,9 +36,13 @@ pub(super) struct HttpInferRequest<'a> {
     pub(super) kinds: KindSet,
     pub(super) id: Option<String>,
     data: HttpInput<'a>,
+    /// Of the columns, if it is not the model's.
+    order: Option<ColumnOrder>,
     features: usize,
     timeout: Option<String>,
     priority: Option<String>,
+    /// Of MLflow and Vertex AI.
+    pub(super) params: Params,
 }
 
 /// The values of the input tensor.
@@ -43,10 +51,10 @@ pub(super) enum HttpInput<'a> {
     /// The text of an array, and the JSON that it is part of.
     Text(&'a str, &'a [u8]),
     Bytes(&'a [u8]),
-    /// Protocol V1: the text of a list of lists.
-    Lists(&'a str),
-    /// Protocol V1: the text of a list of objects.
-    Objects(&'a str),
+    /// Protocol V1, MLflow and others.
+    Table(Table<'a>),
+    /// A tensor for each column, with their names.
+    Columns(ColumnTensors, Vec<String>, Vec<HttpInput<'a>>),
 }
 
 impl<'a> HttpInferRequest<'a> {
@@ -69,6 +77,7 @@ impl<'a> HttpInferRequest<'a> {
             })?;
         if let Some(split) = SplitBody::new(json)
             && let Ok(document) = serde_json::from_slice::<InferBody<'_>>(&split.rest)
+            && !document.has_columns()
             && document
                 .text()
                 .is_some_and(|text| split.is_placeholder(text))
@@ -77,6 +86,9 @@ impl<'a> HttpInferRequest<'a> {
         }
         let document: InferBody<'a> =
             serde_json::from_slice(json).map_err(|error| invalid_body(json, &error))?;
+        if document.has_columns() {
+            return Self::of_columns(model, document, binary);
+        }
         let text = document.text();
         Self::validate(model, document, text, (json, binary))
     }
@@ -100,9 +112,11 @@ impl<'a> HttpInferRequest<'a> {
             shape: &input.shape.0,
         };
         let (datatype, rows) = validate::check_input(model, &declared)?;
-        if let Some(names) = document.feature_names() {
-            feature_names::check_json(model, names.get())?;
-        }
+        let names = document.feature_names();
+        let order = match names {
+            Some(names) => feature_names::order_of_json(model, names.get())?,
+            None => None,
+        };
         let values = rows * model.features;
         let text = text.map(|text| (text, json));
         let data = input.data(values, datatype, text, binary)?;
@@ -113,9 +127,56 @@ impl<'a> HttpInferRequest<'a> {
             outputs,
             kinds,
             data,
+            order,
             features: model.features,
             timeout: document.parameter(|all| all.timeout).map(str::to_owned),
             priority: document.parameter(|all| all.priority).map(str::to_owned),
+            params: Params::default(),
+            id: document.id,
+        })
+    }
+
+    /// Validates a parsed request with an input for each column.
+    fn of_columns(
+        model: &ModelInfo,
+        document: InferBody<'a>,
+        mut binary: &'a [u8],
+    ) -> Result<Self, RequestError> {
+        let inputs = &document.inputs.0;
+        let declared: Vec<_> = inputs.iter().map(Input::column).collect();
+        let columns = ColumnTensors::check(model, &declared)?;
+        let mut tensors = Vec::with_capacity(inputs.len());
+        for (place, input) in inputs.iter().enumerate() {
+            let own = input.binary_size().map_or(0, |size| size.min(binary.len()));
+            let (own, rest) = binary.split_at(own);
+            binary = rest;
+            let text = input.data.map(|data| (data.get(), &b""[..]));
+            let (rows, datatype) = (columns.rows, columns.datatype(place));
+            let data = input.data(rows, datatype, text, own).map_err(|error| {
+                let name = validate::excerpt(&input.name);
+                RequestError::invalid(format!("column {name:?}: {error}"))
+            })?;
+            tensors.push(data);
+        }
+        if !binary.is_empty() {
+            return Err(RequestError::invalid(format!(
+                "{} bytes follow those that the inputs have by their binary_data_size",
+                binary.len()
+            )));
+        }
+        let names = inputs.iter().map(|input| input.name.clone()).collect();
+        let (outputs, kinds) = document.outputs(model)?;
+        Ok(Self {
+            rows: columns.rows,
+            datatype: columns.row_datatype(),
+            outputs,
+            kinds,
+            data: HttpInput::Columns(columns, names, tensors),
+            order: None,
+            features: model.features,
+            timeout: document.parameter(|all| all.timeout).map(str::to_owned),
+            priority: document.parameter(|all| all.priority).map(str::to_owned),
+            params: Params::default(),
             id: document.id,
         })
     }
@@ -144,29 +205,32 @@ impl<'a> HttpInferRequest<'a> {
             kinds,
             id: None,
             data,
+            order: None,
             features: model.features,
             timeout: None,
             priority: None,
+            params: Params::default(),
         })
     }
 
     /// Rows of the model's own type; the reply has the output of `kind` alone.
-    pub(super) fn of_rows(
+    pub(super) fn of_table(
         model: &ModelInfo,
-        rows: usize,
+        table: Table<'a>,
         kind: Kind,
-        data: HttpInput<'a>,
     ) -> Result<Self, RequestError> {
         let mut selection = OutputSelection::new(model);
         selection.add(validate::output_name(kind), false)?;
         let (outputs, kinds) = selection.or_value(false);
         Ok(Self {
-            rows,
+            rows: table.rows,
+            params: table.params,
             datatype: validate::input_datatype(model),
             outputs,
             kinds,
             id: None,
-            data,
+            data: HttpInput::Table(table),
+            order: None,
             features: model.features,
             timeout: None,
             priority: None,
@@ -190,20 +254,47 @@ impl<'a> HttpInferRequest<'a> {
         model: &ModelInfo,
         memory: &mut [u8],
     ) -> Result<(), RequestError> {
+        self.write_in_order(model, memory)?;
+        if let Some(order) = &self.order {
+            order.apply(self.datatype.element().bytes(), memory);
+        }
+        Ok(())
+    }
+
+    /// Writes the rows in the order of the request's columns.
+    fn write_in_order(&self, model: &ModelInfo, memory: &mut [u8]) -> Result<(), RequestError> {
         let (datatype, features) = (self.datatype, self.features);
-        match self.data {
-            HttpInput::Lists(text) => instances::write_lists(datatype, features, text, memory),
-            HttpInput::Objects(text) => instances::write_objects(model, datatype, text, memory),
-            HttpInput::Text(text, json) => {
+        match &self.data {
+            HttpInput::Columns(columns, names, tensors) => {
+                let written = columns.write(memory, |place, datatype, memory| {
+                    let written = match &tensors[place] {
+                        &HttpInput::Text(text, _) => {
+                            json_values::write_json(RowWriter::new(datatype, memory), 1, text)
+                        }
+                        &HttpInput::Bytes(bytes) => {
+                            binary_values::write_bytes(datatype, bytes, memory)
+                        }
+                        // Inputs of the protocol have these forms alone.
+                        HttpInput::Table(_) | HttpInput::Columns(..) => Ok(()),
+                    };
+                    written.map_err(|error| {
+                        let name = validate::excerpt(&names[place]);
+                        InvalidRows::new(format!("column {name:?}: {error}"))
+                    })
+                });
+                Ok(written?)
+            }
+            HttpInput::Table(table) => Ok(table.write(model, datatype, memory)?),
+            &HttpInput::Text(text, json) => {
                 let written =
                     json_values::write_json(RowWriter::new(datatype, memory), features, text);
                 // Invalid JSON is reported as such, whatever the first invalid number is.
                 written.map_err(|invalid_value| {
                     let error = serde_json::from_slice::<IgnoredAny>(json).err();
-                    error.map_or(invalid_value, |error| invalid_body(json, &error))
+                    error.map_or(invalid_value.into(), |error| invalid_body(json, &error))
                 })
             }
-            HttpInput::Bytes(bytes) => binary_values::write_bytes(datatype, bytes, memory),
+            &HttpInput::Bytes(bytes) => Ok(binary_values::write_bytes(datatype, bytes, memory)?),
         }
     }
 }
@@ -215,7 +306,7 @@ struct InferBody<'a> {
     #[serde(borrow)]
     parameters: Option<RequestParameters<'a>>,
     #[serde(borrow)]
-    inputs: BoundedList<Input<'a>, TENSORS_MAX>,
+    inputs: BoundedList<Input<'a>, COLUMNS_MAX>,
     outputs: Option<BoundedList<Output, TENSORS_MAX>>,
 }
 
@@ -229,13 +320,15 @@ struct RequestParameters<'a> {
     priority: Option<&'a RawValue>,
     #[serde(borrow)]
     feature_names: Option<&'a RawValue>,
+    /// MLServer's: `pd` for a tensor for each column.
+    #[serde(borrow)]
+    content_type: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 struct Input<'a> {
-    /// Required by the protocol, and ignored.
-    #[serde(rename = "name")]
-    _name: String,
+    /// Required by the protocol; of a column, or ignored.
+    name: String,
     shape: BoundedList<i64, DIMENSIONS_MAX>,
     datatype: String,
     #[serde(borrow)]
@@ -266,6 +359,20 @@ struct OutputParameters {
 }
 
 impl Input<'_> {
+    /// The input as a column.
+    fn column(&self) -> DeclaredColumn<'_> {
+        DeclaredColumn {
+            name: &self.name,
+            datatype: &self.datatype,
+            shape: &self.shape.0,
+        }
+    }
+
+    fn binary_size(&self) -> Option<usize> {
+        let size = self.parameters.as_ref()?.binary_data_size?;
+        usize::try_from(size).ok()
+    }
+
     /// Finds the values. Their size is checked before memory is allocated for the declared shape.
     fn data<'b>(
         &self,
@@ -317,6 +424,17 @@ impl Input<'_> {
 }
 
 impl<'a> InferBody<'a> {
+    /// Whether there is an input for each column: several, or one that says so.
+    fn has_columns(&self) -> bool {
+        let parameters = self.parameters.as_ref();
+        let content_type = parameters.and_then(|parameters| parameters.content_type);
+        let is_pandas = content_type.is_some_and(|value| value.get() == "\"pd\"");
+        match &self.inputs.0[..] {
+            [input] => is_pandas && input.shape.0.len() == 1,
+            inputs => !inputs.is_empty(),
+        }
+    }
+
     /// The data of the only input, if it is part of the JSON.
     fn text(&self) -> Option<&'a str> {
         match &self.inputs.0[..] {
@@ -377,27 +495,7 @@ fn invalid_body(json: &[u8], error: &serde_json::Error) -> RequestError {
             return invalid_field(&error.path().to_string(), &error.inner().to_string());
         }
     }
-    invalid_json(json, error)
-}
-
-/// The error for a body that cannot be read as JSON.
-pub(super) fn invalid_json(json: &[u8], error: &serde_json::Error) -> RequestError {
-    let line = json
-        .split(|&byte| byte == b'\n')
-        .nth(error.line().saturating_sub(1));
-    let from = error.column().saturating_sub(2);
-    let near = line
-        .and_then(|line| line.get(from..(from + 3).min(line.len())))
-        .unwrap_or_default();
-    let hint = if error.is_syntax() && near.iter().any(|byte| matches!(byte, b'N' | b'I')) {
-        "; JSON has no NaN and no Infinity: send null for a missing value, or binary data"
-    } else if json.trim_ascii_start().first() != Some(&b'{') {
-        "; it should be a JSON object; bytes of rows need the header \
-         Inference-Header-Content-Length"
-    } else {
-        ""
-    };
-    RequestError::invalid(format!("the body is not an infer request: {error}{hint}"))
+    invalid_json(json, error).into()
 }
 
 /// The error for a field by its path, `.` for the whole body.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use albacore_server_args::OwnRoutes;
 use hyper::Method;
 
 use super::super::request_error::{ErrorKind, RequestError};
@@ -40,6 +41,14 @@ pub(super) enum Route<'a> {
     Predict(ModelPath<'a>),
     /// `POST /v1/models/{name}:explain`; SHAP contributions.
     Explain(ModelPath<'a>),
+    /// `GET /ping` and `GET /health`, of MLflow and SageMaker
+    Ping,
+    /// `GET /version`, of MLflow
+    Version,
+    /// `POST /invocations`, of MLflow and SageMaker, for the only model
+    Invocations,
+    /// `POST /models/{name}/invoke`, of SageMaker's containers with several models
+    Invoke(ModelPath<'a>),
     /// `GET /metrics`
     Metrics,
     /// `GET /albacore/v1/state`
@@ -51,9 +60,10 @@ impl Route<'_> {
     pub(super) fn is_volatile(&self) -> bool {
         match self {
             Self::Live | Self::Ready | Self::ModelReady(_) => true,
-            Self::Alive | Self::ModelNames | Self::ModelStatus(_) => true,
+            Self::Alive | Self::ModelNames | Self::ModelStatus(_) | Self::Ping => true,
             Self::Metrics | Self::State | Self::Stats(_) | Self::Index => true,
-            Self::Server | Self::Model(_) | Self::Config(_) => false,
+            Self::Server | Self::Model(_) | Self::Config(_) | Self::Version => false,
+            Self::Invocations | Self::Invoke(_) => false,
             Self::Infer(_) | Self::Predict(_) | Self::Explain(_) | Self::LoadOrUnload => false,
         }
     }
@@ -76,12 +86,17 @@ pub(super) struct RouteError {
 }
 
 /// Parses method and path. `HEAD` counts as `GET`.
-pub(super) fn parse<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, RouteError> {
-    let route = parse_path(path).ok_or_else(|| RouteError {
+pub(super) fn parse<'a>(
+    method: &Method,
+    path: &'a str,
+    own: &OwnRoutes,
+) -> Result<Route<'a>, RouteError> {
+    let route = own_route(path, own).or_else(|| parse_path(path)).ok_or_else(|| RouteError {
         error: RequestError::new(
             ErrorKind::NotFound,
             format!(
-                "{:?} is not a path of the Open Inference Protocol v2, nor of V1 (/v1/models)",
+                "{:?} is not a path of the Open Inference Protocol v2, nor of V1 (/v1/models), nor of \
+                 MLflow (/invocations)",
                 excerpt(path)
             ),
         ),
@@ -89,6 +104,7 @@ pub(super) fn parse<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Rou
     })?;
     let allow = match route {
         Route::Infer(_) | Route::Predict(_) | Route::Explain(_) | Route::LoadOrUnload => "POST",
+        Route::Invocations | Route::Invoke(_) => "POST",
         Route::Index => "POST, GET",
         _ => "GET, HEAD",
     };
@@ -106,15 +122,28 @@ pub(super) fn parse<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Rou
     })
 }
 
+/// The call at a path that the platform chose.
+fn own_route(path: &str, own: &OwnRoutes) -> Option<Route<'static>> {
+    if own.predict.as_deref() == Some(path) {
+        return Some(Route::Invocations);
+    }
+    (own.health.as_deref() == Some(path)).then_some(Route::Ping)
+}
+
 fn parse_path(path: &str) -> Option<Route<'_>> {
-    if path == "/metrics" {
-        return Some(Route::Metrics);
+    match path {
+        "/metrics" => return Some(Route::Metrics),
+        "/albacore/v1/state" => return Some(Route::State),
+        "/" => return Some(Route::Alive),
+        "/ping" | "/health" => return Some(Route::Ping),
+        "/version" => return Some(Route::Version),
+        "/invocations" => return Some(Route::Invocations),
+        _ => {}
     }
-    if path == "/albacore/v1/state" {
-        return Some(Route::State);
-    }
-    if path == "/" {
-        return Some(Route::Alive);
+    if let Some(rest) = path.strip_prefix("/models/") {
+        let name = rest.strip_suffix("/invoke")?;
+        let is_name = !name.is_empty() && !name.contains('/');
+        return is_name.then_some(Route::Invoke(model_path(name, "")?));
     }
     if let Some(rest) = path.strip_prefix("/v1/models") {
         return parse_v1(rest);

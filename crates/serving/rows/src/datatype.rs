@@ -5,7 +5,7 @@ use albacore_engine::ElementType;
 /// A numeric data type of the Open Inference Protocol. `BYTES` is not here: a tree has no use for
 /// text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Datatype {
+pub enum Datatype {
     /// One byte, 0 or 1.
     Bool,
     /// Unsigned, 8 bits.
@@ -36,7 +36,7 @@ pub(super) enum Datatype {
 
 impl Datatype {
     /// The data types in the order of their declaration, with their names in the protocol.
-    pub(super) const NAMES: [(Self, &'static str); 13] = [
+    pub const NAMES: [(Self, &'static str); 13] = [
         (Self::Bool, "BOOL"),
         (Self::Uint8, "UINT8"),
         (Self::Uint16, "UINT16"),
@@ -53,17 +53,17 @@ impl Datatype {
     ];
 
     /// The data type of this name; names are case-sensitive.
-    pub(super) fn from_name(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         let found = Self::NAMES.into_iter().find(|(_, known)| *known == name);
         found.map(|(datatype, _)| datatype)
     }
 
-    pub(super) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         Self::NAMES[self as usize].1
     }
 
     /// Bytes of one element in binary form.
-    pub(super) const fn bytes(self) -> usize {
+    pub const fn bytes(self) -> usize {
         match self {
             Self::Bool | Self::Uint8 | Self::Int8 => 1,
             Self::Uint16 | Self::Int16 | Self::Fp16 | Self::Bf16 => 2,
@@ -73,7 +73,7 @@ impl Datatype {
     }
 
     /// The float that holds every value of this type exactly (64-bit integers: those up to 2^53).
-    pub(super) const fn element(self) -> ElementType {
+    pub const fn element(self) -> ElementType {
         match self {
             Self::Bool | Self::Uint8 | Self::Uint16 | Self::Int8 | Self::Int16 => ElementType::F32,
             Self::Fp16 | Self::Bf16 | Self::Fp32 => ElementType::F32,
@@ -84,7 +84,7 @@ impl Datatype {
     }
 
     /// Smallest and largest value of an integer type (`BOOL`: 0 and 1); none for floats.
-    pub(super) const fn integer_range(self) -> Option<(i128, i128)> {
+    pub const fn integer_range(self) -> Option<(i128, i128)> {
         match self {
             Self::Bool => Some((0, 1)),
             Self::Uint8 => Some((0, u8::MAX as i128)),
@@ -100,7 +100,7 @@ impl Datatype {
     }
 
     /// The data type of `element` in replies and metadata.
-    pub(super) const fn from_element(element: ElementType) -> Self {
+    pub const fn from_element(element: ElementType) -> Self {
         match element {
             ElementType::F32 => Self::Fp32,
             ElementType::F64 => Self::Fp64,

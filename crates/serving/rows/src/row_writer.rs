@@ -3,8 +3,8 @@
 //! The engine takes rows of `f32` or `f64`. An integer that the float cannot represent exactly is
 //! refused rather than rounded: a split on an identifier must not see a neighboring value.
 
-use super::datatype::Datatype;
-use super::request_error::RequestError;
+use crate::InvalidRows;
+use crate::datatype::Datatype;
 use albacore_engine::ElementType;
 
 /// Integers up to this magnitude are exact in a binary64.
@@ -12,7 +12,7 @@ const EXACT_IN_F64: i128 = 1 << 53;
 
 /// Writes values one after the other into the memory of a reservation. Values beyond its end are
 /// dropped: the caller compares the counts.
-pub(super) struct RowWriter<'a> {
+pub struct RowWriter<'a> {
     /// What the client calls the values.
     input: &'static str,
     datatype: Datatype,
@@ -24,12 +24,12 @@ pub(super) struct RowWriter<'a> {
 
 impl<'a> RowWriter<'a> {
     /// A writer of values of type `datatype` to `memory`, for the tensor of protocol v2.
-    pub(super) fn new(datatype: Datatype, memory: &'a mut [u8]) -> Self {
+    pub fn new(datatype: Datatype, memory: &'a mut [u8]) -> Self {
         Self::of_input("input \"input\"", datatype, memory)
     }
 
     /// The same for values that the client calls `input`.
-    pub(super) fn of_input(input: &'static str, datatype: Datatype, memory: &'a mut [u8]) -> Self {
+    pub fn of_input(input: &'static str, datatype: Datatype, memory: &'a mut [u8]) -> Self {
         Self {
             input,
             datatype,
@@ -40,27 +40,32 @@ impl<'a> RowWriter<'a> {
     }
 
     /// Number of values so far, those beyond the end included.
-    pub(super) fn written(&self) -> usize {
+    pub fn written(&self) -> usize {
         self.written
     }
 
     /// Number of values that there is memory for.
-    pub(super) fn room(&self) -> usize {
+    pub fn room(&self) -> usize {
         self.rest.len() / self.element.bytes()
     }
 
+    /// Whether rows are `f32`.
+    pub(crate) fn is_narrow(&self) -> bool {
+        self.element != ElementType::F64
+    }
+
     /// What the client calls the values.
-    pub(super) fn input(&self) -> &'static str {
+    pub fn input(&self) -> &'static str {
         self.input
     }
 
     /// The data type that the values were declared to have.
-    pub(super) fn datatype(&self) -> Datatype {
+    pub fn datatype(&self) -> Datatype {
         self.datatype
     }
 
     /// Writes a float, which needs no check.
-    pub(super) fn put_f32(&mut self, value: f32) {
+    pub fn put_f32(&mut self, value: f32) {
         match self.element {
             ElementType::F64 => self.put(f64::from(value).to_le_bytes()),
             ElementType::F32 | ElementType::I32 => self.put(value.to_le_bytes()),
@@ -68,7 +73,7 @@ impl<'a> RowWriter<'a> {
     }
 
     /// Writes a float, which needs no check; a row of `f32` rounds it.
-    pub(super) fn put_f64(&mut self, value: f64) {
+    pub fn put_f64(&mut self, value: f64) {
         match self.element {
             ElementType::F64 => self.put(value.to_le_bytes()),
             ElementType::F32 | ElementType::I32 => self.put((value as f32).to_le_bytes()),
@@ -76,7 +81,7 @@ impl<'a> RowWriter<'a> {
     }
 
     /// Writes an integer, checked against the range of the declared type and against exactness.
-    pub(super) fn put_integer(&mut self, value: i128) -> Result<(), RequestError> {
+    pub fn put_integer(&mut self, value: i128) -> Result<(), InvalidRows> {
         if let Some((least, most)) = self.datatype.integer_range()
             && !(least..=most).contains(&value)
         {
@@ -92,9 +97,9 @@ impl<'a> RowWriter<'a> {
     }
 
     /// An error that names the value by its index.
-    pub(super) fn error(&self, problem: &str) -> RequestError {
+    pub fn error(&self, problem: &str) -> InvalidRows {
         let (index, input, name) = (self.written, self.input, self.datatype.name());
-        RequestError::invalid(format!("value {index} of {input} ({name}): {problem}"))
+        InvalidRows::new(format!("value {index} of {input} ({name}): {problem}"))
     }
 
     fn put<const N: usize>(&mut self, bytes: [u8; N]) {

@@ -5,21 +5,21 @@
 //! because JSON has no NaN. No recursion and no allocation: time is linear in the text, memory
 //! constant.
 
-use super::datatype::Datatype;
-use super::request_error::RequestError;
-use super::row_writer::RowWriter;
+use crate::InvalidRows;
+use crate::datatype::Datatype;
+use crate::row_writer::RowWriter;
 use albacore_proto::array::{Reader, is_number};
 
 /// Fills the memory of `writer` (rows of `features` values) from the text of a JSON array.
-pub(super) fn write_json(
+pub fn write_json(
     mut writer: RowWriter<'_>,
     features: usize,
     text: &str,
-) -> Result<(), RequestError> {
+) -> Result<(), InvalidRows> {
     let (input, datatype) = (writer.input(), writer.datatype());
     if matches!(datatype, Datatype::Fp16 | Datatype::Bf16) {
         let name = datatype.name();
-        return Err(RequestError::invalid(format!(
+        return Err(InvalidRows::new(format!(
             "{input}: {name} has no JSON form; send it as binary data"
         )));
     }
@@ -27,7 +27,7 @@ pub(super) fn write_json(
     let mut reader = Reader::new(text);
     if !reader.take(b'[') {
         let message = format!("{input}: data is not an array");
-        return Err(RequestError::invalid(message));
+        return Err(InvalidRows::new(message));
     }
     if reader.peek() == Some(b'[') {
         nested(&mut reader, &mut writer, Shape { rows, features })?;
@@ -35,7 +35,7 @@ pub(super) fn write_json(
         values(&mut reader, &mut writer)?;
         let (have, need) = (writer.written(), rows * features);
         if have != need {
-            return Err(RequestError::invalid(format!(
+            return Err(InvalidRows::new(format!(
                 "{input} has {have} values of data where its shape [{rows}, {features}] needs \
                  {need}"
             )));
@@ -43,7 +43,7 @@ pub(super) fn write_json(
     }
     if reader.peek().is_some() {
         let message = format!("{input}: something follows the array of data");
-        return Err(RequestError::invalid(message));
+        return Err(InvalidRows::new(message));
     }
     Ok(())
 }
@@ -60,13 +60,13 @@ fn nested(
     reader: &mut Reader<'_>,
     writer: &mut RowWriter<'_>,
     Shape { rows, features }: Shape,
-) -> Result<(), RequestError> {
+) -> Result<(), InvalidRows> {
     for row in 0.. {
         if !reader.take(b'[') {
             return Err(writer.error("a row is not an array though the first one is"));
         }
         if row == rows {
-            return Err(RequestError::invalid(format!(
+            return Err(InvalidRows::new(format!(
                 "{} has more rows of data than the {rows} of its shape",
                 writer.input()
             )));
@@ -75,7 +75,7 @@ fn nested(
         values(reader, writer)?;
         let values = writer.written() - before;
         if values != features {
-            return Err(RequestError::invalid(format!(
+            return Err(InvalidRows::new(format!(
                 "row {row} of {} has {values} values, not {features}",
                 writer.input()
             )));
@@ -83,7 +83,7 @@ fn nested(
         if reader.take(b']') {
             if row + 1 != rows {
                 let have = row + 1;
-                return Err(RequestError::invalid(format!(
+                return Err(InvalidRows::new(format!(
                     "{} has {have} rows of data where its shape says {rows}",
                     writer.input()
                 )));
@@ -99,7 +99,7 @@ fn nested(
 
 /// Parses values up to and including the closing bracket. Those beyond the memory are counted, not
 /// written.
-fn values(reader: &mut Reader<'_>, writer: &mut RowWriter<'_>) -> Result<(), RequestError> {
+fn values(reader: &mut Reader<'_>, writer: &mut RowWriter<'_>) -> Result<(), InvalidRows> {
     if reader.take(b']') {
         return Ok(());
     }
@@ -120,7 +120,7 @@ fn values(reader: &mut Reader<'_>, writer: &mut RowWriter<'_>) -> Result<(), Req
 }
 
 /// Writes one value, if it has the form of a JSON number or literal.
-pub(super) fn write_value(token: &str, writer: &mut RowWriter<'_>) -> Result<(), RequestError> {
+pub fn write_value(token: &str, writer: &mut RowWriter<'_>) -> Result<(), InvalidRows> {
     let parsed = match (writer.datatype(), token.as_bytes().first()) {
         (_, Some(b'n')) if token == "null" => {
             writer.put_f32(f32::NAN);

@@ -2,22 +2,22 @@
 
 use albacore_proto::inference::InferTensorContents;
 
-use super::datatype::Datatype;
-use super::request_error::RequestError;
-use super::row_writer::RowWriter;
+use crate::InvalidRows;
+use crate::datatype::Datatype;
+use crate::row_writer::RowWriter;
 
 /// Writes the values of a binary tensor to `memory`. Lengths must agree; floats of the row's own
 /// type are copied.
-pub(super) fn write_bytes(
+pub fn write_bytes(
     datatype: Datatype,
     tensor: &[u8],
     memory: &mut [u8],
-) -> Result<(), RequestError> {
+) -> Result<(), InvalidRows> {
     let values = tensor.len() / datatype.bytes();
     let room = memory.len() / datatype.element().bytes();
     if values != room || !tensor.len().is_multiple_of(datatype.bytes()) {
         let (have, need) = (tensor.len(), room * datatype.bytes());
-        return Err(RequestError::invalid(format!(
+        return Err(InvalidRows::new(format!(
             "input \"input\" ({}) has {have} bytes of data where its shape needs {need}",
             datatype.name()
         )));
@@ -52,11 +52,11 @@ pub(super) fn write_bytes(
 
 /// Writes the one list of `contents` that belongs to `datatype` to `memory`; the others must be
 /// empty.
-pub(super) fn write_contents(
+pub fn write_contents(
     datatype: Datatype,
     contents: &InferTensorContents,
     memory: &mut [u8],
-) -> Result<(), RequestError> {
+) -> Result<(), InvalidRows> {
     let room = memory.len() / datatype.element().bytes();
     let (list, values) = list_of(datatype, contents)?;
     let given = contents.bool_contents.len()
@@ -68,7 +68,7 @@ pub(super) fn write_contents(
         + contents.fp64_contents.len()
         + contents.bytes_contents.len();
     if values != room || given != values {
-        return Err(RequestError::invalid(format!(
+        return Err(InvalidRows::new(format!(
             "input \"input\" ({}) has {values} values in {list} where its shape needs {room}, \
              and {} values in other lists",
             datatype.name(),
@@ -124,7 +124,7 @@ pub(super) fn write_contents(
 fn list_of(
     datatype: Datatype,
     contents: &InferTensorContents,
-) -> Result<(&'static str, usize), RequestError> {
+) -> Result<(&'static str, usize), InvalidRows> {
     Ok(match datatype {
         Datatype::Bool => ("bool_contents", contents.bool_contents.len()),
         Datatype::Int8 | Datatype::Int16 | Datatype::Int32 => {
@@ -138,7 +138,7 @@ fn list_of(
         Datatype::Fp32 => ("fp32_contents", contents.fp32_contents.len()),
         Datatype::Fp64 => ("fp64_contents", contents.fp64_contents.len()),
         Datatype::Fp16 | Datatype::Bf16 => {
-            return Err(RequestError::invalid(format!(
+            return Err(InvalidRows::new(format!(
                 "input \"input\": {} has no typed contents; send raw_input_contents",
                 datatype.name()
             )));
@@ -156,8 +156,8 @@ fn each<const N: usize>(tensor: &[u8], mut put: impl FnMut([u8; N])) {
 
 fn try_each<const N: usize>(
     tensor: &[u8],
-    mut put: impl FnMut([u8; N]) -> Result<(), RequestError>,
-) -> Result<(), RequestError> {
+    mut put: impl FnMut([u8; N]) -> Result<(), InvalidRows>,
+) -> Result<(), InvalidRows> {
     tensor
         .as_chunks::<N>()
         .0
@@ -187,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    fn rows(datatype: Datatype, tensor: &[u8], values: usize) -> Result<Vec<f64>, RequestError> {
+    fn rows(datatype: Datatype, tensor: &[u8], values: usize) -> Result<Vec<f64>, InvalidRows> {
         let mut memory = vec![0; values * datatype.element().bytes()];
         write_bytes(datatype, tensor, &mut memory)?;
         Ok(match datatype.element().bytes() {

@@ -1,0 +1,209 @@
+//! Tables in `text/csv`: with a line of names, as MLflow's clients write them, or without, as those
+//! of SageMaker's XGBoost container do.
+//!
+//! A first line of numbers is a row, any other the names; the parameter `header` of the content
+//! type says it where a name is a number. Fields may be quoted (RFC 4180); a line ends with LF or
+//! CR LF. Missing values are what `pandas.read_csv` takes for such.
+
+use std::borrow::Cow;
+
+use albacore_engine::ModelInfo;
+
+use crate::excerpt::excerpt;
+use crate::row_writer::RowWriter;
+use crate::table::{Key, Params, Table, Values};
+use crate::{ColumnOrder, InvalidRows};
+
+/// Values that are missing, beside an empty field.
+const MISSING: [&str; 18] = [
+    "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>",
+    "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
+];
+
+/// Lines that are rows. Blank ones are skipped.
+#[derive(Clone, Debug)]
+pub(crate) struct Lines<'a> {
+    text: &'a str,
+    /// Lines before the text.
+    before: usize,
+}
+
+impl<'a> Lines<'a> {
+    pub(crate) fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    /// The lines with their numbers, from 1.
+    fn rows(&self) -> impl Iterator<Item = (usize, &'a str)> + use<'a> {
+        let numbered = (self.before + 1..).zip(self.text.lines());
+        numbered.filter(|(_, line)| !line.trim_ascii().is_empty())
+    }
+}
+
+impl<'a> Table<'a> {
+    /// Reads a body in `text/csv`; `has_header` says whether its first line has names, where the
+    /// content type does.
+    ///
+    /// # Errors
+    /// The body is not UTF-8 or has no rows, or a name in its first line is wrong.
+    pub fn of_csv(
+        model: &ModelInfo,
+        body: &'a [u8],
+        has_header: Option<bool>,
+    ) -> Result<Self, InvalidRows> {
+        let key = Key::Csv;
+        let text = std::str::from_utf8(body).map_err(|error| {
+            key.invalid(&format!("is not UTF-8 after {} bytes", error.valid_up_to()))
+        })?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let all = Lines { text, before: 0 };
+        let Some((number, first)) = all.rows().next() else {
+            return Err(key.invalid("is empty: send at least one row"));
+        };
+        let names = fields(first).map_err(|problem| at(number, problem))?;
+        let is_row = || names.iter().all(|field| is_value(field));
+        let has_header = has_header.unwrap_or_else(|| !is_row());
+        let (lines, order) = match has_header {
+            false if names.len() != model.features => {
+                return Err(at(number, &wrong_count(names.len(), model.features)));
+            }
+            false => (all, None),
+            true => {
+                let order = ColumnOrder::find(model, &names);
+                let order = order.map_err(|error| {
+                    InvalidRows::new(format!("the first line of the text/csv body: {error}"))
+                })?;
+                (after(text, number), order)
+            }
+        };
+        let rows = lines.rows().count();
+        Self::new(
+            model,
+            key,
+            rows,
+            Values::Csv(lines, order),
+            Params::default(),
+        )
+    }
+}
+
+/// The lines after that of this number.
+fn after(text: &str, number: usize) -> Lines<'_> {
+    let mut rest = text;
+    for _ in 0..number {
+        rest = rest.split_once('\n').map_or("", |(_, rest)| rest);
+    }
+    Lines {
+        text: rest,
+        before: number,
+    }
+}
+
+/// Writes the rows of `lines` in the model's order.
+pub(crate) fn write(
+    mut writer: RowWriter<'_>,
+    features: usize,
+    lines: &Lines<'_>,
+    order: Option<&ColumnOrder>,
+) -> Result<(), InvalidRows> {
+    let is_narrow = writer.is_narrow();
+    for (number, line) in lines.rows() {
+        let fields = fields(line).map_err(|problem| at(number, problem))?;
+        if fields.len() != features {
+            return Err(at(number, &wrong_count(fields.len(), features)));
+        }
+        for place in 0..features {
+            let source = order.map_or(place, |order| order.sources()[place]);
+            let field = fields[source].trim();
+            let written = match is_narrow {
+                true => narrow(field).map(|value| writer.put_f32(value)),
+                false => wide(field).map(|value| writer.put_f64(value)),
+            };
+            if written.is_none() {
+                let field = excerpt(field);
+                let problem = format!("field {}, {field:?}, is not a number", source + 1);
+                return Err(at(number, &problem));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn wrong_count(fields: usize, features: usize) -> String {
+    format!("has {fields} fields where the model has {features} columns")
+}
+
+fn at(line: usize, problem: &str) -> InvalidRows {
+    InvalidRows::new(format!("line {line} of the text/csv body: {problem}"))
+}
+
+/// The fields of a line.
+fn fields(line: &str) -> Result<Vec<Cow<'_, str>>, &'static str> {
+    if !line.contains('"') {
+        return Ok(line.split(',').map(Cow::Borrowed).collect());
+    }
+    let mut fields = Vec::new();
+    let mut rest = line;
+    loop {
+        // bound: each pass consumes a field of the line
+        let Some(quoted) = rest.strip_prefix('"') else {
+            let (field, after) = rest
+                .split_once(',')
+                .map_or((rest, None), |(f, r)| (f, Some(r)));
+            fields.push(Cow::Borrowed(field));
+            match after {
+                Some(after) => rest = after,
+                None => return Ok(fields),
+            }
+            continue;
+        };
+        let mut end = 0;
+        // Two quotes in a field are one.
+        while let Some(quote) = quoted[end..].find('"') {
+            end += quote;
+            if !quoted[end + 1..].starts_with('"') {
+                break;
+            }
+            end += 2;
+        }
+        if !quoted[end..].starts_with('"') {
+            return Err("a quoted field has no end: fields with line breaks are not supported");
+        }
+        let field = &quoted[..end];
+        fields.push(match field.contains("\"\"") {
+            true => Cow::Owned(field.replace("\"\"", "\"")),
+            false => Cow::Borrowed(field),
+        });
+        match quoted[end + 1..].split_at_checked(1) {
+            None => return Ok(fields),
+            Some((",", after)) => rest = after,
+            Some(_) => return Err("a quoted field is not followed by a comma"),
+        }
+    }
+}
+
+/// Whether the field is a value and no name.
+fn is_value(field: &str) -> bool {
+    wide(field.trim()).is_some()
+}
+
+fn narrow(field: &str) -> Option<f32> {
+    special(field)
+        .map(|value| value as f32)
+        .or_else(|| field.parse().ok())
+}
+
+fn wide(field: &str) -> Option<f64> {
+    special(field).or_else(|| field.parse().ok())
+}
+
+/// The value of a field that is no number.
+fn special(field: &str) -> Option<f64> {
+    match field {
+        "" => Some(f64::NAN),
+        "True" | "TRUE" | "true" => Some(1.0),
+        "False" | "FALSE" | "false" => Some(0.0),
+        _ if field.as_bytes()[0].is_ascii_digit() => None, // nearly all
+        _ => MISSING.contains(&field).then_some(f64::NAN),
+    }
+}

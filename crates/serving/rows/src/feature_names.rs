@@ -1,0 +1,136 @@
+//! The parameter `feature_names`: the names of the columns that a request sends, in any order.
+//!
+//! Over HTTP a list of strings; over gRPC, whose parameters cannot be lists, one string: the same
+//! list as JSON, or the names separated by commas. HTTP accepts both forms, too.
+
+use std::borrow::Cow;
+
+use albacore_engine::ModelInfo;
+
+use crate::table_json::names;
+use crate::{ColumnOrder, InvalidRows};
+
+pub const FEATURE_NAMES: &str = "feature_names";
+
+/// Finds the columns of `model` in the value of the parameter, as JSON; `None` if they are in its
+/// order.
+///
+/// # Errors
+/// The value is not a list of strings, or a name is unknown, comes twice or is missing.
+pub fn order_of_json(model: &ModelInfo, value: &str) -> Result<Option<ColumnOrder>, InvalidRows> {
+    match value.as_bytes().first() {
+        Some(b'[') => order_of_list(model, value),
+        Some(b'"') => match serde_json::from_str::<Cow<'_, str>>(value) {
+            Ok(text) => order_of_text(model, &text),
+            Err(_) => Err(not_a_list()),
+        },
+        _ => Err(not_a_list()),
+    }
+}
+
+/// The same of a string, a list as JSON or names separated by commas.
+///
+/// # Errors
+/// As [`order_of_json`].
+pub fn order_of_text(model: &ModelInfo, text: &str) -> Result<Option<ColumnOrder>, InvalidRows> {
+    match text.trim_start().starts_with('[') {
+        true => order_of_list(model, text),
+        false => {
+            // One more than there are columns is unknown or comes twice.
+            let names = text.split(',').take(model.features + 1);
+            find(model, &names.collect::<Vec<_>>())
+        }
+    }
+}
+
+fn order_of_list(model: &ModelInfo, text: &str) -> Result<Option<ColumnOrder>, InvalidRows> {
+    let names = names(text, model.features).map_err(|_| not_a_list())?;
+    find(model, &names)
+}
+
+fn find(model: &ModelInfo, names: &[impl AsRef<str>]) -> Result<Option<ColumnOrder>, InvalidRows> {
+    ColumnOrder::find(model, names)
+        .map_err(|error| InvalidRows::new(format!("parameter {FEATURE_NAMES:?}, {error}")))
+}
+
+/// Refuses a value of another kind.
+#[must_use]
+pub fn not_a_list() -> InvalidRows {
+    InvalidRows::new(format!(
+        "parameter {FEATURE_NAMES:?} is not a list of strings: send [\"age\", \"amount\"], or one text, \
+         \"age,amount\""
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use albacore_engine::Columns;
+
+    fn model(names: [&str; 3]) -> ModelInfo {
+        ModelInfo {
+            columns: Columns {
+                names: names.map(str::to_owned).to_vec(),
+                types: Vec::new(),
+            },
+            name: "m".to_owned(),
+            features: 3,
+            ..ModelInfo::default()
+        }
+    }
+
+    fn sources(found: Result<Option<ColumnOrder>, InvalidRows>) -> Vec<usize> {
+        let order = found.unwrap();
+        order.map_or(vec![0, 1, 2], |order| order.sources().to_vec())
+    }
+
+    #[test]
+    fn both_forms_are_put_in_the_order_of_the_model() {
+        let model = model(["age", "a,b", "c"]);
+        for (json, wanted) in [
+            (r#"["age", "a,b", "c"]"#, [0, 1, 2]),
+            (r#"["\u0061ge","a,b","c"]"#, [0, 1, 2]),
+            (r#""[\"c\",\"a,b\",\"age\"]""#, [2, 1, 0]),
+            (r#"["c","age","a,b"]"#, [1, 2, 0]),
+        ] {
+            assert_eq!(sources(order_of_json(&model, json)), wanted, "{json}");
+        }
+        let plain = self::model(["x", "y", "z"]);
+        assert_eq!(sources(order_of_text(&plain, "x,y,z")), [0, 1, 2]);
+        assert_eq!(sources(order_of_json(&plain, r#""z,x,y""#)), [1, 2, 0]);
+        for (json, part) in [
+            (r#"["x", "z", "w"]"#, "column \"w\" is unknown"),
+            (r#""x,z""#, "column \"y\" is missing"),
+            (r#"["x", "y", "z", "x", "x"]"#, "column \"x\" comes twice"),
+            (r#""x,y,z,w,v""#, "column \"w\" is unknown"),
+        ] {
+            let said = order_of_json(&plain, json).unwrap_err().to_string();
+            assert!(
+                said.starts_with("parameter \"feature_names\", model \"m\": "),
+                "{said}"
+            );
+            assert!(said.contains(part), "{said}");
+        }
+    }
+
+    #[test]
+    fn values_that_are_not_lists_are_refused_by_the_name_of_the_parameter() {
+        let model = model(["age", "b", "c"]);
+        for json in [
+            "1",
+            "null",
+            "{}",
+            "[1.5]",
+            r#"["age", -2, "c"]"#,
+            "true",
+            "[\"age\"",
+            "[[]]",
+        ] {
+            let said = order_of_json(&model, json).unwrap_err().to_string();
+            assert!(
+                said.contains("\"feature_names\" is not a list of strings"),
+                "{said}"
+            );
+        }
+    }
+}

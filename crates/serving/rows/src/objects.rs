@@ -1,0 +1,196 @@
+//! Writes rows that are objects of values by the names of columns, whatever their order.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::fmt;
+
+use albacore_engine::ModelInfo;
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::InvalidRows;
+use crate::excerpt::excerpt;
+use crate::json_values;
+use crate::row_writer::RowWriter;
+
+/// Writes the objects in `text`, a list; the columns of a model without names are called by their
+/// numbers.
+pub(crate) fn write_objects(
+    model: &ModelInfo,
+    writer: RowWriter<'_>,
+    text: &str,
+) -> Result<(), InvalidRows> {
+    let input = writer.input();
+    let numbers: Vec<String>;
+    let names = match &model.columns.names[..] {
+        [] => {
+            numbers = (0..model.features)
+                .map(|column| column.to_string())
+                .collect();
+            &numbers[..]
+        }
+        names => names,
+    };
+    let mut refused = None;
+    let rows = ObjectRows {
+        model,
+        names,
+        writer,
+        refused: &mut refused,
+    };
+    let mut json = serde_json::Deserializer::from_str(text);
+    let read = rows.deserialize(&mut json);
+    match (refused, read) {
+        (Some(error), _) => Err(error),
+        (None, Ok(())) => Ok(()),
+        (None, Err(error)) => {
+            let message = format!("{input} is not a list of objects: {error}");
+            Err(InvalidRows::new(message))
+        }
+    }
+}
+
+/// Reads rows one after the other, so that no more than one is stored.
+struct ObjectRows<'a> {
+    model: &'a ModelInfo,
+    /// Of its columns.
+    names: &'a [String],
+    writer: RowWriter<'a>,
+    /// Why a row was refused.
+    refused: &'a mut Option<InvalidRows>,
+}
+
+impl<'de> DeserializeSeed<'de> for ObjectRows<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ObjectRows<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list of objects")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let mut row = ObjectRow::new(self.names, self.model.columns.names.is_empty());
+        let mut writer = self.writer;
+        let mut index = 0;
+        // bound: rows of the body
+        while let Some(object) = list.next_element::<Object<'de>>()? {
+            if self.refused.is_none() {
+                let written = row.write(&object, &mut writer);
+                *self.refused = written.err().map(|problem| {
+                    let (row, model) = (row_of(writer.input()), &self.model.name);
+                    InvalidRows::new(format!("{row} {index}, model {model:?}: {problem}"))
+                });
+            }
+            index += 1;
+        }
+        Ok(())
+    }
+}
+
+/// The members of an object, in its order.
+struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Object<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Object<'de>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object, as the first row is one")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object<'de>, A::Error> {
+                let mut members = Vec::new();
+                // bound: members in the body
+                while let Some(name) = map.next_key::<Name<'de>>()? {
+                    members.push((name.0, map.next_value()?));
+                }
+                Ok(Object(members))
+            }
+        }
+        deserializer.deserialize_map(Members)
+    }
+}
+
+/// A name, which is a part of the body unless it has escapes.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// Where the columns of a model are, and the values of one row.
+struct ObjectRow<'a, 'de> {
+    names: &'a [String],
+    /// Whether the model's file has no names.
+    is_nameless: bool,
+    places: OnceCell<HashMap<&'a str, usize>>,
+    values: Vec<Option<&'de str>>,
+}
+
+impl<'a, 'de> ObjectRow<'a, 'de> {
+    fn new(names: &'a [String], is_nameless: bool) -> Self {
+        Self {
+            names,
+            is_nameless,
+            places: OnceCell::new(),
+            values: vec![None; names.len()],
+        }
+    }
+
+    fn write(&mut self, object: &Object<'de>, writer: &mut RowWriter<'_>) -> Result<(), String> {
+        self.values.fill(None);
+        for (at, (name, value)) in object.0.iter().enumerate() {
+            let place = self.place(at, name);
+            let place = place.ok_or_else(|| self.unknown(name))?;
+            if self.values[place].replace(value.get()).is_some() {
+                return Err(format!("column {:?} comes twice", excerpt(name)));
+            }
+        }
+        for (name, value) in self.names.iter().zip(&self.values) {
+            let named = |problem: &str| format!("column {:?}{problem}", excerpt(name));
+            let value = value.ok_or_else(|| named(" is missing"))?;
+            let written = json_values::write_value(value, writer);
+            written.map_err(|error| named(&format!(": {}", error.message)))?;
+        }
+        Ok(())
+    }
+
+    fn unknown(&self, name: &str) -> String {
+        let name = excerpt(name);
+        match self.is_nameless {
+            true => format!(
+                "column {name:?} is unknown: the columns have no names: send lists, or call them \
+                 \"0\", \"1\" and so on"
+            ),
+            false => format!("column {name:?} is unknown"),
+        }
+    }
+
+    /// The column with this name, which most clients send in the model's order.
+    fn place(&self, at: usize, name: &str) -> Option<usize> {
+        if self.names.get(at).is_some_and(|expected| expected == name) {
+            return Some(at);
+        }
+        let places = self.places.get_or_init(|| {
+            let names = self.names.iter().enumerate();
+            names.map(|(place, name)| (name.as_str(), place)).collect()
+        });
+        places.get(name).copied()
+    }
+}
+
+/// What messages call a row of an input.
+fn row_of(input: &str) -> &'static str {
+    match input {
+        "\"instances\"" => "instance",
+        _ => "record",
+    }
+}

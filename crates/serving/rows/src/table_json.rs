@@ -1,0 +1,324 @@
+//! Tables in JSON: `instances` of KServe's V1 protocol, and one of the four keys of MLflow, two of
+//! which Vertex AI and TensorFlow Serving have, too.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use albacore_engine::ModelInfo;
+use albacore_proto::array::SplitBody;
+use serde::Deserialize;
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+use serde_json::value::RawValue;
+
+use crate::excerpt::excerpt;
+use crate::limits::COLUMNS_MAX;
+use crate::table::{Key, Params, PredictFunction, Table, Values, count_rows};
+use crate::{ColumnOrder, InvalidRows};
+
+#[derive(Deserialize)]
+struct InstancesBody<'a> {
+    // KServe's own servers take both names.
+    #[serde(borrow, alias = "inputs")]
+    instances: Option<&'a RawValue>,
+}
+
+/// A body of MLflow or Vertex AI; other keys are skipped, as MLflow does.
+#[derive(Deserialize)]
+struct ScoringBody<'a> {
+    #[serde(borrow)]
+    dataframe_split: Option<&'a RawValue>,
+    #[serde(borrow)]
+    dataframe_records: Option<&'a RawValue>,
+    #[serde(borrow)]
+    instances: Option<&'a RawValue>,
+    #[serde(borrow)]
+    inputs: Option<&'a RawValue>,
+    /// Of MLflow.
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    /// Of Vertex AI.
+    #[serde(borrow)]
+    parameters: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Split<'a> {
+    #[serde(borrow)]
+    columns: Option<&'a RawValue>,
+    #[serde(rename = "index")]
+    _index: Option<IgnoredAny>,
+    #[serde(borrow)]
+    data: &'a RawValue,
+}
+
+/// A string, or a number as pandas names columns that have no names.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ColumnName<'a> {
+    Text(#[serde(borrow)] Cow<'a, str>),
+    Number(u32),
+}
+
+impl<'a> Table<'a> {
+    /// Reads a body of KServe's V1 protocol.
+    ///
+    /// # Errors
+    /// The body is not JSON, or `instances` is not a list of rows.
+    pub fn of_instances(model: &ModelInfo, body: &'a [u8]) -> Result<Self, InvalidRows> {
+        let text = find_instances(body)?;
+        let (rows, values) = count_rows(Key::Instances, text)?;
+        Self::new(model, Key::Instances, rows, values, Params::default())
+    }
+
+    /// Reads a body of MLflow, SageMaker or Vertex AI.
+    ///
+    /// # Errors
+    /// The body is not JSON, has not exactly one of the four keys, or its rows have not the form
+    /// or the columns that they should have.
+    pub fn of_json(model: &ModelInfo, body: &'a [u8]) -> Result<Self, InvalidRows> {
+        // serde takes a list for an object whose names are left out.
+        if body.trim_ascii_start().first() == Some(&b'[') {
+            return Err(InvalidRows::new(
+                "the body is a list: send an object, {\"inputs\": [[1, 2]]}",
+            ));
+        }
+        let document = serde_json::from_slice::<ScoringBody<'a>>(body);
+        let document = document.map_err(|error| invalid_json(body, &error))?;
+        let found = [
+            (Key::Split, document.dataframe_split),
+            (Key::Records, document.dataframe_records),
+            (Key::Instances, document.instances),
+            (Key::Inputs, document.inputs),
+        ];
+        let found: Vec<_> = found
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value?.get())))
+            .collect();
+        let [(key, text)] = found[..] else {
+            let have: Vec<_> = found.iter().map(|(key, _)| key.quoted()).collect();
+            let have = if have.is_empty() {
+                "none".to_owned()
+            } else {
+                have.join(" and ")
+            };
+            return Err(InvalidRows::new(format!(
+                "the body must have exactly one of \"dataframe_split\", \"dataframe_records\", \
+                 \"instances\" and \"inputs\"; it has {have}"
+            )));
+        };
+        let params = read_params(document.params.or(document.parameters))?;
+        let (rows, values) = match key {
+            Key::Split => read_split(model, text)?,
+            Key::Inputs if text.starts_with('{') => read_columns(model, text)?,
+            _ => count_rows(key, text)?,
+        };
+        if key == Key::Records && !matches!(values, Values::Objects(_)) {
+            return Err(key.invalid("is not a list of objects: send [{\"age\": 1, \"amount\": 2}]"));
+        }
+        Self::new(model, key, rows, values, params)
+    }
+}
+
+/// The text of the list.
+fn find_instances(body: &[u8]) -> Result<&str, InvalidRows> {
+    // serde takes a list for an object whose names are left out.
+    if body.trim_ascii_start().first() == Some(&b'[') {
+        return Err(InvalidRows::new(
+            "the body is a list: send an object, {\"instances\": [[1, 2]]}",
+        ));
+    }
+    if let Some(split) = SplitBody::of_key(body, b"\"instances\"")
+        && let Ok(document) = serde_json::from_slice::<InstancesBody<'_>>(&split.rest)
+        && document
+            .instances
+            .is_some_and(|value| split.is_placeholder(value.get()))
+    {
+        return Ok(split.array);
+    }
+    let document = serde_json::from_slice::<InstancesBody<'_>>(body);
+    let document = document.map_err(|error| invalid_json(body, &error))?;
+    let instances = document.instances.map(RawValue::get);
+    instances.ok_or_else(|| InvalidRows::new("the body has no \"instances\""))
+}
+
+fn read_split<'a>(model: &ModelInfo, text: &'a str) -> Result<(usize, Values<'a>), InvalidRows> {
+    let key = Key::Split;
+    if !text.starts_with('{') {
+        return Err(key.invalid("is not an object: send {\"columns\": [\"age\"], \"data\": [[1]]}"));
+    }
+    let split: Split<'a> = serde_json::from_str(text).map_err(|error| {
+        key.invalid(&format!(
+            "is not an object of columns, index and data: {error}"
+        ))
+    })?;
+    let order = match split.columns {
+        None => None,
+        Some(columns) => {
+            let names = names(columns.get(), model.features).map_err(|error| {
+                key.invalid(&format!(
+                    "has columns that are not a list of names: {error}"
+                ))
+            })?;
+            ColumnOrder::find(model, &names)
+                .map_err(|error| key.invalid(&format!("for {error}")))?
+        }
+    };
+    match count_rows(key, split.data.get())? {
+        (rows, Values::Lists(text, _)) => Ok((rows, Values::Lists(text, order))),
+        _ => Err(key.invalid("has objects in data where lists should be")),
+    }
+}
+
+/// The names in a list: at most one more than there are columns, which is then unknown or comes
+/// twice.
+pub(crate) fn names(text: &str, columns: usize) -> serde_json::Result<Vec<Cow<'_, str>>> {
+    struct Names(usize);
+    impl<'de> DeserializeSeed<'de> for Names {
+        type Value = Vec<Cow<'de, str>>;
+
+        fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+            from.deserialize_seq(self)
+        }
+    }
+    impl<'de> Visitor<'de> for Names {
+        type Value = Vec<Cow<'de, str>>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a list of strings")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let mut names = Vec::new();
+            // bound: names in the body
+            while let Some(name) = list.next_element::<ColumnName<'de>>()? {
+                if names.len() <= self.0 {
+                    names.push(match name {
+                        ColumnName::Text(text) => text,
+                        ColumnName::Number(number) => number.to_string().into(),
+                    });
+                }
+            }
+            Ok(names)
+        }
+    }
+    let mut json = serde_json::Deserializer::from_str(text);
+    let names = Names(columns).deserialize(&mut json)?;
+    json.end()?;
+    Ok(names)
+}
+
+/// The members of an object, in its order.
+struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AllMembers;
+        impl<'de> Visitor<'de> for AllMembers {
+            type Value = Members<'de>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+                let mut members = Vec::new();
+                // bound: members in the body
+                while let Some(name) = map.next_key::<Name<'de>>()? {
+                    if members.len() == COLUMNS_MAX {
+                        return Err(A::Error::custom(format!("more than {COLUMNS_MAX} members")));
+                    }
+                    members.push((name.0, map.next_value()?));
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(AllMembers)
+    }
+}
+
+/// A name, which is a part of the body unless it has escapes.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// An object of columns, a list of values each.
+fn read_columns<'a>(model: &ModelInfo, text: &'a str) -> Result<(usize, Values<'a>), InvalidRows> {
+    let key = Key::Inputs;
+    let members = serde_json::from_str::<Members<'a>>(text);
+    let members = members.map_err(|error| key.invalid(&format!("is not an object: {error}")))?;
+    let names: Vec<&str> = members.0.iter().map(|(name, _)| name.as_ref()).collect();
+    let order = ColumnOrder::find(model, &names);
+    let order = order.map_err(|error| key.invalid(&format!("for {error}")))?;
+    let texts = members.0.iter().map(|(_, value)| value.get());
+    let texts: Vec<&str> = match order {
+        None => texts.collect(),
+        Some(order) => order
+            .sources()
+            .iter()
+            .map(|&source| members.0[source].1.get())
+            .collect(),
+    };
+    let mut rows = None;
+    for (name, value) in &members.0 {
+        let name = excerpt(name);
+        let values = serde_json::from_str::<Vec<IgnoredAny>>(value.get());
+        let values = values
+            .map_err(|_| key.invalid(&format!("has column {name:?}, which is not a list")))?
+            .len();
+        let first = *rows.get_or_insert(values);
+        if first != values {
+            return Err(key.invalid(&format!(
+                "has {values} values in column {name:?}, where the first column has {first}"
+            )));
+        }
+    }
+    Ok((rows.unwrap_or_default(), Values::Columns(texts)))
+}
+
+/// Reads `params` or `parameters`.
+fn read_params(value: Option<&RawValue>) -> Result<Params, InvalidRows> {
+    const WAY_OUT: &str = "the only one is \"predict_fn\", \"predict\" or \"predict_proba\"";
+    let Some(value) = value.map(RawValue::get).filter(|text| *text != "null") else {
+        return Ok(Params::default());
+    };
+    let members = serde_json::from_str::<Members<'_>>(value);
+    let members = members
+        .map_err(|_| InvalidRows::new(format!("the parameters are no object: {WAY_OUT}")))?;
+    let mut params = Params::default();
+    for (name, value) in members.0 {
+        let value = value.get();
+        params.predict_function = match (name.as_ref(), value) {
+            ("predict_fn", "\"predict\"") => Some(PredictFunction::Predict),
+            ("predict_fn", "\"predict_proba\"") => Some(PredictFunction::PredictProba),
+            _ => {
+                let (name, value) = (excerpt(&name), excerpt(value));
+                let problem = format!("parameter {name:?} with value {value} is not known");
+                return Err(InvalidRows::new(format!("{problem}: {WAY_OUT}")));
+            }
+        };
+    }
+    Ok(params)
+}
+
+/// The error for a body that cannot be read as JSON.
+#[must_use]
+pub fn invalid_json(json: &[u8], error: &serde_json::Error) -> InvalidRows {
+    let line = json
+        .split(|&byte| byte == b'\n')
+        .nth(error.line().saturating_sub(1));
+    let from = error.column().saturating_sub(2);
+    let near = line
+        .and_then(|line| line.get(from..(from + 3).min(line.len())))
+        .unwrap_or_default();
+    let hint = if error.is_syntax() && near.iter().any(|byte| matches!(byte, b'N' | b'I')) {
+        "; JSON has no NaN and no Infinity: send null for a missing value, or binary data"
+    } else if json.trim_ascii_start().first() != Some(&b'{') {
+        "; it should be a JSON object; bytes of rows need the header \
+         Inference-Header-Content-Length"
+    } else {
+        ""
+    };
+    InvalidRows::new(format!("the body is not an infer request: {error}{hint}"))
+}

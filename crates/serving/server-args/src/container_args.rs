@@ -1,0 +1,208 @@
+//! What SageMaker and Vertex AI give their containers: the argument `serve`, and variables whose
+//! names begin with `AIP_`. A model that is named in the usual ways is served in place of theirs.
+
+use albacore_settings::Source;
+use clap::{Args, ValueEnum};
+use std::net::SocketAddr;
+
+use crate::args::named_model;
+
+/// The model of `serve` and of AIP_STORAGE_URI.
+const NAME: &str = "model";
+
+/// Where SageMaker unpacks the model's archive.
+const SAGEMAKER_FOLDER: &str = "/opt/ml/model";
+
+/// The command and the variables of containers.
+#[derive(Debug, Default, Args)]
+pub struct ContainerArgs {
+    /// How SageMaker starts a container: serves the model in /opt/ml/model, named "model", unless
+    /// other arguments name one.
+    #[arg(value_enum, value_name = "COMMAND")]
+    pub command: Option<ContainerCommand>,
+    /// Vertex AI's port for HTTP, on all addresses.
+    #[arg(long = "aip_http_port", value_name = "PORT", env = "AIP_HTTP_PORT")]
+    pub aip_http_port: Option<u16>,
+    /// Vertex AI's path of health checks, beside /ping and /health.
+    #[arg(
+        long = "aip_health_route",
+        value_name = "PATH",
+        env = "AIP_HEALTH_ROUTE"
+    )]
+    pub aip_health_route: Option<String>,
+    /// Vertex AI's path of predictions, beside /invocations.
+    #[arg(
+        long = "aip_predict_route",
+        value_name = "PATH",
+        env = "AIP_PREDICT_ROUTE"
+    )]
+    pub aip_predict_route: Option<String>,
+    /// Vertex AI's folder of the model, which is named "model" unless other arguments name one.
+    #[arg(
+        long = "aip_storage_uri",
+        value_name = "FOLDER",
+        env = "AIP_STORAGE_URI"
+    )]
+    pub aip_storage_uri: Option<String>,
+}
+
+/// Commands that containers are started with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ContainerCommand {
+    /// Of SageMaker.
+    Serve,
+}
+
+/// Paths that a platform chooses, beside those that are always served.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnRoutes {
+    /// Of health checks.
+    pub health: Option<String>,
+    /// Of predictions.
+    pub predict: Option<String>,
+}
+
+impl ContainerArgs {
+    /// Where to serve HTTP.
+    pub(crate) fn http(&self, http: SocketAddr) -> SocketAddr {
+        self.aip_http_port.map_or(http, |port| {
+            SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, port))
+        })
+    }
+
+    /// The models of other arguments, or that of the platform.
+    ///
+    /// # Errors
+    /// The model of the platform is no local folder, or there is none.
+    pub(crate) fn models_or(
+        &self,
+        models: Vec<(String, Source)>,
+    ) -> Result<Vec<(String, Source)>, String> {
+        if !models.is_empty() {
+            return Ok(models);
+        }
+        let uri = self.aip_storage_uri.as_deref().unwrap_or_default();
+        let path = match (uri, self.command) {
+            ("", Some(ContainerCommand::Serve)) => SAGEMAKER_FOLDER,
+            ("", None) => {
+                return Err("AIP_STORAGE_URI is empty: give the model with --model".to_owned());
+            }
+            (uri, _) => local_path(uri)?,
+        };
+        Ok(vec![named_model(NAME, Source::Path(path.to_owned()))?])
+    }
+
+    /// The paths of the platform.
+    ///
+    /// # Errors
+    /// A path does not begin with a slash, or both are the same.
+    pub(crate) fn routes(&self) -> Result<OwnRoutes, String> {
+        let named = |name: &str, path: &Option<String>| match path.as_deref() {
+            None | Some("") => Ok(None),
+            Some(path) if path.starts_with('/') => Ok(Some(path.to_owned())),
+            Some(path) => Err(format!(
+                "{name} {path:?} is not a path: it begins with a slash"
+            )),
+        };
+        let health = named("AIP_HEALTH_ROUTE", &self.aip_health_route)?;
+        let predict = named("AIP_PREDICT_ROUTE", &self.aip_predict_route)?;
+        if health.is_some() && health == predict {
+            return Err("AIP_HEALTH_ROUTE and AIP_PREDICT_ROUTE are the same path".to_owned());
+        }
+        Ok(OwnRoutes { health, predict })
+    }
+}
+
+/// The path of a local folder.
+fn local_path(uri: &str) -> Result<&str, String> {
+    match uri.strip_prefix("file://") {
+        Some(path) if path.starts_with('/') => Ok(path),
+        None if !uri.contains("://") => Ok(uri),
+        _ => Err(format!(
+            "AIP_STORAGE_URI {uri:?} is not a local folder: copy the model into the image and give \
+             it with --model, or with a settings file whose model has a url"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Args, ModelSource, ServerConfig};
+
+    fn config(arguments: &[&str]) -> Result<ServerConfig, String> {
+        let all = ["albacore-server"].iter().chain(arguments);
+        let parsed = Args::try_parse_from(all).map_err(|error| error.to_string())?;
+        parsed.check()
+    }
+
+    fn model(arguments: &[&str]) -> (String, String) {
+        let ModelSource::Arguments { models, .. } = config(arguments).unwrap().models else {
+            panic!("{arguments:?}");
+        };
+        let [model] = &models[..] else {
+            panic!("{models:?}");
+        };
+        let Source::Path(path) = &model.source else {
+            panic!("{models:?}");
+        };
+        (model.name.clone(), path.clone())
+    }
+
+    #[test]
+    fn the_model_of_a_platform_is_served_where_no_other_is_named() {
+        for (arguments, name, path) in [
+            (&["serve"][..], "model", "/opt/ml/model"),
+            (&["serve", "--model=a=/b"], "a", "/b"),
+            (&["--aip_storage_uri=/m"], "model", "/m"),
+            (&["--aip_storage_uri=file:///m"], "model", "/m"),
+            (&["serve", "--aip_storage_uri="], "model", "/opt/ml/model"),
+            (&["--model=a=/b", "--aip_storage_uri=gs://b/m"], "a", "/b"),
+        ] {
+            assert_eq!(model(arguments), (name.to_owned(), path.to_owned()));
+        }
+        assert_eq!(config(&["serve"]).unwrap().http.port(), 8080);
+    }
+
+    #[test]
+    fn what_a_platform_gives_wrong_is_refused_by_name() {
+        for (arguments, part) in [
+            (
+                &["--aip_storage_uri=gs://b/m"][..],
+                "\"gs://b/m\" is not a local folder",
+            ),
+            (&["--aip_storage_uri="], "AIP_STORAGE_URI is empty"),
+            (
+                &["serve", "--aip_health_route=ping"],
+                "\"ping\" is not a path",
+            ),
+            (
+                &["serve", "--aip_health_route=/p", "--aip_predict_route=/p"],
+                "are the same path",
+            ),
+            (&["predict"], "invalid value 'predict'"),
+        ] {
+            let error = config(arguments).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn paths_and_port_of_vertex_are_taken() {
+        let config = config(&[
+            "serve",
+            "--aip_http_port=8085",
+            "--aip_health_route=/v1/endpoints/1",
+            "--aip_predict_route=/v1/endpoints/1:predict",
+        ]);
+        let config = config.unwrap();
+        assert_eq!(config.http, "[::]:8085".parse().unwrap());
+        let routes = OwnRoutes {
+            health: Some("/v1/endpoints/1".to_owned()),
+            predict: Some("/v1/endpoints/1:predict".to_owned()),
+        };
+        assert_eq!(config.own_routes, routes);
+    }
+}

@@ -1,0 +1,199 @@
+//! Results as JSON with an entry for each row: KServe's V1 protocol, MLflow, SageMaker, Vertex AI.
+
+use albacore_engine::{ClassRule, Classes, ElementType, ModelInfo, OutputInfo, Reply};
+
+use super::super::validate::RequestedOutput;
+use super::reply;
+
+/// The body of a reply: under `key`, an entry for each row.
+pub(super) fn print(
+    key: &str,
+    model: &ModelInfo,
+    outputs: &[RequestedOutput],
+    reply: &Reply,
+) -> Vec<u8> {
+    let found = outputs.first().and_then(|requested| {
+        let kind = requested.kind;
+        Some((model.output(kind)?, reply.output(kind)?))
+    });
+    let mut body = Vec::new();
+    body.extend_from_slice(format!("{{\"{key}\":[").as_bytes());
+    if let Some((output, values)) = found {
+        body.reserve(4 * values.len());
+        print_rows(&mut body, Frame::Predictions, output, values);
+    }
+    body.extend_from_slice(b"]}");
+    body
+}
+
+/// What is around the entries of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Frame {
+    /// A list under `predictions`.
+    Predictions,
+    /// A line each.
+    Lines,
+}
+
+impl Frame {
+    pub(super) fn begin(self) -> Vec<u8> {
+        match self {
+            Self::Predictions => b"{\"predictions\":[".to_vec(),
+            Self::Lines => Vec::new(),
+        }
+    }
+
+    pub(super) fn end(self, body: &mut Vec<u8>) {
+        match self {
+            Self::Predictions => body.extend_from_slice(b"]}"),
+            Self::Lines => body.push(b'\n'),
+        }
+    }
+
+    fn separator(self) -> u8 {
+        match self {
+            Self::Predictions => b',',
+            Self::Lines => b'\n',
+        }
+    }
+}
+
+/// Prints the value of each row.
+pub(super) fn print_rows(body: &mut Vec<u8>, frame: Frame, output: &OutputInfo, values: &[u8]) {
+    each_row(body, frame, output, values, |body, row| {
+        match (frame, &output.row_shape[..]) {
+            // A line has no brackets.
+            (Frame::Lines, [_]) => reply::print_values(body, output.element, row),
+            (_, shape) => print_nested(body, output.element, shape, row),
+        }
+    });
+}
+
+/// Prints the probabilities of both classes of each row, whose value is that of the second.
+pub(super) fn print_pairs(body: &mut Vec<u8>, frame: Frame, output: &OutputInfo, values: &[u8]) {
+    each_row(body, frame, output, values, |body, row| {
+        let first = match output.element {
+            ElementType::F64 => {
+                let second = row.try_into().map_or(f64::NAN, f64::from_le_bytes);
+                (1.0 - second).to_le_bytes().to_vec()
+            }
+            ElementType::F32 | ElementType::I32 => {
+                let second = row.try_into().map_or(f32::NAN, f32::from_le_bytes);
+                (1.0 - second).to_le_bytes().to_vec()
+            }
+        };
+        let pair = [&first[..], row].concat();
+        match frame {
+            Frame::Lines => reply::print_values(body, output.element, &pair),
+            Frame::Predictions => print_nested(body, output.element, &[2], &pair),
+        }
+    });
+}
+
+/// Prints the class of each row.
+pub(super) fn print_classes(
+    body: &mut Vec<u8>,
+    frame: Frame,
+    output: &OutputInfo,
+    classes: &Classes,
+    values: &[u8],
+) {
+    let label = |body: &mut Vec<u8>, class: usize| match classes.labels.get(class) {
+        Some(label) => body.extend_from_slice(label.as_bytes()),
+        None => body.extend_from_slice(class.to_string().as_bytes()),
+    };
+    each_row(body, frame, output, values, |body, row| {
+        let numbers = numbers(output.element, row);
+        match classes.rule {
+            ClassRule::Given => label(body, numbers.first().map_or(0, |&class| class as usize)),
+            ClassRule::AboveHalf => {
+                label(
+                    body,
+                    usize::from(numbers.first().is_some_and(|&value| value > 0.5)),
+                );
+            }
+            ClassRule::Largest => label(body, first_of_largest(&numbers)),
+            ClassRule::EachAboveHalf => {
+                let each = numbers
+                    .iter()
+                    .map(|&value| if value > 0.5 { "1" } else { "0" });
+                let each = each.collect::<Vec<_>>().join(",");
+                let text = match frame {
+                    Frame::Predictions => format!("[{each}]"),
+                    Frame::Lines => each,
+                };
+                body.extend_from_slice(text.as_bytes());
+            }
+        }
+    });
+}
+
+fn first_of_largest(numbers: &[f64]) -> usize {
+    let mut largest = 0;
+    for (place, value) in numbers.iter().enumerate() {
+        if *value > numbers[largest] {
+            largest = place;
+        }
+    }
+    largest
+}
+
+/// The numbers in a row, which a binary64 holds exactly.
+fn numbers(element: ElementType, row: &[u8]) -> Vec<f64> {
+    match element {
+        ElementType::F64 => {
+            let values = row.as_chunks().0.iter();
+            values.map(|&bytes| f64::from_le_bytes(bytes)).collect()
+        }
+        ElementType::F32 => {
+            let values = row.as_chunks().0.iter();
+            values
+                .map(|&bytes| f32::from_le_bytes(bytes).into())
+                .collect()
+        }
+        ElementType::I32 => {
+            let values = row.as_chunks().0.iter();
+            values
+                .map(|&bytes| i32::from_le_bytes(bytes).into())
+                .collect()
+        }
+    }
+}
+
+fn each_row(
+    body: &mut Vec<u8>,
+    frame: Frame,
+    output: &OutputInfo,
+    values: &[u8],
+    mut print: impl FnMut(&mut Vec<u8>, &[u8]),
+) {
+    for (place, row) in values.chunks_exact(output.row_bytes().max(1)).enumerate() {
+        if place > 0 {
+            body.push(frame.separator());
+        }
+        print(body, row);
+    }
+}
+
+/// Prints values of this shape; it has at most three dimensions.
+fn print_nested(body: &mut Vec<u8>, element: ElementType, shape: &[usize], values: &[u8]) {
+    let Some((&length, inner)) = shape.split_first() else {
+        return reply::print_values(body, element, values);
+    };
+    body.push(b'[');
+    if inner.is_empty() {
+        reply::print_values(body, element, values);
+        return body.push(b']');
+    }
+    let part_bytes = (values.len() / length.max(1)).max(1);
+    for (place, part) in values.chunks_exact(part_bytes).enumerate() {
+        if place > 0 {
+            body.push(b',');
+        }
+        print_nested(body, element, inner, part);
+    }
+    body.push(b']');
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! `POST /invocations` of MLflow and SageMaker, and predictions of Vertex AI: their bodies, answers
+//! and errors.
+//!
+//! The answer is that of `predict` in Python: classes for a classifier of scikit-learn's interface,
+//! values otherwise.
+
+use albacore_engine::{ClassRule, Kind, ModelInfo, Reply};
+use albacore_rows::{Params, PredictFunction, Table};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use hyper::{HeaderMap, StatusCode};
+use serde::Serialize;
+
+use super::super::request_error::{ErrorKind, RequestError};
+use super::super::request_meta::single_header;
+use super::super::validate::excerpt;
+use super::infer::BodyForm;
+use super::nested::{self, Frame};
+use super::reply::{self, HttpReply, InferReply};
+use super::request::HttpInferRequest;
+
+const TEXT_CSV: &str = "text/csv";
+
+/// The answer to `GET /ping` and `GET /health`.
+pub(super) fn ping(is_ready: bool) -> HttpReply {
+    match is_ready {
+        true => text(StatusCode::OK, "\n"),
+        false => text(StatusCode::SERVICE_UNAVAILABLE, "\n"),
+    }
+}
+
+/// A text under the media type of JSON, as MLflow answers.
+pub(super) fn text(status: StatusCode, text: &str) -> HttpReply {
+    let media_type = HeaderValue::from_static("application/json");
+    reply::with_type(status, media_type, text.as_bytes().to_vec())
+}
+
+/// Refuses a call that names no model where there is not one.
+pub(super) fn several_models(names: &[String]) -> RequestError {
+    let message = format!(
+        "this path is for a server with one model, and there are {}: send the request to \
+         /models/NAME/invoke, NAME is one of {names:?}",
+        names.len()
+    );
+    RequestError::new(ErrorKind::NotFound, message)
+}
+
+/// The form of the body by its content type, JSON unless it says otherwise.
+pub(super) fn body_form(headers: &HeaderMap) -> Result<BodyForm, RequestError> {
+    let media_type = single_header(headers, &CONTENT_TYPE)?;
+    let media_type = media_type.map_or("", |value| value.to_str().unwrap_or("?"));
+    let mut parts = media_type.split(';').map(str::trim);
+    let essence = parts.next().unwrap_or_default().to_ascii_lowercase();
+    let is_csv = essence == TEXT_CSV;
+    // As `curl -d` labels every body.
+    let is_form = essence == "application/x-www-form-urlencoded";
+    if !is_csv && !is_form && !matches!(&essence[..], "" | "application/json") {
+        return Err(media_type_error(&format!(
+            "Content-Type {:?} is not supported; send application/json or text/csv",
+            excerpt(media_type)
+        )));
+    }
+    let mut has_header = None;
+    for part in parts.filter(|part| !part.is_empty()) {
+        let (name, value) = part.split_once('=').unwrap_or((part, ""));
+        let value = value.trim_matches('"').to_ascii_lowercase();
+        match (name.to_ascii_lowercase().as_str(), value.as_str()) {
+            ("charset", "utf-8" | "utf8" | "us-ascii") => {}
+            ("header", "present") if is_csv => has_header = Some(true),
+            ("header", "absent") if is_csv => has_header = Some(false),
+            // SageMaker: no column is a label.
+            ("label_size", "0") if is_csv => {}
+            _ => {
+                return Err(media_type_error(&format!(
+                    "parameter {:?} of the Content-Type is not supported; send charset=utf-8, or \
+                     for text/csv header=present or header=absent",
+                    excerpt(part)
+                )));
+            }
+        }
+    }
+    Ok(match is_csv {
+        true => BodyForm::Csv(has_header),
+        false => BodyForm::Json(None),
+    })
+}
+
+fn media_type_error(message: &str) -> RequestError {
+    RequestError::new(ErrorKind::MediaType, message.to_owned())
+}
+
+/// Parses a body.
+pub(super) fn parse<'a>(
+    model: &ModelInfo,
+    body: &'a [u8],
+    form: BodyForm,
+) -> Result<HttpInferRequest<'a>, RequestError> {
+    let table = match form {
+        BodyForm::Csv(has_header) => Table::of_csv(model, body, has_header)?,
+        BodyForm::Json(_) => Table::of_json(model, body)?,
+    };
+    check_function(model, table.params)?;
+    HttpInferRequest::of_table(model, table, Kind::Value)
+}
+
+/// Refuses probabilities of a model that has none.
+fn check_function(model: &ModelInfo, params: Params) -> Result<(), RequestError> {
+    if params.predict_function != Some(PredictFunction::PredictProba) {
+        return Ok(());
+    }
+    let name = &model.name;
+    let problem = match model.classes.as_ref().map(|classes| classes.rule) {
+        None => "its file is not that of a classifier of scikit-learn's interface: leave it out",
+        Some(ClassRule::Given) => "its objective gives classes alone, without probabilities",
+        Some(_) => return Ok(()),
+    };
+    Err(RequestError::invalid(format!(
+        "parameter \"predict_fn\" is \"predict_proba\", but model {name:?} has no such function: \
+         {problem}"
+    )))
+}
+
+/// Prints the answer, as CSV where the headers accept it first.
+pub(super) fn print(
+    headers: &HeaderMap,
+    model: &ModelInfo,
+    params: Params,
+    reply: &Reply,
+) -> InferReply {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    let is_csv = accept.is_some_and(|accept| accept.trim_ascii_start().starts_with(TEXT_CSV));
+    let frame = if is_csv {
+        Frame::Lines
+    } else {
+        Frame::Predictions
+    };
+    let mut body = frame.begin();
+    if let (Some(output), Some(values)) = (model.output(Kind::Value), reply.output(Kind::Value)) {
+        let is_probability = params.predict_function == Some(PredictFunction::PredictProba);
+        match &model.classes {
+            Some(classes) if is_probability && classes.rule == ClassRule::AboveHalf => {
+                nested::print_pairs(&mut body, frame, output, values);
+            }
+            Some(classes) if !is_probability => {
+                nested::print_classes(&mut body, frame, output, classes, values);
+            }
+            _ => nested::print_rows(&mut body, frame, output, values),
+        }
+    }
+    frame.end(&mut body);
+    match frame {
+        Frame::Lines => InferReply::of_csv(body),
+        Frame::Predictions => InferReply::of_json(body),
+    }
+}
+
+/// The reply for an error, in MLflow's form.
+pub(super) fn error(error: &RequestError) -> HttpReply {
+    #[derive(Serialize)]
+    struct Body<'a> {
+        error_code: &'static str,
+        message: &'a str,
+    }
+    let body = Body {
+        error_code: code(error.kind),
+        message: &error.message,
+    };
+    reply::error_of(error, &body)
+}
+
+/// MLflow's name of an error.
+const fn code(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Invalid | ErrorKind::Method | ErrorKind::MediaType => "BAD_REQUEST",
+        ErrorKind::Slow | ErrorKind::TooLarge => "BAD_REQUEST",
+        ErrorKind::NotFound => "RESOURCE_DOES_NOT_EXIST",
+        ErrorKind::Overloaded => "REQUEST_LIMIT_EXCEEDED",
+        ErrorKind::Unavailable => "TEMPORARILY_UNAVAILABLE",
+        ErrorKind::Expired => "DEADLINE_EXCEEDED",
+        ErrorKind::Failed => "INTERNAL_ERROR",
+        ErrorKind::Unimplemented => "NOT_IMPLEMENTED",
+    }
+}

@@ -1,0 +1,265 @@
+//! Columns by name: a tensor for each, and names of the columns of one tensor, in any order.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+
+mod running;
+#[path = "../../../models/trees/tests/zoo/mod.rs"]
+mod zoo;
+
+use albacore_proto::inference::grpc_inference_service_client::GrpcInferenceServiceClient;
+use albacore_proto::inference::infer_parameter::ParameterChoice;
+use albacore_proto::inference::model_infer_request::InferInputTensor;
+use albacore_proto::inference::{
+    InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse,
+};
+use prost::bytes::Bytes;
+use running::{Answer, Running};
+use serde_json::{Value, json};
+use tonic::transport::Channel;
+
+const FEATURES: usize = 10;
+const ROWS: usize = 5;
+
+fn start() -> Running {
+    let workers = ["--workers", "1", "--threads", "1"];
+    Running::start(&[("light", "lgb_binary.txt")], &workers)
+}
+
+/// Rows of the sample without missing values, by column.
+fn sample() -> Vec<Vec<f64>> {
+    let sample = zoo::sample("lgb_binary");
+    let array = sample.array("X").unwrap();
+    let rows = array.data.chunks(FEATURES);
+    let whole: Vec<&[f64]> = rows
+        .filter(|row| row.iter().all(|it| it.is_finite()))
+        .take(ROWS)
+        .collect();
+    assert_eq!(whole.len(), ROWS);
+    let column = |place: usize| whole.iter().map(|row| row[place]).collect();
+    (0..FEATURES).map(column).collect()
+}
+
+fn name(place: usize) -> String {
+    format!("Column_{place}")
+}
+
+fn post(server: &Running, body: &Value) -> Answer {
+    server.post("/v2/models/light/infer", &[], body.to_string().as_bytes())
+}
+
+/// The values of all columns as one tensor, its columns in this order.
+fn tensor(columns: &[Vec<f64>], order: &[usize]) -> Value {
+    let row = |row: usize| order.iter().map(move |&place| columns[place][row]);
+    let data: Vec<f64> = (0..ROWS).flat_map(row).collect();
+    json!({"name": "x", "shape": [ROWS, FEATURES], "datatype": "FP64", "data": data})
+}
+
+fn input(columns: &[Vec<f64>], place: usize, shape: &Value) -> Value {
+    json!({"name": name(place), "shape": shape, "datatype": "FP64", "data": columns[place]})
+}
+
+#[test]
+fn a_tensor_for_each_column_is_the_same_as_one_tensor() {
+    let server = start();
+    let columns = sample();
+    let order: Vec<usize> = (0..FEATURES).collect();
+    let want = post(&server, &json!({"inputs": [tensor(&columns, &order)]})).json();
+    let turned: Vec<usize> = order.iter().rev().copied().collect();
+    for (order, shape) in [(&order, json!([ROWS])), (&turned, json!([ROWS, 1]))] {
+        let inputs: Vec<Value> = order
+            .iter()
+            .map(|&at| input(&columns, at, &shape))
+            .collect();
+        let body = json!({"inputs": inputs, "parameters": {"content_type": "pd"}});
+        let answer = post(&server, &body);
+        assert_eq!(answer.status, 200, "{}", answer.error());
+        assert_eq!(answer.json(), want);
+    }
+    // Binary data of all inputs follows the JSON.
+    let mut binary = Vec::new();
+    let inputs = turned.iter().map(|&place| {
+        binary.extend(columns[place].iter().flat_map(|value| value.to_le_bytes()));
+        json!({"name": name(place), "shape": [ROWS], "datatype": "FP64",
+               "parameters": {"binary_data_size": 8 * ROWS}})
+    });
+    let json = json!({"inputs": inputs.collect::<Vec<_>>()}).to_string();
+    let body = [json.as_bytes(), &binary].concat();
+    let length = json.len().to_string();
+    let headers = [("inference-header-content-length", length.as_str())];
+    let answer = server.post("/v2/models/light/infer", &headers, &body);
+    assert_eq!(answer.status, 200, "{}", answer.error());
+    assert_eq!(answer.json(), want);
+}
+
+#[test]
+fn names_put_the_columns_of_one_tensor_in_order() {
+    let server = start();
+    let columns = sample();
+    let order: Vec<usize> = (0..FEATURES).collect();
+    let want = post(&server, &json!({"inputs": [tensor(&columns, &order)]})).json();
+    let turned = [3, 1, 4, 0, 5, 9, 2, 6, 8, 7];
+    let names: Vec<String> = turned.iter().map(|&place| name(place)).collect();
+    for names in [json!(names), json!(names.join(","))] {
+        let parameters = json!({"feature_names": names});
+        let mut of_input = json!({"inputs": [tensor(&columns, &turned)]});
+        of_input["inputs"][0]["parameters"] = parameters.clone();
+        let of_request = json!({"inputs": [tensor(&columns, &turned)], "parameters": parameters});
+        for body in [of_input, of_request] {
+            assert_eq!(post(&server, &body).json(), want, "{body}");
+        }
+    }
+}
+
+#[test]
+fn wrong_columns_are_refused_by_their_names() {
+    let server = start();
+    let columns = sample();
+    let shape = json!([ROWS]);
+    let inputs: Vec<Value> = (0..FEATURES)
+        .map(|at| input(&columns, at, &shape))
+        .collect();
+    for (place, field, value, part) in [
+        (2, "name", json!("amount"), "column \"amount\" is unknown"),
+        (
+            2,
+            "name",
+            json!("Column_0"),
+            "column \"Column_0\" comes twice",
+        ),
+        (
+            2,
+            "datatype",
+            json!("BYTES"),
+            "column \"Column_2\" has datatype \"BYTES\"",
+        ),
+        (
+            2,
+            "shape",
+            json!([4]),
+            "column \"Column_2\" has 4 rows where the first column has 5",
+        ),
+        (
+            2,
+            "shape",
+            json!([1, 5]),
+            "column \"Column_2\" has shape [1, 5]",
+        ),
+        (
+            2,
+            "data",
+            json!([1, 2, 3, 4, "x"]),
+            "column \"Column_2\": value 4",
+        ),
+        (
+            2,
+            "data",
+            json!([1, 2]),
+            "column \"Column_2\": input \"input\" has less data",
+        ),
+        (
+            2,
+            "data",
+            Value::Null,
+            "column \"Column_2\": input \"input\" has no data",
+        ),
+    ] {
+        let mut wrong = inputs.clone();
+        wrong[place][field] = value;
+        let refused = post(&server, &json!({"inputs": wrong}));
+        assert_eq!(refused.status, 400);
+        assert!(refused.error().contains(part), "{}", refused.error());
+    }
+    let refused = post(&server, &json!({"inputs": inputs[..8]}));
+    let part = "column \"Column_8\", \"Column_9\" are missing";
+    assert!(refused.error().contains(part), "{}", refused.error());
+}
+
+/// A request with an input for each of these columns.
+fn grpc_request(columns: &[Vec<f64>], order: &[usize], is_raw: bool) -> ModelInferRequest {
+    let input = |&place: &usize| InferInputTensor {
+        name: name(place),
+        datatype: "FP64".to_owned(),
+        shape: vec![ROWS as i64],
+        contents: (!is_raw).then(|| InferTensorContents {
+            fp64_contents: columns[place].clone(),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let raw = |&place: &usize| {
+        let bytes = columns[place].iter().flat_map(|value| value.to_le_bytes());
+        Bytes::from(bytes.collect::<Vec<u8>>())
+    };
+    ModelInferRequest {
+        model_name: "light".to_owned(),
+        inputs: order.iter().map(input).collect(),
+        raw_input_contents: match is_raw {
+            true => order.iter().map(raw).collect(),
+            false => Vec::new(),
+        },
+        ..Default::default()
+    }
+}
+
+/// The values that the server gives for these columns.
+fn wanted(server: &Running, columns: &[Vec<f64>]) -> Vec<f64> {
+    let order: Vec<usize> = (0..FEATURES).collect();
+    let answer = post(server, &json!({"inputs": [tensor(columns, &order)]})).json();
+    serde_json::from_value(answer["outputs"][0]["data"].clone()).unwrap()
+}
+
+async fn connect(server: &Running) -> GrpcInferenceServiceClient<Channel> {
+    let url = format!("http://{}", server.grpc);
+    GrpcInferenceServiceClient::connect(url).await.unwrap()
+}
+
+fn typed(answer: &ModelInferResponse) -> &[f64] {
+    &answer.outputs[0].contents.as_ref().unwrap().fp64_contents
+}
+
+#[tokio::test]
+async fn grpc_takes_a_tensor_for_each_column_too() {
+    let server = start();
+    let columns = sample();
+    let want = wanted(&server, &columns);
+    let mut client = connect(&server).await;
+    let turned: Vec<usize> = (0..FEATURES).rev().collect();
+    let request = grpc_request(&columns, &turned, false);
+    let answer = client.model_infer(request).await.unwrap().into_inner();
+    assert_eq!(typed(&answer), want);
+    let request = grpc_request(&columns, &turned, true);
+    let raw = client.model_infer(request).await.unwrap().into_inner();
+    let bytes: Vec<u8> = want.iter().flat_map(|value| value.to_le_bytes()).collect();
+    assert_eq!(raw.raw_output_contents[0], bytes);
+    let mut named = grpc_request(&columns, &turned, false);
+    named.inputs[0].name = "amount".to_owned();
+    let refused = client.model_infer(named).await.unwrap_err();
+    let part = "column \"amount\" is unknown";
+    assert!(refused.message().contains(part), "{refused}");
+}
+
+#[tokio::test]
+async fn grpc_puts_named_columns_of_one_tensor_in_order() {
+    let server = start();
+    let columns = sample();
+    let mut client = connect(&server).await;
+    let turned: Vec<usize> = (0..FEATURES).rev().collect();
+    let names: Vec<String> = turned.iter().map(|&place| name(place)).collect();
+    let row = |row: usize| {
+        turned
+            .iter()
+            .map(|&place| columns[place][row])
+            .collect::<Vec<_>>()
+    };
+    let mut request = grpc_request(&columns, &[0], false);
+    request.inputs[0].shape = vec![ROWS as i64, FEATURES as i64];
+    request.inputs[0].contents.as_mut().unwrap().fp64_contents = (0..ROWS).flat_map(row).collect();
+    let choice = Some(ParameterChoice::StringParam(names.join(",")));
+    let parameter = InferParameter {
+        parameter_choice: choice,
+    };
+    request
+        .parameters
+        .insert("feature_names".to_owned(), parameter);
+    let answer = client.model_infer(request).await.unwrap().into_inner();
+    assert_eq!(typed(&answer), wanted(&server, &columns));
+}
