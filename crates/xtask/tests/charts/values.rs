@@ -60,6 +60,7 @@ const CASES: [Case; 70] = [
     ("server.image.digest", DIGEST, "\"0\""),
     ("agent.enabled", "false", "\"no\""),
     ("agent.enforcement", "\"Observe\"", "\"observe\""),
+    ("agent.optIn", "false", "\"false\""),
     ("agent.seccomp", "\"Localhost\"", "\"Unconfined\""),
     ("agent.logFilter", "\"albacore_agent=debug,info\"", "\"\""),
     ("agent.namespace.create", "false", "\"no\""),
