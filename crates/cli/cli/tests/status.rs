@@ -263,6 +263,11 @@ fn pods_outside_of_deployments(plane: &ControlPlane) {
     assert_eq!(json["pods"][0]["placement"]["threads_verified"], 4);
     assert_eq!(json["deployments"], json!([]));
 
+    what_is_said_of_pods(admin);
+}
+
+/// Explanations of the pods above.
+fn what_is_said_of_pods(admin: &Path) {
     let says = |line: &str, parts: &[&str]| {
         let said = as_user(admin, line);
         assert_eq!(said.code, 0, "{said:?}");

@@ -7,6 +7,8 @@ use albacore_plan::Enforcement;
 use albacore_program::LogArgs;
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 
+use crate::cluster_view::ViewOptions;
+
 /// Places the threads of this node's serving pods, keeps them there and reports it.
 ///
 /// Exit codes: 0 stopped when asked, 1 failed, 64 bad usage.
@@ -85,8 +87,12 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    pub(crate) fn takes_annotations(&self) -> bool {
-        self.opt_in == OptInFlag::Annotation
+    /// The objects that concern `node`.
+    pub(crate) fn view(&self, node: &str) -> ViewOptions {
+        ViewOptions {
+            node_name: node.to_owned(),
+            takes_annotations: self.opt_in == OptInFlag::Annotation,
+        }
     }
 
     /// The roots of the kernel's file systems.

@@ -8,7 +8,7 @@ use albacore_cluster::{
 use albacore_plan::Enforcement;
 
 use crate::args::Common;
-use crate::cluster_view::{ClusterView, ViewOptions};
+use crate::cluster_view::ClusterView;
 use crate::desired::DesiredPod;
 use crate::detected_counts::DetectedCounts;
 use crate::limits::LIST_TIME_MAX;
@@ -37,13 +37,9 @@ pub(crate) async fn list_desired_pods(
     let shutdown = Shutdown::new();
     let cluster = connect(common, &MetricsRegistry::new()).await?;
     let (waker, _receiver) = waker();
-    let options = ViewOptions {
-        node_name: node.to_owned(),
-        takes_annotations: common.takes_annotations(),
-    };
     let view = ClusterView::start(
         &cluster,
-        options,
+        common.view(node),
         &ReadinessGates::default(),
         &shutdown,
         &waker,

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::args::{Args, Command, Common, Daemon, EventSource};
-use crate::cluster_view::{ClusterView, ViewOptions};
+use crate::cluster_view::ClusterView;
 use crate::connect::connect;
 use crate::heartbeat::check_heartbeat;
 use crate::latency_reports::LatencyReports;
@@ -82,11 +82,8 @@ async fn serve(common: &Common, daemon: &Daemon, node: &str) -> anyhow::Result<(
         sys = %common.sys.display(), kubeconfig = ?common.kubeconfig, "started"
     );
     let (waker, receiver) = waker();
-    let view = ViewOptions {
-        node_name: node.to_owned(),
-        takes_annotations: common.takes_annotations(),
-    };
-    let view = ClusterView::start(&cluster, view, &ReadinessGates::default(), &tasks, &waker);
+    let (view, gates) = (common.view(node), ReadinessGates::default());
+    let view = ClusterView::start(&cluster, view, &gates, &tasks, &waker);
     let events = cluster.events(&tasks);
     let (status, desired_status) = watch::channel(DesiredStatus::default());
     let writer = StatusWriter::new(cluster.clone(), node.to_owned());

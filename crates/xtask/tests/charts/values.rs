@@ -26,7 +26,7 @@ const NO_AFFINITY: &str = r#"{"nodeAfinity": {}}"#;
 const DIGEST: &str = "\"sha256:0000000000000000000000000000000000000000000000000000000000000000\"";
 
 #[rustfmt::skip]
-const CASES: [Case; 70] = [
+const CASES: [Case; 71] = [
     ("nameOverride", NAME, NO_NAME),
     ("fullnameOverride", NAME, NO_NAME),
     ("labels", MAP, NO_LABELS),
