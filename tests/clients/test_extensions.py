@@ -141,10 +141,19 @@ def test_a_refusal_names_the_field_and_the_limit(server):
     assert "inputs[0].shape: at most 8 entries are taken, got 17" in refusal(shape=[1] * 17)
     assert "inputs[0].shape[1]: invalid type: string" in refusal(shape=[1, "29"])
     assert "inputs[0].datatype: invalid type: integer" in refusal(datatype=1)
-    tensors = [{"name": "input", "shape": [1, 29], "datatype": "FP32", "data": []}] * 20
-    reply = requests.post(f"http://{server.http}/v2/models/small/infer", json={"inputs": tensors})
-    assert "inputs: at most 16 entries are taken, got 20" in reply.json()["error"]
-    assert " line 1 " not in reply.json()["error"]
+
+    def refused_list(**changed):
+        tensor = {"name": "input", "shape": [1, 29], "datatype": "FP32", "data": [0.5] * 29}
+        body = {"inputs": [tensor], **changed}
+        reply = requests.post(f"http://{server.http}/v2/models/small/infer", json=body)
+        assert reply.status_code == 400
+        assert " line 1 " not in reply.json()["error"]
+        return reply.json()["error"]
+
+    assert "outputs: at most 16 entries are taken, got 20" in refused_list(outputs=[{"name": "value"}] * 20)
+    # An input may be a column.
+    columns = [{"name": "0", "shape": [1], "datatype": "FP32", "data": []}] * 65537
+    assert "inputs: at most 65536 entries are taken, got 65537" in refused_list(inputs=columns)
 
 
 def scrape(server, accept):
