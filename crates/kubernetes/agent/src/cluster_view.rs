@@ -14,7 +14,7 @@ use albacore_plan::Enforcement;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, ObjectReference, Pod};
 
 use crate::desired::{DesiredPod, KillSwitch, NODE_ANNOTATION, NodeRules, desired_pods};
-use crate::opted_in_pod::{DEPLOYMENT_LABEL, OptedInPod, trim_pod};
+use crate::opted_in_pod::{DEPLOYMENT_LABEL, OptedInPod, has_opted_in, trim_pod};
 use crate::waker::Waker;
 
 /// The deployments as they were when they could last be parsed: one that is malformed now leaves
@@ -238,7 +238,6 @@ impl ClusterView {
 
 /// Whether a pod has opted in, or had before the change. Other pods change all the time.
 fn concerns_opted_in(change: &Change<Pod>) -> bool {
-    let has_opted_in = |pod: &Pod| OptedInPod::of(pod, true).is_some();
     match change {
         Change::Applied { old, new } => {
             has_opted_in(new) || old.as_deref().is_some_and(has_opted_in)

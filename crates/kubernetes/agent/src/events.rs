@@ -221,8 +221,8 @@ fn back_off_note(back_off: &BackOffSummary) -> String {
         "another process (the kernel does not tell which) changed the mask of a thread {} times in \
          {} s; such threads are left alone and placed again at {}. Stop what sets masks in this pod \
          or on this node (OMP_PROC_BIND, GOMP_CPU_AFFINITY, KMP_AFFINITY, taskset, another tool \
-         that pins), or set spec.placement.policy: None. An edit of the deployment or a restart of \
-         the pod tries again at once",
+         that pins), or set spec.placement.policy: None (remove the annotation of a pod without \
+         InferenceDeployment). An edit of either or a restart of the pod tries again at once",
         back_off.changes,
         back_off.seconds,
         back_off.retry_at.strftime("%Y-%m-%dT%H:%M:%SZ")

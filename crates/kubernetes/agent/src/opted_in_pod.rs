@@ -116,6 +116,13 @@ impl OptedInPod {
     }
 }
 
+/// Whether a pod has the label or the annotation, whatever they say.
+pub(crate) fn has_opted_in(pod: &Pod) -> bool {
+    let labels = pod.metadata.labels.as_ref();
+    labels.is_some_and(|labels| labels.contains_key(DEPLOYMENT_LABEL))
+        || annotation(pod, PLACE_ANNOTATION).is_some()
+}
+
 fn annotation<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
     let annotations = pod.metadata.annotations.as_ref()?;
     annotations.get(name).map(String::as_str)
@@ -223,7 +230,7 @@ pub(crate) fn trim_pod(pod: &mut Pod) {
             STATIC_ANNOTATIONS.contains(&key.as_str()) || read.contains(&key.as_str())
         });
     }
-    if OptedInPod::of(pod, true).is_none() {
+    if !has_opted_in(pod) {
         (pod.spec, pod.status) = (None, None);
         return;
     }

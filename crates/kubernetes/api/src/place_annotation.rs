@@ -37,7 +37,9 @@ pub struct PlaceAnnotation {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlaceAnnotationError {
     /// Longer than the longest that asks for something.
-    #[error("{PLACE_ANNOTATION} has {bytes} bytes; it has at most {PLACE_BYTES_MAX}")]
+    #[error(
+        "{PLACE_ANNOTATION} has {bytes} bytes; at most {PLACE_BYTES_MAX} are read, so shorten it"
+    )]
     TooLong { bytes: usize },
     #[error(
         "{PLACE_ANNOTATION} is {found}, which is not JSON ({problem}); write for example \

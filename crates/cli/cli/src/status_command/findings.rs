@@ -156,7 +156,7 @@ fn of_placement(about: &str, of: &PlacementReport) -> Vec<Finding> {
             "its cpu limit lets {} of each worker run at once",
             counted(threads, "thread")
         );
-        let remedy = "raise resources.limits.cpu to W x T cpus, or lower spec.threads";
+        let remedy = "raise resources.limits.cpu to W x T cpus, or lower its threads";
         found.push(finding(about, says, remedy));
     }
     if let (true, Some(at)) = (of.is_unknown(), &of.last_verification) {
@@ -187,7 +187,7 @@ fn of_placement(about: &str, of: &PlacementReport) -> Vec<Finding> {
     if of.drift_cause.as_deref() == Some("ForeignWrite") {
         let says = format!("another program changed {}", counted(of.drifts, "mask"));
         let remedy = "unset OMP_PROC_BIND, KMP_AFFINITY and taskset in the pod, or set \
-                       spec.placement.policy: None";
+                       spec.placement.policy: None (of an annotated pod remove the annotation)";
         found.push(finding(about, says, remedy));
     }
     if of.isolation == "none" {
