@@ -5,7 +5,9 @@
 
 mod rig;
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Child;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -15,15 +17,18 @@ use rig::{Rig, deployment, wait};
 const USER: &str = "throttled";
 
 /// One slot for the writes of [`USER`], except leases, which have their own flow in every cluster;
-/// further writes are rejected. The label `slow` keeps a request in the slot: a webhook at `port`
-/// never answers.
+/// further writes are rejected. The label `slow` keeps a request in the slot: three webhooks at
+/// `port` never answer, and the API server waits for each in turn, 10 s for its TLS handshake.
 fn one_slot(port: u16) -> [Value; 3] {
-    let hook = json!({"name": "slow.albacore.dev", "admissionReviewVersions": ["v1"],
+    let hooks = ["first", "second", "third"].map(|name| {
+        json!({
+        "name": format!("{name}.slow.albacore.dev"), "admissionReviewVersions": ["v1"],
         "sideEffects": "None", "timeoutSeconds": 30, "failurePolicy": "Ignore",
         "clientConfig": {"url": format!("https://127.0.0.1:{port}/")},
         "objectSelector": {"matchLabels": {"slow": "yes"}},
         "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"],
-            "operations": ["CREATE"]}]});
+            "operations": ["CREATE"]}]})
+    });
     let version = "flowcontrol.apiserver.k8s.io/v1";
     let limited = json!({"nominalConcurrencyShares": 0, "lendablePercent": 0,
         "borrowingLimitPercent": 0, "limitResponse": {"type": "Reject"}});
@@ -39,8 +44,8 @@ fn one_slot(port: u16) -> [Value; 3] {
     ];
     [
         json!({"apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "slow"},
-            "webhooks": [hook]}),
+            "kind": "MutatingWebhookConfiguration", "metadata": {"name": "slow"},
+            "webhooks": hooks}),
         json!({"apiVersion": version, "kind": "PriorityLevelConfiguration",
             "metadata": {"name": "one-slot"}, "spec": {"type": "Limited", "limited": limited}}),
         json!({"apiVersion": version, "kind": "FlowSchema", "metadata": {"name": "one-slot"},
@@ -68,6 +73,29 @@ fn writes(rig: &Rig) -> Vec<String> {
     statuses.collect()
 }
 
+/// A request that holds the slot until it is killed, 30 s at most, and the connection to
+/// the webhook. A request that the API server handles before it has the webhook ends
+/// at once and is sent again.
+fn occupy_the_slot(rig: &Rig, kubeconfig: &Path, webhook: &TcpListener) -> (Child, TcpStream) {
+    let file = tempfile::NamedTempFile::with_suffix(".json").unwrap();
+    let slow = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "slow", "namespace": "default", "labels": {"slow": "yes"}}});
+    std::fs::write(file.path(), slow.to_string()).unwrap();
+    let path = file.path().to_str().unwrap();
+    let create = || rig.kubectl_as(kubeconfig, &["create", "--dry-run=server", "-f", path]);
+    webhook.set_nonblocking(true).unwrap();
+    let mut blocking = create();
+    let mut connection = None;
+    wait("a request waits for the webhook", || {
+        if blocking.try_wait().unwrap().is_some() {
+            blocking = create();
+        }
+        connection = webhook.accept().ok();
+        connection.is_some()
+    });
+    (blocking, connection.unwrap().0)
+}
+
 #[test]
 fn a_throttled_controller_honors_retry_after_and_resumes() {
     let rig = Rig::start(false);
@@ -85,27 +113,28 @@ fn a_throttled_controller_honors_retry_after_and_resumes() {
 
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     rig.apply(&one_slot(silent.local_addr().unwrap().port()));
-    let file = tempfile::NamedTempFile::with_suffix(".json").unwrap();
-    let labels = json!({"slow": "yes"});
-    let slow = json!({"apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": "slow", "namespace": "default", "labels": labels}});
-    std::fs::write(file.path(), slow.to_string()).unwrap();
-    let mut sitting = rig.kubectl_as(
-        &kubeconfig,
-        &["create", "-f", file.path().to_str().unwrap()],
-    );
-    let is_refused = |write: &&String| write.ends_with(" 429");
-    let refused = || writes(&rig).iter().filter(is_refused).count();
+    // The API server writes this condition when it applies the limit.
+    rig.kubectl(&[
+        "wait",
+        "flowschema/one-slot",
+        "--for=condition=Dangling=False",
+    ]);
+    let (mut blocking, _webhook) = occupy_the_slot(&rig, &kubeconfig, &silent);
+    // Not an event, which is not repeated when it is refused.
+    let patch_is_refused = || {
+        writes(&rig)
+            .iter()
+            .any(|write| write == "patch configmaps 429")
+    };
     let mut rows = 100;
     wait("its writes are refused", || {
-        // The API server takes the new limits up within moments.
         rows += 1;
         rig.patch(
             "infd",
             "fraud",
             &json!({"spec": {"batching": {"maxRows": rows}}}),
         );
-        refused() > 0
+        patch_is_refused()
     });
     let before = writes(&rig).len();
     let seconds = 8;
@@ -114,10 +143,13 @@ fn a_throttled_controller_honors_retry_after_and_resumes() {
     let later = &writes(&rig)[before..];
     println!("{} writes in {seconds} s: {later:?}", later.len());
     assert!(
-        sitting.try_wait().unwrap().is_none(),
+        blocking.try_wait().unwrap().is_none(),
         "the slot was taken all the time"
     );
-    assert!(later.iter().all(|write| is_refused(&write)), "{later:?}");
+    assert!(
+        later.iter().all(|write| write.ends_with(" 429")),
+        "{later:?}"
+    );
     assert!((1..=20).contains(&later.len()), "{later:?}");
     assert!(
         controller.http("/readyz").starts_with("HTTP/1.1 200"),
@@ -127,8 +159,8 @@ fn a_throttled_controller_honors_retry_after_and_resumes() {
     assert!(metrics.contains("code=\"429\""), "{metrics}");
 
     // The blocking request ends.
-    sitting.kill().unwrap();
-    sitting.wait().unwrap();
+    blocking.kill().unwrap();
+    blocking.wait().unwrap();
     let wanted = format!("max_rows: {rows}");
     wait("the newest spec is applied", || {
         let map = rig.get("configmap", "fraud").unwrap();
