@@ -7,7 +7,7 @@ use albacore_settings::agent_stream::ModelParameters;
 use albacore_settings::{Digest, Source};
 use albacore_storage::Storage;
 
-use crate::config_watcher::log_iterations_notice;
+use crate::config_watcher::{log_fetched, log_iterations_notice};
 use crate::effective_config::ModelConfig;
 
 /// Percent of the requests that must keep an objective of the command line.
@@ -50,6 +50,7 @@ impl CliModel {
         let load = || -> Result<_, String> {
             let fetched = storage.fetch(&self.source, None, &|| true);
             let fetched = fetched.map_err(|error| error.to_string())?;
+            log_fetched(&self.name, &self.source, &fetched);
             let model = LoadedModel::compile(&self.name, &fetched.bytes, Iterations::AsSaved);
             let source = albacore_storage::redacted(&self.source);
             let model = model.map_err(|reason| format!("{source}: {reason}"))?;

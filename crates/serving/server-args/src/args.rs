@@ -83,6 +83,14 @@ pub struct Args {
     /// ones.
     #[arg(long, value_name = "FILE", env = "ALBACORE_CA_FILE")]
     pub ca_file: Option<PathBuf>,
+    /// A folder in which models from object stores and registries, and URLs with a checksum, are
+    /// kept. Servers may share it; who may write to it decides what they serve.
+    #[arg(long, value_name = "DIR", env = "ALBACORE_MODEL_CACHE")]
+    pub model_cache: Option<PathBuf>,
+    /// Most bytes of --model-cache; the files that were not used for the longest time make room.
+    #[arg(long, value_name = "BYTES", default_value_t = 4 * BYTES_DEFAULT,
+          env = "ALBACORE_MODEL_CACHE_BYTES_MAX")]
+    pub model_cache_bytes_max: u64,
     /// How often object stores are asked for a new version of a model of the settings, which is
     /// loaded beside the one that serves and replaces it.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration,
@@ -215,6 +223,8 @@ pub struct ServerConfig {
     pub model_bytes_max: u64,
     /// CA certificates of servers that models come from.
     pub ca_file: Option<PathBuf>,
+    /// Where fetched models are kept, and how many bytes of them.
+    pub model_cache: Option<(PathBuf, u64)>,
     /// How often object stores are asked for new versions of models.
     pub model_poll: Duration,
     /// The `albacore-params` that sends parameters, if there is one.
@@ -260,6 +270,9 @@ impl Args {
             own_routes,
             model_bytes_max: self.model_bytes_max,
             ca_file: self.ca_file,
+            model_cache: self
+                .model_cache
+                .map(|folder| (folder, self.model_cache_bytes_max)),
             model_poll: self.model_poll,
             params: self.params,
             load_reports: self.load_reports,

@@ -118,7 +118,10 @@ fn run_front(
     link: Arc<Link>,
     handover: &Handover,
 ) -> anyhow::Result<ExitCode> {
-    let storage = Storage::new(config.model_bytes_max, config.ca_file.as_deref())?;
+    let mut storage = Storage::new(config.model_bytes_max, config.ca_file.as_deref())?;
+    if let Some((folder, bytes_max)) = &config.model_cache {
+        storage = storage.with_cache(folder, *bytes_max)?;
+    }
     // A standby takes the models of the front that serves.
     let models = match own.role {
         FrontRole::Standby => None,

@@ -79,6 +79,11 @@ pub enum Problem {
     Memory { bytes_read: usize },
     #[error("is not wanted any more: fetching it was cancelled")]
     Cancelled,
+    #[error(
+        "cannot be used for a cache: {0}; --model-cache needs a folder that the user of the \
+         server may write to"
+    )]
+    Cache(std::io::Error),
     /// The file of CA certificates is invalid.
     #[error("has no usable CA certificates: {0}; name a PEM file of CA certificates")]
     Roots(String),

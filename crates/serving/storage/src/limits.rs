@@ -50,5 +50,24 @@ pub(crate) const ANSWER_BYTES_MAX: u64 = 1 << 20;
 /// Most bytes of a manifest of a registry; registries themselves take no larger ones.
 pub(crate) const MANIFEST_BYTES_MAX: u64 = 4 << 20;
 
+/// Lock files of a cache: loads of different models seldom wait for each other.
+pub(crate) const LOCKS: u8 = 16;
+
+/// Longest wait for another server that fetches the same file: a stopped one delays no start
+/// longer.
+pub(crate) const LOCK_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Pause between two looks at a lock.
+pub(crate) const LOCK_PAUSE: Duration = Duration::from_millis(100);
+
+/// Age from which a file that was not written to its end is removed: no write takes so long.
+pub(crate) const PARTIAL_AGE_MAX: Duration = Duration::from_secs(900);
+
+/// Longest version that is kept: the ETags of stores have up to a hundred characters.
+pub(crate) const VERSION_BYTES_MAX: usize = 1024;
+
+/// Largest file of an origin: a digest, a version and two separators.
+pub(crate) const ORIGIN_BYTES_MAX: u64 = 64 + 2 + VERSION_BYTES_MAX as u64;
+
 /// Largest file of trusted roots: the whole list of Mozilla is 220 KiB.
 pub(crate) const ROOTS_BYTES_MAX: u64 = 4 << 20;

@@ -1,7 +1,8 @@
 //! Artifacts of registries (OCI distribution, ORAS): a manifest with a layer that is the file.
 //!
 //! Everything is addressed by its SHA-256 and checked against it: a tag is resolved once, to the
-//! digest of its manifest, which is the version that is reported.
+//! digest of its manifest, which is the version that is reported. What a cache keeps is not asked
+//! for, so nothing is if a digest is wanted whose manifest and file are kept.
 
 mod manifest;
 mod registry;
@@ -11,10 +12,12 @@ use std::io;
 use albacore_settings::OciReference;
 use ureq::Agent;
 
+use crate::cache::{Cache, CacheUse};
 use crate::error::Problem;
 use crate::receive::{Fetched, Transfer, receive, sha256};
 use crate::variables::Variables;
 use crate::web::explain;
+use manifest::Layer;
 use registry::{Blob, Registry};
 
 /// Whether a URL names an artifact.
@@ -26,27 +29,59 @@ pub(crate) fn fetch(
     agent: &Agent,
     variables: &Variables,
     url: &str,
+    cache: Option<&Cache>,
     transfer: Transfer<'_>,
 ) -> Result<Fetched, Problem> {
     let reference = OciReference::parse(url).ok_or(Problem::Artifact)?;
     let mut registry = Registry::new(agent, variables, &reference);
-    let manifest = registry.manifest(&reference)?;
-    let found = sha256(&manifest);
-    match reference.digest {
-        Some(wanted) if wanted != found => return Err(Problem::Digest { wanted, found }),
-        _ => {}
+    let kept = |digest| cache?.read(digest, transfer);
+    let manifest = match reference.digest.and_then(kept) {
+        Some(kept) => kept,
+        None => fetch_manifest(&mut registry, &reference)?,
+    };
+    let layer = manifest::model_layer(&manifest.bytes)?;
+    let mut fetched = match kept(layer.digest) {
+        Some(kept) => kept,
+        None => fetch_layer(&mut registry, &layer, transfer)?,
+    };
+    fetched.version = Some(format!("sha256:{}", manifest.sha256));
+    if let Some(cache) = cache {
+        cache.write(manifest);
     }
-    let layer = manifest::model_layer(&manifest)?;
-    let blob = Blob::open(&mut registry, layer.digest, layer.bytes)?;
+    Ok(fetched)
+}
+
+fn fetch_manifest(
+    registry: &mut Registry<'_>,
+    reference: &OciReference<'_>,
+) -> Result<Fetched, Problem> {
+    let bytes = registry.manifest(reference)?;
+    let found = sha256(&bytes);
+    match reference.digest {
+        Some(wanted) if wanted != found => Err(Problem::Digest { wanted, found }),
+        _ => Ok(Fetched {
+            bytes,
+            sha256: found,
+            version: None,
+            cache: CacheUse::Unused,
+        }),
+    }
+}
+
+fn fetch_layer(
+    registry: &mut Registry<'_>,
+    layer: &Layer,
+    transfer: Transfer<'_>,
+) -> Result<Fetched, Problem> {
+    let blob = Blob::open(registry, layer.digest, layer.bytes)?;
     let failed = |error: io::Error| match error.downcast::<Problem>() {
         Ok(problem) => problem,
         Err(error) => explain(error.into()),
     };
-    let mut fetched = receive(blob, transfer, Some(layer.bytes), failed)?;
+    let fetched = receive(blob, transfer, Some(layer.bytes), failed)?;
     let (wanted, found) = (layer.digest, fetched.sha256);
     if wanted != found {
         return Err(Problem::Digest { wanted, found });
     }
-    fetched.version = Some(format!("sha256:{}", sha256(&manifest)));
     Ok(fetched)
 }

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use albacore_settings::Digest;
 use sha2::{Digest as _, Sha256};
 
+use crate::cache::CacheUse;
 use crate::error::Problem;
 use crate::limits::PIECE_BYTES;
 
@@ -23,6 +24,20 @@ pub struct Fetched {
     pub sha256: Digest,
     /// The version that its store names, if it does: an ETag.
     pub version: Option<String>,
+    pub cache: CacheUse,
+}
+
+impl Fetched {
+    /// The file, if it has the digest that is wanted.
+    pub(crate) fn checked(self, wanted: Option<Digest>) -> Result<Self, Problem> {
+        match wanted {
+            Some(wanted) if wanted != self.sha256 => Err(Problem::Digest {
+                wanted,
+                found: self.sha256,
+            }),
+            _ => Ok(self),
+        }
+    }
 }
 
 #[must_use]
@@ -55,6 +70,7 @@ pub(crate) fn receive(
                     bytes,
                     sha256: Digest(hash.finalize().into()),
                     version: None,
+                    cache: CacheUse::Unused,
                 });
             }
             Ok(read) => &piece[..read],

@@ -1,10 +1,11 @@
-//! Fetches from paths and URLs.
+//! Fetches from paths and URLs, and from a cache before these.
 
 use std::path::Path;
 
 use albacore_settings::{Digest, Source};
 use ureq::Agent;
 
+use crate::cache::{self, Cache, CacheUse};
 use crate::error::{Problem, StorageError};
 use crate::receive::{Fetched, Transfer};
 use crate::variables::Variables;
@@ -16,6 +17,7 @@ pub struct Storage {
     agent: Agent,
     bytes_max: u64,
     variables: Variables,
+    cache: Option<Cache>,
 }
 
 impl Storage {
@@ -36,6 +38,7 @@ impl Storage {
             agent,
             bytes_max,
             variables: Variables::of_process(),
+            cache: None,
         })
     }
 
@@ -44,6 +47,16 @@ impl Storage {
     pub fn with_variables(mut self, all: impl IntoIterator<Item = (String, String)>) -> Self {
         self.variables = Variables::new(all);
         self
+    }
+
+    /// Keeps what is fetched from stores and registries, and what has a digest, in `folder`, at most
+    /// `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// [`crate::Problem::Cache`].
+    pub fn with_cache(mut self, folder: &Path, bytes_max: u64) -> Result<Self, StorageError> {
+        self.cache = Some(Cache::open(folder, bytes_max)?);
+        Ok(self)
     }
 
     /// Fetches a file. Blocks, bounded by `limits.rs`; `is_wanted` is called between two reads and
@@ -82,26 +95,97 @@ impl Storage {
             is_wanted,
         };
         let received = match source {
-            Source::Path(path) => file::read(path, transfer).map(Some),
-            Source::Url(url) if store::is_object(url) => {
-                store::fetch(&self.agent, &self.variables, url, known, transfer)
+            Source::Path(path) => file::read(path, transfer)
+                .and_then(|file| file.checked(wanted))
+                .map(Some),
+            Source::Url(url) => {
+                let request = Request { url, known, wanted };
+                match &self.cache {
+                    None => self.download(request, transfer),
+                    Some(cache) => self.fetch_cached(cache, request, transfer),
+                }
             }
-            Source::Url(url) if oci::is_artifact(url) => {
-                oci::fetch(&self.agent, &self.variables, url, transfer).map(Some)
-            }
-            Source::Url(url) => web::fetch(&self.agent, url, transfer).map(Some),
         };
-        let checked = received.and_then(|received| match (received, wanted) {
-            (Some(Fetched { sha256: found, .. }), Some(wanted)) if wanted != found => {
-                Err(Problem::Digest { wanted, found })
-            }
-            (received, _) => Ok(received),
-        });
-        checked.map_err(|problem| StorageError {
+        received.map_err(|problem| StorageError {
             place: redacted(source),
             problem,
         })
     }
+
+    /// Reads a file of the cache where its digest is known, and else has it sent and keeps it.
+    fn fetch_cached(
+        &self,
+        cache: &Cache,
+        request: Request<'_>,
+        transfer: Transfer<'_>,
+    ) -> Result<Option<Fetched>, Problem> {
+        let Request { url, known, wanted } = request;
+        let is_object = store::is_object(url);
+        if !is_object && !oci::is_artifact(url) && wanted.is_none() {
+            // A web server names no version.
+            return self.download(request, transfer);
+        }
+        let key = cache::key(url, self.variables.places());
+        let _lock = cache.lock(key, transfer)?;
+        if let Some(kept) = wanted.and_then(|digest| cache.read(digest, transfer)) {
+            return Ok(Some(kept));
+        }
+        let origin = cache.origin(key).filter(|_| is_object && wanted.is_none());
+        let version = origin.as_ref().map(|origin| origin.version.as_str());
+        let asked = Request {
+            known: known.or(version),
+            ..request
+        };
+        let mut received = self.download(asked, transfer)?;
+        if let (None, None, Some(origin)) = (&received, known, origin) {
+            if let Some(mut kept) = cache.read(origin.digest, transfer) {
+                kept.version = Some(origin.version);
+                return Ok(Some(kept));
+            }
+            // The kept file made room for others, or is damaged.
+            received = self.download(request, transfer)?;
+        }
+        let Some(fetched) = received else {
+            return Ok(None);
+        };
+        let mut fetched = cache.write(fetched);
+        if is_object && fetched.cache == CacheUse::Written {
+            cache.set_origin(key, &mut fetched);
+        }
+        Ok(Some(fetched))
+    }
+
+    fn download(
+        &self,
+        request: Request<'_>,
+        transfer: Transfer<'_>,
+    ) -> Result<Option<Fetched>, Problem> {
+        let Request { url, known, wanted } = request;
+        let received = if store::is_object(url) {
+            store::fetch(&self.agent, &self.variables, url, known, transfer)?
+        } else if oci::is_artifact(url) {
+            let cache = self.cache.as_ref();
+            Some(oci::fetch(
+                &self.agent,
+                &self.variables,
+                url,
+                cache,
+                transfer,
+            )?)
+        } else {
+            Some(web::fetch(&self.agent, url, transfer)?)
+        };
+        received.map(|file| file.checked(wanted)).transpose()
+    }
+}
+
+/// What to fetch.
+#[derive(Clone, Copy)]
+struct Request<'a> {
+    url: &'a str,
+    /// A version that is not wanted again.
+    known: Option<&'a str>,
+    wanted: Option<Digest>,
 }
 
 /// Whether a source names versions of its files, so that asking for a new one is cheap.

@@ -14,6 +14,16 @@ use crate::error::Problem;
 /// Beginnings of the names of the variables of stores.
 const PREFIXES: [&str; 3] = ["AWS_", "GOOGLE_", "AZURE_"];
 
+/// What says where a store is.
+const PLACES: [&str; 6] = [
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_ENDPOINT",
+    "GOOGLE_BASE_URL",
+    "AZURE_STORAGE_ENDPOINT",
+    "AZURE_STORAGE_ACCOUNT_NAME",
+];
+
 /// What says where Docker's configuration is: its folder, or the folder above `.docker`.
 const DOCKER: [&str; 2] = ["DOCKER_CONFIG", "HOME"];
 
@@ -68,6 +78,13 @@ impl Variables {
     fn value(&self, name: &str) -> Option<&str> {
         let mut all = self.0.iter();
         all.find_map(|(own, value)| (own == name).then_some(value.as_str()))
+    }
+
+    /// What says where stores are, in a fixed order.
+    pub(crate) fn places(&self) -> impl Iterator<Item = &str> {
+        PLACES
+            .iter()
+            .map(|name| self.value(name).unwrap_or_default())
     }
 
     /// Name and password for a registry, in base64, from Docker's configuration.

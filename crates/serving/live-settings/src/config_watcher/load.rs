@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use albacore_engine::{Engine, InstallError, Iterations, LoadedModel, ModelInfo};
 use albacore_settings as settings;
 use albacore_settings::{Digest, Source};
-use albacore_storage::{Fetched, Storage};
+use albacore_storage::{CacheUse, Fetched, Storage};
 
 use super::file_stamp::{FileStamp, stamp};
 
@@ -16,6 +16,33 @@ use super::file_stamp::{FileStamp, stamp};
 pub fn log_iterations_notice(model: &ModelInfo) {
     if let Some(notice) = &model.iterations_notice {
         tracing::warn!(model = model.name, "{notice}");
+    }
+}
+
+/// Logs what a store gave, and what the cache did.
+pub(crate) fn log_fetched(model: &str, source: &Source, fetched: &Fetched) {
+    let source = albacore_storage::redacted(source);
+    let sha256 = fetched.sha256.to_string();
+    if let CacheUse::Failed(error) = &fetched.cache {
+        tracing::warn!(
+            model,
+            source,
+            error,
+            "cannot be kept in the cache: it is fetched again at each start"
+        );
+    }
+    let is_of_cache = fetched.cache == CacheUse::Read;
+    match &fetched.version {
+        Some(version) => tracing::info!(
+            model,
+            source,
+            version,
+            sha256,
+            is_of_cache,
+            "fetched from a store"
+        ),
+        None if is_of_cache => tracing::info!(model, source, sha256, "read from the cache"),
+        None => {}
     }
 }
 
@@ -148,11 +175,7 @@ fn load(
         (None, None) => return Err("is unchanged, but was not served: it is tried again".into()),
     };
     let version = fetched.version.clone();
-    if let Some(version) = &version {
-        let (model, sha256) = (&request.name, fetched.sha256.to_string());
-        let source = albacore_storage::redacted(&request.source);
-        tracing::info!(model, source, version, sha256, "fetched from a store");
-    }
+    log_fetched(&request.name, &request.source, &fetched);
     if same.is_some_and(|(digest, _)| digest == fetched.sha256) {
         return Ok((fetched.sha256, version));
     }

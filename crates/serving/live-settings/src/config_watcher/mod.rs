@@ -26,6 +26,7 @@ use crate::handover::{Handover, Records};
 use crate::model_status::StatusStore;
 pub use file_stamp::FileStamp;
 use load::LoadContext;
+pub(crate) use load::log_fetched;
 pub use load::log_iterations_notice;
 pub use settings_file::{LoadedSettings, parse as parse_settings, read};
 use watch_loop::WatchLoop;

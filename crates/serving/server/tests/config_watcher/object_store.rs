@@ -100,3 +100,36 @@ fn a_model_follows_its_object_and_outlives_it() {
     }
     assert!(server.try_exit().is_none());
 }
+
+#[test]
+fn a_model_of_the_cache_is_served_without_its_store() {
+    let store = Seaweed::start();
+    store.put("m.ubj", &bytes(FILES[0]));
+    let pinned = Model {
+        sha256: Some(digest(FILES[0])),
+        ..in_store("m.ubj")
+    };
+    let volume = Volume::new(&settings(vec![pinned], Policy::Eager, 64));
+    let cache = volume.path().join("cache");
+    let endpoint = store.endpoint.clone();
+    let variables = [
+        ("AWS_ENDPOINT_URL", endpoint.as_str()),
+        ("AWS_ACCESS_KEY_ID", READER.0),
+        ("AWS_SECRET_ACCESS_KEY", READER.1),
+        ("ALBACORE_MODEL_CACHE", cache.to_str().unwrap()),
+        ("ALBACORE_LOG", "info"),
+    ];
+    let is_loaded = |state: &serde_json::Value| state["models"][0]["state"] == "loaded";
+    let (server, log) = start(&volume, &variables);
+    until(&server, "the object is served", is_loaded);
+    drop(server);
+    let text = std::fs::read_to_string(&log).unwrap();
+    assert!(text.contains("fetched from a store"), "{text}");
+    assert!(!text.contains("read from the cache"), "{text}");
+    drop(store);
+    let (server, log) = start(&volume, &variables);
+    until(&server, "the file of the cache is served", is_loaded);
+    assert_eq!(infer(&server, "m", &call(3)).status, 200);
+    let text = std::fs::read_to_string(&log).unwrap();
+    assert!(text.contains("read from the cache"), "{text}");
+}

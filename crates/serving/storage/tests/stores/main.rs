@@ -1,6 +1,7 @@
 //! Object stores: real servers, which the tests install, and servers that misbehave.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
+mod cached;
 mod faults;
 mod google;
 mod registry;

@@ -20,13 +20,13 @@ const LOGIN: &str = "cmVhZGVyOndvcmQtb2YtdGhlLXJlYWRlcg==";
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
-struct Registry {
-    server: Server,
-    host: String,
+pub(crate) struct Registry {
+    pub(crate) server: Server,
+    pub(crate) host: String,
 }
 
 impl Registry {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let [port] = free_ports();
         let host = format!("127.0.0.1:{port}");
         let mut server = Server::start(registry(), |folder| {
@@ -54,7 +54,7 @@ impl Registry {
     }
 
     /// Pushes an artifact with one file; returns the digest of its manifest.
-    fn push(&self, tag: &str, file: &[u8]) -> String {
+    pub(crate) fn push(&self, tag: &str, file: &[u8]) -> String {
         let (config, layer) = (self.upload(b"{}"), self.upload(file));
         let manifest = json!({
             "schemaVersion": 2, "mediaType": MANIFEST,
@@ -89,7 +89,7 @@ impl Registry {
         digest
     }
 
-    fn login(&self) -> (TempDir, Variables) {
+    pub(crate) fn login(&self) -> (TempDir, Variables) {
         login(&self.host, LOGIN)
     }
 }

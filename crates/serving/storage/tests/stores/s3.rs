@@ -9,7 +9,7 @@ use crate::seaweed::{READER, Seaweed};
 use crate::{Variables, model, refusal, storage, variables};
 
 /// One server for the tests that run at the same time; it ends with the last of them.
-fn seaweed() -> Arc<Seaweed> {
+pub(crate) fn seaweed() -> Arc<Seaweed> {
     static RUNNING: Mutex<Weak<Seaweed>> = Mutex::new(Weak::new());
     let mut running = RUNNING.lock().unwrap();
     running.upgrade().unwrap_or_else(|| {
@@ -19,7 +19,7 @@ fn seaweed() -> Arc<Seaweed> {
     })
 }
 
-fn reader(endpoint: &str) -> Variables {
+pub(crate) fn reader(endpoint: &str) -> Variables {
     let (id, word) = READER;
     variables(&[
         ("AWS_ENDPOINT_URL", endpoint),

@@ -1,0 +1,243 @@
+//! A folder of files that were fetched, which the pods of a node may share.
+//!
+//! A file is kept under its SHA-256 and checked against it when it is read: one that was changed or
+//! cut counts as absent. What is kept under an origin, the version and the digest of the last
+//! object, cannot be checked: who may write to the folder decides what is served of objects
+//! without `sha256`.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime};
+
+use albacore_settings::Digest;
+
+use crate::error::{Problem, StorageError};
+use crate::limits::{
+    LOCK_PAUSE, LOCK_WAIT_MAX, LOCKS, ORIGIN_BYTES_MAX, PARTIAL_AGE_MAX, VERSION_BYTES_MAX,
+};
+use crate::receive::{Fetched, Transfer, receive, sha256};
+
+const FILE: &str = "sha256-";
+const PARTIAL: &str = "partial-";
+const ORIGIN: &str = "origin-";
+const LOCK: &str = "lock-";
+
+/// What a cache did for a fetched file.
+#[derive(Debug, PartialEq, Eq)]
+pub enum CacheUse {
+    /// There is no cache, or the file is none that is kept.
+    Unused,
+    /// The bytes are those of the cache.
+    Read,
+    Written,
+    /// Why the file could not be kept.
+    Failed(String),
+}
+
+/// Version and digest of what an object store gave last.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) version: String,
+    pub(crate) digest: Digest,
+}
+
+#[derive(Debug)]
+pub(crate) struct Cache {
+    folder: PathBuf,
+    bytes_max: u64,
+}
+
+impl Cache {
+    /// Opens a folder, or makes it, for files of `bytes_max` bytes together.
+    pub(crate) fn open(folder: &Path, bytes_max: u64) -> Result<Self, StorageError> {
+        let cache = Self {
+            folder: folder.to_owned(),
+            bytes_max,
+        };
+        let usable = fs::create_dir_all(folder).and_then(|()| cache.lock_file(0).map(drop));
+        usable.map_err(|error| StorageError {
+            place: folder.display().to_string(),
+            problem: Problem::Cache(error),
+        })?;
+        Ok(cache)
+    }
+
+    /// The file with this digest, if it is kept, whole and of a size that may be fetched.
+    pub(crate) fn read(&self, digest: Digest, transfer: Transfer<'_>) -> Option<Fetched> {
+        let path = self.path(FILE, digest);
+        // Opening a pipe would wait for a writer.
+        if !fs::symlink_metadata(&path).ok()?.is_file() {
+            return None;
+        }
+        let file = File::open(&path).ok()?;
+        let bytes = file.metadata().ok()?.len();
+        let mut fetched = receive(&file, transfer, Some(bytes), Problem::File).ok()?;
+        if fetched.sha256 != digest {
+            return None;
+        }
+        // The time of the last use decides what is removed first. Without it the file goes early.
+        let _ = file.set_modified(SystemTime::now());
+        fetched.cache = CacheUse::Read;
+        Some(fetched)
+    }
+
+    /// Keeps a file; the ones that were not used for the longest time make room for it.
+    pub(crate) fn write(&self, mut fetched: Fetched) -> Fetched {
+        if fetched.cache == CacheUse::Unused {
+            fetched.cache = match self.try_write(&fetched) {
+                Ok(()) => CacheUse::Written,
+                Err(error) => CacheUse::Failed(error.to_string()),
+            };
+        }
+        fetched
+    }
+
+    fn try_write(&self, fetched: &Fetched) -> io::Result<()> {
+        let bytes = fetched.bytes.len() as u64;
+        let Some(room) = self.bytes_max.checked_sub(bytes) else {
+            let message = format!(
+                "its {bytes} bytes are more than the {} of --model-cache-bytes-max",
+                self.bytes_max
+            );
+            return Err(io::Error::other(message));
+        };
+        self.make_room(room)?;
+        let partial = self.path(PARTIAL, fetched.sha256);
+        let mut file = match File::create_new(&partial) {
+            // Another server keeps the same bytes at this moment.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+            file => file?,
+        };
+        let written = file
+            .write_all(&fetched.bytes)
+            .and_then(|()| fs::rename(&partial, self.path(FILE, fetched.sha256)));
+        if written.is_err() {
+            fs::remove_file(&partial)?;
+        }
+        written
+    }
+
+    /// Removes files until those that are left have at most `bytes` bytes.
+    fn make_room(&self, bytes: u64) -> io::Result<()> {
+        let mut kept = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            // Another server may have removed it.
+            let Ok(found) = entry.metadata() else {
+                continue;
+            };
+            let used = found.modified()?;
+            if name.starts_with(FILE) {
+                kept.push((used, found.len(), entry.path()));
+            } else if name.starts_with(PARTIAL) && is_older(used) {
+                remove(&entry.path())?;
+            }
+        }
+        kept.sort();
+        let mut total: u64 = kept.iter().map(|(_, bytes, _)| bytes).sum();
+        for (_, size, path) in kept {
+            if total <= bytes {
+                break;
+            }
+            remove(&path)?;
+            total -= size;
+        }
+        Ok(())
+    }
+
+    /// What an object store gave last for `key`. Damaged and foreign text counts as none.
+    pub(crate) fn origin(&self, key: Digest) -> Option<Origin> {
+        let path = self.path(ORIGIN, key);
+        let found = fs::symlink_metadata(&path).ok()?;
+        if !found.is_file() || found.len() > ORIGIN_BYTES_MAX {
+            return None;
+        }
+        let text = fs::read_to_string(path).ok()?;
+        let (digest, version) = text.trim_end().split_once(' ')?;
+        is_version(version).then_some(Origin {
+            version: version.to_owned(),
+            digest: digest.parse().ok()?,
+        })
+    }
+
+    /// Notes what an object store gave for `key`.
+    pub(crate) fn set_origin(&self, key: Digest, fetched: &mut Fetched) {
+        let Some(version) = fetched.version.as_deref().filter(|text| is_version(text)) else {
+            return;
+        };
+        let text = format!("{} {version}\n", fetched.sha256);
+        // Not a write in place: a reader could see half of it.
+        let partial = self.path(PARTIAL, key);
+        let path = self.path(ORIGIN, key);
+        let written = fs::write(&partial, text).and_then(|()| fs::rename(&partial, path));
+        if let Err(error) = written {
+            fetched.cache = CacheUse::Failed(error.to_string());
+        }
+    }
+
+    /// Waits until no other server fetches `key`, so that a node fetches it once, but not longer
+    /// than [`LOCK_WAIT_MAX`]; the lock ends with the file.
+    pub(crate) fn lock(
+        &self,
+        key: Digest,
+        transfer: Transfer<'_>,
+    ) -> Result<Option<File>, Problem> {
+        let Ok(file) = self.lock_file(key.0[0]) else {
+            return Ok(None);
+        };
+        let start = Instant::now();
+        // bound: LOCK_WAIT_MAX
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(file)),
+                Err(TryLockError::WouldBlock) if start.elapsed() < LOCK_WAIT_MAX => {}
+                Err(_) => return Ok(None),
+            }
+            if !(transfer.is_wanted)() {
+                return Err(Problem::Cancelled);
+            }
+            std::thread::sleep(LOCK_PAUSE);
+        }
+    }
+
+    /// Lock files are never removed, as two servers could hold locks of two files of one name: so
+    /// there are few.
+    fn lock_file(&self, number: u8) -> io::Result<File> {
+        let path = self.folder.join(format!("{LOCK}{}", number % LOCKS));
+        File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path)
+    }
+
+    fn path(&self, kind: &str, digest: Digest) -> PathBuf {
+        self.folder.join(format!("{kind}{digest}"))
+    }
+}
+
+/// The key of an object: its URL, and what says where the store is.
+pub(crate) fn key<'a>(url: &'a str, places: impl Iterator<Item = &'a str>) -> Digest {
+    let words: Vec<&str> = std::iter::once(url).chain(places).collect();
+    sha256(words.join("\n").as_bytes())
+}
+
+/// Whether a text can be sent in a header as an ETag.
+fn is_version(text: &str) -> bool {
+    let is_printed = |byte: u8| byte.is_ascii_graphic();
+    (1..=VERSION_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_printed)
+}
+
+fn is_older(time: SystemTime) -> bool {
+    time.elapsed().is_ok_and(|age| age > PARTIAL_AGE_MAX)
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}

@@ -1,0 +1,260 @@
+//! A cache that servers share: what is sent again, what is not, and what is not believed.
+
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+use std::time::{Duration, SystemTime};
+
+use albacore_settings::Source;
+use albacore_storage::{CacheUse, Fetched, Problem, Storage, sha256};
+use tempfile::TempDir;
+
+use crate::registry::Registry;
+use crate::s3::{reader, seaweed};
+use crate::{BYTES_MAX, Variables, model, storage, variables};
+
+/// Room for two models.
+const ROOM: u64 = 7_000_000;
+
+struct Node(TempDir);
+
+impl Node {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn folder(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// A server on the node.
+    fn server(&self, variables: &Variables) -> Storage {
+        storage(variables).with_cache(self.folder(), ROOM).unwrap()
+    }
+
+    fn fetch(&self, url: &str, variables: &Variables) -> Fetched {
+        let source = Source::Url(url.to_owned());
+        let server = self.server(variables);
+        server.fetch(&source, None, &|| true).unwrap()
+    }
+
+    fn file(&self, bytes: &[u8]) -> PathBuf {
+        self.folder().join(format!("sha256-{}", sha256(bytes)))
+    }
+}
+
+#[test]
+fn an_object_is_sent_once_to_a_node_and_each_version_is_noticed() {
+    let store = seaweed();
+    let variables = reader(&store.endpoint);
+    let (node, url) = (Node::new(), "s3://models/shared.ubj");
+    for (seed, uses) in [
+        (20, [CacheUse::Written, CacheUse::Read, CacheUse::Read]),
+        (21, [CacheUse::Written, CacheUse::Read, CacheUse::Read]),
+    ] {
+        store.put("shared.ubj", &model(seed));
+        let fetched = [(); 3].map(|()| node.fetch(url, &variables));
+        for one in &fetched {
+            assert_eq!(one.sha256, sha256(&model(seed)));
+            assert_eq!(one.version, fetched[0].version);
+        }
+        assert_eq!(fetched.map(|one| one.cache), uses);
+    }
+    // What a server has already is not read either.
+    let known = node.fetch(url, &variables).version;
+    let source = Source::Url(url.to_owned());
+    let server = node.server(&variables);
+    let again = server.fetch_unless(&source, known.as_deref(), None, &|| true);
+    assert!(again.unwrap().is_none());
+    store.delete("shared.ubj");
+    let error = server.fetch(&source, None, &|| true).unwrap_err();
+    assert!(error.to_string().contains("does not exist"), "{error}");
+}
+
+#[test]
+fn servers_that_start_together_have_an_object_sent_once() {
+    let store = seaweed();
+    store.put("together.ubj", &model(22));
+    let variables = reader(&store.endpoint);
+    let (node, barrier) = (Node::new(), Barrier::new(4));
+    let uses = std::thread::scope(|scope| {
+        let starts = [(); 4].map(|()| {
+            scope.spawn(|| {
+                barrier.wait();
+                node.fetch("s3://models/together.ubj", &variables)
+            })
+        });
+        starts.map(|start| start.join().unwrap().cache)
+    });
+    let sent = uses.iter().filter(|one| **one == CacheUse::Written).count();
+    let read = uses.iter().filter(|one| **one == CacheUse::Read).count();
+    assert_eq!((sent, read), (1, 3), "{uses:?}");
+}
+
+#[test]
+fn who_may_not_read_an_object_gets_none_of_the_cache() {
+    let store = seaweed();
+    store.put("secret.ubj", &model(23));
+    let node = Node::new();
+    node.fetch("s3://models/secret.ubj", &reader(&store.endpoint));
+    let other = variables(&[
+        ("AWS_ENDPOINT_URL", store.endpoint.as_str()),
+        ("AWS_ACCESS_KEY_ID", "AKIDOTHER"),
+        ("AWS_SECRET_ACCESS_KEY", "word-of-the-other"),
+    ]);
+    let source = Source::Url("s3://models/secret.ubj".to_owned());
+    let error = node.server(&other).fetch(&source, None, &|| true);
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("may not be read"), "{error}");
+}
+
+#[test]
+fn damaged_files_are_sent_again() {
+    let store = seaweed();
+    let (variables, bytes) = (reader(&store.endpoint), model(24));
+    store.put("damaged.ubj", &bytes);
+    let (node, url) = (Node::new(), "s3://models/damaged.ubj");
+    node.fetch(url, &variables);
+    let file = node.file(&bytes);
+    let kept = std::fs::File::options().write(true).open(&file).unwrap();
+    let damages: [&dyn Fn(); 3] = [
+        &|| kept.write_all_at(b"fraud", 1000).unwrap(),
+        &|| {
+            std::fs::File::options()
+                .write(true)
+                .open(&file)
+                .unwrap()
+                .set_len(10)
+                .unwrap()
+        },
+        &|| {
+            std::fs::remove_file(&file).unwrap();
+            std::os::unix::fs::symlink("/dev/zero", &file).unwrap();
+        },
+    ];
+    for damage in damages {
+        damage();
+        let fetched = node.fetch(url, &variables);
+        assert_eq!(
+            (fetched.sha256, fetched.cache),
+            (sha256(&bytes), CacheUse::Written)
+        );
+        assert_eq!(node.fetch(url, &variables).cache, CacheUse::Read);
+    }
+    // What was noted of the object is not text that can be sent.
+    let mut entries = std::fs::read_dir(node.folder()).unwrap().flatten();
+    let origin = entries.find(|entry| entry.file_name().to_string_lossy().starts_with("origin-"));
+    let origin = origin.unwrap().path();
+    for text in [
+        "",
+        "word\r\nHost: other",
+        &format!("{} a\r\nb", sha256(&bytes)),
+        &"x".repeat(9000),
+    ] {
+        std::fs::write(&origin, text).unwrap();
+        assert_eq!(
+            node.fetch(url, &variables).cache,
+            CacheUse::Written,
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn the_file_that_was_not_used_for_the_longest_time_makes_room() {
+    let store = seaweed();
+    let variables = reader(&store.endpoint);
+    let node = Node::new();
+    let url = |seed: u8| format!("s3://models/room-{seed}.ubj");
+    let hour = Duration::from_secs(3600);
+    for seed in [30, 31] {
+        store.put(&format!("room-{seed}.ubj"), &model(seed));
+        node.fetch(&url(seed), &variables);
+        let file = std::fs::File::open(node.file(&model(seed))).unwrap();
+        file.set_modified(SystemTime::now() - hour).unwrap();
+    }
+    assert_eq!(node.fetch(&url(30), &variables).cache, CacheUse::Read);
+    // A writer that was killed, and one that is at it.
+    let partial = |name: &str| node.folder().join(format!("partial-{name}"));
+    for name in ["killed", "writes"] {
+        std::fs::write(partial(name), b"half").unwrap();
+    }
+    let killed = std::fs::File::open(partial("killed")).unwrap();
+    killed.set_modified(SystemTime::now() - hour).unwrap();
+    store.put("room-32.ubj", &model(32));
+    assert_eq!(node.fetch(&url(32), &variables).cache, CacheUse::Written);
+    let is_kept = [30, 31, 32].map(|seed| node.file(&model(seed)).exists());
+    assert_eq!(is_kept, [true, false, true]);
+    let is_there = ["killed", "writes"].map(|name| partial(name).exists());
+    assert_eq!(is_there, [false, true]);
+    // A file without room is served all the same.
+    let small = storage(&variables).with_cache(node.folder(), 1000).unwrap();
+    let source = Source::Url(url(31));
+    let fetched = small.fetch(&source, None, &|| true).unwrap();
+    assert_eq!(fetched.sha256, sha256(&model(31)));
+    let words = "its 3000000 bytes are more than the 1000 of --model-cache-bytes-max";
+    assert_eq!(fetched.cache, CacheUse::Failed(words.to_owned()));
+}
+
+#[test]
+fn what_a_digest_names_is_served_without_its_registry() {
+    let registry = Registry::start();
+    let (node, bytes) = (Node::new(), model(40));
+    let digest = registry.push("v1", &bytes);
+    let (_folder, variables) = registry.login();
+    let base = format!("oci://{}/team/fraud", registry.host);
+    assert_eq!(
+        node.fetch(&format!("{base}:v1"), &variables).cache,
+        CacheUse::Written
+    );
+    // The tag has to be resolved, its file is there.
+    assert_eq!(
+        node.fetch(&format!("{base}:v1"), &variables).cache,
+        CacheUse::Read
+    );
+    drop(registry);
+    let pinned = node.fetch(&format!("{base}@{digest}"), &variables);
+    assert_eq!(
+        (pinned.cache, pinned.version),
+        (CacheUse::Read, Some(digest))
+    );
+    let server = node.server(&variables);
+    let tagged = Source::Url(format!("{base}:v1"));
+    let error = server.fetch(&tagged, None, &|| true).unwrap_err();
+    assert!(matches!(error.problem, Problem::Network(_)), "{error}");
+    let found = server.fetch(&tagged, Some(sha256(&bytes)), &|| true);
+    assert_eq!(found.unwrap().cache, CacheUse::Read);
+}
+
+#[test]
+fn a_lock_of_another_server_ends_with_the_wish_for_the_file() {
+    let node = Node::new();
+    let server = node.server(&variables(&[]));
+    // All locks are held.
+    let held: Vec<std::fs::File> = (0..16)
+        .map(|number| {
+            let file = std::fs::File::create(node.folder().join(format!("lock-{number}")));
+            let file = file.unwrap();
+            file.lock().unwrap();
+            file
+        })
+        .collect();
+    let source = Source::Url("s3://models/any.ubj".to_owned());
+    let error = server.fetch(&source, None, &|| false).unwrap_err();
+    assert!(matches!(error.problem, Problem::Cancelled), "{error}");
+    drop(held);
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_refused_by_name() {
+    let node = Node::new();
+    let file = node.folder().join("file");
+    std::fs::write(&file, b"").unwrap();
+    let storage = Storage::new(BYTES_MAX, None).unwrap();
+    let error = storage.with_cache(&file, ROOM).unwrap_err().to_string();
+    assert!(
+        error.starts_with(&format!("{} cannot be used for a cache: ", file.display())),
+        "{error}"
+    );
+    assert!(error.contains("--model-cache needs a folder"), "{error}");
+}
