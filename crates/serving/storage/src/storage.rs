@@ -49,8 +49,8 @@ impl Storage {
         self
     }
 
-    /// Keeps what is fetched from stores and registries, and what has a digest, in `folder`, at most
-    /// `bytes_max` bytes.
+    /// Keeps what is fetched from stores and registries, and what has a digest, in `folder`: at
+    /// most `bytes_max` bytes.
     ///
     /// # Errors
     /// [`crate::Problem::Cache`].

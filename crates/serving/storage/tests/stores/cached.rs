@@ -227,7 +227,7 @@ fn what_a_digest_names_is_served_without_its_registry() {
 }
 
 #[test]
-fn a_lock_of_another_server_ends_with_the_wish_for_the_file() {
+fn waiting_for_a_lock_ends_when_the_file_is_not_wanted_any_more() {
     let node = Node::new();
     let server = node.server(&variables(&[]));
     // All locks are held.
