@@ -9,7 +9,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use albacore_settings::OciReference;
+use albacore_settings::{OciReference, is_bucket_and_key};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -192,14 +192,6 @@ fn parse_file(rest: &str) -> Result<ModelPlace, UriError> {
     })
 }
 
-fn is_bucket_and_key(text: &str) -> bool {
-    let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let is_part = |part: &str| !part.is_empty() && !part.chars().any(|c| c < ' ');
-    text.split_once('/').is_some_and(|(bucket, key)| {
-        !bucket.is_empty() && bucket.chars().all(is_name) && key.split('/').all(is_part)
-    })
-}
-
 fn is_path(text: &str) -> bool {
     !text.is_empty() && !text.ends_with('/') && !text.chars().any(|c| c < ' ')
 }
@@ -285,6 +277,7 @@ mod tests {
             "s3://models/v1/fraud model.ubj",
             "gs://models.example.org/fraud.ubj",
             "az://models/fraud.ubj",
+            "s3://mlflow/1/run/artifacts/model/",
             "oci://ghcr.io/team/fraud-model:v1.2",
         ] {
             let plain: ModelUri = text.parse().unwrap();
@@ -309,6 +302,7 @@ mod tests {
             ("s3://bucket", "of the form s3://bucket/key"),
             ("gs://bucket/", "of the form s3://bucket/key"),
             ("az://user@container/a//b", "of the form s3://bucket/key"),
+            ("s3://bucket/a/../b", "of the form s3://bucket/key"),
             (
                 "file://models/fraud.ubj",
                 "write \"file:///models/fraud.ubj\"",

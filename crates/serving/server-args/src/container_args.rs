@@ -73,7 +73,7 @@ impl ContainerArgs {
     /// The models of other arguments, or that of the platform.
     ///
     /// # Errors
-    /// The model of the platform is no local folder, or there is none.
+    /// The model of the platform is no folder, or there is none.
     pub(crate) fn models_or(
         &self,
         models: Vec<(String, Source)>,
@@ -82,14 +82,14 @@ impl ContainerArgs {
             return Ok(models);
         }
         let uri = self.aip_storage_uri.as_deref().unwrap_or_default();
-        let path = match (uri, self.command) {
-            ("", Some(ContainerCommand::Serve)) => SAGEMAKER_FOLDER,
+        let source = match (uri, self.command) {
+            ("", Some(ContainerCommand::Serve)) => Source::Path(SAGEMAKER_FOLDER.to_owned()),
             ("", None) => {
                 return Err("AIP_STORAGE_URI is empty: give the model with --model".to_owned());
             }
-            (uri, _) => local_path(uri)?,
+            (uri, _) => vertex_folder(uri)?,
         };
-        Ok(vec![named_model(NAME, Source::Path(path.to_owned()))?])
+        Ok(vec![named_model(NAME, source)?])
     }
 
     /// The paths of the platform.
@@ -113,16 +113,16 @@ impl ContainerArgs {
     }
 }
 
-/// The path of a local folder.
-fn local_path(uri: &str) -> Result<&str, String> {
-    match uri.strip_prefix("file://") {
-        Some(path) if path.starts_with('/') => Ok(path),
-        None if !uri.contains("://") => Ok(uri),
-        _ => Err(format!(
-            "AIP_STORAGE_URI {uri:?} is not a local folder: copy the model into the image and give \
-             it with --model, or with a settings file whose model has a url"
-        )),
-    }
+/// The folder that an `AIP_STORAGE_URI` names, with or without a slash at its end.
+fn vertex_folder(uri: &str) -> Result<Source, String> {
+    let source = match uri.split_once("://") {
+        None => Source::Path(uri.to_owned()),
+        Some(("file", path)) if path.starts_with('/') => Source::Path(path.to_owned()),
+        Some(_) => Source::Url(format!("{}/", uri.trim_end_matches('/'))),
+    };
+    let checked = source.check();
+    checked.map_err(|problem| format!("AIP_STORAGE_URI {problem}"))?;
+    Ok(source)
 }
 
 #[cfg(test)]
@@ -145,10 +145,7 @@ mod tests {
         let [model] = &models[..] else {
             panic!("{models:?}");
         };
-        let Source::Path(path) = &model.source else {
-            panic!("{models:?}");
-        };
-        (model.name.clone(), path.clone())
+        (model.name.clone(), model.source.to_string())
     }
 
     #[test]
@@ -158,6 +155,8 @@ mod tests {
             (&["serve", "--model=a=/b"], "a", "/b"),
             (&["--aip_storage_uri=/m"], "model", "/m"),
             (&["--aip_storage_uri=file:///m"], "model", "/m"),
+            (&["--aip_storage_uri=gs://b/m"], "model", "gs://b/m/"),
+            (&["--aip_storage_uri=s3://b/m/"], "model", "s3://b/m/"),
             (&["serve", "--aip_storage_uri="], "model", "/opt/ml/model"),
             (&["--model=a=/b", "--aip_storage_uri=gs://b/m"], "a", "/b"),
         ] {
@@ -170,8 +169,8 @@ mod tests {
     fn what_a_platform_gives_wrong_is_refused_by_name() {
         for (arguments, part) in [
             (
-                &["--aip_storage_uri=gs://b/m"][..],
-                "\"gs://b/m\" is not a local folder",
+                &["--aip_storage_uri=ftp://b/m"][..],
+                "AIP_STORAGE_URI \"ftp://b/m/\" is not an http:// or https:// URL",
             ),
             (&["--aip_storage_uri="], "AIP_STORAGE_URI is empty"),
             (

@@ -53,4 +53,5 @@ pub use limits::{
 };
 pub use oci::OciReference;
 pub use settings::{Iterations, Model, Output, Settings, Source};
+pub use validate::is_bucket_and_key;
 pub use validation_error::ValidationError;

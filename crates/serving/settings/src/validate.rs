@@ -298,16 +298,17 @@ impl Source {
     }
 }
 
-fn is_bucket_and_key(text: &str) -> bool {
+/// Whether the URL of an object has this after its scheme: a bucket and a key, or the prefix of
+/// keys of a folder, which ends with a slash.
+#[must_use]
+pub fn is_bucket_and_key(text: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    // Stores take other parts, too, but clients change them.
+    let is_part = |part: &str| !["", ".", ".."].contains(&part) && !part.contains(char::is_control);
     text.split_once('/').is_some_and(|(bucket, key)| {
-        !bucket.is_empty() && bucket.chars().all(is_name) && key.split('/').all(is_key_part)
+        let key = key.strip_suffix('/').unwrap_or(key);
+        !bucket.is_empty() && bucket.chars().all(is_name) && key.split('/').all(is_part)
     })
-}
-
-/// Stores take other parts, too, but clients change them.
-fn is_key_part(part: &str) -> bool {
-    !["", ".", ".."].contains(&part)
 }
 
 pub(crate) fn check_slo(path: &str, slo: &Slo) -> Result<(), ValidationError> {

@@ -28,30 +28,28 @@ pub fn model_file(path: &Path) -> Result<PathBuf, Problem> {
     if !std::fs::metadata(path).map_err(Problem::File)?.is_dir() {
         return Ok(path.to_owned());
     }
-    let named = mlmodel::named_file(path)?;
-    let is_readable = |file: &PathBuf| is_model(&file.to_string_lossy());
-    // Of a pickle the conversion is read, where there is one.
-    if let Some(file) = named.clone().filter(is_readable) {
-        return Ok(file);
-    }
+    let named = mlmodel::of_folder(path)?;
     let files = visible_names(path, |found| found.is_file())?;
+    Ok(path.join(choose(&files, named)?))
+}
+
+/// The file of a folder with these files, of which `MLmodel` may have named one.
+pub(crate) fn choose(files: &[String], named: Option<String>) -> Result<String, Problem> {
+    // Of a pickle the conversion is read, where there is one.
+    if let Some(file) = named.as_deref().filter(|name| is_model(name)) {
+        return Ok(file.to_owned());
+    }
     let mut models = files.iter().filter(|name| is_model(name));
-    let found = match (models.next(), files.as_slice()) {
+    match (models.next(), models.next(), named, files) {
         // Whatever it is: reading it tells which format it has.
-        (None, _) if named.is_some() => return named.ok_or(Problem::NoModelFile),
-        (None, [only]) => only,
-        (None, _) => return Err(Problem::NoModelFile),
-        (Some(first), _) => match models.next() {
-            Some(second) => {
-                return Err(Problem::SeveralModelFiles {
-                    first: first.clone(),
-                    second: second.clone(),
-                });
-            }
-            None => first,
-        },
-    };
-    Ok(path.join(found))
+        (None, _, Some(named), _) => Ok(named),
+        (None, _, None, [only]) | (Some(only), None, _, _) => Ok(only.clone()),
+        (None, _, None, _) => Err(Problem::NoModelFile),
+        (Some(first), Some(second), _, _) => Err(Problem::SeveralModelFiles {
+            first: first.clone(),
+            second: second.clone(),
+        }),
+    }
 }
 
 /// The folders in a folder, each with its name: one for each model in MLServer's and KServe's

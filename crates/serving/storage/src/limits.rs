@@ -8,7 +8,8 @@ pub const BYTES_DEFAULT: u64 = 2 << 30;
 /// Bytes of one read; a transfer checks for cancellation after each.
 pub(crate) const PIECE_BYTES: usize = 256 << 10;
 
-/// Entries of a folder in which a model file is looked for: more is not a folder of one model.
+/// Entries of a folder in which a model file is looked for: more is not a folder of
+/// one model. Object stores list as many at once.
 pub(crate) const FOLDER_ENTRIES_MAX: usize = 1000;
 
 /// Bytes of a file `MLmodel`: those of MLflow have a few thousand, signatures of wide models more.
@@ -46,6 +47,9 @@ pub(crate) const CREDENTIALS_MAX: Duration = Duration::from_secs(30);
 
 /// Most bytes that are read of an answer that is not a file: errors, tokens.
 pub(crate) const ANSWER_BYTES_MAX: u64 = 1 << 20;
+
+/// Most bytes of a listing: [`FOLDER_ENTRIES_MAX`] keys of the greatest length, 1,024 bytes, in XML.
+pub(crate) const LISTING_BYTES_MAX: u64 = 4 << 20;
 
 /// Most bytes of a manifest of a registry; registries themselves take no larger ones.
 pub(crate) const MANIFEST_BYTES_MAX: u64 = 4 << 20;

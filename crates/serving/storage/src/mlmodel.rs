@@ -3,15 +3,15 @@
 //! Pickles and skops files are named, too: reading them says how they are converted.
 
 use std::fs::File;
-use std::io::Read as _;
-use std::path::{Component, Path, PathBuf};
+use std::io::Read;
+use std::path::{Component, Path};
 
 use albacore_settings::yaml_tree::{self, Kind, Node};
 
 use crate::error::Problem;
 use crate::limits::MLMODEL_BYTES_MAX;
 
-const FILE: &str = "MLmodel";
+pub(crate) const FILE: &str = "MLmodel";
 
 /// Flavors of trees, each with the fields that may name its file.
 const FLAVORS: [(&str, [&str; 2]); 3] = [
@@ -20,17 +20,22 @@ const FLAVORS: [(&str, [&str; 2]); 3] = [
     ("sklearn", ["pickled_model", "data"]),
 ];
 
-/// The file that `MLmodel` in this folder names; `None` if the folder has none, or if it names no
-/// flavors: then it is not MLflow's.
+/// The file that `MLmodel` in this folder names, by its path in it; `None` if the folder has none.
+pub(crate) fn of_folder(folder: &Path) -> Result<Option<String>, Problem> {
+    match File::open(folder.join(FILE)) {
+        Ok(file) => named_file(file),
+        Err(_) => Ok(None),
+    }
+}
+
+/// The file that an `MLmodel` names, by its path in the folder; `None` if it has no flavors: then
+/// it is not MLflow's.
 ///
 /// # Errors
 /// No flavor is one of trees, or the file's path leaves the folder.
-pub(crate) fn named_file(folder: &Path) -> Result<Option<PathBuf>, Problem> {
-    let Ok(file) = File::open(folder.join(FILE)) else {
-        return Ok(None);
-    };
+pub(crate) fn named_file(mlmodel: impl Read) -> Result<Option<String>, Problem> {
     let mut text = String::new();
-    let read = file.take(MLMODEL_BYTES_MAX).read_to_string(&mut text);
+    let read = mlmodel.take(MLMODEL_BYTES_MAX).read_to_string(&mut text);
     read.map_err(|error| Problem::Mlmodel(format!("cannot be read: {error}")))?;
     if text.len() as u64 == MLMODEL_BYTES_MAX {
         let problem = format!("has more than {MLMODEL_BYTES_MAX} bytes");
@@ -47,7 +52,7 @@ pub(crate) fn named_file(folder: &Path) -> Result<Option<PathBuf>, Problem> {
             "names the file {path:?}, which is outside of the folder"
         )));
     }
-    Ok(Some(folder.join(path)))
+    Ok(Some(path.to_owned()))
 }
 
 fn flavor_file(flavors: &Node) -> Result<&str, Problem> {
@@ -80,14 +85,7 @@ mod tests {
     use super::*;
 
     fn found(text: &str) -> Result<Option<String>, String> {
-        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-        std::fs::write(folder.path().join(FILE), text).map_err(|error| error.to_string())?;
-        let file = named_file(folder.path()).map_err(|problem| problem.to_string())?;
-        let name = |path: PathBuf| {
-            path.strip_prefix(folder.path())
-                .map(|it| it.display().to_string())
-        };
-        Ok(file.and_then(|path| name(path).ok()))
+        named_file(text.as_bytes()).map_err(|problem| problem.to_string())
     }
 
     #[test]

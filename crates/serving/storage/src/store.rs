@@ -9,6 +9,7 @@
 mod address;
 mod client;
 mod explain;
+mod folder;
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use crate::limits::TRANSFER_MAX;
 use crate::receive::{Fetched, Transfer, receive};
 use crate::variables::Variables;
 use address::Address;
-use client::{Connector, ForObject};
+use client::{Connector, Wanted};
 use explain::Journal;
 
 /// Whether a URL names an object of a store; its ETag is a version that can be asked for.
@@ -59,8 +60,12 @@ pub(crate) fn fetch(
         },
     )?;
     let mut options = GetOptions::new().with_if_none_match(known);
-    options.extensions.insert(ForObject);
-    let object = match runtime.block_on(client.get_opts(&address.key, options)) {
+    options.extensions.insert(Wanted::Object);
+    let key = match address.is_folder {
+        true => runtime.block_on(folder::model_key(&*client, &address.key, &journal))?,
+        false => address.key,
+    };
+    let object = match runtime.block_on(client.get_opts(&key, options)) {
         Ok(object) => object,
         Err(object_store::Error::NotModified { .. }) if known.is_some() => return Ok(None),
         Err(error) => return Err(journal.explain(&error)),

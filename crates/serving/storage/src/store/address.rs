@@ -3,6 +3,7 @@
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::list::PaginatedListStore;
 use object_store::path::Path;
 use object_store::{BackoffConfig, ObjectStore, RetryConfig};
 
@@ -52,7 +53,14 @@ pub(super) struct Address {
     pub(super) store: Store,
     bucket: String,
     pub(super) key: Path,
+    /// Whether the URL ends with a slash: the key is then a prefix of keys.
+    pub(super) is_folder: bool,
 }
+
+/// What a fetch needs of the client of a store.
+pub(super) trait Client: ObjectStore + PaginatedListStore {}
+
+impl<T: ObjectStore + PaginatedListStore> Client for T {}
 
 impl Address {
     /// Nothing is decoded: the key is used as written.
@@ -66,9 +74,14 @@ impl Address {
             Some((store, bucket, key))
                 if !bucket.is_empty() && bucket.chars().all(is_name) && !key.is_empty() =>
             {
+                let is_folder = key.ends_with('/');
                 let key = Path::parse(key).map_err(|error| Problem::Address(error.to_string()))?;
-                let bucket = bucket.to_owned();
-                Ok(Self { store, bucket, key })
+                Ok(Self {
+                    store,
+                    bucket: bucket.to_owned(),
+                    key,
+                    is_folder,
+                })
             }
             _ => Err(Problem::Address("it is not of that form".to_owned())),
         }
@@ -79,7 +92,7 @@ impl Address {
         &self,
         variables: &Variables,
         connector: Connector,
-    ) -> Result<Box<dyn ObjectStore>, Problem> {
+    ) -> Result<Box<dyn Client>, Problem> {
         let retry = RetryConfig {
             backoff: BackoffConfig {
                 init_backoff: PAUSE_MIN,
@@ -89,7 +102,7 @@ impl Address {
             max_retries: RETRIES_MAX,
             retry_timeout: TRANSFER_MAX,
         };
-        let opened: object_store::Result<Box<dyn ObjectStore>> = match self.store {
+        let opened: object_store::Result<Box<dyn Client>> = match self.store {
             Store::S3 => {
                 let own = variables.of("AWS_");
                 own.fold(AmazonS3Builder::new(), |to, (key, value)| {

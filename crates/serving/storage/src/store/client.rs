@@ -20,13 +20,17 @@ use ureq::{Agent, BodyReader};
 use super::explain::Journal;
 use crate::error::Problem;
 use crate::limits::{
-    ANSWER_BYTES_MAX, CREDENTIALS_CONNECT_MAX, CREDENTIALS_MAX, PIECE_BYTES, TRANSFER_MAX,
+    ANSWER_BYTES_MAX, CREDENTIALS_CONNECT_MAX, CREDENTIALS_MAX, LISTING_BYTES_MAX, PIECE_BYTES,
+    TRANSFER_MAX,
 };
 use crate::web::{explain, seconds};
 
-/// Marks requests for the object; others are for credentials.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ForObject;
+/// Marks requests for what is in the store; others are for credentials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Object,
+    Listing,
+}
 
 /// Sends requests, until `deadline`, and writes what came of them into `journal`.
 #[derive(Clone, Debug)]
@@ -64,7 +68,8 @@ impl HttpService for Connector {
 
 impl Connector {
     fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let is_object = request.extensions().get::<ForObject>().is_some();
+        let wanted = request.extensions().get::<Wanted>().copied();
+        let is_object = wanted.is_some();
         let host = request.uri().host().unwrap_or_default().to_owned();
         self.journal.begin(is_object, &host);
         let left = self.deadline.saturating_duration_since(Instant::now());
@@ -91,7 +96,7 @@ impl Connector {
         })?;
         let (parts, body) = response.into_parts();
         let mut body = body.into_reader();
-        if is_object && parts.status.is_success() {
+        if wanted == Some(Wanted::Object) && parts.status.is_success() {
             self.journal.arrives(&parts.headers);
             let journal = Arc::clone(&self.journal);
             let body = Mutex::new(body);
@@ -99,7 +104,10 @@ impl Connector {
             return Ok(HttpResponse::from_parts(parts, body));
         }
         let mut answer = Vec::new();
-        let mut bounded = (&mut body).take(ANSWER_BYTES_MAX);
+        let mut bounded = (&mut body).take(match wanted {
+            Some(Wanted::Listing) => LISTING_BYTES_MAX,
+            _ => ANSWER_BYTES_MAX,
+        });
         if let Err(error) = bounded.read_to_end(&mut answer) {
             return Err(self.failed(explain(error.into()), HttpErrorKind::Interrupted));
         }

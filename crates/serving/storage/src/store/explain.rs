@@ -85,6 +85,11 @@ impl Journal {
         last.version = version;
     }
 
+    /// Another object is fetched from now on.
+    pub(super) fn forget_version(&self) {
+        self.last().version = None;
+    }
+
     /// The problem behind `error`.
     pub(super) fn explain(&self, error: &dyn std::error::Error) -> Problem {
         let mut last = self.last();

@@ -117,3 +117,62 @@ fn each_refusal_of_the_store_is_named() {
         assert!(text.contains(words), "{url}: {text}");
     }
 }
+
+#[test]
+fn the_model_of_a_folder_is_found_by_the_rules_of_folders() {
+    let seaweed = seaweed();
+    let reader = reader(&seaweed.endpoint);
+    let mlmodel = b"flavors: {xgboost: {data: data/model.xgb}}";
+    for (key, bytes) in [
+        ("folders/one/model.ubj", &model(7)[..]),
+        ("folders/one/README.md", b"text"),
+        ("folders/one/deeper/other.ubj", b"not in it"),
+        ("folders/mlflow/MLmodel", mlmodel),
+        ("folders/mlflow/data/model.xgb", &model(8)),
+        ("folders/mlflow/other.json", b"{}"),
+        ("folders/two/a.ubj", b"a"),
+        ("folders/two/b.ubj", b"b"),
+        ("folders/bad/MLmodel", b"flavors: {pytorch: {}}"),
+        (
+            "folders/out/MLmodel",
+            b"flavors: {xgboost: {data: ../one/model.ubj}}",
+        ),
+    ] {
+        seaweed.put(key, bytes);
+    }
+    for (url, seed) in [
+        ("s3://models/folders/one/", 7),
+        ("s3://models/folders/mlflow/", 8),
+    ] {
+        let storage = storage(&reader);
+        let source = Source::Url(url.to_owned());
+        let fetched = storage.fetch(&source, None, &|| true).unwrap();
+        assert_eq!(fetched.sha256, sha256(&model(seed)), "{url}");
+        let known = fetched.version.as_deref();
+        assert!(known.is_some());
+        let again = storage.fetch_unless(&source, known, None, &|| true);
+        assert!(again.unwrap().is_none(), "{url}");
+    }
+    for (folder, words) in [
+        ("two", "has several model files, a.ubj and b.ubj among them"),
+        ("absent", "has no model file"),
+        (
+            "bad",
+            "has a file MLmodel that has the flavors [\"pytorch\"]",
+        ),
+        ("out", "which is outside of the folder"),
+    ] {
+        let text = refusal(&format!("s3://models/folders/{folder}/"), &reader);
+        assert!(text.contains(words), "{text}");
+    }
+    let other = variables(&[
+        ("AWS_ENDPOINT_URL", seaweed.endpoint.as_str()),
+        ("AWS_ACCESS_KEY_ID", "AKIDOTHER"),
+        ("AWS_SECRET_ACCESS_KEY", "word-of-the-other"),
+    ]);
+    let text = refusal("s3://models/folders/one/", &other);
+    assert!(
+        text.contains("may not be read with these credentials"),
+        "{text}"
+    );
+}

@@ -7,12 +7,12 @@ use std::net::TcpStream;
 
 use crate::servers::{Server, free_ports, programs};
 
-/// An access key, and its secret: it may read the bucket `models`.
+/// An access key, and its secret: it may read and list the bucket `models`.
 pub(crate) const READER: (&str, &str) = ("AKIDREADER", "word-of-the-reader");
 
 /// Who may read what.
 const IDENTITIES: &str = r#"{"identities": [
-    {"name": "reader", "actions": ["Read:models"],
+    {"name": "reader", "actions": ["Read:models", "List:models"],
      "credentials": [{"accessKey": "AKIDREADER", "secretKey": "word-of-the-reader"}]},
     {"name": "other", "actions": ["Read:elsewhere"],
      "credentials": [{"accessKey": "AKIDOTHER", "secretKey": "word-of-the-other"}]}

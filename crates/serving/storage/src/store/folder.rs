@@ -1,0 +1,72 @@
+//! A prefix of keys as a folder: which of its objects is the model, by the rules of folders on disk.
+
+use bytes::{BufMut as _, BytesMut};
+use futures_util::StreamExt as _;
+use object_store::GetOptions;
+use object_store::list::PaginatedListOptions;
+use object_store::path::Path;
+
+use super::address::Client;
+use super::client::Wanted;
+use super::explain::Journal;
+use crate::error::Problem;
+use crate::limits::{FOLDER_ENTRIES_MAX, MLMODEL_BYTES_MAX};
+use crate::{folder, mlmodel};
+
+/// The key of the model below `prefix`.
+///
+/// # Errors
+/// The store refuses to list keys, or there is no model, or there are several.
+pub(super) async fn model_key(
+    client: &dyn Client,
+    prefix: &Path,
+    journal: &Journal,
+) -> Result<Path, Problem> {
+    let mut options = PaginatedListOptions {
+        delimiter: Some("/".into()),
+        max_keys: Some(FOLDER_ENTRIES_MAX),
+        ..PaginatedListOptions::default()
+    };
+    options.extensions.insert(Wanted::Listing);
+    let folder = format!("{prefix}/");
+    let listed = client.list_paginated(Some(&folder), options).await;
+    let listed = listed.map_err(|error| journal.explain(&error))?;
+    if listed.page_token.is_some() {
+        return Err(Problem::FolderTooLarge);
+    }
+    let objects = listed.result.objects.iter();
+    let names = objects.filter_map(|object| object.location.filename());
+    let is_visible = |name: &&str| !name.starts_with('.');
+    let mut files: Vec<String> = names.filter(is_visible).map(str::to_owned).collect();
+    files.sort();
+    let named = match files.iter().any(|name| name == mlmodel::FILE) {
+        true => named_file(client, prefix, journal).await?,
+        false => None,
+    };
+    let file = folder::choose(&files, named)?;
+    Path::parse(format!("{prefix}/{file}")).map_err(|error| Problem::Address(error.to_string()))
+}
+
+/// What `MLmodel` of the folder names.
+async fn named_file(
+    client: &dyn Client,
+    prefix: &Path,
+    journal: &Journal,
+) -> Result<Option<String>, Problem> {
+    let mut options = GetOptions::new();
+    options.extensions.insert(Wanted::Object);
+    let key = prefix.clone().join(mlmodel::FILE);
+    let object = client.get_opts(&key, options).await;
+    let object = object.map_err(|error| journal.explain(&error))?;
+    let mut text = BytesMut::new();
+    let mut pieces = object.into_stream();
+    // bound: MLMODEL_BYTES_MAX, beyond which it is refused
+    while let Some(piece) = pieces.next().await {
+        text.put(piece.map_err(|error| journal.explain(&error))?);
+        if text.len() as u64 >= MLMODEL_BYTES_MAX {
+            break;
+        }
+    }
+    journal.forget_version();
+    mlmodel::named_file(&text[..])
+}
