@@ -158,10 +158,10 @@ impl FromStr for ModelPlace {
                 })
             }
             "oci" => match OciReference::parse(text) {
-                Some(found) if found.tag.is_none() || found.digest.is_none() => Ok(Self::Url {
+                Some(_) => Ok(Self::Url {
                     url: text.to_owned(),
                 }),
-                _ => Err(UriError::Form(OciReference::FORM)),
+                None => Err(UriError::Form(OciReference::FORM)),
             },
             _ => Err(UriError::Scheme),
         }
@@ -288,6 +288,14 @@ mod tests {
             assert_eq!((checked.to_string(), checked.sha256), (text, Some(digits)));
             assert_eq!(checked.place, plain.place);
         }
+    }
+
+    #[test]
+    fn an_artifact_may_have_a_tag_beside_its_digest() {
+        let digest = "0123456789abcdef".repeat(4);
+        let text = format!("oci://ghcr.io/team/fraud:v1@sha256:{digest}");
+        let parsed: ModelUri = text.parse().unwrap();
+        assert_eq!((parsed.to_string(), parsed.sha256), (text, None));
     }
 
     #[test]
