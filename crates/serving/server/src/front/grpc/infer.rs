@@ -22,16 +22,24 @@ use hyper::body::Incoming;
 use hyper::{HeaderMap, Response};
 use tonic::Code;
 
+use super::super::Front;
 use super::super::limits::{DIMENSIONS_MAX, TENSORS_MAX};
 use super::super::metrics::InferCall;
 use super::super::reply_body::ReplyBody;
 use super::super::request_body;
-use super::super::request_error::RequestError;
+use super::super::request_error::{ErrorKind, RequestError};
 use super::super::request_meta::{PRIORITY, RequestMeta, TIMEOUT};
 use super::super::stages::SERVER_TIMING;
 use super::super::validate::{self, DeclaredTensor, OutputSelection, RequestedOutput, VERSION};
 use super::size_check::check_decoded_size;
 use super::{GrpcService, decode, unary};
+
+/// Where requests come from, and what answers them.
+pub(super) struct InferSource<'a> {
+    pub(super) front: &'a Front,
+    pub(super) headers: &'a HeaderMap,
+    pub(super) conn: &'a ConnState,
+}
 
 impl GrpcService {
     /// Answers one infer call and counts it.
@@ -41,19 +49,19 @@ impl GrpcService {
         body: Incoming,
         conn: &ConnState,
     ) -> Response<ReplyBody> {
+        let front: &Front = &self.front;
+        let source = InferSource {
+            front,
+            headers,
+            conn,
+        };
         let mut call = InferCall::new(conn.arrival());
         let result = self
-            .compute(headers, body, conn, &mut call)
+            .compute(&source, body, &mut call)
             .await
             .map(|response| unary::reply(&response));
-        if let Err(error) = &result {
-            self.front.hold_error(&call.model, error.kind).await;
-        }
-        let code = result
-            .as_ref()
-            .map_or_else(|error| error.kind.code(), |_| Code::Ok);
-        let (front, code) = (&self.front, format!("{code:?}"));
-        front.metrics.count(front.event_loop, &call, "grpc", &code);
+        let error = result.as_ref().err().map(|error| error.kind);
+        source.count(&call, error).await;
         let mut reply = result.unwrap_or_else(unary::error);
         if let Some(timing) = call.server_timing() {
             reply.headers_mut().insert(SERVER_TIMING, timing);
@@ -68,21 +76,39 @@ impl GrpcService {
     /// The steps of a call from its body to its results; notes in `call` what the metrics need.
     async fn compute(
         &self,
-        headers: &HeaderMap,
+        source: &InferSource<'_>,
         body: Incoming,
-        conn: &ConnState,
         call: &mut InferCall,
     ) -> Result<ModelInferResponse, RequestError> {
-        // Parse.
-        let bytes = request_body::read(body, &self.body_budget, conn).await?;
-        let complete_at = conn.arrival();
-        let message = unary::message(headers, bytes)?;
-        check_decoded_size(&message)?;
-        let request: ModelInferRequest = decode(message)?;
+        let bytes = request_body::read(body, &self.body_budget, source.conn).await?;
+        let complete_at = source.conn.arrival();
+        let request = read_request(source.headers, bytes)?;
+        source.compute(request, complete_at, call).await
+    }
+}
+
+/// Reads a framed message.
+pub(super) fn read_request(
+    headers: &HeaderMap,
+    framed: Bytes,
+) -> Result<ModelInferRequest, RequestError> {
+    let message = unary::message(headers, framed)?;
+    check_decoded_size(&message)?;
+    decode(message)
+}
+
+impl InferSource<'_> {
+    /// The steps of a call from its message, which was `complete_at` this time, to its results.
+    pub(super) async fn compute(
+        &self,
+        request: ModelInferRequest,
+        complete_at: Instant,
+        call: &mut InferCall,
+    ) -> Result<ModelInferResponse, RequestError> {
         let (name, version) = (&request.model_name, &request.model_version);
         let model = self.front.find_model(name, version)?;
         call.model.clone_from(name);
-        let mut meta = request_meta(call.arrival, headers, &request)?;
+        let mut meta = request_meta(call.arrival, self.headers, &request)?;
         meta.set_complete_at(complete_at);
 
         // Validate.
@@ -93,7 +119,7 @@ impl GrpcService {
         let (rows, element) = (input.rows, input.datatype.element());
         call.kinds = input.kinds;
         validate::check_reply_size(info, rows, &input.outputs)
-            .inspect_err(|_| conn.count(Limit::ReplyBytes))?;
+            .inspect_err(|_| self.conn.count(Limit::ReplyBytes))?;
 
         // Admit and submit.
         let model = meta.apply_to(model);
@@ -114,6 +140,16 @@ impl GrpcService {
         let _turn = reply.front_turn().await;
         call.answered(rows, input_time, reply.timing());
         Ok(response(info, id, rows, &outputs, reply))
+    }
+
+    /// Counts a call, whose error is held back as long as the front needs.
+    pub(super) async fn count(&self, call: &InferCall, error: Option<ErrorKind>) {
+        if let Some(kind) = error {
+            self.front.hold_error(&call.model, kind).await;
+        }
+        let code = error.map_or(Code::Ok, ErrorKind::code);
+        let (front, code) = (self.front, format!("{code:?}"));
+        front.metrics.count(front.event_loop, call, "grpc", &code);
     }
 }
 

@@ -4,6 +4,7 @@
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzz_targets;
 mod infer;
+mod infer_stream;
 mod load_stream;
 mod size_check;
 pub(super) mod unary;
@@ -132,6 +133,7 @@ impl GrpcService {
         let name = head.uri.path();
         let result = match name.strip_prefix(PATH_PREFIX) {
             Some("ModelInfer") => return self.infer(&head.headers, body, active.conn()).await,
+            Some("ModelStreamInfer") => return self.infer_stream(head.headers, body, active),
             Some(name) => self.answer_other(name, &head.headers, body, active).await,
             None => Err(unknown_call(name)),
         };
