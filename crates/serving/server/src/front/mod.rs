@@ -26,6 +26,7 @@ mod request_error;
 mod request_meta;
 #[cfg(any(test, fuzzing))]
 mod sample_model;
+mod shared_memory;
 mod stages;
 mod state;
 mod triton;
@@ -37,6 +38,7 @@ use std::time::Duration;
 
 use albacore_connections::{ConnectionCount, LimitMetrics, PortShare, ShutdownStage, divide_port};
 use albacore_engine::{Engine, EventLoop, KindSet, LoopIndex, ModelHandle, ModelInfo};
+use albacore_extensions::Regions;
 use albacore_proto::inference::ModelConfig;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -79,6 +81,7 @@ struct Front {
     metrics: Arc<Metrics>,
     load_reports: Arc<LoadReporter>,
     own_routes: Arc<OwnRoutes>,
+    regions: Arc<Regions>,
 }
 
 impl Front {
@@ -129,6 +132,8 @@ pub(crate) struct FrontSetup {
     pub(crate) tells_envoy: bool,
     pub(crate) load_reports: LoadReportMode,
     pub(crate) own_routes: OwnRoutes,
+    /// Bytes of system shared memory that clients may register; 0 for none.
+    pub(crate) shared_memory_bytes_max: u64,
 }
 
 /// Prepares everything, waits until `begun` is true, and serves until `shutdown` is closing; then
@@ -153,6 +158,7 @@ pub(crate) async fn serve(
         tells_envoy,
         load_reports,
         own_routes,
+        shared_memory_bytes_max,
     } = setup;
     let limit_metrics = LimitMetrics::default();
     let load_reports = Arc::new(LoadReporter::new(load_reports));
@@ -172,6 +178,7 @@ pub(crate) async fn serve(
         metrics: Arc::new(metrics),
         load_reports,
         own_routes: Arc::new(own_routes),
+        regions: Arc::new(Regions::new(shared_memory_bytes_max)),
     };
     let body_budget = BodyBudget::default();
     let http = divide_port(listeners.len(), &limit_metrics, &connections);

@@ -244,6 +244,29 @@ pub(super) fn only_ready(body: &[u8]) -> Result<bool, RequestError> {
     }
 }
 
+/// The error for a call of Triton's service that this server has not, by its name, or by the first
+/// part of its path.
+pub(super) fn unsupported(name: &str) -> Option<RequestError> {
+    let why = match name {
+        "CudaSharedMemoryStatus"
+        | "CudaSharedMemoryRegister"
+        | "CudaSharedMemoryUnregister"
+        | "cudasharedmemory" => {
+            "CUDA shared memory is not supported: this server computes on cpus; use system shared \
+             memory"
+        }
+        "TraceSetting" | "trace" => {
+            "trace settings are not supported: replies carry server-timing, and /metrics the stages \
+             of requests"
+        }
+        "LogSettings" | "logging" => {
+            "log settings are not supported: the environment of the server sets what it logs"
+        }
+        _ => return None,
+    };
+    Some(RequestError::new(ErrorKind::Unimplemented, why))
+}
+
 /// The error for Triton's calls that load and unload models.
 pub(super) fn load_unsupported() -> RequestError {
     RequestError::new(

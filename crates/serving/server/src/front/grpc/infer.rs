@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use albacore_connections::{ConnState, Limit};
 use albacore_engine::{ElementType, Kind, KindSet, ModelInfo, OutputInfo, Reply};
+use albacore_extensions::{Classification, RegionSlice, Regions};
 use albacore_proto::inference::infer_parameter::ParameterChoice;
 use albacore_proto::inference::model_infer_request::InferInputTensor;
 use albacore_proto::inference::model_infer_response::InferOutputTensor;
@@ -30,9 +31,17 @@ use super::super::request_body;
 use super::super::request_error::{ErrorKind, RequestError};
 use super::super::request_meta::{PRIORITY, RequestMeta, TIMEOUT};
 use super::super::stages::SERVER_TIMING;
-use super::super::validate::{self, DeclaredTensor, OutputSelection, RequestedOutput, VERSION};
+use super::super::validate::{
+    self, DeclaredTensor, OutputForm, OutputSelection, RegionParameters, RequestedOutput, VERSION,
+};
 use super::size_check::check_decoded_size;
 use super::{GrpcService, decode, unary};
+
+type Parameters = HashMap<String, InferParameter>;
+
+/// Parameters of tensors.
+const CLASSIFICATION: &str = "classification";
+const REGION: &str = "shared_memory_region";
 
 /// Where requests come from, and what answers them.
 pub(super) struct InferSource<'a> {
@@ -115,7 +124,7 @@ impl InferSource<'_> {
         let parse_start = Instant::now();
         let edition = model.edition();
         let info = edition.info();
-        let input = GrpcInferRequest::validate(info, &request)?;
+        let input = GrpcInferRequest::validate(info, &request, &self.front.regions)?;
         let (rows, element) = (input.rows, input.datatype.element());
         call.kinds = input.kinds;
         validate::check_reply_size(info, rows, &input.outputs)
@@ -138,6 +147,7 @@ impl InferSource<'_> {
         drop((request.inputs, request.raw_input_contents));
         let mut reply = meta.await_reply(reply).await?;
         let _turn = reply.front_turn().await;
+        validate::write_regions(&outputs, &reply)?;
         call.answered(rows, input_time, reply.timing());
         Ok(response(info, id, rows, &outputs, reply))
     }
@@ -160,21 +170,43 @@ fn request_meta(
     request: &ModelInferRequest,
 ) -> Result<RequestMeta, RequestError> {
     let mut meta = RequestMeta::new(arrival, headers)?;
-    let number = |name: &str| {
-        let parameter = request.parameters.get(name)?;
-        Some(match parameter.parameter_choice.as_ref() {
-            Some(&ParameterChoice::Int64Param(number)) => u64::try_from(number).ok(),
-            Some(&ParameterChoice::Uint64Param(number)) => Some(number),
-            _ => None,
-        })
-    };
-    if let Some(timeout) = number(TIMEOUT) {
+    if let Some(timeout) = whole_number(&request.parameters, TIMEOUT) {
         meta.set_timeout(timeout)?;
     }
-    if let Some(priority) = number(PRIORITY) {
+    if let Some(priority) = whole_number(&request.parameters, PRIORITY) {
         meta.set_priority(priority)?;
     }
     Ok(meta)
+}
+
+/// A parameter; `None` inside where it is not a whole number.
+fn whole_number(parameters: &Parameters, name: &str) -> Option<Option<u64>> {
+    let parameter = parameters.get(name)?;
+    Some(match parameter.parameter_choice.as_ref() {
+        Some(&ParameterChoice::Int64Param(number)) => u64::try_from(number).ok(),
+        Some(&ParameterChoice::Uint64Param(number)) => Some(number),
+        _ => None,
+    })
+}
+
+/// The shared memory that the parameters of a tensor name.
+fn region(parameters: &Parameters) -> RegionParameters<'_> {
+    let region = parameters.get(REGION);
+    let region = region.map(|region| match &region.parameter_choice {
+        Some(ParameterChoice::StringParam(name)) => name.as_str(),
+        // No region has this name.
+        _ => "",
+    });
+    RegionParameters {
+        region,
+        byte_size: whole_number(parameters, "shared_memory_byte_size").flatten(),
+        // No region reaches so far.
+        offset: whole_number(parameters, "shared_memory_offset").map(|at| at.unwrap_or(u64::MAX)),
+    }
+}
+
+fn is_shared(input: &InferInputTensor) -> bool {
+    input.parameters.contains_key(REGION)
 }
 
 /// A request that is valid but for the values of its rows, which [`GrpcInferRequest::write_rows`]
@@ -200,10 +232,11 @@ impl<'a> GrpcInferRequest<'a> {
     pub(super) fn validate(
         model: &ModelInfo,
         request: &'a ModelInferRequest,
+        regions: &Regions,
     ) -> Result<Self, RequestError> {
-        let (outputs, kinds) = requested_outputs(model, request)?;
+        let (outputs, kinds) = requested_outputs(model, request, regions)?;
         if has_columns(request) {
-            return Self::of_columns(model, request, outputs, kinds);
+            return Self::of_columns(model, request, (outputs, kinds), regions);
         }
         let input = only_input(model, request)?;
         let declared = DeclaredTensor {
@@ -212,7 +245,7 @@ impl<'a> GrpcInferRequest<'a> {
         };
         let (datatype, rows) = validate::check_input(model, &declared)?;
         let order = named_order(model, request, input)?;
-        let data = GrpcInput::find(request, input)?;
+        let data = GrpcInput::find(request, input, regions)?;
         data.check_length(rows * model.features, datatype)?;
         let data = GrpcRows::Tensor(data);
         Ok(Self {
@@ -229,8 +262,8 @@ impl<'a> GrpcInferRequest<'a> {
     fn of_columns(
         model: &ModelInfo,
         request: &'a ModelInferRequest,
-        outputs: Vec<RequestedOutput>,
-        kinds: KindSet,
+        (outputs, kinds): (Vec<RequestedOutput>, KindSet),
+        regions: &Regions,
     ) -> Result<Self, RequestError> {
         let declared = request.inputs.iter().map(|input| DeclaredColumn {
             name: &input.name,
@@ -239,15 +272,19 @@ impl<'a> GrpcInferRequest<'a> {
         });
         let columns = ColumnTensors::check(model, &declared.collect::<Vec<_>>())?;
         let (inputs, raw) = (&request.inputs, &request.raw_input_contents);
-        if !raw.is_empty() && raw.len() != inputs.len() {
-            let (have, need) = (raw.len(), inputs.len());
+        // As in Triton: inputs in shared memory have no entry.
+        let need = inputs.iter().filter(|input| !is_shared(input)).count();
+        if !raw.is_empty() && raw.len() != need {
+            let have = raw.len();
             return Err(RequestError::invalid(format!(
-                "raw_input_contents has {have} entries for {need} inputs"
+                "raw_input_contents has {have} entries for {need} inputs outside of shared memory"
             )));
         }
         let mut tensors = Vec::with_capacity(inputs.len());
+        let mut raw = raw.iter();
         for (place, input) in inputs.iter().enumerate() {
-            let data = GrpcInput::of(input, raw.get(place)).and_then(|data| {
+            let own = if is_shared(input) { None } else { raw.next() };
+            let data = GrpcInput::of(input, own, regions).and_then(|data| {
                 data.check_length(columns.rows, columns.datatype(place))?;
                 Ok(data)
             });
@@ -290,6 +327,7 @@ impl<'a> GrpcInferRequest<'a> {
 fn requested_outputs(
     model: &ModelInfo,
     request: &ModelInferRequest,
+    regions: &Regions,
 ) -> Result<(Vec<RequestedOutput>, KindSet), RequestError> {
     if request.outputs.len() > TENSORS_MAX {
         let outputs = request.outputs.len();
@@ -297,12 +335,13 @@ fn requested_outputs(
             "{outputs} outputs are more than {TENSORS_MAX}"
         )));
     }
-    let is_true = |parameters: &HashMap<String, InferParameter>, name: &str| {
+    let is_true = |parameters: &Parameters, name: &str| {
         let parameter = parameters.get(name);
         let choice = parameter.and_then(|parameter| parameter.parameter_choice.as_ref());
         choice == Some(&ParameterChoice::BoolParam(true))
     };
     let is_raw = !request.raw_input_contents.is_empty()
+        || request.inputs.iter().any(is_shared)
         || is_true(&request.parameters, "binary_data_output")
         || request
             .outputs
@@ -310,15 +349,10 @@ fn requested_outputs(
             .any(|output| is_true(&output.parameters, "binary_data"));
     let mut selection = OutputSelection::new(model);
     for output in &request.outputs {
-        for extension in ["classification", "shared_memory_region"] {
-            if output.parameters.contains_key(extension) {
-                return Err(RequestError::invalid(format!(
-                    "output {:?}: the extension {extension} is not supported",
-                    validate::excerpt(&output.name)
-                )));
-            }
-        }
-        selection.add(&output.name, is_raw)?;
+        let slice = region(&output.parameters).find(regions, &output.name)?;
+        let classes = whole_number(&output.parameters, CLASSIFICATION);
+        let form = validate::output_form(&output.name, classes, slice)?;
+        selection.add_as(&output.name, is_raw, form)?;
     }
     Ok(selection.or_value(is_raw))
 }
@@ -340,11 +374,6 @@ fn only_input<'a>(
             "input \"input\" has {dimensions} dimensions; it takes two, [rows, {}]",
             model.features
         )));
-    }
-    if input.parameters.contains_key("shared_memory_region") {
-        return Err(RequestError::invalid(
-            "input \"input\": shared memory regions are not supported; send the data",
-        ));
     }
     Ok(input)
 }
@@ -378,20 +407,21 @@ fn named_order(
 }
 
 /// The values of the input tensor.
-#[derive(Clone, Copy)]
 enum GrpcInput<'a> {
     Raw(&'a Bytes),
     Typed(&'a InferTensorContents),
+    Shared(RegionSlice),
 }
 
 impl<'a> GrpcInput<'a> {
     fn find(
         request: &'a ModelInferRequest,
         input: &'a InferInputTensor,
+        regions: &Regions,
     ) -> Result<Self, RequestError> {
         match &request.raw_input_contents[..] {
-            [] => Self::of(input, None),
-            [raw] => Self::of(input, Some(raw)),
+            [] => Self::of(input, None, regions),
+            [raw] => Self::of(input, Some(raw), regions),
             several => Err(RequestError::invalid(format!(
                 "raw_input_contents has {} entries for one input",
                 several.len()
@@ -399,7 +429,16 @@ impl<'a> GrpcInput<'a> {
         }
     }
 
-    fn of(input: &'a InferInputTensor, raw: Option<&'a Bytes>) -> Result<Self, RequestError> {
+    fn of(
+        input: &'a InferInputTensor,
+        raw: Option<&'a Bytes>,
+        regions: &Regions,
+    ) -> Result<Self, RequestError> {
+        if let Some(slice) = region(&input.parameters).find(regions, &input.name)? {
+            let has_own = raw.is_some() || input.contents.is_some();
+            validate::check_shared(slice.len(), has_own, &slice)?;
+            return Ok(Self::Shared(slice));
+        }
         match (raw, &input.contents) {
             (None, Some(contents)) => Ok(Self::Typed(contents)),
             (None, None) => Err(RequestError::invalid("input \"input\" has no data")),
@@ -410,18 +449,21 @@ impl<'a> GrpcInput<'a> {
         }
     }
 
-    fn write(self, datatype: Datatype, memory: &mut [u8]) -> Result<(), InvalidRows> {
+    fn write(&self, datatype: Datatype, memory: &mut [u8]) -> Result<(), InvalidRows> {
         match self {
             Self::Raw(bytes) => binary_values::write_bytes(datatype, bytes, memory),
             Self::Typed(contents) => binary_values::write_contents(datatype, contents, memory),
+            Self::Shared(slice) => validate::write_shared(slice, datatype, memory),
         }
     }
 
     /// Refuses a raw tensor whose size is wrong before memory is taken for its shape.
-    fn check_length(self, values: usize, datatype: Datatype) -> Result<(), RequestError> {
-        let (have, need) = match self {
-            Self::Raw(bytes) => (bytes.len(), values.saturating_mul(datatype.bytes())),
+    fn check_length(&self, values: usize, datatype: Datatype) -> Result<(), RequestError> {
+        let need = values.saturating_mul(datatype.bytes());
+        let have = match self {
+            Self::Raw(bytes) => bytes.len(),
             Self::Typed(_) => return Ok(()),
+            Self::Shared(slice) => return validate::check_shared(need, false, slice),
         };
         if have == need {
             return Ok(());
@@ -460,31 +502,74 @@ fn response(
         let (Some(output), Some(values)) = (model.output(kind), reply.output(kind)) else {
             continue;
         };
-        let contents = if requested.binary {
-            let bytes = Bytes::from_owner(OutputBytes(Arc::clone(&reply), kind));
-            response.raw_output_contents.push(bytes);
-            None
-        } else {
-            Some(typed_contents(output.element, values))
+        let mut tensor = output_tensor(output, rows);
+        let raw = match &requested.form {
+            OutputForm::Values if requested.binary => {
+                Bytes::from_owner(OutputBytes(Arc::clone(&reply), kind))
+            }
+            OutputForm::Values => {
+                tensor.contents = Some(typed_contents(output.element, values));
+                Bytes::new()
+            }
+            OutputForm::Classes(count) => {
+                let classes = Classification::of(model, output, *count, values);
+                "BYTES".clone_into(&mut tensor.datatype);
+                tensor.shape = vec![size(rows), size(classes.row_classes())];
+                if !requested.binary {
+                    tensor.contents = Some(typed_classes(&classes));
+                }
+                classes.packed().into()
+            }
+            OutputForm::Region(slice) => {
+                tensor.parameters = region_parameters(slice);
+                Bytes::new()
+            }
         };
-        response.outputs.push(output_tensor(output, rows, contents));
+        // An entry for each output, also for one in shared memory, as in Triton.
+        if requested.binary {
+            response.raw_output_contents.push(raw);
+        }
+        response.outputs.push(tensor);
     }
     response
 }
 
-fn output_tensor(
-    output: &OutputInfo,
-    rows: usize,
-    contents: Option<InferTensorContents>,
-) -> InferOutputTensor {
+fn size(size: usize) -> i64 {
+    i64::try_from(size).unwrap_or(i64::MAX)
+}
+
+/// Where an output is in shared memory.
+fn region_parameters(slice: &RegionSlice) -> Parameters {
+    let number = |number| ParameterChoice::Int64Param(i64::try_from(number).unwrap_or(i64::MAX));
+    let parameters = [
+        (
+            REGION,
+            ParameterChoice::StringParam(slice.region().to_owned()),
+        ),
+        ("shared_memory_byte_size", number(slice.len() as u64)),
+        ("shared_memory_offset", number(slice.offset())),
+    ];
+    let parameters = parameters.into_iter().map(|(name, choice)| {
+        let parameter_choice = Some(choice);
+        (name.to_owned(), InferParameter { parameter_choice })
+    });
+    parameters.collect()
+}
+
+fn typed_classes(classes: &Classification) -> InferTensorContents {
+    let texts = classes.texts().iter();
+    InferTensorContents {
+        bytes_contents: texts.map(|text| text.clone().into_bytes()).collect(),
+        ..Default::default()
+    }
+}
+
+fn output_tensor(output: &OutputInfo, rows: usize) -> InferOutputTensor {
     let sizes = std::iter::once(&rows).chain(&output.row_shape);
     InferOutputTensor {
         name: validate::output_name(output.kind).to_owned(),
         datatype: Datatype::from_element(output.element).name().to_owned(),
-        shape: sizes
-            .map(|&size| i64::try_from(size).unwrap_or(i64::MAX))
-            .collect(),
-        contents,
+        shape: sizes.map(|&length| size(length)).collect(),
         ..Default::default()
     }
 }

@@ -22,7 +22,8 @@ use albacore_proto::inference::{
     ModelMetadataResponse, ModelReadyRequest, ModelReadyResponse, ModelStatisticsRequest,
     ModelStatisticsResponse, RepositoryIndexRequest, RepositoryIndexResponse, ServerLiveRequest,
     ServerLiveResponse, ServerMetadataRequest, ServerMetadataResponse, ServerReadyRequest,
-    ServerReadyResponse,
+    ServerReadyResponse, SystemSharedMemoryRegisterResponse, SystemSharedMemoryStatusRequest,
+    SystemSharedMemoryUnregisterRequest, SystemSharedMemoryUnregisterResponse,
 };
 use hyper::body::Incoming;
 use hyper::{HeaderMap, Request, Response};
@@ -37,7 +38,7 @@ use super::metadata;
 use super::reply_body::ReplyBody;
 use super::request_body::{self, BodyBudget};
 use super::request_error::{ErrorKind, RequestError};
-use super::{Front, FrontError, triton, validate};
+use super::{Front, FrontError, shared_memory, triton, validate};
 use albacore_connections::{ActiveRequest, ShutdownStage, next_stage};
 use albacore_proto::orca::open_rca_service_server::OpenRcaServiceServer;
 use albacore_rows::feature_names::FEATURE_NAMES;
@@ -184,7 +185,7 @@ impl GrpcService {
             }
             "ServerMetadata" => {
                 let ServerMetadataRequest {} = self.message(headers, body, active).await?;
-                unary::reply(&server_metadata())
+                unary::reply(&server_metadata(self.front.regions.is_on()))
             }
             "ModelMetadata" => {
                 let ModelMetadataRequest { name, version } =
@@ -215,6 +216,39 @@ impl GrpcService {
             }
             "RepositoryModelLoad" | "RepositoryModelUnload" => {
                 return Err(triton::load_unsupported());
+            }
+            name if name.starts_with("SystemSharedMemory") => {
+                self.answer_shared_memory(name, headers, body, active)
+                    .await?
+            }
+            other => return Err(triton::unsupported(other).unwrap_or_else(|| unknown_call(other))),
+        })
+    }
+
+    async fn answer_shared_memory(
+        &self,
+        name: &str,
+        headers: &HeaderMap,
+        body: Incoming,
+        active: &ActiveRequest,
+    ) -> Result<Response<ReplyBody>, RequestError> {
+        let regions = &self.front.regions;
+        Ok(match name {
+            "SystemSharedMemoryStatus" => {
+                let SystemSharedMemoryStatusRequest { name } =
+                    self.message(headers, body, active).await?;
+                unary::reply(&shared_memory::message(regions.status(&name)?))
+            }
+            "SystemSharedMemoryRegister" => {
+                let region = self.message(headers, body, active).await?;
+                regions.register(shared_memory::of_message(region))?;
+                unary::reply(&SystemSharedMemoryRegisterResponse {})
+            }
+            "SystemSharedMemoryUnregister" => {
+                let SystemSharedMemoryUnregisterRequest { name } =
+                    self.message(headers, body, active).await?;
+                regions.unregister(&name)?;
+                unary::reply(&SystemSharedMemoryUnregisterResponse {})
             }
             other => return Err(unknown_call(other)),
         })
@@ -262,16 +296,16 @@ fn unknown_call(name: &str) -> RequestError {
     RequestError::new(ErrorKind::Unimplemented, message)
 }
 
-fn server_metadata() -> ServerMetadataResponse {
+fn server_metadata(has_shared_memory: bool) -> ServerMetadataResponse {
     let metadata::ServerMetadata {
         name,
         version,
         extensions,
-    } = metadata::SERVER;
+    } = metadata::server(has_shared_memory);
     ServerMetadataResponse {
         name: name.to_owned(),
         version: version.to_owned(),
-        extensions: extensions.map(str::to_owned).to_vec(),
+        extensions: extensions.iter().map(|&name| name.to_owned()).collect(),
     }
 }
 

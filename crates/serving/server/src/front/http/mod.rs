@@ -20,7 +20,7 @@ use serde_json::json;
 
 use super::request_body::{self, BodyBudget};
 use super::request_error::RequestError;
-use super::{Front, metadata, state, triton, validate};
+use super::{Front, metadata, shared_memory, state, triton, validate};
 use infer::{InferForm, InferTarget};
 use reply::HttpReply;
 use route::{ModelPath, Route};
@@ -58,6 +58,9 @@ impl HttpService {
             Ok(Route::Invocations) => {
                 let target = InferTarget::new(self.only_model(), InferForm::Scoring);
                 return self.infer(headers, &target, body, conn).await;
+            }
+            Ok(Route::Register(name)) => {
+                self.register(name.into_owned(), headers, body, conn).await
             }
             Ok(Route::Index) => self.index(headers, body, conn).await,
             Ok(route) => {
@@ -103,7 +106,24 @@ impl HttpService {
         Ok(reply::json(StatusCode::OK, &triton::index_json(&models)))
     }
 
-    /// Every call but infer and the index.
+    /// Registers a region of system shared memory.
+    async fn register(
+        &self,
+        name: String,
+        headers: &HeaderMap,
+        body: Incoming,
+        conn: &ConnState,
+    ) -> Result<HttpReply, RequestError> {
+        let bytes = request_body::read(body, &self.body_budget, conn).await?;
+        let bytes = request_body::decompress(headers, bytes, conn)?;
+        let regions = &self.front.regions;
+        // Of a server without the extension first.
+        regions.status("")?;
+        regions.register(shared_memory::of_json(name, &bytes)?)?;
+        Ok(reply::json(StatusCode::OK, &json!({})))
+    }
+
+    /// Every call but those with a body.
     fn answer_without_body(
         &self,
         route: &Route<'_>,
@@ -111,7 +131,10 @@ impl HttpService {
     ) -> Result<HttpReply, RequestError> {
         let engine = &self.front.engine;
         let reply = match route {
-            Route::Server => reply::json(StatusCode::OK, &metadata::SERVER),
+            Route::Server => reply::json(
+                StatusCode::OK,
+                &metadata::server(self.front.regions.is_on()),
+            ),
             Route::Live => reply::json(StatusCode::OK, &json!({"live": true})),
             Route::Alive => reply::json(StatusCode::OK, &json!({"status": "alive"})),
             Route::ModelNames => reply::json(StatusCode::OK, &json!({"models": engine.names()})),
@@ -120,7 +143,7 @@ impl HttpService {
             }
             Route::Ready => not_ready(),
             Route::Ping => scoring::ping(engine.is_ready()),
-            Route::Version => scoring::text(StatusCode::OK, metadata::SERVER.version),
+            Route::Version => scoring::text(StatusCode::OK, metadata::VERSION_OF_SERVER),
             Route::Model(ModelPath { name, version }) => {
                 let model = validate::find_model(engine, self.front.event_loop, name, version)?;
                 reply::json(
@@ -137,6 +160,18 @@ impl HttpService {
                 let calls = &self.front.metrics.calls;
                 let models = triton::statistics(engine, calls, (name, version))?;
                 reply::json(StatusCode::OK, &triton::statistics_json(&models))
+            }
+            Route::RegionStatus(name) => {
+                let regions = self.front.regions.status(name)?;
+                reply::json(StatusCode::OK, &shared_memory::json(&regions))
+            }
+            Route::Unregister(name) => {
+                self.front.regions.unregister(name)?;
+                reply::json(StatusCode::OK, &json!({}))
+            }
+            Route::Unsupported(name) => {
+                let error = triton::unsupported(name);
+                return Err(error.unwrap_or_else(triton::load_unsupported));
             }
             Route::LoadOrUnload => return Err(triton::load_unsupported()),
             Route::ModelReady(ModelPath { name, version })
@@ -166,6 +201,7 @@ impl HttpService {
             | Route::Predict(_)
             | Route::Explain(_)
             | Route::Index
+            | Route::Register(_)
             | Route::Invocations
             | Route::Invoke(_) => reply::error(&RequestError::invalid("this call needs a body")),
         };
