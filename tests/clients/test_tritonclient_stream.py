@@ -129,7 +129,8 @@ def test_a_client_that_does_not_read_is_not_read_from(server):
             sent.append(1)
             yield wide
 
-    # 64 in flight, and as many of some 60 KB as fit the windows of the connection and the buffers of the client.
+    # 64 in flight, and as many of some 60 KB as fit the windows of the connection and the buffers
+    # of the client.
     ahead = 64 + (4 << 20) // 59_000 + 200
     channel, stub = call(server)
     with channel:

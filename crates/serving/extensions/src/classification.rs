@@ -169,11 +169,13 @@ mod tests {
 
     #[test]
     fn labels_follow_where_each_class_has_a_number() {
-        let mut model = ModelInfo::default();
-        model.classes = Some(Classes {
-            rule: ClassRule::Largest,
-            labels: vec!["\"a:b\"".to_owned(), "7".to_owned()],
-        });
+        let mut model = ModelInfo {
+            classes: Some(Classes {
+                rule: ClassRule::Largest,
+                labels: vec!["\"a:b\"".to_owned(), "7".to_owned()],
+            }),
+            ..ModelInfo::default()
+        };
         assert_eq!(
             classify(&model, &[0.1, 0.9], &[2], 2),
             ["0.9:1:7", "0.1:0:a:b"]

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::limits::{KEY_BYTES_MAX, REGION_NAME_BYTES_MAX, REGIONS_MAX};
+use crate::limits::{KEY_BYTES_MAX, NAMES_SHOWN_MAX, REGION_NAME_BYTES_MAX, REGIONS_MAX};
 
 /// Where the system keeps shared memory objects.
 const FOLDER: &str = "/dev/shm";
@@ -20,10 +20,16 @@ pub enum RegionError {
          (ALBACORE_SHARED_MEMORY_BYTES_MAX)"
     )]
     Off,
-    #[error("shared memory region {name:?} is not registered; there is {known:?}")]
-    Unknown { name: String, known: Vec<String> },
+    #[error("shared memory region {name:?} is not registered; there is {known}")]
+    Unknown {
+        name: String,
+        /// Some of the names that are registered, and the number of all.
+        known: String,
+    },
     #[error("shared memory region {0:?} is registered already: unregister it first")]
     Registered(String),
+    #[error("the body is not {{\"key\": NAME, \"offset\": BYTES, \"byte_size\": BYTES}}: {0}")]
+    Body(#[source] serde_json::Error),
     #[error("the name of a shared memory region has 1 to {REGION_NAME_BYTES_MAX} bytes, not {0}")]
     Name(usize),
     #[error(
@@ -202,7 +208,7 @@ impl Regions {
         let found = registered.get(name).map(Arc::clone);
         found.ok_or_else(|| RegionError::Unknown {
             name: name.chars().take(REGION_NAME_BYTES_MAX).collect(),
-            known: registered.keys().cloned().collect(),
+            known: named(&registered),
         })
     }
 
@@ -227,6 +233,15 @@ impl Regions {
                 size,
             }),
         }
+    }
+}
+
+/// The first names, and how many there are if these are not all.
+fn named(registered: &BTreeMap<String, Arc<Region>>) -> String {
+    let first: Vec<_> = registered.keys().take(NAMES_SHOWN_MAX).collect();
+    match registered.len() {
+        all if all > first.len() => format!("{first:?} of {all}"),
+        _ => format!("{first:?}"),
     }
 }
 

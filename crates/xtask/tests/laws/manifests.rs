@@ -124,7 +124,8 @@ const MATRIX: &[Row] = &[
         &[Async, Grpc, CommandLine],
         &["program", "proto", "settings"],
     ),
-    row("extensions", &[], &["engine", "os"]),
+    row("call-counts", &[], &["engine", "proto"]),
+    row("extensions", &[], &["engine", "os", "proto"]),
     row("rows", &[], &["engine", "proto"]),
     row("connections", &[Async], &["os"]),
     row("supervision", &[], &["os"]),
@@ -168,6 +169,7 @@ const MATRIX: &[Row] = &[
         &[Async, Grpc],
         &[
             "batching",
+            "call-counts",
             "connections",
             "engine",
             "extensions",

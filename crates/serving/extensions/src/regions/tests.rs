@@ -183,6 +183,8 @@ fn sizes_and_numbers_are_bounded() {
         shm.regions.register(part(&name, "object", 0, 1)).unwrap();
     }
     assert!(shm.refusal("more", "object", (0, 1)).contains("no more"));
+    let said = shm.regions.slice("more", 0, 1).unwrap_err().to_string();
+    assert!(said.ends_with("\"r104\"] of 256"), "{said}");
 }
 
 #[test]

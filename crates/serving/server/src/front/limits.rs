@@ -48,9 +48,9 @@ pub const PARAMETERS_MAX: usize = 64;
 /// bytes each. Raw contents have no such limit.
 pub const TYPED_INTEGER_BYTES_MAX: usize = BODY_BYTES_MAX / 8;
 
-/// Requests of one stream of infer calls that are computed, or whose replies are unsent. Further ones
-/// wait in the client's flow control, and once its window is full with them further calls of its
-/// connection: more in flight than this only wait in the queue.
+/// Requests of one stream of infer calls that are computed, or whose replies are unsent. Further
+/// ones wait in the client's flow control, and once its window is full with them further calls of
+/// its connection: more in flight than this only wait in the queue.
 pub const STREAM_REQUESTS_MAX: usize = 64;
 
 /// Longest time between two requests of a stream: as long as a connection may be idle.

@@ -8,7 +8,6 @@
 //! memory; `request_meta` is its deadline and priority;
 //! `request_error` maps every error to the codes of both protocols. Bounds are in `limits`.
 
-mod call_counts;
 mod collectors;
 mod content_coding;
 mod dispatch;
@@ -26,8 +25,6 @@ mod request_error;
 mod request_meta;
 #[cfg(any(test, fuzzing))]
 mod sample_model;
-mod shared_memory;
-mod stages;
 mod state;
 mod triton;
 mod validate;

@@ -1,5 +1,5 @@
-//! Bodies of replies: complete ones, with the trailers of gRPC, and streamed ones of infer calls and
-//! of the health and reflection services.
+//! Bodies of replies: complete ones, with the trailers of gRPC, and streamed ones of infer calls
+//! and of the health and reflection services.
 
 use std::future::Future;
 use std::pin::Pin;

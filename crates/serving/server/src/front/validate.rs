@@ -4,7 +4,7 @@
 //! the default. A tensor of shape `[features]` is refused, since it is ambiguous for a model with
 //! one feature: one row or many.
 
-use super::limits::TEXT_PER_BYTE;
+use super::limits::{BODY_BYTES_MAX, TEXT_PER_BYTE};
 use super::request_error::{ErrorKind, RequestError};
 use albacore_connections::limits::REPLY_BYTES_MAX;
 use albacore_engine::{
@@ -213,7 +213,7 @@ pub(super) fn check_reply_size(
             }
             OutputForm::Region(slice) => {
                 check_region(output, rows, slice)?;
-                0
+                output.row_bytes()
             }
         };
         bytes = bytes.saturating_add(row.saturating_mul(rows));
@@ -290,12 +290,16 @@ impl RegionParameters<'_> {
 }
 
 /// Refuses an input in shared memory whose size is not `need` bytes, or that the request has, too.
+/// It is read by the event loop, and may be no larger than a body.
 pub(super) fn check_shared(
     need: usize,
     has_own: bool,
     slice: &RegionSlice,
 ) -> Result<(), RequestError> {
     let have = slice.len();
+    if need > BODY_BYTES_MAX {
+        return Err(RequestError::body_too_large(need as u64));
+    }
     match (has_own, have == need) {
         (false, true) => Ok(()),
         (true, _) => Err(RequestError::invalid(

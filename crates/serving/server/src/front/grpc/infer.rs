@@ -1,19 +1,17 @@
 //! `ModelInfer`. A reply carries raw bytes if the request did, or if it asks for them; typed lists
 //! otherwise.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use albacore_call_counts::SERVER_TIMING;
 use albacore_connections::{ConnState, Limit};
 use albacore_engine::{ElementType, Kind, KindSet, ModelInfo, OutputInfo, Reply};
 use albacore_extensions::{Classification, RegionSlice, Regions};
 use albacore_proto::inference::infer_parameter::ParameterChoice;
 use albacore_proto::inference::model_infer_request::InferInputTensor;
 use albacore_proto::inference::model_infer_response::InferOutputTensor;
-use albacore_proto::inference::{
-    InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse,
-};
+use albacore_proto::inference::{InferTensorContents, ModelInferRequest, ModelInferResponse};
 use albacore_rows::columns::{ColumnTensors, DeclaredColumn};
 use albacore_rows::datatype::Datatype;
 use albacore_rows::feature_names::{self, FEATURE_NAMES};
@@ -30,18 +28,14 @@ use super::super::reply_body::ReplyBody;
 use super::super::request_body;
 use super::super::request_error::{ErrorKind, RequestError};
 use super::super::request_meta::{PRIORITY, RequestMeta, TIMEOUT};
-use super::super::stages::SERVER_TIMING;
 use super::super::validate::{
-    self, DeclaredTensor, OutputForm, OutputSelection, RegionParameters, RequestedOutput, VERSION,
+    self, DeclaredTensor, OutputForm, OutputSelection, RequestedOutput, VERSION,
+};
+use super::parameters::{
+    CLASSIFICATION, Parameters, is_shared, region, region_parameters, whole_number,
 };
 use super::size_check::check_decoded_size;
 use super::{GrpcService, decode, unary};
-
-type Parameters = HashMap<String, InferParameter>;
-
-/// Parameters of tensors.
-const CLASSIFICATION: &str = "classification";
-const REGION: &str = "shared_memory_region";
 
 /// Where requests come from, and what answers them.
 pub(super) struct InferSource<'a> {
@@ -179,36 +173,6 @@ fn request_meta(
     Ok(meta)
 }
 
-/// A parameter; `None` inside where it is not a whole number.
-fn whole_number(parameters: &Parameters, name: &str) -> Option<Option<u64>> {
-    let parameter = parameters.get(name)?;
-    Some(match parameter.parameter_choice.as_ref() {
-        Some(&ParameterChoice::Int64Param(number)) => u64::try_from(number).ok(),
-        Some(&ParameterChoice::Uint64Param(number)) => Some(number),
-        _ => None,
-    })
-}
-
-/// The shared memory that the parameters of a tensor name.
-fn region(parameters: &Parameters) -> RegionParameters<'_> {
-    let region = parameters.get(REGION);
-    let region = region.map(|region| match &region.parameter_choice {
-        Some(ParameterChoice::StringParam(name)) => name.as_str(),
-        // No region has this name.
-        _ => "",
-    });
-    RegionParameters {
-        region,
-        byte_size: whole_number(parameters, "shared_memory_byte_size").flatten(),
-        // No region reaches so far.
-        offset: whole_number(parameters, "shared_memory_offset").map(|at| at.unwrap_or(u64::MAX)),
-    }
-}
-
-fn is_shared(input: &InferInputTensor) -> bool {
-    input.parameters.contains_key(REGION)
-}
-
 /// A request that is valid but for the values of its rows, which [`GrpcInferRequest::write_rows`]
 /// checks.
 pub(super) struct GrpcInferRequest<'a> {
@@ -219,6 +183,12 @@ pub(super) struct GrpcInferRequest<'a> {
     data: GrpcRows<'a>,
     /// Of the columns, if it is not the model's.
     order: Option<ColumnOrder>,
+}
+
+/// The outputs of the reply, in order and as a set.
+struct SelectedOutputs {
+    outputs: Vec<RequestedOutput>,
+    kinds: KindSet,
 }
 
 /// The rows of a request.
@@ -236,7 +206,8 @@ impl<'a> GrpcInferRequest<'a> {
     ) -> Result<Self, RequestError> {
         let (outputs, kinds) = requested_outputs(model, request, regions)?;
         if has_columns(request) {
-            return Self::of_columns(model, request, (outputs, kinds), regions);
+            let selected = SelectedOutputs { outputs, kinds };
+            return Self::of_columns(model, request, selected, regions);
         }
         let input = only_input(model, request)?;
         let declared = DeclaredTensor {
@@ -262,7 +233,7 @@ impl<'a> GrpcInferRequest<'a> {
     fn of_columns(
         model: &ModelInfo,
         request: &'a ModelInferRequest,
-        (outputs, kinds): (Vec<RequestedOutput>, KindSet),
+        SelectedOutputs { outputs, kinds }: SelectedOutputs,
         regions: &Regions,
     ) -> Result<Self, RequestError> {
         let declared = request.inputs.iter().map(|input| DeclaredColumn {
@@ -515,10 +486,12 @@ fn response(
                 let classes = Classification::of(model, output, *count, values);
                 "BYTES".clone_into(&mut tensor.datatype);
                 tensor.shape = vec![size(rows), size(classes.row_classes())];
-                if !requested.binary {
+                if requested.binary {
+                    classes.packed().into()
+                } else {
                     tensor.contents = Some(typed_classes(&classes));
+                    Bytes::new()
                 }
-                classes.packed().into()
             }
             OutputForm::Region(slice) => {
                 tensor.parameters = region_parameters(slice);
@@ -536,24 +509,6 @@ fn response(
 
 fn size(size: usize) -> i64 {
     i64::try_from(size).unwrap_or(i64::MAX)
-}
-
-/// Where an output is in shared memory.
-fn region_parameters(slice: &RegionSlice) -> Parameters {
-    let number = |number| ParameterChoice::Int64Param(i64::try_from(number).unwrap_or(i64::MAX));
-    let parameters = [
-        (
-            REGION,
-            ParameterChoice::StringParam(slice.region().to_owned()),
-        ),
-        ("shared_memory_byte_size", number(slice.len() as u64)),
-        ("shared_memory_offset", number(slice.offset())),
-    ];
-    let parameters = parameters.into_iter().map(|(name, choice)| {
-        let parameter_choice = Some(choice);
-        (name.to_owned(), InferParameter { parameter_choice })
-    });
-    parameters.collect()
 }
 
 fn typed_classes(classes: &Classification) -> InferTensorContents {

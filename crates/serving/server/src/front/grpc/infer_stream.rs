@@ -49,7 +49,8 @@ impl GrpcService {
         body: Incoming,
         active: &ActiveRequest,
     ) -> Response<ReplyBody> {
-        // The time of the whole stream, which the client ends; requests have a parameter for theirs.
+        // The time of the whole stream, which the client ends; a request has a parameter for its
+        // own.
         headers.remove(GRPC_TIMEOUT_HEADER);
         let (sender, mut replies) = mpsc::channel(STREAM_REQUESTS_MAX);
         let stream = InferStream {
@@ -150,7 +151,11 @@ impl InferStream {
         };
         let error = result.as_ref().err().map(|error| error.kind);
         source.count(&call, error).await;
-        let frame = result.unwrap_or_else(|error| error_frame(id, &error));
+        let frame = result.unwrap_or_else(|error| {
+            let frame = error_frame(id, &error);
+            // infallible: only large replies are refused
+            self.conn.track(frame).unwrap_or_default()
+        });
         (slot, Frame::data(frame))
     }
 

@@ -6,6 +6,7 @@ pub(super) mod fuzz_targets;
 mod infer;
 mod infer_stream;
 mod load_stream;
+mod parameters;
 mod size_check;
 pub(super) mod unary;
 
@@ -38,8 +39,10 @@ use super::metadata;
 use super::reply_body::ReplyBody;
 use super::request_body::{self, BodyBudget};
 use super::request_error::{ErrorKind, RequestError};
-use super::{Front, FrontError, shared_memory, triton, validate};
+use super::triton::UnsupportedCall;
+use super::{Front, FrontError, triton, validate};
 use albacore_connections::{ActiveRequest, ShutdownStage, next_stage};
+use albacore_extensions::messages;
 use albacore_proto::orca::open_rca_service_server::OpenRcaServiceServer;
 use albacore_rows::feature_names::FEATURE_NAMES;
 use load_stream::LoadStreams;
@@ -221,7 +224,7 @@ impl GrpcService {
                 self.answer_shared_memory(name, headers, body, active)
                     .await?
             }
-            other => return Err(triton::unsupported(other).unwrap_or_else(|| unknown_call(other))),
+            other => return Err(unknown_call(other)),
         })
     }
 
@@ -237,11 +240,11 @@ impl GrpcService {
             "SystemSharedMemoryStatus" => {
                 let SystemSharedMemoryStatusRequest { name } =
                     self.message(headers, body, active).await?;
-                unary::reply(&shared_memory::message(regions.status(&name)?))
+                unary::reply(&messages::regions_message(regions.status(&name)?))
             }
             "SystemSharedMemoryRegister" => {
                 let region = self.message(headers, body, active).await?;
-                regions.register(shared_memory::of_message(region))?;
+                regions.register(messages::region_of_message(region))?;
                 unary::reply(&SystemSharedMemoryRegisterResponse {})
             }
             "SystemSharedMemoryUnregister" => {
@@ -292,6 +295,9 @@ fn decode<M: Message + Default>(bytes: bytes::Bytes) -> Result<M, RequestError> 
 }
 
 fn unknown_call(name: &str) -> RequestError {
+    if let Some(call) = UnsupportedCall::from_name(name) {
+        return triton::unsupported(call);
+    }
     let message = format!("{:?} is not a call of {SERVICE}", validate::excerpt(name));
     RequestError::new(ErrorKind::Unimplemented, message)
 }

@@ -1,5 +1,5 @@
-//! The wire format of calls: messages with a frame of five bytes each, one in each direction but for
-//! streams, and a status after the reply.
+//! The wire format of calls: messages with a frame of five bytes each, one in each direction but
+//! for streams, and a status after the reply.
 //!
 //! tonic's codec is not used: it allocates the announced size before the bytes arrive, has no
 //! common bound for messages that arrive slowly, and copies each message twice.

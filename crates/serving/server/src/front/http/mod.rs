@@ -1,5 +1,6 @@
 //! The calls of the protocol over HTTP.
 
+mod bounded_list;
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzz_targets;
 mod infer;
@@ -20,7 +21,8 @@ use serde_json::json;
 
 use super::request_body::{self, BodyBudget};
 use super::request_error::RequestError;
-use super::{Front, metadata, shared_memory, state, triton, validate};
+use super::{Front, metadata, state, triton, validate};
+use albacore_extensions::{json, messages};
 use infer::{InferForm, InferTarget};
 use reply::HttpReply;
 use route::{ModelPath, Route};
@@ -103,7 +105,7 @@ impl HttpService {
             &self.front.status.snapshot(),
             only_ready,
         );
-        Ok(reply::json(StatusCode::OK, &triton::index_json(&models)))
+        Ok(reply::json(StatusCode::OK, &json::index_json(&models)))
     }
 
     /// Registers a region of system shared memory.
@@ -119,8 +121,30 @@ impl HttpService {
         let regions = &self.front.regions;
         // Of a server without the extension first.
         regions.status("")?;
-        regions.register(shared_memory::of_json(name, &bytes)?)?;
+        regions.register(messages::region_of_json(name, &bytes)?)?;
         Ok(reply::json(StatusCode::OK, &json!({})))
+    }
+
+    fn region_status(&self, name: &str) -> Result<HttpReply, RequestError> {
+        let regions = self.front.regions.status(name)?;
+        Ok(reply::json(
+            StatusCode::OK,
+            &messages::regions_json(&regions),
+        ))
+    }
+
+    fn unregister(&self, name: &str) -> Result<HttpReply, RequestError> {
+        self.front.regions.unregister(name)?;
+        Ok(reply::json(StatusCode::OK, &json!({})))
+    }
+
+    /// The metrics in a format that the headers accept.
+    fn metrics(&self, headers: &HeaderMap) -> HttpReply {
+        let lines = headers.get_all(ACCEPT).iter();
+        let format = MetricsFormat::accepted(lines.filter_map(|line| line.to_str().ok()));
+        let text = format.page(self.front.metrics.print());
+        let media_type = HeaderValue::from_static(format.media_type());
+        reply::with_type(StatusCode::OK, media_type, text.into_bytes())
     }
 
     /// Every call but those with a body.
@@ -154,25 +178,16 @@ impl HttpService {
             Route::Config(ModelPath { name, version }) => {
                 let model = validate::find_model(engine, self.front.event_loop, name, version)?;
                 let config = self.front.model_config(model.info());
-                reply::json(StatusCode::OK, &triton::config_json(&config))
+                reply::json(StatusCode::OK, &json::config_json(&config))
             }
             Route::Stats(ModelPath { name, version }) => {
                 let calls = &self.front.metrics.calls;
                 let models = triton::statistics(engine, calls, (name, version))?;
-                reply::json(StatusCode::OK, &triton::statistics_json(&models))
+                reply::json(StatusCode::OK, &json::statistics_json(&models))
             }
-            Route::RegionStatus(name) => {
-                let regions = self.front.regions.status(name)?;
-                reply::json(StatusCode::OK, &shared_memory::json(&regions))
-            }
-            Route::Unregister(name) => {
-                self.front.regions.unregister(name)?;
-                reply::json(StatusCode::OK, &json!({}))
-            }
-            Route::Unsupported(name) => {
-                let error = triton::unsupported(name);
-                return Err(error.unwrap_or_else(triton::load_unsupported));
-            }
+            Route::RegionStatus(name) => self.region_status(name)?,
+            Route::Unregister(name) => self.unregister(name)?,
+            Route::Unsupported(call) => return Err(triton::unsupported(*call)),
             Route::LoadOrUnload => return Err(triton::load_unsupported()),
             Route::ModelReady(ModelPath { name, version })
             | Route::ModelStatus(ModelPath { name, version }) => {
@@ -185,13 +200,7 @@ impl HttpService {
                     false => not_ready(),
                 }
             }
-            Route::Metrics => {
-                let lines = headers.get_all(ACCEPT).iter();
-                let format = MetricsFormat::accepted(lines.filter_map(|line| line.to_str().ok()));
-                let text = format.page(self.front.metrics.print());
-                let media_type = HeaderValue::from_static(format.media_type());
-                reply::with_type(StatusCode::OK, media_type, text.into_bytes())
-            }
+            Route::Metrics => self.metrics(headers),
             Route::State => {
                 let status = self.front.status.snapshot();
                 let state = state::describe(engine, status, &self.front.config);

@@ -10,10 +10,10 @@ use super::super::limits::COMPRESSED_REPLY_BYTES_MIN;
 use super::super::metrics::InferCall;
 use super::super::reply_body::ReplyBody;
 use super::super::request_error::{ENVOY_RATE_LIMITED, RequestError};
-use super::super::stages::SERVER_TIMING;
 use super::super::validate::{self, OutputForm, RequestedOutput, VERSION};
+use albacore_call_counts::SERVER_TIMING;
 use albacore_engine::{ElementType, ModelInfo, OutputInfo, Reply};
-use albacore_extensions::{Classification, RegionSlice};
+use albacore_extensions::Classification;
 use albacore_rows::datatype::Datatype;
 
 pub(super) type HttpReply = Response<ReplyBody>;
@@ -183,7 +183,8 @@ enum TensorData<'a> {
     Values(&'a [u8]),
     /// Classes, and their bytes if they are binary.
     Classes(Classification, Vec<u8>),
-    Region(&'a RegionSlice),
+    /// In shared memory.
+    Region,
 }
 
 impl<'a> Tensor<'a> {
@@ -201,7 +202,7 @@ impl<'a> Tensor<'a> {
                 let data = TensorData::Classes(classes, packed.unwrap_or_default());
                 (data, requested.binary)
             }
-            OutputForm::Region(slice) => (TensorData::Region(slice), false),
+            OutputForm::Region(_) => (TensorData::Region, false),
         };
         Self {
             output,
@@ -215,7 +216,7 @@ impl<'a> Tensor<'a> {
         match &self.data {
             TensorData::Values(values) => values,
             TensorData::Classes(_, packed) => packed,
-            TensorData::Region(_) => &[],
+            TensorData::Region => &[],
         }
     }
 
@@ -223,7 +224,7 @@ impl<'a> Tensor<'a> {
         let output = self.output;
         let (datatype, row_shape) = match &self.data {
             TensorData::Classes(classes, _) => ("BYTES", &[classes.row_classes()][..]),
-            TensorData::Values(_) | TensorData::Region(_) => {
+            TensorData::Values(_) | TensorData::Region => {
                 let datatype = Datatype::from_element(output.element);
                 (datatype.name(), &output.row_shape[..])
             }
@@ -245,18 +246,11 @@ impl<'a> Tensor<'a> {
         body.push(b'}');
     }
 
-    /// Its values, or where they are.
+    /// Its values, unless they are in shared memory.
     fn print_data(&self, body: &mut Vec<u8>) {
         match &self.data {
-            TensorData::Region(slice) => {
-                let place = serde_json::json!({
-                    "shared_memory_region": slice.region(),
-                    "shared_memory_byte_size": slice.len(),
-                    "shared_memory_offset": slice.offset(),
-                });
-                body.extend_from_slice(b",\"parameters\":");
-                json_value(body, &place);
-            }
+            // As Triton: its C++ client takes any parameters for those of binary data.
+            TensorData::Region => {}
             TensorData::Classes(classes, _) => {
                 body.extend_from_slice(b",\"data\":");
                 json_value(body, &classes.texts());

@@ -6,7 +6,7 @@
 //! protocol V1 are parsed by `instances`.
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor};
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::super::limits::{DIMENSIONS_MAX, TENSORS_MAX};
@@ -15,6 +15,7 @@ use super::super::request_meta::{RequestMeta, whole_number};
 use super::super::validate::{
     self, DeclaredTensor, OutputForm, OutputSelection, RegionParameters, RequestedOutput,
 };
+use super::bounded_list::BoundedList;
 use albacore_engine::{Kind, KindSet, ModelInfo};
 use albacore_extensions::{RegionSlice, Regions};
 use albacore_proto::array::SplitBody;
@@ -62,6 +63,15 @@ pub(super) enum HttpInput<'a> {
     Columns(ColumnTensors, Vec<String>, Vec<HttpInput<'a>>),
 }
 
+/// Where the values of a body may be.
+struct BodyData<'a> {
+    /// The data of its only input, if that is part of the JSON.
+    text: Option<&'a str>,
+    json: &'a [u8],
+    /// What follows the JSON.
+    binary: &'a [u8],
+}
+
 impl<'a> HttpInferRequest<'a> {
     /// Parses a body whose first `json_bytes` bytes are JSON (all of it for `None`).
     pub(super) fn parse(
@@ -88,7 +98,11 @@ impl<'a> HttpInferRequest<'a> {
                 .text()
                 .is_some_and(|text| split.is_placeholder(text))
         {
-            let data = (Some(split.array), json, binary);
+            let data = BodyData {
+                text: Some(split.array),
+                json,
+                binary,
+            };
             return Self::validate(model, document, data, regions);
         }
         let document: InferBody<'a> =
@@ -96,15 +110,19 @@ impl<'a> HttpInferRequest<'a> {
         if document.has_columns() {
             return Self::of_columns(model, document, binary, regions);
         }
-        let text = document.text();
-        Self::validate(model, document, (text, json, binary), regions)
+        let data = BodyData {
+            text: document.text(),
+            json,
+            binary,
+        };
+        Self::validate(model, document, data, regions)
     }
 
-    /// Validates a parsed request; `text` is its data, if that is part of the JSON.
+    /// Validates a parsed request.
     fn validate(
         model: &ModelInfo,
         document: InferBody<'_>,
-        (text, json, binary): (Option<&'a str>, &'a [u8], &'a [u8]),
+        BodyData { text, json, binary }: BodyData<'a>,
         regions: &Regions,
     ) -> Result<Self, RequestError> {
         let [input] = &document.inputs.0[..] else {
@@ -566,40 +584,6 @@ fn invalid_field(path: &str, problem: &str) -> RequestError {
     RequestError::invalid(format!(
         "the body is not an infer request: {place}{problem}"
     ))
-}
-
-/// A list of at most `MAX` members: a longer one is refused before it is stored.
-struct BoundedList<T, const MAX: usize>(Vec<T>);
-
-impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for BoundedList<T, MAX> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members<T, const MAX: usize>(std::marker::PhantomData<T>);
-        impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Members<T, MAX> {
-            type Value = BoundedList<T, MAX>;
-
-            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                write!(formatter, "an array of at most {MAX} entries")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
-                let mut kept = Vec::new();
-                while let Some(member) = members.next_element()? {
-                    if kept.len() == MAX {
-                        let mut all = MAX + 1;
-                        // bound: members of the body, none of which is kept
-                        while members.next_element::<IgnoredAny>()?.is_some() {
-                            all += 1;
-                        }
-                        let problem = format!("at most {MAX} entries are taken, got {all}");
-                        return Err(A::Error::custom(problem));
-                    }
-                    kept.push(member);
-                }
-                Ok(BoundedList(kept))
-            }
-        }
-        deserializer.deserialize_seq(Members(std::marker::PhantomData))
-    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use albacore_server_args::OwnRoutes;
 use hyper::Method;
 
 use super::super::request_error::{ErrorKind, RequestError};
+use super::super::triton::UnsupportedCall;
 use super::super::validate::excerpt;
 
 /// A call of the HTTP interface.
@@ -40,7 +41,7 @@ pub(super) enum Route<'a> {
     /// `POST /v2/systemsharedmemory[/region/{name}]/unregister`; an empty name is all regions.
     Unregister(Cow<'a, str>),
     /// Other calls of Triton under `/v2`, which are refused by name.
-    Unsupported(&'a str),
+    Unsupported(UnsupportedCall),
     /// `GET /v1/models`
     ModelNames,
     /// `GET /v1/models/{name}`
@@ -175,9 +176,11 @@ fn parse_path(path: &str) -> Option<Route<'_>> {
         ["repository", "index"] => Route::Index,
         ["repository", "models", _, "load" | "unload"] => Route::LoadOrUnload,
         ["systemsharedmemory", ref rest @ ..] => return parse_regions(rest),
-        ["models", _, "trace", "setting"] | ["trace", "setting"] => Route::Unsupported("trace"),
-        ["logging"] => Route::Unsupported("logging"),
-        ["cudasharedmemory", ..] => Route::Unsupported("cudasharedmemory"),
+        ["models", _, "trace", "setting"] | ["trace", "setting"] => {
+            Route::Unsupported(UnsupportedCall::Trace)
+        }
+        ["logging"] => Route::Unsupported(UnsupportedCall::Logging),
+        ["cudasharedmemory", ..] => Route::Unsupported(UnsupportedCall::CudaSharedMemory),
         ["models", name, ref rest @ ..] => {
             let (version, call) = match rest {
                 ["versions", version, call @ ..] if !version.is_empty() => (*version, call),

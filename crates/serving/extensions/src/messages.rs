@@ -2,17 +2,18 @@
 
 use std::collections::HashMap;
 
-use albacore_extensions::RegionStatus;
 use albacore_proto::inference::system_shared_memory_status_response::RegionStatus as Message;
 use albacore_proto::inference::{
     SystemSharedMemoryRegisterRequest, SystemSharedMemoryStatusResponse,
 };
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_json::Value;
 
-use super::request_error::RequestError;
+use crate::regions::{RegionError, RegionStatus};
 
 /// The region that a call registers.
-pub(super) fn of_message(message: SystemSharedMemoryRegisterRequest) -> RegionStatus {
+#[must_use]
+pub fn region_of_message(message: SystemSharedMemoryRegisterRequest) -> RegionStatus {
     let SystemSharedMemoryRegisterRequest {
         name,
         key,
@@ -27,7 +28,9 @@ pub(super) fn of_message(message: SystemSharedMemoryRegisterRequest) -> RegionSt
     }
 }
 
-pub(super) fn message(regions: Vec<RegionStatus>) -> SystemSharedMemoryStatusResponse {
+/// The answer over gRPC to a question for regions.
+#[must_use]
+pub fn regions_message(regions: Vec<RegionStatus>) -> SystemSharedMemoryStatusResponse {
     let regions = regions.into_iter().map(|region| {
         let message = Message {
             name: region.name.clone(),
@@ -43,7 +46,10 @@ pub(super) fn message(regions: Vec<RegionStatus>) -> SystemSharedMemoryStatusRes
 }
 
 /// The region that a body registers under `name`.
-pub(super) fn of_json(name: String, body: &[u8]) -> Result<RegionStatus, RequestError> {
+///
+/// # Errors
+/// The body is not an object of a key, an offset and a size.
+pub fn region_of_json(name: String, body: &[u8]) -> Result<RegionStatus, RegionError> {
     #[derive(Deserialize)]
     struct Body {
         key: String,
@@ -51,11 +57,7 @@ pub(super) fn of_json(name: String, body: &[u8]) -> Result<RegionStatus, Request
         offset: u64,
         byte_size: u64,
     }
-    let body: Body = serde_json::from_slice(body).map_err(|error| {
-        RequestError::invalid(format!(
-            "the body is not {{\"key\": NAME, \"offset\": BYTES, \"byte_size\": BYTES}}: {error}"
-        ))
-    })?;
+    let body: Body = serde_json::from_slice(body).map_err(RegionError::Body)?;
     Ok(RegionStatus {
         name,
         key: body.key,
@@ -65,7 +67,8 @@ pub(super) fn of_json(name: String, body: &[u8]) -> Result<RegionStatus, Request
 }
 
 /// The list of regions as HTTP has it.
-pub(super) fn json(regions: &[RegionStatus]) -> impl Serialize {
+#[must_use]
+pub fn regions_json(regions: &[RegionStatus]) -> Value {
     let regions = regions.iter().map(|region| {
         serde_json::json!({
             "name": region.name,
@@ -74,5 +77,5 @@ pub(super) fn json(regions: &[RegionStatus]) -> impl Serialize {
             "byte_size": region.bytes,
         })
     });
-    regions.collect::<serde_json::Value>()
+    regions.collect()
 }
