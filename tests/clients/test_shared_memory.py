@@ -1,6 +1,7 @@
 """Tensors in system shared memory by unmodified tritonclient and its utilities, over both protocols; what is refused."""
 
 import os
+import queue
 import subprocess
 
 import numpy as np
@@ -101,6 +102,44 @@ def test_tensors_are_read_from_and_written_to_regions(client, region):
         client.infer("small", [tensor])
     client.unregister_system_shared_memory()
     assert status(client) == {}
+
+
+def test_some_columns_are_in_shared_memory(client, region):
+    """Inputs by the names of columns, every second one in a region: others alone have an entry of bytes."""
+    sample = Sample("light")
+    names = [f"Column_{place}" for place in range(sample.rows.shape[1])]
+    handle, key = region("columns", sample.rows.nbytes)
+    column_bytes = sample.rows.nbytes // len(names)
+    client.register_system_shared_memory("columns", key, sample.rows.nbytes)
+    tensors = []
+    for place, name in enumerate(names):
+        column = np.ascontiguousarray(sample.rows[:, place])
+        tensor = client.module.InferInput(name, list(column.shape), sample.datatype)
+        if place % 2:
+            shm.set_shared_memory_region(handle, [column], offset=place * column_bytes)
+            tensor.set_shared_memory("columns", column_bytes, offset=place * column_bytes)
+        else:
+            tensor.set_data_from_numpy(column)
+        tensors.append(tensor)
+    wanted = [client.module.InferRequestedOutput("margin")]
+    assert_same_bits(client.infer(sample.model, tensors, outputs=wanted).as_numpy("margin"), sample.margin)
+
+
+def test_a_stream_takes_tensors_in_shared_memory(sharing, region):
+    sample, replies = Sample("multi"), queue.Queue()
+    given, key = region("stream", sample.rows.nbytes)
+    shm.set_shared_memory_region(given, [sample.rows])
+    with connect("grpc", sharing) as client:
+        client.register_system_shared_memory("stream", key, sample.rows.nbytes)
+        tensor = triton_grpc.InferInput("input", list(sample.rows.shape), sample.datatype)
+        tensor.set_shared_memory("stream", sample.rows.nbytes)
+        client.start_stream(lambda result, error: replies.put((result, error)))
+        client.async_stream_infer("multi", [tensor], outputs=[triton_grpc.InferRequestedOutput("margin")])
+        result, error = replies.get(timeout=60)
+        client.stop_stream()
+        client.unregister_system_shared_memory("stream")
+    assert error is None
+    assert_same_bits(result.as_numpy("margin"), sample.margin)
 
 
 def test_a_region_is_common_to_both_protocols_and_all_connections(sharing, region):
