@@ -20,10 +20,11 @@ MODELS = {
 class Server:
     """Addresses and workers of a running server."""
 
-    def __init__(self, http, grpc, workers):
+    def __init__(self, http, grpc, workers, stop):
         self.http = http
         self.grpc = grpc
         self.workers = workers
+        self.stop = stop
 
 
 @contextlib.contextmanager
@@ -51,7 +52,7 @@ def run_program(arguments):
             if event["event"] == "ready":
                 break
         assert "ready" in seen, "the server ended before it was ready"
-        yield Server(seen["listening"]["http"], seen["listening"]["grpc"], workers)
+        yield Server(seen["listening"]["http"], seen["listening"]["grpc"], workers, process.terminate)
     finally:
         process.terminate()
         assert process.wait(60) == 0

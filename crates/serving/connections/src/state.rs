@@ -303,6 +303,34 @@ impl ConnState {
         }
     }
 
+    /// Counts the bytes of a reply, or of a part of one, until they are sent; `None` if too many
+    /// bytes of all connections are unsent.
+    pub fn track(self: &Arc<Self>, bytes: Bytes) -> Option<Bytes> {
+        let length = bytes.len();
+        let is_large = length >= TRACKED_REPLY_BYTES_MIN;
+        if is_large && !self.listener.reserve_reply(length) {
+            self.count(Limit::RepliesBytes);
+            return None;
+        }
+        let epoch = self.is_http2().then(|| self.listener.epoch());
+        match epoch {
+            None => self.enter(Phase::Replying, Some(reply_time(length))),
+            Some(epoch) => {
+                self.unsent_replies[epoch].fetch_add(1, Ordering::Relaxed);
+                self.stream_opened();
+            }
+        }
+        if epoch.is_none() && !is_large {
+            return Some(bytes);
+        }
+        Some(Bytes::from_owner(TrackedBody {
+            conn: Arc::clone(self),
+            bytes,
+            counted: if is_large { length } else { 0 },
+            epoch,
+        }))
+    }
+
     /// Whether a request is being served, or its reply is being sent.
     pub(crate) fn is_serving(&self) -> bool {
         let phase = self.phase_deadline().phase();
@@ -432,33 +460,17 @@ impl ActiveRequest {
         self.is_answered = true;
     }
 
+    /// The same, for what outlives the call of the handler.
+    pub fn shared_conn(&self) -> Arc<ConnState> {
+        Arc::clone(&self.conn)
+    }
+
     /// Counts the bytes of its reply until they are sent; `None` if too many bytes of all
     /// connections are unsent.
     pub fn track(&mut self, bytes: Bytes) -> Option<Bytes> {
-        let (conn, length) = (&self.conn, bytes.len());
-        let is_large = length >= TRACKED_REPLY_BYTES_MIN;
-        if is_large && !conn.listener.reserve_reply(length) {
-            conn.count(Limit::RepliesBytes);
-            return None;
-        }
-        self.is_answered = true;
-        let epoch = conn.is_http2().then(|| conn.listener.epoch());
-        match epoch {
-            None => conn.enter(Phase::Replying, Some(reply_time(length))),
-            Some(epoch) => {
-                conn.unsent_replies[epoch].fetch_add(1, Ordering::Relaxed);
-                conn.stream_opened();
-            }
-        }
-        if epoch.is_none() && !is_large {
-            return Some(bytes);
-        }
-        Some(Bytes::from_owner(TrackedBody {
-            conn: Arc::clone(conn),
-            bytes,
-            counted: if is_large { length } else { 0 },
-            epoch,
-        }))
+        let tracked = self.conn.track(bytes);
+        self.is_answered |= tracked.is_some();
+        tracked
     }
 }
 

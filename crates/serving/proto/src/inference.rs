@@ -230,6 +230,16 @@ pub mod model_infer_response {
         pub contents: ::core::option::Option<super::InferTensorContents>,
     }
 }
+/// What came out of a request of a stream.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ModelStreamInferResponse {
+    /// Why the request has no result; empty if it has one.
+    #[prost(string, tag = "1")]
+    pub error_message: ::prost::alloc::string::String,
+    /// The result; after an error the id of the request alone.
+    #[prost(message, optional, tag = "2")]
+    pub infer_response: ::core::option::Option<ModelInferResponse>,
+}
 /// One option.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct InferParameter {
@@ -556,6 +566,71 @@ pub mod repository_index_response {
         pub reason: ::prost::alloc::string::String,
     }
 }
+/// Which region is asked about.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SystemSharedMemoryStatusRequest {
+    /// Name of the region; empty for all.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+}
+/// Answer of SystemSharedMemoryStatus.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SystemSharedMemoryStatusResponse {
+    /// By name.
+    #[prost(map = "string, message", tag = "1")]
+    pub regions: ::std::collections::HashMap<
+        ::prost::alloc::string::String,
+        system_shared_memory_status_response::RegionStatus,
+    >,
+}
+/// Nested message and enum types in `SystemSharedMemoryStatusResponse`.
+pub mod system_shared_memory_status_response {
+    /// One region.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct RegionStatus {
+        /// Name of the region.
+        #[prost(string, tag = "1")]
+        pub name: ::prost::alloc::string::String,
+        /// Name of its shared memory object.
+        #[prost(string, tag = "2")]
+        pub key: ::prost::alloc::string::String,
+        /// Where it begins in the object, bytes.
+        #[prost(uint64, tag = "3")]
+        pub offset: u64,
+        /// Its size, bytes.
+        #[prost(uint64, tag = "4")]
+        pub byte_size: u64,
+    }
+}
+/// A region to register.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SystemSharedMemoryRegisterRequest {
+    /// Name by which requests refer to it.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Name of the shared memory object.
+    #[prost(string, tag = "2")]
+    pub key: ::prost::alloc::string::String,
+    /// Where it begins in the object, bytes.
+    #[prost(uint64, tag = "3")]
+    pub offset: u64,
+    /// Its size, bytes.
+    #[prost(uint64, tag = "4")]
+    pub byte_size: u64,
+}
+/// Answer of SystemSharedMemoryRegister.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SystemSharedMemoryRegisterResponse {}
+/// A region to give up.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SystemSharedMemoryUnregisterRequest {
+    /// Name of the region; empty for all.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+}
+/// Answer of SystemSharedMemoryUnregister.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SystemSharedMemoryUnregisterResponse {}
 /// Data types in configurations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
@@ -605,7 +680,7 @@ pub mod grpc_inference_service_client {
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
     /// The six calls of the protocol, then those of the extensions. Failures travel as gRPC status
-    /// codes, never inside a reply.
+    /// codes, but those of the requests of a stream inside its replies.
     #[derive(Debug, Clone)]
     pub struct GrpcInferenceServiceClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -842,6 +917,35 @@ pub mod grpc_inference_service_client {
                 .insert(GrpcMethod::new("inference.GRPCInferenceService", "ModelInfer"));
             self.inner.unary(req, path, codec).await
         }
+        /// Run the rows of many requests through models, over one call. The replies come in the
+        /// order of
+        /// the requests.
+        pub async fn model_stream_infer(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::ModelInferRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ModelStreamInferResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/inference.GRPCInferenceService/ModelStreamInfer",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("inference.GRPCInferenceService", "ModelStreamInfer"),
+                );
+            self.inner.streaming(req, path, codec).await
+        }
         /// Configuration of a model.
         pub async fn model_config(
             &mut self,
@@ -923,6 +1027,96 @@ pub mod grpc_inference_service_client {
                 );
             self.inner.unary(req, path, codec).await
         }
+        /// Regions of system shared memory that are registered: one, or all.
+        pub async fn system_shared_memory_status(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SystemSharedMemoryStatusRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SystemSharedMemoryStatusResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/inference.GRPCInferenceService/SystemSharedMemoryStatus",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new(
+                        "inference.GRPCInferenceService",
+                        "SystemSharedMemoryStatus",
+                    ),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Register a region of system shared memory, for inputs and outputs of requests.
+        pub async fn system_shared_memory_register(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SystemSharedMemoryRegisterRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SystemSharedMemoryRegisterResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/inference.GRPCInferenceService/SystemSharedMemoryRegister",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new(
+                        "inference.GRPCInferenceService",
+                        "SystemSharedMemoryRegister",
+                    ),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Give up a region, or all.
+        pub async fn system_shared_memory_unregister(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SystemSharedMemoryUnregisterRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SystemSharedMemoryUnregisterResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/inference.GRPCInferenceService/SystemSharedMemoryUnregister",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new(
+                        "inference.GRPCInferenceService",
+                        "SystemSharedMemoryUnregister",
+                    ),
+                );
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -987,6 +1181,25 @@ pub mod grpc_inference_service_server {
             tonic::Response<super::ModelInferResponse>,
             tonic::Status,
         >;
+        /// Server streaming response type for the ModelStreamInfer method.
+        type ModelStreamInferStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<
+                    super::ModelStreamInferResponse,
+                    tonic::Status,
+                >,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Run the rows of many requests through models, over one call. The replies come in the
+        /// order of
+        /// the requests.
+        async fn model_stream_infer(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::ModelInferRequest>>,
+        ) -> std::result::Result<
+            tonic::Response<Self::ModelStreamInferStream>,
+            tonic::Status,
+        >;
         /// Configuration of a model.
         async fn model_config(
             &self,
@@ -1011,9 +1224,33 @@ pub mod grpc_inference_service_server {
             tonic::Response<super::RepositoryIndexResponse>,
             tonic::Status,
         >;
+        /// Regions of system shared memory that are registered: one, or all.
+        async fn system_shared_memory_status(
+            &self,
+            request: tonic::Request<super::SystemSharedMemoryStatusRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SystemSharedMemoryStatusResponse>,
+            tonic::Status,
+        >;
+        /// Register a region of system shared memory, for inputs and outputs of requests.
+        async fn system_shared_memory_register(
+            &self,
+            request: tonic::Request<super::SystemSharedMemoryRegisterRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SystemSharedMemoryRegisterResponse>,
+            tonic::Status,
+        >;
+        /// Give up a region, or all.
+        async fn system_shared_memory_unregister(
+            &self,
+            request: tonic::Request<super::SystemSharedMemoryUnregisterRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SystemSharedMemoryUnregisterResponse>,
+            tonic::Status,
+        >;
     }
     /// The six calls of the protocol, then those of the extensions. Failures travel as gRPC status
-    /// codes, never inside a reply.
+    /// codes, but those of the requests of a stream inside its replies.
     #[derive(Debug)]
     pub struct GrpcInferenceServiceServer<T> {
         inner: Arc<T>,
@@ -1370,6 +1607,58 @@ pub mod grpc_inference_service_server {
                     };
                     Box::pin(fut)
                 }
+                "/inference.GRPCInferenceService/ModelStreamInfer" => {
+                    #[allow(non_camel_case_types)]
+                    struct ModelStreamInferSvc<T: GrpcInferenceService>(pub Arc<T>);
+                    impl<
+                        T: GrpcInferenceService,
+                    > tonic::server::StreamingService<super::ModelInferRequest>
+                    for ModelStreamInferSvc<T> {
+                        type Response = super::ModelStreamInferResponse;
+                        type ResponseStream = T::ModelStreamInferStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::ModelInferRequest>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as GrpcInferenceService>::model_stream_infer(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ModelStreamInferSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 "/inference.GRPCInferenceService/ModelConfig" => {
                     #[allow(non_camel_case_types)]
                     struct ModelConfigSvc<T: GrpcInferenceService>(pub Arc<T>);
@@ -1499,6 +1788,167 @@ pub mod grpc_inference_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RepositoryIndexSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/inference.GRPCInferenceService/SystemSharedMemoryStatus" => {
+                    #[allow(non_camel_case_types)]
+                    struct SystemSharedMemoryStatusSvc<T: GrpcInferenceService>(
+                        pub Arc<T>,
+                    );
+                    impl<
+                        T: GrpcInferenceService,
+                    > tonic::server::UnaryService<super::SystemSharedMemoryStatusRequest>
+                    for SystemSharedMemoryStatusSvc<T> {
+                        type Response = super::SystemSharedMemoryStatusResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                super::SystemSharedMemoryStatusRequest,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as GrpcInferenceService>::system_shared_memory_status(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SystemSharedMemoryStatusSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/inference.GRPCInferenceService/SystemSharedMemoryRegister" => {
+                    #[allow(non_camel_case_types)]
+                    struct SystemSharedMemoryRegisterSvc<T: GrpcInferenceService>(
+                        pub Arc<T>,
+                    );
+                    impl<
+                        T: GrpcInferenceService,
+                    > tonic::server::UnaryService<
+                        super::SystemSharedMemoryRegisterRequest,
+                    > for SystemSharedMemoryRegisterSvc<T> {
+                        type Response = super::SystemSharedMemoryRegisterResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                super::SystemSharedMemoryRegisterRequest,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as GrpcInferenceService>::system_shared_memory_register(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SystemSharedMemoryRegisterSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/inference.GRPCInferenceService/SystemSharedMemoryUnregister" => {
+                    #[allow(non_camel_case_types)]
+                    struct SystemSharedMemoryUnregisterSvc<T: GrpcInferenceService>(
+                        pub Arc<T>,
+                    );
+                    impl<
+                        T: GrpcInferenceService,
+                    > tonic::server::UnaryService<
+                        super::SystemSharedMemoryUnregisterRequest,
+                    > for SystemSharedMemoryUnregisterSvc<T> {
+                        type Response = super::SystemSharedMemoryUnregisterResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                super::SystemSharedMemoryUnregisterRequest,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as GrpcInferenceService>::system_shared_memory_unregister(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SystemSharedMemoryUnregisterSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

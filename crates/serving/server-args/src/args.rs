@@ -130,6 +130,16 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = LoadReportMode::OnRequest,
           env = "ALBACORE_LOAD_REPORTS")]
     pub load_reports: LoadReportMode,
+    /// Most bytes of system shared memory (/dev/shm) that clients may register for tensors, all
+    /// regions together; 0 switches the extension off. Whoever reaches the ports can then read and
+    /// write files of /dev/shm that this server may: only for clients that share it.
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = 0,
+        env = "ALBACORE_SHARED_MEMORY_BYTES_MAX"
+    )]
+    pub shared_memory_bytes_max: u64,
     /// How long a server that is to stop goes on as before, but is not ready: the time in which
     /// routers notice. After that it closes its ports [default: it closes them at once].
     #[arg(long, value_name = "TIME", value_parser = parse_duration, env = "ALBACORE_DRAIN_DELAY")]
@@ -231,6 +241,8 @@ pub struct ServerConfig {
     pub params: Option<ParamsEndpoint>,
     /// Which replies carry a load report.
     pub load_reports: LoadReportMode,
+    /// Most bytes of system shared memory that clients may register; 0 for none.
+    pub shared_memory_bytes_max: u64,
     /// How long a server that is to stop goes on as before.
     pub drain_delay: Option<Duration>,
     /// How long draining may take after that.
@@ -276,6 +288,7 @@ impl Args {
             model_poll: self.model_poll,
             params: self.params,
             load_reports: self.load_reports,
+            shared_memory_bytes_max: self.shared_memory_bytes_max,
             drain_delay: self.drain_delay,
             drain_timeout: self.drain_timeout,
             envoy_health_header: self.envoy_health_header,

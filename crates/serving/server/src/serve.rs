@@ -370,6 +370,7 @@ fn prepare(
         tells_envoy: config.envoy_health_header,
         load_reports: config.load_reports,
         own_routes: config.own_routes.clone(),
+        shared_memory_bytes_max: config.shared_memory_bytes_max,
     };
     let accepting = front::serve(
         Arc::clone(&engine),

@@ -176,3 +176,21 @@ fn metadata_advertises_the_listed_outputs_and_all_can_be_requested() {
     let config = server.get("/v2/models/small/config").json();
     assert_eq!(config["output"].as_array().unwrap().len(), 1);
 }
+
+/// Clients that share `/dev/shm` with the server name any file there.
+#[test]
+fn the_servers_own_memory_is_in_no_file() {
+    let server = Running::start(
+        &MODELS,
+        &["--workers", "2", "--shared-memory-bytes-max", "4096"],
+    );
+    assert_eq!(infer(&server, 3, &Value::Null), 200);
+    let maps = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    assert_eq!(server.workers.len(), 2);
+    for maps in server.workers.iter().map(maps) {
+        assert!(
+            maps.contains("/memfd:") && !maps.contains("/dev/shm/"),
+            "{maps}"
+        );
+    }
+}

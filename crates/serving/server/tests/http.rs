@@ -68,6 +68,7 @@ fn health_and_metadata_are_json() {
         metadata["extensions"],
         json!([
             "binary_tensor_data",
+            "classification",
             "schedule_policy",
             "model_configuration",
             "statistics",

@@ -15,10 +15,9 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
-use super::call_counts::{CallCounts, Durations};
 use super::load_report::LoadReporter;
-use super::stages::STAGE_NAMES;
 use albacore_batching::deadlines::CostEstimate;
+use albacore_call_counts::{CallCounts, Durations, STAGE_NAMES};
 use albacore_engine::{
     Choice, DURATION_BOUNDS_NANOS, DispatchReason, Engine, Histogram, Kind, KindStats, Load,
     LockTimes, MemoryStats, ModelStats, Outcomes, Sharing, Stats, WorkerStats, kind_name,

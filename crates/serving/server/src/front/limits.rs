@@ -48,6 +48,14 @@ pub const PARAMETERS_MAX: usize = 64;
 /// bytes each. Raw contents have no such limit.
 pub const TYPED_INTEGER_BYTES_MAX: usize = BODY_BYTES_MAX / 8;
 
+/// Requests of one stream of infer calls that are computed, or whose replies are unsent. Further
+/// ones wait in the client's flow control, and once its window is full with them further calls of
+/// its connection: more in flight than this only wait in the queue.
+pub const STREAM_REQUESTS_MAX: usize = 64;
+
+/// Longest time between two requests of a stream: as long as a connection may be idle.
+pub const STREAM_IDLE_MAX: Duration = albacore_connections::limits::IDLE_TIME_MAX_H2;
+
 /// Bytes of a message to the health and the reflection service: names.
 pub const SMALL_MESSAGE_BYTES_MAX: usize = 64 << 10;
 

@@ -7,13 +7,15 @@ use super::validate::{self, INPUT, VERSION};
 use albacore_engine::{Columns, KindSet, ModelInfo, OutputInfo};
 use albacore_rows::datatype::Datatype;
 
-/// The supported extensions of the protocol.
-pub(super) const EXTENSIONS: [&str; 5] = [
+/// The supported extensions of the protocol; the last one may be off.
+const EXTENSIONS: [&str; 7] = [
     "binary_tensor_data",
+    "classification",
     "schedule_policy",
     "model_configuration",
     "statistics",
     "model_repository",
+    "system_shared_memory",
 ];
 
 /// The answer to `GET /v2`.
@@ -21,14 +23,24 @@ pub(super) const EXTENSIONS: [&str; 5] = [
 pub(super) struct ServerMetadata {
     pub(super) name: &'static str,
     pub(super) version: &'static str,
-    pub(super) extensions: [&'static str; 5],
+    pub(super) extensions: &'static [&'static str],
 }
 
-pub(super) const SERVER: ServerMetadata = ServerMetadata {
-    name: "albacore-server",
-    version: env!("CARGO_PKG_VERSION"),
-    extensions: EXTENSIONS,
-};
+pub(super) const VERSION_OF_SERVER: &str = env!("CARGO_PKG_VERSION");
+
+/// What this server is, and whether it takes tensors in shared memory.
+pub(super) fn server(has_shared_memory: bool) -> ServerMetadata {
+    let [always @ .., _] = &EXTENSIONS;
+    ServerMetadata {
+        name: "albacore-server",
+        version: VERSION_OF_SERVER,
+        extensions: if has_shared_memory {
+            &EXTENSIONS
+        } else {
+            always
+        },
+    }
+}
 
 /// The answer to `GET /v2/models/{name}`.
 #[derive(Serialize)]

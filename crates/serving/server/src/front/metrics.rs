@@ -9,12 +9,11 @@ use std::time::{Duration, Instant};
 use hyper::header::HeaderValue;
 use prometheus_client::registry::Registry;
 
-use super::call_counts::{AnsweredCall, CallCounts, FinishedCall};
 use super::collectors::{
     CallCollector, EngineCollector, LoadReportCollector, ParamsCollector, SupervisionCollector,
 };
 use super::load_report::LoadReporter;
-use super::stages::CallStages;
+use albacore_call_counts::{AnsweredCall, CallCounts, CallStages, FinishedCall};
 use albacore_connections::LimitMetrics;
 use albacore_engine::{Engine, KindSet, LoopIndex, Timing, kind_name};
 use albacore_live_settings::effective_config::EffectiveConfig;

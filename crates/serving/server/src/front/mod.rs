@@ -8,7 +8,6 @@
 //! memory; `request_meta` is its deadline and priority;
 //! `request_error` maps every error to the codes of both protocols. Bounds are in `limits`.
 
-mod call_counts;
 mod collectors;
 mod content_coding;
 mod dispatch;
@@ -26,7 +25,6 @@ mod request_error;
 mod request_meta;
 #[cfg(any(test, fuzzing))]
 mod sample_model;
-mod stages;
 mod state;
 mod triton;
 mod validate;
@@ -37,6 +35,7 @@ use std::time::Duration;
 
 use albacore_connections::{ConnectionCount, LimitMetrics, PortShare, ShutdownStage, divide_port};
 use albacore_engine::{Engine, EventLoop, KindSet, LoopIndex, ModelHandle, ModelInfo};
+use albacore_extensions::Regions;
 use albacore_proto::inference::ModelConfig;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -79,6 +78,7 @@ struct Front {
     metrics: Arc<Metrics>,
     load_reports: Arc<LoadReporter>,
     own_routes: Arc<OwnRoutes>,
+    regions: Arc<Regions>,
 }
 
 impl Front {
@@ -129,6 +129,8 @@ pub(crate) struct FrontSetup {
     pub(crate) tells_envoy: bool,
     pub(crate) load_reports: LoadReportMode,
     pub(crate) own_routes: OwnRoutes,
+    /// Bytes of system shared memory that clients may register; 0 for none.
+    pub(crate) shared_memory_bytes_max: u64,
 }
 
 /// Prepares everything, waits until `begun` is true, and serves until `shutdown` is closing; then
@@ -153,6 +155,7 @@ pub(crate) async fn serve(
         tells_envoy,
         load_reports,
         own_routes,
+        shared_memory_bytes_max,
     } = setup;
     let limit_metrics = LimitMetrics::default();
     let load_reports = Arc::new(LoadReporter::new(load_reports));
@@ -172,6 +175,7 @@ pub(crate) async fn serve(
         metrics: Arc::new(metrics),
         load_reports,
         own_routes: Arc::new(own_routes),
+        regions: Arc::new(Regions::new(shared_memory_bytes_max)),
     };
     let body_budget = BodyBudget::default();
     let http = divide_port(listeners.len(), &limit_metrics, &connections);

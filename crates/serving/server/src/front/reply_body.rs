@@ -1,5 +1,5 @@
-//! Bodies of replies: complete ones, with the trailers of gRPC, and the streamed ones of the health
-//! and reflection services.
+//! Bodies of replies: complete ones, with the trailers of gRPC, and streamed ones of infer calls
+//! and of the health and reflection services.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -46,6 +46,15 @@ impl ReplyBody {
         Self::Stream {
             body,
             ends,
+            _active: None,
+        }
+    }
+
+    /// The replies of a stream of infer calls, which ends by itself, after those in flight.
+    pub(super) fn infer_stream(body: tonic::body::Body) -> Self {
+        Self::Stream {
+            body,
+            ends: Box::pin(std::future::pending()),
             _active: None,
         }
     }
@@ -118,7 +127,7 @@ impl Body for ReplyBody {
 }
 
 /// The end of a stream that the server ends.
-fn stopped() -> HeaderMap {
+pub(super) fn stopped() -> HeaderMap {
     let mut trailers = HeaderMap::with_capacity(2);
     trailers.insert("grpc-status", HeaderValue::from(Code::Unavailable as i32));
     let message = HeaderValue::from_static("the server is shutting down");

@@ -24,13 +24,13 @@ use super::request_meta::single_header;
 pub(super) struct BodyBudget(Arc<AtomicUsize>);
 
 /// The bytes of one body; subtracted from the budget on drop.
-struct BudgetShare<'a> {
+pub(super) struct BudgetShare<'a> {
     budget: &'a BodyBudget,
     bytes: usize,
 }
 
 impl BodyBudget {
-    fn share(&self) -> BudgetShare<'_> {
+    pub(super) fn share(&self) -> BudgetShare<'_> {
         BudgetShare {
             budget: self,
             bytes: 0,
@@ -39,7 +39,7 @@ impl BodyBudget {
 }
 
 impl BudgetShare<'_> {
-    fn grow(&mut self, bytes: usize) -> Result<(), RequestError> {
+    pub(super) fn grow(&mut self, bytes: usize) -> Result<(), RequestError> {
         self.bytes += bytes;
         let before = self.budget.0.fetch_add(bytes, Ordering::Relaxed);
         if before + bytes <= BODIES_BYTES_MAX {
@@ -67,15 +67,20 @@ pub(super) async fn read(
     let result = read_all(&mut body, budget).await;
     conn.set_reading_body(false);
     if let Err(error) = &result {
-        match error.kind {
-            ErrorKind::TooLarge => conn.count(Limit::BodyBytes),
-            ErrorKind::Slow => conn.count(Limit::BodyTime),
-            ErrorKind::Overloaded => conn.count(Limit::BodiesBytes),
-            _ => conn.request_abandoned(),
-        }
+        count_error(error, conn);
         discard(body);
     }
     result
+}
+
+/// Counts why a body cannot be read.
+pub(super) fn count_error(error: &RequestError, conn: &ConnState) {
+    match error.kind {
+        ErrorKind::TooLarge => conn.count(Limit::BodyBytes),
+        ErrorKind::Slow => conn.count(Limit::BodyTime),
+        ErrorKind::Overloaded => conn.count(Limit::BodiesBytes),
+        _ => conn.request_abandoned(),
+    }
 }
 
 async fn read_all(body: &mut Incoming, budget: &BodyBudget) -> Result<Bytes, RequestError> {
@@ -108,13 +113,13 @@ async fn read_all(body: &mut Incoming, budget: &BodyBudget) -> Result<Bytes, Req
 
 /// Reads a body that must not pause for [`BODY_SILENCE_MAX`], nor be slower than [`BODY_RATE_MIN`]
 /// on average after that time.
-struct RateGuard {
+pub(super) struct RateGuard {
     start: Instant,
     bytes: u64,
 }
 
 impl RateGuard {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             start: Instant::now(),
             bytes: 0,
@@ -122,7 +127,10 @@ impl RateGuard {
     }
 
     /// The next frame of data; `None` at the end.
-    async fn next_frame(&mut self, body: &mut Incoming) -> Result<Option<Bytes>, RequestError> {
+    pub(super) async fn next_frame(
+        &mut self,
+        body: &mut Incoming,
+    ) -> Result<Option<Bytes>, RequestError> {
         // bound: one pass each time that this process was stalled for STALL_MIN, and one more.
         loop {
             let total = BODY_SILENCE_MAX + Duration::from_secs(self.bytes / BODY_RATE_MIN);

@@ -16,6 +16,7 @@ use tonic::Code;
 use super::limits::BODY_BYTES_MAX;
 use albacore_connections::HeadError;
 use albacore_engine::{Failure, Refusal};
+use albacore_extensions::RegionError;
 use albacore_rows::InvalidRows;
 
 /// On a reply, this keeps Envoy from a retry, also where it retries every 5xx or gateway error.
@@ -163,6 +164,17 @@ impl From<Refusal> for RequestError {
 impl From<InvalidRows> for RequestError {
     fn from(error: InvalidRows) -> Self {
         Self::invalid(error.message)
+    }
+}
+
+impl From<RegionError> for RequestError {
+    fn from(error: RegionError) -> Self {
+        let kind = match error {
+            RegionError::Off => ErrorKind::Unimplemented,
+            RegionError::Unknown { .. } => ErrorKind::NotFound,
+            _ => ErrorKind::Invalid,
+        };
+        Self::new(kind, error.to_string())
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) fn single_header(
 const TIMEOUT_HEADER: &str = "x-request-timeout-ms";
 
 /// Timeout of a gRPC call.
-const GRPC_TIMEOUT_HEADER: &str = "grpc-timeout";
+pub(super) const GRPC_TIMEOUT_HEADER: &str = "grpc-timeout";
 
 /// Most digits of its number, by the gRPC specification.
 const GRPC_TIMEOUT_DIGITS: usize = 8;

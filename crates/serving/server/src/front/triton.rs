@@ -1,6 +1,7 @@
 //! Triton's extensions of the protocol: model configuration, statistics, repository index. Builds
 //! the messages of gRPC; the JSON of HTTP has the same fields.
 
+use albacore_call_counts::CallCounts;
 use albacore_engine::{Engine, KindSet, LoopIndex, ModelBatching, ModelInfo, ModelStats};
 use albacore_proto::inference::repository_index_response::ModelIndex;
 use albacore_proto::inference::{
@@ -8,9 +9,8 @@ use albacore_proto::inference::{
     ModelInstanceGroup, ModelOutput, ModelStatistics, ModelTransactionPolicy, StatisticDuration,
     model_instance_group,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::call_counts::CallCounts;
 use super::metadata::advertised;
 use super::micros;
 use super::request_error::{ErrorKind, RequestError};
@@ -72,36 +72,6 @@ fn dims(row_shape: &[usize]) -> Vec<i64> {
         .collect()
 }
 
-pub(super) fn config_json(config: &ModelConfig) -> Value {
-    let data_type = |number: i32| {
-        let data_type = DataType::try_from(number).unwrap_or(DataType::TypeInvalid);
-        data_type.as_str_name()
-    };
-    let inputs = config.input.iter().map(|input| {
-        json!({"name": input.name, "data_type": data_type(input.data_type), "dims": input.dims})
-    });
-    let outputs = config.output.iter().map(|output| {
-        json!({"name": output.name, "data_type": data_type(output.data_type), "dims": output.dims})
-    });
-    let groups = config
-        .instance_group
-        .iter()
-        .map(|group| json!({"name": group.name, "kind": "KIND_CPU", "count": group.count}));
-    let delay = config.dynamic_batching.as_ref();
-    let delay = delay.map_or(0, |batching| batching.max_queue_delay_microseconds);
-    json!({
-        "name": config.name,
-        "platform": config.platform,
-        "backend": config.backend,
-        "max_batch_size": config.max_batch_size,
-        "input": inputs.collect::<Vec<_>>(),
-        "output": outputs.collect::<Vec<_>>(),
-        "instance_group": groups.collect::<Vec<_>>(),
-        "dynamic_batching": {"max_queue_delay_microseconds": delay},
-        "model_transaction_policy": {"decoupled": false},
-    })
-}
-
 /// The counters of a model, or of all for an empty name.
 ///
 /// # Errors
@@ -158,41 +128,6 @@ fn statistics_of(model: &ModelStats, calls: &CallCounts) -> ModelStatistics {
     }
 }
 
-pub(super) fn statistics_json(models: &[ModelStatistics]) -> Value {
-    let total = |total: &Option<StatisticDuration>| {
-        let total = total.unwrap_or_default();
-        json!({"count": total.count, "ns": total.ns})
-    };
-    let models = models.iter().map(|model| {
-        let of = model.inference_stats.unwrap_or_default();
-        let batches = model.batch_stats.iter().map(|batches| {
-            json!({
-                "batch_size": batches.batch_size,
-                "compute_input": total(&batches.compute_input),
-                "compute_infer": total(&batches.compute_infer),
-                "compute_output": total(&batches.compute_output),
-            })
-        });
-        json!({
-            "name": model.name,
-            "version": model.version,
-            "last_inference": model.last_inference,
-            "inference_count": model.inference_count,
-            "execution_count": model.execution_count,
-            "inference_stats": {
-                "success": total(&of.success),
-                "fail": total(&of.fail),
-                "queue": total(&of.queue),
-                "compute_input": total(&of.compute_input),
-                "compute_infer": total(&of.compute_infer),
-                "compute_output": total(&of.compute_output),
-            },
-            "batch_stats": batches.collect::<Vec<_>>(),
-        })
-    });
-    json!({"model_stats": models.collect::<Vec<_>>()})
-}
-
 /// All models of the settings, or only those that are ready.
 pub(super) fn index(engine: &Engine, status: &ConfigStatus, only_ready: bool) -> Vec<ModelIndex> {
     let models = status.models.iter().map(|model| {
@@ -214,18 +149,6 @@ pub(super) fn index(engine: &Engine, status: &ConfigStatus, only_ready: bool) ->
         .collect()
 }
 
-pub(super) fn index_json(models: &[ModelIndex]) -> Value {
-    let models = models.iter().map(|model| {
-        json!({
-            "name": model.name,
-            "version": model.version,
-            "state": model.state,
-            "reason": model.reason,
-        })
-    });
-    models.collect()
-}
-
 /// Whether the request for the index asks for ready models only.
 ///
 /// # Errors
@@ -242,6 +165,46 @@ pub(super) fn only_ready(body: &[u8]) -> Result<bool, RequestError> {
         (true, Some(_)) => Err(RequestError::invalid("ready: takes true or false")),
         (false, _) => Err(RequestError::invalid("the body is not a JSON object")),
     }
+}
+
+/// Calls of Triton that this server has not, and says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UnsupportedCall {
+    CudaSharedMemory,
+    Trace,
+    Logging,
+}
+
+impl UnsupportedCall {
+    /// By its name over gRPC.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "CudaSharedMemoryStatus"
+            | "CudaSharedMemoryRegister"
+            | "CudaSharedMemoryUnregister" => Some(Self::CudaSharedMemory),
+            "TraceSetting" => Some(Self::Trace),
+            "LogSettings" => Some(Self::Logging),
+            _ => None,
+        }
+    }
+}
+
+/// The error for such a call.
+pub(super) fn unsupported(call: UnsupportedCall) -> RequestError {
+    let why = match call {
+        UnsupportedCall::CudaSharedMemory => {
+            "CUDA shared memory is not supported: this server computes on cpus; use system shared \
+             memory"
+        }
+        UnsupportedCall::Trace => {
+            "trace settings are not supported: replies carry server-timing, and /metrics the stages \
+             of requests"
+        }
+        UnsupportedCall::Logging => {
+            "log settings are not supported: the environment of the server sets what it logs"
+        }
+    };
+    RequestError::new(ErrorKind::Unimplemented, why)
 }
 
 /// The error for Triton's calls that load and unload models.

@@ -4,13 +4,15 @@
 //! the default. A tensor of shape `[features]` is refused, since it is ambiguous for a model with
 //! one feature: one row or many.
 
-use super::limits::TEXT_PER_BYTE;
+use super::limits::{BODY_BYTES_MAX, TEXT_PER_BYTE};
 use super::request_error::{ErrorKind, RequestError};
 use albacore_connections::limits::REPLY_BYTES_MAX;
 use albacore_engine::{
-    Engine, Kind, KindSet, LoopIndex, ModelHandle, ModelInfo, ModelLookupError, OutputInfo,
+    Engine, Kind, KindSet, LoopIndex, ModelHandle, ModelInfo, ModelLookupError, OutputInfo, Reply,
 };
+use albacore_extensions::{Classification, RegionSlice, Regions};
 use albacore_rows::datatype::Datatype;
+use albacore_rows::{InvalidRows, binary_values};
 
 /// The name of the only input tensor in metadata; a request may give it any.
 pub(super) const INPUT: &str = "input";
@@ -107,11 +109,22 @@ pub(super) fn check_input(
 }
 
 /// One output of the reply, in the order of the request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RequestedOutput {
     pub(super) kind: Kind,
     /// As bytes rather than as text or typed lists.
     pub(super) binary: bool,
+    pub(super) form: OutputForm,
+}
+
+/// What the reply has of an output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum OutputForm {
+    Values,
+    /// The most likely classes of each row, so many.
+    Classes(usize),
+    /// Its values are written there.
+    Region(RegionSlice),
 }
 
 /// Collects and checks the outputs of a request.
@@ -131,8 +144,18 @@ impl<'a> OutputSelection<'a> {
         }
     }
 
-    /// Adds the output called `name`.
+    /// Adds the values of the output called `name`.
     pub(super) fn add(&mut self, name: &str, binary: bool) -> Result<(), RequestError> {
+        self.add_as(name, binary, OutputForm::Values)
+    }
+
+    /// Adds the output called `name` in this form.
+    pub(super) fn add_as(
+        &mut self,
+        name: &str,
+        binary: bool,
+        form: OutputForm,
+    ) -> Result<(), RequestError> {
         let model = self.model;
         let found = model
             .outputs
@@ -152,7 +175,7 @@ impl<'a> OutputSelection<'a> {
             )));
         }
         self.kinds = self.kinds.with(kind);
-        self.outputs.push(RequestedOutput { kind, binary });
+        self.outputs.push(RequestedOutput { kind, binary, form });
         Ok(())
     }
 
@@ -162,6 +185,7 @@ impl<'a> OutputSelection<'a> {
             self.outputs.push(RequestedOutput {
                 kind: Kind::Value,
                 binary,
+                form: OutputForm::Values,
             });
             self.kinds = KindSet::only(Kind::Value);
         }
@@ -175,12 +199,25 @@ pub(super) fn check_reply_size(
     rows: usize,
     outputs: &[RequestedOutput],
 ) -> Result<(), RequestError> {
-    let sizes = outputs.iter().map(|output| {
-        let text = if output.binary { 1 } else { TEXT_PER_BYTE };
-        let row = model.output(output.kind).map_or(0, OutputInfo::row_bytes);
-        row.saturating_mul(rows).saturating_mul(text)
-    });
-    let bytes = sizes.fold(0, usize::saturating_add);
+    let mut bytes = 0_usize;
+    for requested in outputs {
+        let Some(output) = model.output(requested.kind) else {
+            continue;
+        };
+        let text = if requested.binary { 1 } else { TEXT_PER_BYTE };
+        let row = match &requested.form {
+            OutputForm::Values => output.row_bytes().saturating_mul(text),
+            OutputForm::Classes(wanted) => {
+                let count = Classification::count(output, *wanted);
+                Classification::row_bytes(model, output, count)
+            }
+            OutputForm::Region(slice) => {
+                check_region(output, rows, slice)?;
+                output.row_bytes()
+            }
+        };
+        bytes = bytes.saturating_add(row.saturating_mul(rows));
+    }
     if bytes <= REPLY_BYTES_MAX {
         return Ok(());
     }
@@ -191,6 +228,127 @@ pub(super) fn check_reply_size(
              send fewer rows at once, or ask for binary data, which takes a third"
         ),
     ))
+}
+
+/// Refuses an output that its part of a shared memory region cannot hold.
+fn check_region(output: &OutputInfo, rows: usize, slice: &RegionSlice) -> Result<(), RequestError> {
+    let (need, have) = (output.row_bytes().saturating_mul(rows), slice.len());
+    if need <= have {
+        return Ok(());
+    }
+    Err(RequestError::invalid(format!(
+        "output {:?} of {rows} rows has {need} bytes, but its shared_memory_byte_size in region \
+         {:?} is {have}",
+        output_name(output.kind),
+        slice.region()
+    )))
+}
+
+/// Writes the outputs that are wanted in shared memory.
+pub(super) fn write_regions(
+    outputs: &[RequestedOutput],
+    reply: &Reply,
+) -> Result<(), RequestError> {
+    for output in outputs {
+        if let OutputForm::Region(slice) = &output.form {
+            slice.write(reply.output(output.kind).unwrap_or_default())?;
+        }
+    }
+    Ok(())
+}
+
+/// The shared memory that a tensor names by its parameters.
+#[derive(Default)]
+pub(super) struct RegionParameters<'a> {
+    pub(super) region: Option<&'a str>,
+    pub(super) byte_size: Option<u64>,
+    pub(super) offset: Option<u64>,
+}
+
+impl RegionParameters<'_> {
+    /// Finds it; `None` if the tensor names none. `tensor` is its name.
+    pub(super) fn find(
+        &self,
+        regions: &Regions,
+        tensor: &str,
+    ) -> Result<Option<RegionSlice>, RequestError> {
+        let Some(region) = self.region else {
+            return Ok(None);
+        };
+        let of_tensor =
+            |problem: &dyn std::fmt::Display| format!("{:?}: {problem}", excerpt(tensor));
+        let bytes = self.byte_size.ok_or_else(|| {
+            let problem = "shared_memory_region needs shared_memory_byte_size";
+            RequestError::invalid(of_tensor(&problem))
+        })?;
+        let slice = regions.slice(region, self.offset.unwrap_or_default(), bytes);
+        slice.map(Some).map_err(|error| RequestError {
+            message: of_tensor(&error).into(),
+            ..error.into()
+        })
+    }
+}
+
+/// Refuses an input in shared memory whose size is not `need` bytes, or that the request has, too.
+/// It is read by the event loop, and may be no larger than a body.
+pub(super) fn check_shared(
+    need: usize,
+    has_own: bool,
+    slice: &RegionSlice,
+) -> Result<(), RequestError> {
+    let have = slice.len();
+    if need > BODY_BYTES_MAX {
+        return Err(RequestError::body_too_large(need as u64));
+    }
+    match (has_own, have == need) {
+        (false, true) => Ok(()),
+        (true, _) => Err(RequestError::invalid(
+            "an input has both data and shared_memory_region; send one of them",
+        )),
+        (false, false) => Err(RequestError::invalid(format!(
+            "an input needs {need} bytes for its shape; its shared_memory_byte_size in region {:?} \
+             is {have}",
+            slice.region()
+        ))),
+    }
+}
+
+/// Reads the values of a tensor in shared memory.
+pub(super) fn write_shared(
+    slice: &RegionSlice,
+    datatype: Datatype,
+    memory: &mut [u8],
+) -> Result<(), InvalidRows> {
+    let bytes = slice.read();
+    let bytes = bytes.map_err(|error| InvalidRows::new(error.to_string()))?;
+    binary_values::write_bytes(datatype, &bytes, memory)
+}
+
+/// The form of an output by its parameters; `classes` is that of `classification`, if there is one,
+/// and `None` inside where it is not a number of classes.
+pub(super) fn output_form(
+    name: &str,
+    classes: Option<Option<u64>>,
+    slice: Option<RegionSlice>,
+) -> Result<OutputForm, RequestError> {
+    let refusal = |problem| {
+        let name = excerpt(name);
+        RequestError::invalid(format!("output {name:?}: {problem}"))
+    };
+    match (classes, slice) {
+        (None, None) => Ok(OutputForm::Values),
+        (None, Some(slice)) => Ok(OutputForm::Region(slice)),
+        (Some(_), Some(_)) => Err(refusal(
+            "classes are not written to shared memory; ask for classification or \
+             shared_memory_region",
+        )),
+        (Some(Some(wanted)), None) if wanted > 0 => Ok(OutputForm::Classes(
+            usize::try_from(wanted).unwrap_or(usize::MAX),
+        )),
+        (Some(_), None) => Err(refusal(
+            "parameter \"classification\" is not a number of classes: send a whole number from 1",
+        )),
+    }
 }
 
 /// The beginning of a client's text, short enough for an error message.

@@ -1,5 +1,6 @@
 //! Fuzz target of gRPC: the frame, message and rows of an infer call.
 
+use albacore_extensions::Regions;
 use albacore_proto::inference::ModelInferRequest;
 use bytes::Bytes;
 use hyper::HeaderMap;
@@ -28,7 +29,7 @@ pub fn grpc_message(bytes: &[u8]) {
         return;
     };
     let model = fuzzed_model();
-    let Ok(input) = GrpcInferRequest::validate(&model, &request) else {
+    let Ok(input) = GrpcInferRequest::validate(&model, &request, &Regions::new(0)) else {
         return;
     };
     if let Some(mut memory) = fuzzed_memory(input.rows, input.datatype.element()) {

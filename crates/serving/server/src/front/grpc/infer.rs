@@ -1,18 +1,17 @@
 //! `ModelInfer`. A reply carries raw bytes if the request did, or if it asks for them; typed lists
 //! otherwise.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use albacore_call_counts::SERVER_TIMING;
 use albacore_connections::{ConnState, Limit};
 use albacore_engine::{ElementType, Kind, KindSet, ModelInfo, OutputInfo, Reply};
+use albacore_extensions::{Classification, RegionSlice, Regions};
 use albacore_proto::inference::infer_parameter::ParameterChoice;
 use albacore_proto::inference::model_infer_request::InferInputTensor;
 use albacore_proto::inference::model_infer_response::InferOutputTensor;
-use albacore_proto::inference::{
-    InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse,
-};
+use albacore_proto::inference::{InferTensorContents, ModelInferRequest, ModelInferResponse};
 use albacore_rows::columns::{ColumnTensors, DeclaredColumn};
 use albacore_rows::datatype::Datatype;
 use albacore_rows::feature_names::{self, FEATURE_NAMES};
@@ -22,16 +21,28 @@ use hyper::body::Incoming;
 use hyper::{HeaderMap, Response};
 use tonic::Code;
 
+use super::super::Front;
 use super::super::limits::{DIMENSIONS_MAX, TENSORS_MAX};
 use super::super::metrics::InferCall;
 use super::super::reply_body::ReplyBody;
 use super::super::request_body;
-use super::super::request_error::RequestError;
+use super::super::request_error::{ErrorKind, RequestError};
 use super::super::request_meta::{PRIORITY, RequestMeta, TIMEOUT};
-use super::super::stages::SERVER_TIMING;
-use super::super::validate::{self, DeclaredTensor, OutputSelection, RequestedOutput, VERSION};
+use super::super::validate::{
+    self, DeclaredTensor, OutputForm, OutputSelection, RequestedOutput, VERSION,
+};
+use super::parameters::{
+    CLASSIFICATION, Parameters, is_shared, region, region_parameters, whole_number,
+};
 use super::size_check::check_decoded_size;
 use super::{GrpcService, decode, unary};
+
+/// Where requests come from, and what answers them.
+pub(super) struct InferSource<'a> {
+    pub(super) front: &'a Front,
+    pub(super) headers: &'a HeaderMap,
+    pub(super) conn: &'a ConnState,
+}
 
 impl GrpcService {
     /// Answers one infer call and counts it.
@@ -41,19 +52,19 @@ impl GrpcService {
         body: Incoming,
         conn: &ConnState,
     ) -> Response<ReplyBody> {
+        let front: &Front = &self.front;
+        let source = InferSource {
+            front,
+            headers,
+            conn,
+        };
         let mut call = InferCall::new(conn.arrival());
         let result = self
-            .compute(headers, body, conn, &mut call)
+            .compute(&source, body, &mut call)
             .await
             .map(|response| unary::reply(&response));
-        if let Err(error) = &result {
-            self.front.hold_error(&call.model, error.kind).await;
-        }
-        let code = result
-            .as_ref()
-            .map_or_else(|error| error.kind.code(), |_| Code::Ok);
-        let (front, code) = (&self.front, format!("{code:?}"));
-        front.metrics.count(front.event_loop, &call, "grpc", &code);
+        let error = result.as_ref().err().map(|error| error.kind);
+        source.count(&call, error).await;
         let mut reply = result.unwrap_or_else(unary::error);
         if let Some(timing) = call.server_timing() {
             reply.headers_mut().insert(SERVER_TIMING, timing);
@@ -68,32 +79,50 @@ impl GrpcService {
     /// The steps of a call from its body to its results; notes in `call` what the metrics need.
     async fn compute(
         &self,
-        headers: &HeaderMap,
+        source: &InferSource<'_>,
         body: Incoming,
-        conn: &ConnState,
         call: &mut InferCall,
     ) -> Result<ModelInferResponse, RequestError> {
-        // Parse.
-        let bytes = request_body::read(body, &self.body_budget, conn).await?;
-        let complete_at = conn.arrival();
-        let message = unary::message(headers, bytes)?;
-        check_decoded_size(&message)?;
-        let request: ModelInferRequest = decode(message)?;
+        let bytes = request_body::read(body, &self.body_budget, source.conn).await?;
+        let complete_at = source.conn.arrival();
+        let request = read_request(source.headers, bytes)?;
+        source.compute(request, complete_at, call).await
+    }
+}
+
+/// Reads a framed message.
+pub(super) fn read_request(
+    headers: &HeaderMap,
+    framed: Bytes,
+) -> Result<ModelInferRequest, RequestError> {
+    let message = unary::message(headers, framed)?;
+    check_decoded_size(&message)?;
+    decode(message)
+}
+
+impl InferSource<'_> {
+    /// The steps of a call from its message, which was `complete_at` this time, to its results.
+    pub(super) async fn compute(
+        &self,
+        request: ModelInferRequest,
+        complete_at: Instant,
+        call: &mut InferCall,
+    ) -> Result<ModelInferResponse, RequestError> {
         let (name, version) = (&request.model_name, &request.model_version);
         let model = self.front.find_model(name, version)?;
         call.model.clone_from(name);
-        let mut meta = request_meta(call.arrival, headers, &request)?;
+        let mut meta = request_meta(call.arrival, self.headers, &request)?;
         meta.set_complete_at(complete_at);
 
         // Validate.
         let parse_start = Instant::now();
         let edition = model.edition();
         let info = edition.info();
-        let input = GrpcInferRequest::validate(info, &request)?;
+        let input = GrpcInferRequest::validate(info, &request, &self.front.regions)?;
         let (rows, element) = (input.rows, input.datatype.element());
         call.kinds = input.kinds;
         validate::check_reply_size(info, rows, &input.outputs)
-            .inspect_err(|_| conn.count(Limit::ReplyBytes))?;
+            .inspect_err(|_| self.conn.count(Limit::ReplyBytes))?;
 
         // Admit and submit.
         let model = meta.apply_to(model);
@@ -112,8 +141,19 @@ impl GrpcService {
         drop((request.inputs, request.raw_input_contents));
         let mut reply = meta.await_reply(reply).await?;
         let _turn = reply.front_turn().await;
+        validate::write_regions(&outputs, &reply)?;
         call.answered(rows, input_time, reply.timing());
         Ok(response(info, id, rows, &outputs, reply))
+    }
+
+    /// Counts a call, whose error is held back as long as the front needs.
+    pub(super) async fn count(&self, call: &InferCall, error: Option<ErrorKind>) {
+        if let Some(kind) = error {
+            self.front.hold_error(&call.model, kind).await;
+        }
+        let code = error.map_or(Code::Ok, ErrorKind::code);
+        let (front, code) = (self.front, format!("{code:?}"));
+        front.metrics.count(front.event_loop, call, "grpc", &code);
     }
 }
 
@@ -124,18 +164,10 @@ fn request_meta(
     request: &ModelInferRequest,
 ) -> Result<RequestMeta, RequestError> {
     let mut meta = RequestMeta::new(arrival, headers)?;
-    let number = |name: &str| {
-        let parameter = request.parameters.get(name)?;
-        Some(match parameter.parameter_choice.as_ref() {
-            Some(&ParameterChoice::Int64Param(number)) => u64::try_from(number).ok(),
-            Some(&ParameterChoice::Uint64Param(number)) => Some(number),
-            _ => None,
-        })
-    };
-    if let Some(timeout) = number(TIMEOUT) {
+    if let Some(timeout) = whole_number(&request.parameters, TIMEOUT) {
         meta.set_timeout(timeout)?;
     }
-    if let Some(priority) = number(PRIORITY) {
+    if let Some(priority) = whole_number(&request.parameters, PRIORITY) {
         meta.set_priority(priority)?;
     }
     Ok(meta)
@@ -153,6 +185,12 @@ pub(super) struct GrpcInferRequest<'a> {
     order: Option<ColumnOrder>,
 }
 
+/// The outputs of the reply, in order and as a set.
+struct SelectedOutputs {
+    outputs: Vec<RequestedOutput>,
+    kinds: KindSet,
+}
+
 /// The rows of a request.
 enum GrpcRows<'a> {
     Tensor(GrpcInput<'a>),
@@ -164,10 +202,12 @@ impl<'a> GrpcInferRequest<'a> {
     pub(super) fn validate(
         model: &ModelInfo,
         request: &'a ModelInferRequest,
+        regions: &Regions,
     ) -> Result<Self, RequestError> {
-        let (outputs, kinds) = requested_outputs(model, request)?;
+        let (outputs, kinds) = requested_outputs(model, request, regions)?;
         if has_columns(request) {
-            return Self::of_columns(model, request, outputs, kinds);
+            let selected = SelectedOutputs { outputs, kinds };
+            return Self::of_columns(model, request, selected, regions);
         }
         let input = only_input(model, request)?;
         let declared = DeclaredTensor {
@@ -176,7 +216,7 @@ impl<'a> GrpcInferRequest<'a> {
         };
         let (datatype, rows) = validate::check_input(model, &declared)?;
         let order = named_order(model, request, input)?;
-        let data = GrpcInput::find(request, input)?;
+        let data = GrpcInput::find(request, input, regions)?;
         data.check_length(rows * model.features, datatype)?;
         let data = GrpcRows::Tensor(data);
         Ok(Self {
@@ -193,8 +233,8 @@ impl<'a> GrpcInferRequest<'a> {
     fn of_columns(
         model: &ModelInfo,
         request: &'a ModelInferRequest,
-        outputs: Vec<RequestedOutput>,
-        kinds: KindSet,
+        SelectedOutputs { outputs, kinds }: SelectedOutputs,
+        regions: &Regions,
     ) -> Result<Self, RequestError> {
         let declared = request.inputs.iter().map(|input| DeclaredColumn {
             name: &input.name,
@@ -203,15 +243,19 @@ impl<'a> GrpcInferRequest<'a> {
         });
         let columns = ColumnTensors::check(model, &declared.collect::<Vec<_>>())?;
         let (inputs, raw) = (&request.inputs, &request.raw_input_contents);
-        if !raw.is_empty() && raw.len() != inputs.len() {
-            let (have, need) = (raw.len(), inputs.len());
+        // As in Triton: inputs in shared memory have no entry.
+        let need = inputs.iter().filter(|input| !is_shared(input)).count();
+        if !raw.is_empty() && raw.len() != need {
+            let have = raw.len();
             return Err(RequestError::invalid(format!(
-                "raw_input_contents has {have} entries for {need} inputs"
+                "raw_input_contents has {have} entries for {need} inputs outside of shared memory"
             )));
         }
         let mut tensors = Vec::with_capacity(inputs.len());
+        let mut raw = raw.iter();
         for (place, input) in inputs.iter().enumerate() {
-            let data = GrpcInput::of(input, raw.get(place)).and_then(|data| {
+            let own = if is_shared(input) { None } else { raw.next() };
+            let data = GrpcInput::of(input, own, regions).and_then(|data| {
                 data.check_length(columns.rows, columns.datatype(place))?;
                 Ok(data)
             });
@@ -254,6 +298,7 @@ impl<'a> GrpcInferRequest<'a> {
 fn requested_outputs(
     model: &ModelInfo,
     request: &ModelInferRequest,
+    regions: &Regions,
 ) -> Result<(Vec<RequestedOutput>, KindSet), RequestError> {
     if request.outputs.len() > TENSORS_MAX {
         let outputs = request.outputs.len();
@@ -261,12 +306,13 @@ fn requested_outputs(
             "{outputs} outputs are more than {TENSORS_MAX}"
         )));
     }
-    let is_true = |parameters: &HashMap<String, InferParameter>, name: &str| {
+    let is_true = |parameters: &Parameters, name: &str| {
         let parameter = parameters.get(name);
         let choice = parameter.and_then(|parameter| parameter.parameter_choice.as_ref());
         choice == Some(&ParameterChoice::BoolParam(true))
     };
     let is_raw = !request.raw_input_contents.is_empty()
+        || request.inputs.iter().any(is_shared)
         || is_true(&request.parameters, "binary_data_output")
         || request
             .outputs
@@ -274,15 +320,10 @@ fn requested_outputs(
             .any(|output| is_true(&output.parameters, "binary_data"));
     let mut selection = OutputSelection::new(model);
     for output in &request.outputs {
-        for extension in ["classification", "shared_memory_region"] {
-            if output.parameters.contains_key(extension) {
-                return Err(RequestError::invalid(format!(
-                    "output {:?}: the extension {extension} is not supported",
-                    validate::excerpt(&output.name)
-                )));
-            }
-        }
-        selection.add(&output.name, is_raw)?;
+        let slice = region(&output.parameters).find(regions, &output.name)?;
+        let classes = whole_number(&output.parameters, CLASSIFICATION);
+        let form = validate::output_form(&output.name, classes, slice)?;
+        selection.add_as(&output.name, is_raw, form)?;
     }
     Ok(selection.or_value(is_raw))
 }
@@ -304,11 +345,6 @@ fn only_input<'a>(
             "input \"input\" has {dimensions} dimensions; it takes two, [rows, {}]",
             model.features
         )));
-    }
-    if input.parameters.contains_key("shared_memory_region") {
-        return Err(RequestError::invalid(
-            "input \"input\": shared memory regions are not supported; send the data",
-        ));
     }
     Ok(input)
 }
@@ -342,20 +378,21 @@ fn named_order(
 }
 
 /// The values of the input tensor.
-#[derive(Clone, Copy)]
 enum GrpcInput<'a> {
     Raw(&'a Bytes),
     Typed(&'a InferTensorContents),
+    Shared(RegionSlice),
 }
 
 impl<'a> GrpcInput<'a> {
     fn find(
         request: &'a ModelInferRequest,
         input: &'a InferInputTensor,
+        regions: &Regions,
     ) -> Result<Self, RequestError> {
         match &request.raw_input_contents[..] {
-            [] => Self::of(input, None),
-            [raw] => Self::of(input, Some(raw)),
+            [] => Self::of(input, None, regions),
+            [raw] => Self::of(input, Some(raw), regions),
             several => Err(RequestError::invalid(format!(
                 "raw_input_contents has {} entries for one input",
                 several.len()
@@ -363,7 +400,16 @@ impl<'a> GrpcInput<'a> {
         }
     }
 
-    fn of(input: &'a InferInputTensor, raw: Option<&'a Bytes>) -> Result<Self, RequestError> {
+    fn of(
+        input: &'a InferInputTensor,
+        raw: Option<&'a Bytes>,
+        regions: &Regions,
+    ) -> Result<Self, RequestError> {
+        if let Some(slice) = region(&input.parameters).find(regions, &input.name)? {
+            let has_own = raw.is_some() || input.contents.is_some();
+            validate::check_shared(slice.len(), has_own, &slice)?;
+            return Ok(Self::Shared(slice));
+        }
         match (raw, &input.contents) {
             (None, Some(contents)) => Ok(Self::Typed(contents)),
             (None, None) => Err(RequestError::invalid("input \"input\" has no data")),
@@ -374,18 +420,21 @@ impl<'a> GrpcInput<'a> {
         }
     }
 
-    fn write(self, datatype: Datatype, memory: &mut [u8]) -> Result<(), InvalidRows> {
+    fn write(&self, datatype: Datatype, memory: &mut [u8]) -> Result<(), InvalidRows> {
         match self {
             Self::Raw(bytes) => binary_values::write_bytes(datatype, bytes, memory),
             Self::Typed(contents) => binary_values::write_contents(datatype, contents, memory),
+            Self::Shared(slice) => validate::write_shared(slice, datatype, memory),
         }
     }
 
     /// Refuses a raw tensor whose size is wrong before memory is taken for its shape.
-    fn check_length(self, values: usize, datatype: Datatype) -> Result<(), RequestError> {
-        let (have, need) = match self {
-            Self::Raw(bytes) => (bytes.len(), values.saturating_mul(datatype.bytes())),
+    fn check_length(&self, values: usize, datatype: Datatype) -> Result<(), RequestError> {
+        let need = values.saturating_mul(datatype.bytes());
+        let have = match self {
+            Self::Raw(bytes) => bytes.len(),
             Self::Typed(_) => return Ok(()),
+            Self::Shared(slice) => return validate::check_shared(need, false, slice),
         };
         if have == need {
             return Ok(());
@@ -424,31 +473,58 @@ fn response(
         let (Some(output), Some(values)) = (model.output(kind), reply.output(kind)) else {
             continue;
         };
-        let contents = if requested.binary {
-            let bytes = Bytes::from_owner(OutputBytes(Arc::clone(&reply), kind));
-            response.raw_output_contents.push(bytes);
-            None
-        } else {
-            Some(typed_contents(output.element, values))
+        let mut tensor = output_tensor(output, rows);
+        let raw = match &requested.form {
+            OutputForm::Values if requested.binary => {
+                Bytes::from_owner(OutputBytes(Arc::clone(&reply), kind))
+            }
+            OutputForm::Values => {
+                tensor.contents = Some(typed_contents(output.element, values));
+                Bytes::new()
+            }
+            OutputForm::Classes(count) => {
+                let classes = Classification::of(model, output, *count, values);
+                "BYTES".clone_into(&mut tensor.datatype);
+                tensor.shape = vec![size(rows), size(classes.row_classes())];
+                if requested.binary {
+                    classes.packed().into()
+                } else {
+                    tensor.contents = Some(typed_classes(&classes));
+                    Bytes::new()
+                }
+            }
+            OutputForm::Region(slice) => {
+                tensor.parameters = region_parameters(slice);
+                Bytes::new()
+            }
         };
-        response.outputs.push(output_tensor(output, rows, contents));
+        // An entry for each output, also for one in shared memory, as in Triton.
+        if requested.binary {
+            response.raw_output_contents.push(raw);
+        }
+        response.outputs.push(tensor);
     }
     response
 }
 
-fn output_tensor(
-    output: &OutputInfo,
-    rows: usize,
-    contents: Option<InferTensorContents>,
-) -> InferOutputTensor {
+fn size(size: usize) -> i64 {
+    i64::try_from(size).unwrap_or(i64::MAX)
+}
+
+fn typed_classes(classes: &Classification) -> InferTensorContents {
+    let texts = classes.texts().iter();
+    InferTensorContents {
+        bytes_contents: texts.map(|text| text.clone().into_bytes()).collect(),
+        ..Default::default()
+    }
+}
+
+fn output_tensor(output: &OutputInfo, rows: usize) -> InferOutputTensor {
     let sizes = std::iter::once(&rows).chain(&output.row_shape);
     InferOutputTensor {
         name: validate::output_name(output.kind).to_owned(),
         datatype: Datatype::from_element(output.element).name().to_owned(),
-        shape: sizes
-            .map(|&size| i64::try_from(size).unwrap_or(i64::MAX))
-            .collect(),
-        contents,
+        shape: sizes.map(|&length| size(length)).collect(),
         ..Default::default()
     }
 }

@@ -4,7 +4,9 @@
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzz_targets;
 mod infer;
+mod infer_stream;
 mod load_stream;
+mod parameters;
 mod size_check;
 pub(super) mod unary;
 
@@ -21,7 +23,8 @@ use albacore_proto::inference::{
     ModelMetadataResponse, ModelReadyRequest, ModelReadyResponse, ModelStatisticsRequest,
     ModelStatisticsResponse, RepositoryIndexRequest, RepositoryIndexResponse, ServerLiveRequest,
     ServerLiveResponse, ServerMetadataRequest, ServerMetadataResponse, ServerReadyRequest,
-    ServerReadyResponse,
+    ServerReadyResponse, SystemSharedMemoryRegisterResponse, SystemSharedMemoryStatusRequest,
+    SystemSharedMemoryUnregisterRequest, SystemSharedMemoryUnregisterResponse,
 };
 use hyper::body::Incoming;
 use hyper::{HeaderMap, Request, Response};
@@ -36,8 +39,10 @@ use super::metadata;
 use super::reply_body::ReplyBody;
 use super::request_body::{self, BodyBudget};
 use super::request_error::{ErrorKind, RequestError};
+use super::triton::UnsupportedCall;
 use super::{Front, FrontError, triton, validate};
 use albacore_connections::{ActiveRequest, ShutdownStage, next_stage};
+use albacore_extensions::messages;
 use albacore_proto::orca::open_rca_service_server::OpenRcaServiceServer;
 use albacore_rows::feature_names::FEATURE_NAMES;
 use load_stream::LoadStreams;
@@ -132,6 +137,7 @@ impl GrpcService {
         let name = head.uri.path();
         let result = match name.strip_prefix(PATH_PREFIX) {
             Some("ModelInfer") => return self.infer(&head.headers, body, active.conn()).await,
+            Some("ModelStreamInfer") => return self.infer_stream(head.headers, body, active),
             Some(name) => self.answer_other(name, &head.headers, body, active).await,
             None => Err(unknown_call(name)),
         };
@@ -182,7 +188,7 @@ impl GrpcService {
             }
             "ServerMetadata" => {
                 let ServerMetadataRequest {} = self.message(headers, body, active).await?;
-                unary::reply(&server_metadata())
+                unary::reply(&server_metadata(self.front.regions.is_on()))
             }
             "ModelMetadata" => {
                 let ModelMetadataRequest { name, version } =
@@ -213,6 +219,39 @@ impl GrpcService {
             }
             "RepositoryModelLoad" | "RepositoryModelUnload" => {
                 return Err(triton::load_unsupported());
+            }
+            name if name.starts_with("SystemSharedMemory") => {
+                self.answer_shared_memory(name, headers, body, active)
+                    .await?
+            }
+            other => return Err(unknown_call(other)),
+        })
+    }
+
+    async fn answer_shared_memory(
+        &self,
+        name: &str,
+        headers: &HeaderMap,
+        body: Incoming,
+        active: &ActiveRequest,
+    ) -> Result<Response<ReplyBody>, RequestError> {
+        let regions = &self.front.regions;
+        Ok(match name {
+            "SystemSharedMemoryStatus" => {
+                let SystemSharedMemoryStatusRequest { name } =
+                    self.message(headers, body, active).await?;
+                unary::reply(&messages::regions_message(regions.status(&name)?))
+            }
+            "SystemSharedMemoryRegister" => {
+                let region = self.message(headers, body, active).await?;
+                regions.register(messages::region_of_message(region))?;
+                unary::reply(&SystemSharedMemoryRegisterResponse {})
+            }
+            "SystemSharedMemoryUnregister" => {
+                let SystemSharedMemoryUnregisterRequest { name } =
+                    self.message(headers, body, active).await?;
+                regions.unregister(&name)?;
+                unary::reply(&SystemSharedMemoryUnregisterResponse {})
             }
             other => return Err(unknown_call(other)),
         })
@@ -256,20 +295,23 @@ fn decode<M: Message + Default>(bytes: bytes::Bytes) -> Result<M, RequestError> 
 }
 
 fn unknown_call(name: &str) -> RequestError {
+    if let Some(call) = UnsupportedCall::from_name(name) {
+        return triton::unsupported(call);
+    }
     let message = format!("{:?} is not a call of {SERVICE}", validate::excerpt(name));
     RequestError::new(ErrorKind::Unimplemented, message)
 }
 
-fn server_metadata() -> ServerMetadataResponse {
+fn server_metadata(has_shared_memory: bool) -> ServerMetadataResponse {
     let metadata::ServerMetadata {
         name,
         version,
         extensions,
-    } = metadata::SERVER;
+    } = metadata::server(has_shared_memory);
     ServerMetadataResponse {
         name: name.to_owned(),
         version: version.to_owned(),
-        extensions: extensions.map(str::to_owned).to_vec(),
+        extensions: extensions.iter().map(|&name| name.to_owned()).collect(),
     }
 }
 

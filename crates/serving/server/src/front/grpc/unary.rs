@@ -1,5 +1,5 @@
-//! The wire format of unary calls: one message with a frame of five bytes in each direction, a
-//! status after the reply.
+//! The wire format of calls: messages with a frame of five bytes each, one in each direction but
+//! for streams, and a status after the reply.
 //!
 //! tonic's codec is not used: it allocates the announced size before the bytes arrive, has no
 //! common bound for messages that arrive slowly, and copies each message twice.
@@ -12,6 +12,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use super::super::content_coding::ContentCoding;
+use super::super::limits::BODY_BYTES_MAX;
 use super::super::reply_body::ReplyBody;
 use super::super::request_error::{ENVOY_RATE_LIMITED, ErrorKind, RequestError};
 use super::super::request_meta::single_header;
@@ -65,23 +66,56 @@ fn coding(headers: &HeaderMap) -> Result<ContentCoding, RequestError> {
 
 /// The reply with this message.
 pub(super) fn reply(message: &impl Message) -> Response<ReplyBody> {
+    let framed = match frame(message) {
+        Ok(framed) => framed,
+        Err(too_large) => return error(too_large),
+    };
+    let mut reply = Response::new(ReplyBody::Whole(Some(framed), Some(ok())));
+    reply.headers_mut().insert(CONTENT_TYPE, GRPC);
+    reply
+}
+
+/// The head of a reply that is a stream of messages.
+pub(super) fn stream(body: ReplyBody) -> Response<ReplyBody> {
+    let mut reply = Response::new(body);
+    reply.headers_mut().insert(CONTENT_TYPE, GRPC);
+    reply
+}
+
+/// The trailers of a call that succeeded.
+pub(super) fn ok() -> HeaderMap {
+    let mut trailers = HeaderMap::with_capacity(1);
+    trailers.insert("grpc-status", HeaderValue::from_static("0"));
+    trailers
+}
+
+/// The message with its frame.
+pub(super) fn frame(message: &impl Message) -> Result<Bytes, RequestError> {
     let length = message.encoded_len();
-    let Ok(announced) = u32::try_from(length) else {
-        return error(RequestError::new(
+    let announced = u32::try_from(length).map_err(|_| {
+        RequestError::new(
             ErrorKind::TooLarge,
             format!("the reply has {length} bytes, more than gRPC can send: ask for fewer rows"),
-        ));
-    };
+        )
+    })?;
     let mut framed = BytesMut::with_capacity(FRAME_BYTES + length);
     framed.put_u8(0);
     framed.put_u32(announced);
     // infallible: the buffer has room, and would grow
     let _ = message.encode(&mut framed);
-    let mut trailers = HeaderMap::with_capacity(1);
-    trailers.insert("grpc-status", HeaderValue::from_static("0"));
-    let mut reply = Response::new(ReplyBody::Whole(Some(framed.freeze()), Some(trailers)));
-    reply.headers_mut().insert(CONTENT_TYPE, GRPC);
-    reply
+    Ok(framed.freeze())
+}
+
+/// Bytes of the first message in `stream`, its frame included; `None` while it is incomplete.
+pub(super) fn first_message(stream: &[u8]) -> Result<Option<usize>, RequestError> {
+    let Some((&[_, ref length @ ..], rest)) = stream.split_first_chunk::<FRAME_BYTES>() else {
+        return Ok(None);
+    };
+    let length = u32::from_be_bytes(*length) as usize;
+    if length > BODY_BYTES_MAX {
+        return Err(RequestError::body_too_large(length as u64));
+    }
+    Ok((rest.len() >= length).then_some(FRAME_BYTES + length))
 }
 
 /// Changes the trailers of a reply; those of a reply without a message are its head.
@@ -93,6 +127,13 @@ pub(super) fn change_trailers(
         ReplyBody::Whole(_, Some(trailers)) => change(trailers),
         ReplyBody::Whole(_, None) | ReplyBody::Stream { .. } => change(reply.headers_mut()),
     }
+}
+
+/// The trailers of a stream that fails.
+pub(super) fn error_trailers(failed: RequestError) -> HeaderMap {
+    let mut trailers = error(failed).into_parts().0.headers;
+    trailers.remove(CONTENT_TYPE);
+    trailers
 }
 
 /// The reply to a call that failed.
@@ -150,6 +191,21 @@ mod tests {
             let said = message(&none, body).unwrap_err().message;
             assert!(said.contains(part), "{part}: {said}");
         }
+    }
+
+    #[test]
+    fn the_first_of_several_messages_is_found_once_it_is_complete() {
+        let stream = [framed(0, 3, b"abc"), framed(0, 0, b"")].concat();
+        for have in 0..8 {
+            assert_eq!(first_message(&stream[..have]).unwrap(), None, "{have}");
+        }
+        assert_eq!(first_message(&stream[..8]).unwrap(), Some(8));
+        assert_eq!(first_message(&stream).unwrap(), Some(8));
+        assert_eq!(first_message(&stream[8..]).unwrap(), Some(5));
+        // Refused by its announced length, before its bytes come.
+        let error = first_message(&framed(0, (64 << 20) + 1, b"")).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::TooLarge);
+        assert!(first_message(&framed(0, 64 << 20, b"")).unwrap().is_none());
     }
 
     #[test]

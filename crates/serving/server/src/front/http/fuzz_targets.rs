@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use albacore_connections::{ActiveRequest, ConnState, Handler};
 use albacore_engine::{Kind, ModelInfo};
+use albacore_extensions::Regions;
 use albacore_rows::Table;
 use albacore_server_args::OwnRoutes;
 use hyper::body::Incoming;
@@ -30,7 +31,9 @@ pub fn http_body(bytes: &[u8], json_bytes: Option<usize>) {
     ];
     let tables = tables.into_iter().flatten();
     let tables = tables.map(|table| HttpInferRequest::of_table(&model, table, Kind::Value));
-    let calls = std::iter::once(HttpInferRequest::parse(&model, bytes, json_bytes)).chain(tables);
+    let regions = Regions::new(0);
+    let call = HttpInferRequest::parse(&model, bytes, json_bytes, &regions);
+    let calls = std::iter::once(call).chain(tables);
     for call in calls.flatten() {
         write_call(&model, &call);
     }

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use albacore_connections::{ConnState, Limit};
 use albacore_engine::{Kind, ModelHandle, ModelInfo};
+use albacore_extensions::Regions;
 use albacore_rows::Table;
 use bytes::Bytes;
 use hyper::HeaderMap;
@@ -70,10 +71,11 @@ impl<'a> InferTarget<'a> {
         model: &ModelInfo,
         body: &'b [u8],
         form: BodyForm,
+        regions: &Regions,
     ) -> Result<HttpInferRequest<'b>, RequestError> {
         let kind = match (self.form, form) {
             (InferForm::OpenInference, form) => {
-                return HttpInferRequest::parse(model, body, form.json_bytes());
+                return HttpInferRequest::parse(model, body, form.json_bytes(), regions);
             }
             (InferForm::Scoring, form) => return scoring::parse(model, body, form),
             (InferForm::Predictions, _) => Kind::Value,
@@ -144,7 +146,8 @@ impl HttpService {
         // Parse and validate.
         let bytes = request_body::decompress(headers, bytes, conn)?;
         let edition = model.edition();
-        let request = target.parse(edition.info(), &bytes, form)?;
+        let regions = &self.front.regions;
+        let request = target.parse(edition.info(), &bytes, form, regions)?;
         call.kinds = request.kinds;
         request.apply_parameters(&mut meta)?;
         validate::check_reply_size(edition.info(), request.rows, &request.outputs)
@@ -169,6 +172,7 @@ impl HttpService {
         drop(bytes);
         let mut reply = meta.await_reply(reply).await?;
         let _turn = reply.front_turn().await;
+        validate::write_regions(&outputs, &reply)?;
         call.answered(rows, input, reply.timing());
         let (model, id) = (edition.info(), id.as_deref());
         let print_rows = |key| InferReply::of_json(nested::print(key, model, &outputs, &reply));

@@ -1,5 +1,6 @@
 //! The calls of the protocol over HTTP.
 
+mod bounded_list;
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzz_targets;
 mod infer;
@@ -21,6 +22,7 @@ use serde_json::json;
 use super::request_body::{self, BodyBudget};
 use super::request_error::RequestError;
 use super::{Front, metadata, state, triton, validate};
+use albacore_extensions::{json, messages};
 use infer::{InferForm, InferTarget};
 use reply::HttpReply;
 use route::{ModelPath, Route};
@@ -58,6 +60,9 @@ impl HttpService {
             Ok(Route::Invocations) => {
                 let target = InferTarget::new(self.only_model(), InferForm::Scoring);
                 return self.infer(headers, &target, body, conn).await;
+            }
+            Ok(Route::Register(name)) => {
+                self.register(name.into_owned(), headers, body, conn).await
             }
             Ok(Route::Index) => self.index(headers, body, conn).await,
             Ok(route) => {
@@ -100,10 +105,49 @@ impl HttpService {
             &self.front.status.snapshot(),
             only_ready,
         );
-        Ok(reply::json(StatusCode::OK, &triton::index_json(&models)))
+        Ok(reply::json(StatusCode::OK, &json::index_json(&models)))
     }
 
-    /// Every call but infer and the index.
+    /// Registers a region of system shared memory.
+    async fn register(
+        &self,
+        name: String,
+        headers: &HeaderMap,
+        body: Incoming,
+        conn: &ConnState,
+    ) -> Result<HttpReply, RequestError> {
+        let bytes = request_body::read(body, &self.body_budget, conn).await?;
+        let bytes = request_body::decompress(headers, bytes, conn)?;
+        let regions = &self.front.regions;
+        // Of a server without the extension first.
+        regions.status("")?;
+        regions.register(messages::region_of_json(name, &bytes)?)?;
+        Ok(reply::json(StatusCode::OK, &json!({})))
+    }
+
+    fn region_status(&self, name: &str) -> Result<HttpReply, RequestError> {
+        let regions = self.front.regions.status(name)?;
+        Ok(reply::json(
+            StatusCode::OK,
+            &messages::regions_json(&regions),
+        ))
+    }
+
+    fn unregister(&self, name: &str) -> Result<HttpReply, RequestError> {
+        self.front.regions.unregister(name)?;
+        Ok(reply::json(StatusCode::OK, &json!({})))
+    }
+
+    /// The metrics in a format that the headers accept.
+    fn metrics(&self, headers: &HeaderMap) -> HttpReply {
+        let lines = headers.get_all(ACCEPT).iter();
+        let format = MetricsFormat::accepted(lines.filter_map(|line| line.to_str().ok()));
+        let text = format.page(self.front.metrics.print());
+        let media_type = HeaderValue::from_static(format.media_type());
+        reply::with_type(StatusCode::OK, media_type, text.into_bytes())
+    }
+
+    /// Every call but those with a body.
     fn answer_without_body(
         &self,
         route: &Route<'_>,
@@ -111,7 +155,10 @@ impl HttpService {
     ) -> Result<HttpReply, RequestError> {
         let engine = &self.front.engine;
         let reply = match route {
-            Route::Server => reply::json(StatusCode::OK, &metadata::SERVER),
+            Route::Server => reply::json(
+                StatusCode::OK,
+                &metadata::server(self.front.regions.is_on()),
+            ),
             Route::Live => reply::json(StatusCode::OK, &json!({"live": true})),
             Route::Alive => reply::json(StatusCode::OK, &json!({"status": "alive"})),
             Route::ModelNames => reply::json(StatusCode::OK, &json!({"models": engine.names()})),
@@ -120,7 +167,7 @@ impl HttpService {
             }
             Route::Ready => not_ready(),
             Route::Ping => scoring::ping(engine.is_ready()),
-            Route::Version => scoring::text(StatusCode::OK, metadata::SERVER.version),
+            Route::Version => scoring::text(StatusCode::OK, metadata::VERSION_OF_SERVER),
             Route::Model(ModelPath { name, version }) => {
                 let model = validate::find_model(engine, self.front.event_loop, name, version)?;
                 reply::json(
@@ -131,13 +178,16 @@ impl HttpService {
             Route::Config(ModelPath { name, version }) => {
                 let model = validate::find_model(engine, self.front.event_loop, name, version)?;
                 let config = self.front.model_config(model.info());
-                reply::json(StatusCode::OK, &triton::config_json(&config))
+                reply::json(StatusCode::OK, &json::config_json(&config))
             }
             Route::Stats(ModelPath { name, version }) => {
                 let calls = &self.front.metrics.calls;
                 let models = triton::statistics(engine, calls, (name, version))?;
-                reply::json(StatusCode::OK, &triton::statistics_json(&models))
+                reply::json(StatusCode::OK, &json::statistics_json(&models))
             }
+            Route::RegionStatus(name) => self.region_status(name)?,
+            Route::Unregister(name) => self.unregister(name)?,
+            Route::Unsupported(call) => return Err(triton::unsupported(*call)),
             Route::LoadOrUnload => return Err(triton::load_unsupported()),
             Route::ModelReady(ModelPath { name, version })
             | Route::ModelStatus(ModelPath { name, version }) => {
@@ -150,13 +200,7 @@ impl HttpService {
                     false => not_ready(),
                 }
             }
-            Route::Metrics => {
-                let lines = headers.get_all(ACCEPT).iter();
-                let format = MetricsFormat::accepted(lines.filter_map(|line| line.to_str().ok()));
-                let text = format.page(self.front.metrics.print());
-                let media_type = HeaderValue::from_static(format.media_type());
-                reply::with_type(StatusCode::OK, media_type, text.into_bytes())
-            }
+            Route::Metrics => self.metrics(headers),
             Route::State => {
                 let status = self.front.status.snapshot();
                 let state = state::describe(engine, status, &self.front.config);
@@ -166,6 +210,7 @@ impl HttpService {
             | Route::Predict(_)
             | Route::Explain(_)
             | Route::Index
+            | Route::Register(_)
             | Route::Invocations
             | Route::Invoke(_) => reply::error(&RequestError::invalid("this call needs a body")),
         };

@@ -10,9 +10,10 @@ use super::super::limits::COMPRESSED_REPLY_BYTES_MIN;
 use super::super::metrics::InferCall;
 use super::super::reply_body::ReplyBody;
 use super::super::request_error::{ENVOY_RATE_LIMITED, RequestError};
-use super::super::stages::SERVER_TIMING;
-use super::super::validate::{self, RequestedOutput, VERSION};
+use super::super::validate::{self, OutputForm, RequestedOutput, VERSION};
+use albacore_call_counts::SERVER_TIMING;
 use albacore_engine::{ElementType, ModelInfo, OutputInfo, Reply};
+use albacore_extensions::Classification;
 use albacore_rows::datatype::Datatype;
 
 pub(super) type HttpReply = Response<ReplyBody>;
@@ -84,12 +85,13 @@ impl InferReply {
         requested: &[RequestedOutput],
         reply: &Reply,
     ) -> Self {
-        let outputs = requested.iter().filter_map(|requested| {
+        let tensors = requested.iter().filter_map(|requested| {
             let kind = requested.kind;
-            Some((requested.binary, model.output(kind)?, reply.output(kind)?))
+            let (output, values) = (model.output(kind)?, reply.output(kind)?);
+            Some(Tensor::new(model, requested, output, values))
         });
-        let outputs: Vec<_> = outputs.collect();
-        let bytes: usize = outputs.iter().map(|(_, _, values)| values.len()).sum();
+        let tensors: Vec<_> = tensors.collect();
+        let bytes: usize = tensors.iter().map(|tensor| tensor.bytes().len()).sum();
         // A value of four bytes becomes up to sixteen characters; unused capacity costs nothing.
         let mut body = Vec::with_capacity(256 + 4 * bytes);
         body.extend_from_slice(b"{\"model_name\":");
@@ -101,19 +103,17 @@ impl InferReply {
             text(&mut body, id);
         }
         body.extend_from_slice(b",\"outputs\":[");
-        for (place, &(binary, output, values)) in outputs.iter().enumerate() {
+        for (place, tensor) in tensors.iter().enumerate() {
             if place > 0 {
                 body.push(b',');
             }
-            print_output(&mut body, rows, output, binary, values);
+            tensor.print(&mut body, rows);
         }
         body.extend_from_slice(b"]}");
-        let json_bytes = outputs
-            .iter()
-            .any(|&(binary, ..)| binary)
-            .then_some(body.len());
-        for (_, _, values) in outputs.iter().filter(|&&(binary, ..)| binary) {
-            body.extend_from_slice(values);
+        let is_binary = tensors.iter().any(|tensor| tensor.binary);
+        let json_bytes = is_binary.then_some(body.len());
+        for tensor in tensors.iter().filter(|tensor| tensor.binary) {
+            body.extend_from_slice(tensor.bytes());
         }
         Self {
             body,
@@ -172,26 +172,96 @@ impl InferReply {
     }
 }
 
-fn print_output(body: &mut Vec<u8>, rows: usize, output: &OutputInfo, binary: bool, values: &[u8]) {
-    body.extend_from_slice(b"{\"name\":");
-    text(body, validate::output_name(output.kind));
-    body.extend_from_slice(b",\"datatype\":");
-    text(body, Datatype::from_element(output.element).name());
-    let shape: Vec<_> = std::iter::once(rows)
-        .chain(output.row_shape.iter().copied())
-        .collect();
-    body.extend_from_slice(b",\"shape\":");
-    json_value(body, &shape);
-    if binary {
-        body.extend_from_slice(b",\"parameters\":{\"binary_data_size\":");
-        json_value(body, &values.len());
-        body.push(b'}');
-    } else {
-        body.extend_from_slice(b",\"data\":[");
-        print_values(body, output.element, values);
-        body.push(b']');
+/// An output of a reply.
+struct Tensor<'a> {
+    output: &'a OutputInfo,
+    binary: bool,
+    data: TensorData<'a>,
+}
+
+enum TensorData<'a> {
+    Values(&'a [u8]),
+    /// Classes, and their bytes if they are binary.
+    Classes(Classification, Vec<u8>),
+    /// In shared memory.
+    Region,
+}
+
+impl<'a> Tensor<'a> {
+    fn new(
+        model: &ModelInfo,
+        requested: &'a RequestedOutput,
+        output: &'a OutputInfo,
+        values: &'a [u8],
+    ) -> Self {
+        let (data, binary) = match &requested.form {
+            OutputForm::Values => (TensorData::Values(values), requested.binary),
+            OutputForm::Classes(count) => {
+                let classes = Classification::of(model, output, *count, values);
+                let packed = requested.binary.then(|| classes.packed());
+                let data = TensorData::Classes(classes, packed.unwrap_or_default());
+                (data, requested.binary)
+            }
+            OutputForm::Region(_) => (TensorData::Region, false),
+        };
+        Self {
+            output,
+            binary,
+            data,
+        }
     }
-    body.push(b'}');
+
+    /// What follows the JSON if it is binary.
+    fn bytes(&self) -> &[u8] {
+        match &self.data {
+            TensorData::Values(values) => values,
+            TensorData::Classes(_, packed) => packed,
+            TensorData::Region => &[],
+        }
+    }
+
+    fn print(&self, body: &mut Vec<u8>, rows: usize) {
+        let output = self.output;
+        let (datatype, row_shape) = match &self.data {
+            TensorData::Classes(classes, _) => ("BYTES", &[classes.row_classes()][..]),
+            TensorData::Values(_) | TensorData::Region => {
+                let datatype = Datatype::from_element(output.element);
+                (datatype.name(), &output.row_shape[..])
+            }
+        };
+        body.extend_from_slice(b"{\"name\":");
+        text(body, validate::output_name(output.kind));
+        body.extend_from_slice(b",\"datatype\":");
+        text(body, datatype);
+        let shape: Vec<_> = std::iter::once(&rows).chain(row_shape).collect();
+        body.extend_from_slice(b",\"shape\":");
+        json_value(body, &shape);
+        if self.binary {
+            body.extend_from_slice(b",\"parameters\":{\"binary_data_size\":");
+            json_value(body, &self.bytes().len());
+            body.push(b'}');
+        } else {
+            self.print_data(body);
+        }
+        body.push(b'}');
+    }
+
+    /// Its values, unless they are in shared memory.
+    fn print_data(&self, body: &mut Vec<u8>) {
+        match &self.data {
+            // As Triton: its C++ client takes any parameters for those of binary data.
+            TensorData::Region => {}
+            TensorData::Classes(classes, _) => {
+                body.extend_from_slice(b",\"data\":");
+                json_value(body, &classes.texts());
+            }
+            TensorData::Values(values) => {
+                body.extend_from_slice(b",\"data\":[");
+                print_values(body, self.output.element, values);
+                body.push(b']');
+            }
+        }
+    }
 }
 
 /// Prints values, separated by commas.

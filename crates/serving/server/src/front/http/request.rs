@@ -6,14 +6,18 @@
 //! protocol V1 are parsed by `instances`.
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor};
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::super::limits::{DIMENSIONS_MAX, TENSORS_MAX};
 use super::super::request_error::RequestError;
 use super::super::request_meta::{RequestMeta, whole_number};
-use super::super::validate::{self, DeclaredTensor, OutputSelection, RequestedOutput};
+use super::super::validate::{
+    self, DeclaredTensor, OutputForm, OutputSelection, RegionParameters, RequestedOutput,
+};
+use super::bounded_list::BoundedList;
 use albacore_engine::{Kind, KindSet, ModelInfo};
+use albacore_extensions::{RegionSlice, Regions};
 use albacore_proto::array::SplitBody;
 use albacore_rows::columns::{ColumnTensors, DeclaredColumn};
 use albacore_rows::datatype::Datatype;
@@ -51,10 +55,21 @@ pub(super) enum HttpInput<'a> {
     /// The text of an array, and the JSON that it is part of.
     Text(&'a str, &'a [u8]),
     Bytes(&'a [u8]),
+    /// Where to read the bytes.
+    Shared(RegionSlice),
     /// Protocol V1, MLflow and others.
     Table(Table<'a>),
     /// A tensor for each column, with their names.
     Columns(ColumnTensors, Vec<String>, Vec<HttpInput<'a>>),
+}
+
+/// Where the values of a body may be.
+struct BodyData<'a> {
+    /// The data of its only input, if that is part of the JSON.
+    text: Option<&'a str>,
+    json: &'a [u8],
+    /// What follows the JSON.
+    binary: &'a [u8],
 }
 
 impl<'a> HttpInferRequest<'a> {
@@ -63,6 +78,7 @@ impl<'a> HttpInferRequest<'a> {
         model: &ModelInfo,
         body: &'a [u8],
         json_bytes: Option<usize>,
+        regions: &Regions,
     ) -> Result<Self, RequestError> {
         if json_bytes == Some(0) {
             return Self::parse_raw(model, body);
@@ -82,23 +98,32 @@ impl<'a> HttpInferRequest<'a> {
                 .text()
                 .is_some_and(|text| split.is_placeholder(text))
         {
-            return Self::validate(model, document, Some(split.array), (json, binary));
+            let data = BodyData {
+                text: Some(split.array),
+                json,
+                binary,
+            };
+            return Self::validate(model, document, data, regions);
         }
         let document: InferBody<'a> =
             serde_json::from_slice(json).map_err(|error| invalid_body(json, &error))?;
         if document.has_columns() {
-            return Self::of_columns(model, document, binary);
+            return Self::of_columns(model, document, binary, regions);
         }
-        let text = document.text();
-        Self::validate(model, document, text, (json, binary))
+        let data = BodyData {
+            text: document.text(),
+            json,
+            binary,
+        };
+        Self::validate(model, document, data, regions)
     }
 
-    /// Validates a parsed request; `text` is its data, if that is part of the JSON.
+    /// Validates a parsed request.
     fn validate(
         model: &ModelInfo,
         document: InferBody<'_>,
-        text: Option<&'a str>,
-        (json, binary): (&'a [u8], &'a [u8]),
+        BodyData { text, json, binary }: BodyData<'a>,
+        regions: &Regions,
     ) -> Result<Self, RequestError> {
         let [input] = &document.inputs.0[..] else {
             let inputs = document.inputs.0.len();
@@ -119,8 +144,11 @@ impl<'a> HttpInferRequest<'a> {
         };
         let values = rows * model.features;
         let text = text.map(|text| (text, json));
-        let data = input.data(values, datatype, text, binary)?;
-        let (outputs, kinds) = document.outputs(model)?;
+        let data = match input.region(regions)? {
+            Some(slice) => input.shared(values, datatype, (text, binary), slice)?,
+            None => input.data(values, datatype, text, binary)?,
+        };
+        let (outputs, kinds) = document.outputs(model, regions)?;
         Ok(Self {
             rows,
             datatype,
@@ -141,6 +169,7 @@ impl<'a> HttpInferRequest<'a> {
         model: &ModelInfo,
         document: InferBody<'a>,
         mut binary: &'a [u8],
+        regions: &Regions,
     ) -> Result<Self, RequestError> {
         let inputs = &document.inputs.0;
         let declared: Vec<_> = inputs.iter().map(Input::column).collect();
@@ -152,7 +181,11 @@ impl<'a> HttpInferRequest<'a> {
             binary = rest;
             let text = input.data.map(|data| (data.get(), &b""[..]));
             let (rows, datatype) = (columns.rows, columns.datatype(place));
-            let data = input.data(rows, datatype, text, own).map_err(|error| {
+            let data = match input.region(regions)? {
+                Some(slice) => input.shared(rows, datatype, (text, own), slice),
+                None => input.data(rows, datatype, text, own),
+            };
+            let data = data.map_err(|error| {
                 let name = validate::excerpt(&input.name);
                 RequestError::invalid(format!("column {name:?}: {error}"))
             })?;
@@ -165,7 +198,7 @@ impl<'a> HttpInferRequest<'a> {
             )));
         }
         let names = inputs.iter().map(|input| input.name.clone()).collect();
-        let (outputs, kinds) = document.outputs(model)?;
+        let (outputs, kinds) = document.outputs(model, regions)?;
         Ok(Self {
             rows: columns.rows,
             datatype: columns.row_datatype(),
@@ -274,6 +307,7 @@ impl<'a> HttpInferRequest<'a> {
                         &HttpInput::Bytes(bytes) => {
                             binary_values::write_bytes(datatype, bytes, memory)
                         }
+                        HttpInput::Shared(slice) => validate::write_shared(slice, datatype, memory),
                         // Inputs of the protocol have these forms alone.
                         HttpInput::Table(_) | HttpInput::Columns(..) => Ok(()),
                     };
@@ -295,6 +329,7 @@ impl<'a> HttpInferRequest<'a> {
                 })
             }
             &HttpInput::Bytes(bytes) => Ok(binary_values::write_bytes(datatype, bytes, memory)?),
+            HttpInput::Shared(slice) => Ok(validate::write_shared(slice, datatype, memory)?),
         }
     }
 }
@@ -307,7 +342,8 @@ struct InferBody<'a> {
     parameters: Option<RequestParameters<'a>>,
     #[serde(borrow)]
     inputs: BoundedList<Input<'a>, COLUMNS_MAX>,
-    outputs: Option<BoundedList<Output, TENSORS_MAX>>,
+    #[serde(borrow)]
+    outputs: Option<BoundedList<Output<'a>, TENSORS_MAX>>,
 }
 
 #[derive(Deserialize)]
@@ -342,20 +378,38 @@ struct InputParameters<'a> {
     binary_data_size: Option<u64>,
     #[serde(borrow)]
     feature_names: Option<&'a RawValue>,
-    shared_memory_region: Option<IgnoredAny>,
+    shared_memory_region: Option<String>,
+    shared_memory_byte_size: Option<u64>,
+    shared_memory_offset: Option<u64>,
 }
 
 #[derive(Deserialize)]
-struct Output {
+struct Output<'a> {
     name: String,
-    parameters: Option<OutputParameters>,
+    #[serde(borrow)]
+    parameters: Option<OutputParameters<'a>>,
 }
 
 #[derive(Deserialize)]
-struct OutputParameters {
+struct OutputParameters<'a> {
     binary_data: Option<bool>,
-    classification: Option<IgnoredAny>,
-    shared_memory_region: Option<IgnoredAny>,
+    #[serde(borrow)]
+    classification: Option<&'a RawValue>,
+    shared_memory_region: Option<String>,
+    shared_memory_byte_size: Option<u64>,
+    shared_memory_offset: Option<u64>,
+}
+
+impl OutputParameters<'_> {
+    fn form(&self, name: &str, regions: &Regions) -> Result<OutputForm, RequestError> {
+        let region = RegionParameters {
+            region: self.shared_memory_region.as_deref(),
+            byte_size: self.shared_memory_byte_size,
+            offset: self.shared_memory_offset,
+        };
+        let classes = self.classification.map(|text| whole_number(text.get()));
+        validate::output_form(name, classes, region.find(regions, name)?)
+    }
 }
 
 impl Input<'_> {
@@ -373,6 +427,30 @@ impl Input<'_> {
         usize::try_from(size).ok()
     }
 
+    /// Where the values are, if they are in shared memory.
+    fn region(&self, regions: &Regions) -> Result<Option<RegionSlice>, RequestError> {
+        let parameters = self.parameters.as_ref();
+        let region = parameters.map(|parameters| RegionParameters {
+            region: parameters.shared_memory_region.as_deref(),
+            byte_size: parameters.shared_memory_byte_size,
+            offset: parameters.shared_memory_offset,
+        });
+        region.unwrap_or_default().find(regions, &self.name)
+    }
+
+    /// Checks values in shared memory, beside which there must be none in the body.
+    fn shared<'b>(
+        &self,
+        values: usize,
+        datatype: Datatype,
+        own: (Option<impl Sized>, &[u8]),
+        slice: RegionSlice,
+    ) -> Result<HttpInput<'b>, RequestError> {
+        let has_own = own.0.is_some() || !own.1.is_empty();
+        validate::check_shared(values.saturating_mul(datatype.bytes()), has_own, &slice)?;
+        Ok(HttpInput::Shared(slice))
+    }
+
     /// Finds the values. Their size is checked before memory is allocated for the declared shape.
     fn data<'b>(
         &self,
@@ -382,11 +460,6 @@ impl Input<'_> {
         binary: &'b [u8],
     ) -> Result<HttpInput<'b>, RequestError> {
         let parameters = self.parameters.as_ref();
-        if parameters.is_some_and(|parameters| parameters.shared_memory_region.is_some()) {
-            return Err(RequestError::invalid(
-                "input \"input\": shared memory regions are not supported; send the data",
-            ));
-        }
         match (
             text,
             parameters.and_then(|parameters| parameters.binary_data_size),
@@ -458,7 +531,11 @@ impl<'a> InferBody<'a> {
         self.parameters.as_ref().and_then(get).map(RawValue::get)
     }
 
-    fn outputs(&self, model: &ModelInfo) -> Result<(Vec<RequestedOutput>, KindSet), RequestError> {
+    fn outputs(
+        &self,
+        model: &ModelInfo,
+        regions: &Regions,
+    ) -> Result<(Vec<RequestedOutput>, KindSet), RequestError> {
         let binary_by_default = self
             .parameters
             .as_ref()
@@ -466,20 +543,13 @@ impl<'a> InferBody<'a> {
             .unwrap_or(false);
         let mut selection = OutputSelection::new(model);
         for output in self.outputs.iter().flat_map(|outputs| &outputs.0) {
-            let parameters = output.parameters.as_ref();
-            if parameters
-                .is_some_and(|p| p.classification.is_some() || p.shared_memory_region.is_some())
-            {
-                return Err(RequestError::invalid(format!(
-                    "output {:?}: the classification and shared memory extensions are not \
-                     supported",
-                    validate::excerpt(&output.name)
-                )));
-            }
-            let binary = parameters
-                .and_then(|p| p.binary_data)
-                .unwrap_or(binary_by_default);
-            selection.add(&output.name, binary)?;
+            let Some(parameters) = &output.parameters else {
+                selection.add(&output.name, binary_by_default)?;
+                continue;
+            };
+            let binary = parameters.binary_data.unwrap_or(binary_by_default);
+            let form = parameters.form(&output.name, regions)?;
+            selection.add_as(&output.name, binary, form)?;
         }
         Ok(selection.or_value(binary_by_default))
     }
@@ -514,40 +584,6 @@ fn invalid_field(path: &str, problem: &str) -> RequestError {
     RequestError::invalid(format!(
         "the body is not an infer request: {place}{problem}"
     ))
-}
-
-/// A list of at most `MAX` members: a longer one is refused before it is stored.
-struct BoundedList<T, const MAX: usize>(Vec<T>);
-
-impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for BoundedList<T, MAX> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members<T, const MAX: usize>(std::marker::PhantomData<T>);
-        impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Members<T, MAX> {
-            type Value = BoundedList<T, MAX>;
-
-            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                write!(formatter, "an array of at most {MAX} entries")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
-                let mut kept = Vec::new();
-                while let Some(member) = members.next_element()? {
-                    if kept.len() == MAX {
-                        let mut all = MAX + 1;
-                        // bound: members of the body, none of which is kept
-                        while members.next_element::<IgnoredAny>()?.is_some() {
-                            all += 1;
-                        }
-                        let problem = format!("at most {MAX} entries are taken, got {all}");
-                        return Err(A::Error::custom(problem));
-                    }
-                    kept.push(member);
-                }
-                Ok(BoundedList(kept))
-            }
-        }
-        deserializer.deserialize_seq(Members(std::marker::PhantomData))
-    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use albacore_server_args::OwnRoutes;
 use hyper::Method;
 
 use super::super::request_error::{ErrorKind, RequestError};
+use super::super::triton::UnsupportedCall;
 use super::super::validate::excerpt;
 
 /// A call of the HTTP interface.
@@ -33,6 +34,14 @@ pub(super) enum Route<'a> {
     Index,
     /// `POST /v2/repository/models/{name}/load` and `/unload`, which are refused.
     LoadOrUnload,
+    /// `GET /v2/systemsharedmemory[/region/{name}]/status`; an empty name is all regions.
+    RegionStatus(Cow<'a, str>),
+    /// `POST /v2/systemsharedmemory/region/{name}/register`
+    Register(Cow<'a, str>),
+    /// `POST /v2/systemsharedmemory[/region/{name}]/unregister`; an empty name is all regions.
+    Unregister(Cow<'a, str>),
+    /// Other calls of Triton under `/v2`, which are refused by name.
+    Unsupported(UnsupportedCall),
     /// `GET /v1/models`
     ModelNames,
     /// `GET /v1/models/{name}`
@@ -62,6 +71,8 @@ impl Route<'_> {
             Self::Live | Self::Ready | Self::ModelReady(_) => true,
             Self::Alive | Self::ModelNames | Self::ModelStatus(_) | Self::Ping => true,
             Self::Metrics | Self::State | Self::Stats(_) | Self::Index => true,
+            Self::RegionStatus(_) => true,
+            Self::Register(_) | Self::Unregister(_) | Self::Unsupported(_) => false,
             Self::Server | Self::Model(_) | Self::Config(_) | Self::Version => false,
             Self::Invocations | Self::Invoke(_) => false,
             Self::Infer(_) | Self::Predict(_) | Self::Explain(_) | Self::LoadOrUnload => false,
@@ -105,7 +116,8 @@ pub(super) fn parse<'a>(
     let allow = match route {
         Route::Infer(_) | Route::Predict(_) | Route::Explain(_) | Route::LoadOrUnload => "POST",
         Route::Invocations | Route::Invoke(_) => "POST",
-        Route::Index => "POST, GET",
+        Route::Register(_) | Route::Unregister(_) => "POST",
+        Route::Index | Route::Unsupported(_) => "POST, GET",
         _ => "GET, HEAD",
     };
     if allow.split(", ").any(|allowed| allowed == method.as_str()) {
@@ -163,6 +175,12 @@ fn parse_path(path: &str) -> Option<Route<'_>> {
         ["models", "stats"] => Route::Stats(model_path("", "")?),
         ["repository", "index"] => Route::Index,
         ["repository", "models", _, "load" | "unload"] => Route::LoadOrUnload,
+        ["systemsharedmemory", ref rest @ ..] => return parse_regions(rest),
+        ["models", _, "trace", "setting"] | ["trace", "setting"] => {
+            Route::Unsupported(UnsupportedCall::Trace)
+        }
+        ["logging"] => Route::Unsupported(UnsupportedCall::Logging),
+        ["cudasharedmemory", ..] => Route::Unsupported(UnsupportedCall::CudaSharedMemory),
         ["models", name, ref rest @ ..] => {
             let (version, call) = match rest {
                 ["versions", version, call @ ..] if !version.is_empty() => (*version, call),
@@ -178,6 +196,22 @@ fn parse_path(path: &str) -> Option<Route<'_>> {
                 _ => return None,
             }
         }
+        _ => return None,
+    })
+}
+
+/// Parses the pieces after `/v2/systemsharedmemory`.
+fn parse_regions<'a>(pieces: &[&'a str]) -> Option<Route<'a>> {
+    let (name, call) = match *pieces {
+        [call @ ("status" | "unregister")] => ("", call),
+        ["region", name, call] if !name.is_empty() => (name, call),
+        _ => return None,
+    };
+    let name = unescape(name)?;
+    Some(match call {
+        "status" => Route::RegionStatus(name),
+        "register" => Route::Register(name),
+        "unregister" => Route::Unregister(name),
         _ => return None,
     })
 }

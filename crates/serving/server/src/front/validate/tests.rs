@@ -47,6 +47,7 @@ fn a_reply_has_a_largest_size() {
     let wanted = |binary| RequestedOutput {
         kind: Kind::Contribs,
         binary,
+        form: OutputForm::Values,
     };
     let rows = REPLY_BYTES_MAX / 16;
     assert_eq!(check_reply_size(&model, rows, &[wanted(true)]), Ok(()));
@@ -68,7 +69,8 @@ fn outputs_keep_their_order_and_value_is_the_default() {
         wanted[0],
         RequestedOutput {
             kind: Kind::Contribs,
-            binary: true
+            binary: true,
+            form: OutputForm::Values,
         }
     );
     assert_eq!(wanted.len(), 2);
@@ -78,7 +80,8 @@ fn outputs_keep_their_order_and_value_is_the_default() {
         wanted,
         [RequestedOutput {
             kind: Kind::Value,
-            binary: true
+            binary: true,
+            form: OutputForm::Values,
         }]
     );
 }

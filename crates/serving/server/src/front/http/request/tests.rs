@@ -13,8 +13,8 @@ fn model() -> ModelInfo {
 /// The rows of a body, or the error message.
 fn rows(body: &[u8], json_bytes: Option<usize>) -> Result<Vec<f32>, String> {
     let model = model();
-    let call =
-        HttpInferRequest::parse(&model, body, json_bytes).map_err(|error| error.to_string())?;
+    let call = HttpInferRequest::parse(&model, body, json_bytes, &Regions::new(0))
+        .map_err(|error| error.to_string())?;
     let mut memory = vec![0; call.rows * 2 * call.datatype.element().bytes()];
     call.write_rows(&model, &mut memory)
         .map_err(|error| error.to_string())?;
@@ -32,13 +32,14 @@ fn unknown_keys_and_odd_parameters_are_tolerated() {
         "inputs": [{"name": "input", "shape": [1, 2], "datatype": "FP32", "parameters": null,
         "extra": {"deep": [[[]]]}, "data": [1.5, null]}], "outputs": null}"#;
     let model = model();
-    let call = HttpInferRequest::parse(&model, body, None).unwrap();
+    let call = HttpInferRequest::parse(&model, body, None, &Regions::new(0)).unwrap();
     assert_eq!(call.id.as_deref(), Some("7"));
     assert_eq!(
         call.outputs,
         [RequestedOutput {
             kind: Kind::Value,
-            binary: false
+            binary: false,
+            form: OutputForm::Values,
         }]
     );
     let rows = rows(body, None).unwrap();
@@ -50,21 +51,23 @@ fn a_per_output_choice_of_binary_overrides_that_of_the_request() {
     let body = br#"{"parameters": {"binary_data_output": true},
         "inputs": [{"name": "input", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}],
         "outputs": [{"name": "leaf"}, {"name": "output", "parameters": {"binary_data": false}}]}"#;
-    let call = HttpInferRequest::parse(&model(), body, None)
+    let call = HttpInferRequest::parse(&model(), body, None, &Regions::new(0))
         .unwrap()
         .outputs;
     assert_eq!(
         call[0],
         RequestedOutput {
             kind: Kind::Leaf,
-            binary: true
+            binary: true,
+            form: OutputForm::Values,
         }
     );
     assert_eq!(
         call[1],
         RequestedOutput {
             kind: Kind::Value,
-            binary: false
+            binary: false,
+            form: OutputForm::Values,
         }
     );
 }
@@ -156,7 +159,14 @@ fn what_is_wrong_is_said() {
                 r#"{"name": "input", "shape": [1, 2], "datatype": "FP32",
                 "parameters": {"shared_memory_region": "r"}}"#,
             ),
-            "shared memory",
+            "\"input\": shared_memory_region needs shared_memory_byte_size",
+        ),
+        (
+            input(
+                r#"{"name": "input", "shape": [1, 2], "datatype": "FP32",
+                "parameters": {"shared_memory_region": "r", "shared_memory_byte_size": 8}}"#,
+            ),
+            "system shared memory is off",
         ),
         (
             input(r#"{"name": "input", "name": "input", "shape": [], "datatype": ""}"#),

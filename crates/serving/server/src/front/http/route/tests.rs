@@ -155,3 +155,55 @@ proptest! {
         let _ = found(&Method::GET, &path);
     }
 }
+
+#[test]
+fn regions_of_shared_memory_have_paths_and_other_extensions_are_named() {
+    let trace = Route::Unsupported(UnsupportedCall::Trace);
+    let cuda = || Route::Unsupported(UnsupportedCall::CudaSharedMemory);
+    for (method, path, route) in [
+        (Method::GET, "status", Route::RegionStatus("".into())),
+        (
+            Method::GET,
+            "region/a%20b/status",
+            Route::RegionStatus("a b".into()),
+        ),
+        (
+            Method::POST,
+            "region/r/register",
+            Route::Register("r".into()),
+        ),
+        (
+            Method::POST,
+            "region/r/unregister",
+            Route::Unregister("r".into()),
+        ),
+        (Method::POST, "unregister", Route::Unregister("".into())),
+    ] {
+        let path = format!("/v2/systemsharedmemory/{path}");
+        assert_eq!(found(&method, &path).unwrap(), route, "{path}");
+    }
+    for path in [
+        "register",
+        "region/register",
+        "region//status",
+        "region/r",
+        "region/r/x",
+        "",
+    ] {
+        let path = format!("/v2/systemsharedmemory/{path}");
+        assert!(found(&Method::POST, &path).is_err(), "{path}");
+    }
+    assert_eq!(
+        found(&Method::GET, "/v2/models/m/trace/setting").unwrap(),
+        trace
+    );
+    assert_eq!(found(&Method::POST, "/v2/trace/setting").unwrap(), trace);
+    assert_eq!(
+        found(&Method::GET, "/v2/cudasharedmemory/status").unwrap(),
+        cuda()
+    );
+    let register = "/v2/cudasharedmemory/region/r/register";
+    assert_eq!(found(&Method::POST, register).unwrap(), cuda());
+    let logging = Route::Unsupported(UnsupportedCall::Logging);
+    assert_eq!(found(&Method::POST, "/v2/logging").unwrap(), logging);
+}

@@ -8,39 +8,39 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use albacore_engine::{DURATION_BOUNDS_NANOS, LoopIndex};
 use albacore_proto::inference::StatisticDuration;
 
-use super::stages::{CallStages, STAGES};
+use crate::stages::{CallStages, STAGES};
 
 /// Buckets of a call's duration. The last one has no bound.
 const BUCKETS: usize = DURATION_BOUNDS_NANOS.len() + 1;
 
 /// An infer call that was answered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct AnsweredCall {
-    pub(super) rows: usize,
-    pub(super) stages: CallStages,
+pub struct AnsweredCall {
+    pub rows: usize,
+    pub stages: CallStages,
 }
 
 /// An infer call whose reply is encoded.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FinishedCall<'a> {
+pub struct FinishedCall<'a> {
     /// Empty if there is no such model.
-    pub(super) model: &'a str,
+    pub model: &'a str,
     /// The costliest kind that it asked for.
-    pub(super) kind: &'static str,
-    pub(super) protocol: &'static str,
+    pub kind: &'static str,
+    pub protocol: &'static str,
     /// The HTTP status or gRPC code.
-    pub(super) code: &'a str,
-    pub(super) took: Duration,
+    pub code: &'a str,
+    pub took: Duration,
     /// The end of `took`. One clock reading ends the call and its last stage: stages never add up
     /// to more than the call.
-    pub(super) ended_at: Instant,
+    pub ended_at: Instant,
     /// `None` if it was refused or failed.
-    pub(super) answered: Option<AnsweredCall>,
+    pub answered: Option<AnsweredCall>,
 }
 
 /// A count and a sum of durations in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Total {
+pub struct Total {
     count: u64,
     nanos: u64,
 }
@@ -73,19 +73,19 @@ fn nanos(took: Duration) -> u64 {
 /// The time of a model's calls as Triton's extension divides it: bringing a call into shared memory
 /// (input), waiting for a worker (queue), computing (infer), writing the reply (output).
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ModelTotals {
+pub struct ModelTotals {
     /// Answered calls, from arrival to reply.
-    pub(super) success: Total,
+    pub success: Total,
     /// Calls that were refused or failed.
-    pub(super) fail: Total,
-    pub(super) queue: Total,
-    pub(super) input: Total,
-    pub(super) infer: Total,
-    pub(super) output: Total,
+    pub fail: Total,
+    pub queue: Total,
+    pub input: Total,
+    pub infer: Total,
+    pub output: Total,
     /// Rows of answered calls.
-    pub(super) rows: u64,
+    pub rows: u64,
     /// Time of the last reply, milliseconds since 1970; 0 for none.
-    pub(super) last_unix_ms: u64,
+    pub last_unix_ms: u64,
 }
 
 impl ModelTotals {
@@ -120,9 +120,9 @@ impl ModelTotals {
 
 /// A histogram of durations.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Durations {
+pub struct Durations {
     /// By bucket of [`DURATION_BOUNDS_NANOS`], not cumulative.
-    pub(super) buckets: [u64; BUCKETS],
+    pub buckets: [u64; BUCKETS],
     total: Total,
 }
 
@@ -142,23 +142,23 @@ impl Durations {
     }
 
     /// Sum in seconds.
-    pub(super) fn seconds(&self) -> f64 {
+    pub fn seconds(&self) -> f64 {
         self.total.nanos as f64 / 1e9
     }
 
-    pub(super) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.total.count
     }
 }
 
 /// Calls of one kind and protocol.
 #[derive(Clone, Debug)]
-pub(super) struct ClassCounts {
-    pub(super) kind: &'static str,
-    pub(super) protocol: &'static str,
+pub struct ClassCounts {
+    pub kind: &'static str,
+    pub protocol: &'static str,
     /// By code.
-    pub(super) finished: Vec<(String, u64)>,
-    pub(super) durations: Durations,
+    pub finished: Vec<(String, u64)>,
+    pub durations: Durations,
 }
 
 impl ClassCounts {
@@ -194,15 +194,15 @@ impl ClassCounts {
 
 /// Counters of one model.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ModelCounts {
-    pub(super) totals: ModelTotals,
+pub struct ModelCounts {
+    pub totals: ModelTotals,
     /// Of answered calls.
-    pub(super) stages: [Durations; STAGES],
-    pub(super) classes: Vec<ClassCounts>,
+    pub stages: [Durations; STAGES],
+    pub classes: Vec<ClassCounts>,
 }
 
 impl ModelCounts {
-    pub(super) fn has_answers(&self) -> bool {
+    pub fn has_answers(&self) -> bool {
         self.totals.success.count > 0
     }
 
@@ -218,7 +218,7 @@ impl ModelCounts {
 }
 
 /// By model; the empty name counts calls of unknown models.
-pub(super) type CountsByModel = BTreeMap<String, ModelCounts>;
+pub type CountsByModel = BTreeMap<String, ModelCounts>;
 
 /// Aligned, so that the locks of two loops share no cache line.
 #[derive(Debug, Default)]
@@ -234,15 +234,15 @@ impl LoopCounts {
 
 /// The counters of all event loops since the server started.
 #[derive(Debug)]
-pub(super) struct CallCounts(Box<[LoopCounts]>);
+pub struct CallCounts(Box<[LoopCounts]>);
 
 impl CallCounts {
-    pub(super) fn new(loops: usize) -> Self {
+    pub fn new(loops: usize) -> Self {
         Self((0..loops).map(|_| LoopCounts::default()).collect())
     }
 
     /// Counts a call of this event loop.
-    pub(super) fn count(&self, event_loop: LoopIndex, call: &FinishedCall<'_>) {
+    pub fn count(&self, event_loop: LoopIndex, call: &FinishedCall<'_>) {
         let mut models = self.0[event_loop.0].lock();
         if !models.contains_key(call.model) {
             models.insert(call.model.to_owned(), ModelCounts::default());
@@ -261,7 +261,7 @@ impl CallCounts {
     }
 
     /// The sums over all event loops.
-    pub(super) fn sums(&self) -> CountsByModel {
+    pub fn sums(&self) -> CountsByModel {
         let mut sums = CountsByModel::default();
         for event_loop in &self.0 {
             for (name, model) in event_loop.lock().iter() {
@@ -279,7 +279,7 @@ impl CallCounts {
     }
 
     /// The sums of one model.
-    pub(super) fn totals(&self, model: &str) -> ModelTotals {
+    pub fn totals(&self, model: &str) -> ModelTotals {
         let mut sum = ModelTotals::default();
         for event_loop in &self.0 {
             if let Some(model) = event_loop.lock().get(model) {

@@ -3,17 +3,16 @@
 
 use std::time::{Duration, Instant};
 
-use super::micros;
 use albacore_engine::{Kind, KindSet, Timing};
 
 /// Name of the header, and of the metadata over gRPC.
-pub(super) const SERVER_TIMING: &str = "server-timing";
+pub const SERVER_TIMING: &str = "server-timing";
 
 /// How many stages there are.
-pub(super) const STAGES: usize = 6;
+pub const STAGES: usize = 6;
 
 /// Names of stages in `/metrics`, in the order of [`CallStages::times`].
-pub(super) const STAGE_NAMES: [&str; STAGES] = [
+pub const STAGE_NAMES: [&str; STAGES] = [
     "parse",
     "admission",
     "queue",
@@ -25,20 +24,20 @@ pub(super) const STAGE_NAMES: [&str; STAGES] = [
 /// The stages of an answered call, one after the other, so that together they take at most as long
 /// as the call.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CallStages {
+pub struct CallStages {
     /// From the end of the body to rows in shared memory, but for `admission`.
-    pub(super) parse: Duration,
+    pub parse: Duration,
     /// For a turn of the front, and for memory within the limits of the queue.
-    pub(super) admission: Duration,
+    pub admission: Duration,
     /// Waiting and computing in the engine.
-    pub(super) timing: Timing,
+    pub timing: Timing,
     /// When the results were available.
-    pub(super) computed_at: Instant,
+    pub computed_at: Instant,
 }
 
 impl CallStages {
     /// By stage; `serialize` is what is left until the reply was encoded.
-    pub(super) fn times(&self, encoded_at: Instant) -> [Duration; STAGES] {
+    pub fn times(&self, encoded_at: Instant) -> [Duration; STAGES] {
         let Timing {
             queue,
             deferred,
@@ -57,7 +56,7 @@ impl CallStages {
     /// The value of `Server-Timing` of a reply that is encoded: milliseconds of each stage. `queue`
     /// includes `defer`; computing is called `shap` where SHAP values were asked for, and is
     /// also there as `run`, whatever was.
-    pub(super) fn header(&self, kinds: KindSet) -> Vec<u8> {
+    pub fn header(&self, kinds: KindSet) -> Vec<u8> {
         let [parse, admission, _, defer, compute, serialize] = self.times(Instant::now());
         let computing = match is_shap(kinds) {
             true => ", shap;dur=",
@@ -79,6 +78,10 @@ impl CallStages {
         }
         text
     }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Appends microseconds as milliseconds with three decimals; `write!` would take several times as

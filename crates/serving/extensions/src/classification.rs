@@ -1,0 +1,200 @@
+//! Outputs as classes: of each row the largest numbers with their places, as Triton prints them.
+
+use std::cmp::Ordering;
+
+use albacore_engine::{ClassRule, ElementType, Kind, ModelInfo, OutputInfo};
+
+use crate::limits::CLASS_BYTES;
+
+/// The classes of all rows: a tensor of type BYTES and shape `[rows, count]`.
+///
+/// An output of several dimensions counts as the list of its numbers, and one without as a list of
+/// one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Classification {
+    count: usize,
+    texts: Vec<String>,
+}
+
+impl Classification {
+    /// Classes of each row of an output: as many as there are numbers, and `wanted` at most.
+    #[must_use]
+    pub fn count(output: &OutputInfo, wanted: usize) -> usize {
+        wanted.min(output.row_shape.iter().product())
+    }
+
+    /// Most bytes of a row of `count` classes, in every form.
+    #[must_use]
+    pub fn row_bytes(model: &ModelInfo, output: &OutputInfo, count: usize) -> usize {
+        let labels = labels(model, output);
+        // A character of a label may become six in JSON.
+        let label = labels.iter().map(|label| 6 * label.len() + 1).max();
+        count.saturating_mul(CLASS_BYTES + label.unwrap_or_default())
+    }
+
+    /// The `wanted` largest numbers of each row of `values`, rows of `output`.
+    #[must_use]
+    pub fn of(model: &ModelInfo, output: &OutputInfo, wanted: usize, values: &[u8]) -> Self {
+        let (count, labels) = (Self::count(output, wanted), labels(model, output));
+        let mut texts = Vec::new();
+        for row in values.chunks_exact(output.row_bytes().max(1)) {
+            let numbers = numbers(output.element, row);
+            for place in largest(&numbers, count) {
+                texts.push(text(output.element, numbers[place], place, &labels));
+            }
+        }
+        Self { count, texts }
+    }
+
+    /// Classes of each row.
+    #[must_use]
+    pub const fn row_classes(&self) -> usize {
+        self.count
+    }
+
+    /// `value:index` or `value:index:label`, row by row.
+    #[must_use]
+    pub fn texts(&self) -> &[String] {
+        &self.texts
+    }
+
+    /// The texts in the binary form of BYTES: each after its length, four bytes.
+    #[must_use]
+    pub fn packed(&self) -> Vec<u8> {
+        let mut packed = Vec::with_capacity(self.texts.iter().map(|text| text.len() + 4).sum());
+        for text in &self.texts {
+            let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
+            packed.extend_from_slice(&length.to_le_bytes());
+            packed.extend_from_slice(text.as_bytes());
+        }
+        packed
+    }
+}
+
+/// The label of each number of an output; empty where numbers have none. Here alone is decided what
+/// follows the index of a class.
+fn labels(model: &ModelInfo, output: &OutputInfo) -> Vec<String> {
+    let numbers: usize = output.row_shape.iter().product();
+    let classes = model.classes.as_ref().filter(|classes| {
+        let is_by_class = matches!(output.kind, Kind::Value | Kind::Margin);
+        is_by_class && classes.rule == ClassRule::Largest && classes.labels.len() == numbers
+    });
+    let labels = classes.map(|classes| classes.labels.as_slice());
+    let plain = |label: &String| serde_json::from_str(label).unwrap_or_else(|_| label.clone());
+    labels.unwrap_or_default().iter().map(plain).collect()
+}
+
+fn numbers(element: ElementType, row: &[u8]) -> Vec<f64> {
+    match element {
+        ElementType::F32 => list(row, |bytes| f32::from_le_bytes(bytes).into()),
+        ElementType::F64 => list(row, f64::from_le_bytes),
+        ElementType::I32 => list(row, |bytes| i32::from_le_bytes(bytes).into()),
+    }
+}
+
+fn list<const N: usize>(row: &[u8], read: impl Fn([u8; N]) -> f64) -> Vec<f64> {
+    row.as_chunks().0.iter().map(|&bytes| read(bytes)).collect()
+}
+
+/// The places of the `count` largest numbers, largest first; of equal ones the first, NaN last.
+fn largest(numbers: &[f64], count: usize) -> Vec<usize> {
+    let before = |&left: &usize, &right: &usize| {
+        let (a, b) = (numbers[left], numbers[right]);
+        let by_value = b.partial_cmp(&a).unwrap_or(Ordering::Equal);
+        let order = a.is_nan().cmp(&b.is_nan()).then(by_value);
+        order.then(left.cmp(&right))
+    };
+    let mut places: Vec<usize> = (0..numbers.len()).collect();
+    if count < places.len() {
+        places.select_nth_unstable_by(count, before);
+        places.truncate(count);
+    }
+    places.sort_unstable_by(before);
+    places
+}
+
+/// The shortest text that is read as the same number, and its place.
+fn text(element: ElementType, number: f64, place: usize, labels: &[String]) -> String {
+    let number = match element {
+        ElementType::F32 => format!("{:?}", number as f32),
+        ElementType::F64 => format!("{number:?}"),
+        ElementType::I32 => format!("{number}"),
+    };
+    match labels.get(place) {
+        Some(label) => format!("{number}:{place}:{label}"),
+        None => format!("{number}:{place}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use albacore_engine::Classes;
+
+    use super::*;
+
+    fn output(kind: Kind, element: ElementType, row_shape: &[usize]) -> OutputInfo {
+        OutputInfo {
+            kind,
+            element,
+            row_shape: row_shape.to_vec(),
+        }
+    }
+
+    fn classify(model: &ModelInfo, values: &[f32], row_shape: &[usize], k: usize) -> Vec<String> {
+        let output = output(Kind::Value, ElementType::F32, row_shape);
+        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let classes = Classification::of(model, &output, k, &bytes);
+        let rows = values.len() / row_shape.iter().product::<usize>();
+        assert_eq!(classes.texts().len(), rows * classes.row_classes());
+        classes.texts().to_vec()
+    }
+
+    #[test]
+    fn the_largest_come_first_and_of_equal_ones_the_first() {
+        let none = ModelInfo::default();
+        let rows = [0.25, 0.5, 0.25, 1e-9, 0.0, f32::NAN];
+        assert_eq!(
+            classify(&none, &rows, &[3], 2),
+            ["0.5:1", "0.25:0", "1e-9:0", "0.0:1"]
+        );
+        let all = ["0.5:1", "0.25:0", "0.25:2", "1e-9:0", "0.0:1", "NaN:2"];
+        assert_eq!(classify(&none, &rows, &[3], usize::MAX), all);
+        // A list of its numbers, and a list of one.
+        assert_eq!(
+            classify(&none, &[1.0, 4.0, 3.0, 2.0], &[2, 2], 1),
+            ["4.0:1"]
+        );
+        assert_eq!(classify(&none, &[0.1, 0.7], &[], 5), ["0.1:0", "0.7:0"]);
+    }
+
+    #[test]
+    fn labels_follow_where_each_class_has_a_number() {
+        let mut model = ModelInfo {
+            classes: Some(Classes {
+                rule: ClassRule::Largest,
+                labels: vec!["\"a:b\"".to_owned(), "7".to_owned()],
+            }),
+            ..ModelInfo::default()
+        };
+        assert_eq!(
+            classify(&model, &[0.1, 0.9], &[2], 2),
+            ["0.9:1:7", "0.1:0:a:b"]
+        );
+        assert_eq!(classify(&model, &[0.1, 0.9, 0.0], &[3], 1), ["0.9:1"]);
+        if let Some(classes) = &mut model.classes {
+            classes.rule = ClassRule::AboveHalf;
+        }
+        assert_eq!(classify(&model, &[0.1, 0.9], &[2], 1), ["0.9:1"]);
+    }
+
+    #[test]
+    fn integers_have_no_point_and_texts_are_packed_after_their_length() {
+        let output = output(Kind::Leaf, ElementType::I32, &[2]);
+        let values = [3_i32, -7].map(i32::to_le_bytes).concat();
+        let classes = Classification::of(&ModelInfo::default(), &output, 1, &values);
+        assert_eq!(classes.texts(), ["3:0"]);
+        assert_eq!(classes.packed(), b"\x03\0\0\x003:0");
+        let longest = format!("{:?}:4294967295", -f64::MIN_POSITIVE);
+        assert!(longest.len() + 8 <= CLASS_BYTES);
+    }
+}

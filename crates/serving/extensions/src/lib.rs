@@ -1,0 +1,15 @@
+//! Triton's extensions of the Open Inference Protocol: outputs as classes ([`Classification`]),
+//! regions of system shared memory for tensors ([`Regions`]), and their messages and JSON.
+//!
+//! Regions are read and written by system calls and never mapped: a client that truncates its file
+//! gets an error, where a mapping would end the process.
+#![forbid(unsafe_code)]
+
+mod classification;
+pub mod json;
+pub mod limits;
+pub mod messages;
+mod regions;
+
+pub use classification::Classification;
+pub use regions::{RegionError, RegionSlice, RegionStatus, Regions};

@@ -1,0 +1,375 @@
+//! Regions of system shared memory that clients register: parts of files in `/dev/shm`.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::limits::{KEY_BYTES_MAX, NAMES_SHOWN_MAX, REGION_NAME_BYTES_MAX, REGIONS_MAX};
+
+/// Where the system keeps shared memory objects.
+const FOLDER: &str = "/dev/shm";
+
+/// Why a region is not registered, or a tensor not read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum RegionError {
+    #[error(
+        "system shared memory is off: start the server with --shared-memory-bytes-max BYTES \
+         (ALBACORE_SHARED_MEMORY_BYTES_MAX)"
+    )]
+    Off,
+    #[error("shared memory region {name:?} is not registered; there is {known}")]
+    Unknown {
+        name: String,
+        /// Some of the names that are registered, and the number of all.
+        known: String,
+    },
+    #[error("shared memory region {0:?} is registered already: unregister it first")]
+    Registered(String),
+    #[error("the body is not {{\"key\": NAME, \"offset\": BYTES, \"byte_size\": BYTES}}: {0}")]
+    Body(#[source] serde_json::Error),
+    #[error("the name of a shared memory region has 1 to {REGION_NAME_BYTES_MAX} bytes, not {0}")]
+    Name(usize),
+    #[error(
+        "key {0:?} is not the name of a shared memory object: one name, with or without a / before \
+         it, and no other /"
+    )]
+    Key(String),
+    #[error("{REGIONS_MAX} shared memory regions are registered, no more can be: unregister one")]
+    TooMany,
+    #[error(
+        "{wanted} bytes more than the {registered} that are registered would be above \
+         --shared-memory-bytes-max, {limit} bytes"
+    )]
+    TooLarge {
+        wanted: u64,
+        registered: u64,
+        limit: u64,
+    },
+    #[error("shared memory object {key:?} cannot be opened for reading and writing: {source}")]
+    Open { key: String, source: io::Error },
+    #[error("shared memory object {0:?} is not a regular file")]
+    NotRegular(String),
+    #[error("byte_size of shared memory region {0:?} is 0: a region has a byte at least")]
+    Empty(String),
+    #[error(
+        "shared memory region {name:?} needs {wanted} bytes of object {key:?}, which has {found}"
+    )]
+    Short {
+        name: String,
+        key: String,
+        wanted: u64,
+        found: u64,
+    },
+    #[error(
+        "{bytes} bytes at offset {offset} are not inside of shared memory region {name:?}, which \
+         has {size} bytes"
+    )]
+    Outside {
+        name: String,
+        offset: u64,
+        bytes: u64,
+        size: u64,
+    },
+    #[error("shared memory region {name:?} cannot be used: {source}")]
+    Use { name: String, source: io::Error },
+}
+
+/// A registered region, as a client sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionStatus {
+    pub name: String,
+    /// Name of its shared memory object, as the client gave it.
+    pub key: String,
+    /// In the object, bytes.
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+/// A region with its open file.
+#[derive(Debug)]
+struct Region {
+    status: RegionStatus,
+    file: File,
+}
+
+/// All regions of a server.
+#[derive(Debug)]
+pub struct Regions {
+    folder: PathBuf,
+    /// Bytes of all regions together; 0 if the extension is off.
+    limit: u64,
+    registered: Mutex<BTreeMap<String, Arc<Region>>>,
+}
+
+impl Regions {
+    /// For regions of at most `limit` bytes together; 0 switches the extension off.
+    #[must_use]
+    pub fn new(limit: u64) -> Self {
+        Self::in_folder(Path::new(FOLDER), limit)
+    }
+
+    fn in_folder(folder: &Path, limit: u64) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            limit,
+            registered: Mutex::default(),
+        }
+    }
+
+    #[must_use]
+    pub const fn is_on(&self) -> bool {
+        self.limit > 0
+    }
+
+    fn lock(&self) -> Result<MutexGuard<'_, BTreeMap<String, Arc<Region>>>, RegionError> {
+        if !self.is_on() {
+            return Err(RegionError::Off);
+        }
+        // A panic of another holder leaves the map consistent.
+        let guard = self.registered.lock();
+        Ok(guard.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Registers a part of a shared memory object.
+    ///
+    /// # Errors
+    /// A name, key, offset or size that cannot be; a bound; a file that is not a shared memory
+    /// object of this size which the server may read and write.
+    pub fn register(&self, status: RegionStatus) -> Result<(), RegionError> {
+        let mut registered = self.lock()?;
+        let name = status.name.len();
+        if !(1..=REGION_NAME_BYTES_MAX).contains(&name) {
+            return Err(RegionError::Name(name));
+        }
+        if registered.contains_key(&status.name) {
+            return Err(RegionError::Registered(status.name));
+        }
+        if registered.len() >= REGIONS_MAX {
+            return Err(RegionError::TooMany);
+        }
+        let object = object_name(&status.key)?;
+        if status.bytes == 0 {
+            return Err(RegionError::Empty(status.name));
+        }
+        let bytes: u64 = registered.values().map(|region| region.status.bytes).sum();
+        if bytes.saturating_add(status.bytes) > self.limit {
+            return Err(RegionError::TooLarge {
+                wanted: status.bytes,
+                registered: bytes,
+                limit: self.limit,
+            });
+        }
+        let key = || status.key.clone();
+        let opened = albacore_os::open_existing(&self.folder.join(object));
+        let file = opened.map_err(|source| RegionError::Open { key: key(), source })?;
+        let metadata = file.metadata();
+        let metadata = metadata.map_err(|source| RegionError::Open { key: key(), source })?;
+        if !metadata.is_file() {
+            return Err(RegionError::NotRegular(key()));
+        }
+        let region = Region { status, file };
+        region.check_size(region.status.bytes, metadata.len())?;
+        registered.insert(region.status.name.clone(), Arc::new(region));
+        Ok(())
+    }
+
+    /// Gives up a region, or all for an empty name; it is no error if there is none. Requests that
+    /// were read before still use it.
+    ///
+    /// # Errors
+    /// The extension is off.
+    pub fn unregister(&self, name: &str) -> Result<(), RegionError> {
+        let mut registered = self.lock()?;
+        match name {
+            "" => registered.clear(),
+            name => drop(registered.remove(name)),
+        }
+        Ok(())
+    }
+
+    /// One region, or all for an empty name.
+    ///
+    /// # Errors
+    /// There is no such region, or the extension is off.
+    pub fn status(&self, name: &str) -> Result<Vec<RegionStatus>, RegionError> {
+        if !name.is_empty() {
+            return Ok(vec![self.find(name)?.status.clone()]);
+        }
+        let registered = self.lock()?;
+        let all = registered.values().map(|region| region.status.clone());
+        Ok(all.collect())
+    }
+
+    fn find(&self, name: &str) -> Result<Arc<Region>, RegionError> {
+        let registered = self.lock()?;
+        let found = registered.get(name).map(Arc::clone);
+        found.ok_or_else(|| RegionError::Unknown {
+            name: name.chars().take(REGION_NAME_BYTES_MAX).collect(),
+            known: named(&registered),
+        })
+    }
+
+    /// The `bytes` bytes at `offset` of region `name`, for a tensor.
+    ///
+    /// # Errors
+    /// There is no such region, it is smaller, or the extension is off.
+    pub fn slice(&self, name: &str, offset: u64, bytes: u64) -> Result<RegionSlice, RegionError> {
+        let region = self.find(name)?;
+        let size = region.status.bytes;
+        let is_inside = offset.checked_add(bytes).is_some_and(|end| end <= size);
+        match (is_inside, usize::try_from(bytes)) {
+            (true, Ok(length)) => Ok(RegionSlice {
+                region,
+                offset,
+                length,
+            }),
+            _ => Err(RegionError::Outside {
+                name: name.to_owned(),
+                offset,
+                bytes,
+                size,
+            }),
+        }
+    }
+}
+
+/// The first names, and how many there are if these are not all.
+fn named(registered: &BTreeMap<String, Arc<Region>>) -> String {
+    let first: Vec<_> = registered.keys().take(NAMES_SHOWN_MAX).collect();
+    match registered.len() {
+        all if all > first.len() => format!("{first:?} of {all}"),
+        _ => format!("{first:?}"),
+    }
+}
+
+/// The file of a shared memory object, by its key.
+fn object_name(key: &str) -> Result<&str, RegionError> {
+    let name = key.strip_prefix('/').unwrap_or(key);
+    let is_name = (1..=KEY_BYTES_MAX).contains(&name.len()) && !name.contains(['/', '\0']);
+    match is_name && name != "." && name != ".." {
+        true => Ok(name),
+        false => Err(RegionError::Key(key.chars().take(KEY_BYTES_MAX).collect())),
+    }
+}
+
+impl Region {
+    /// Refuses to use `bytes` bytes from its beginning of an object that has only `found`.
+    fn check_size(&self, bytes: u64, found: u64) -> Result<(), RegionError> {
+        let wanted = self.status.offset.saturating_add(bytes);
+        if wanted <= found {
+            return Ok(());
+        }
+        Err(RegionError::Short {
+            name: self.status.name.clone(),
+            key: self.status.key.clone(),
+            wanted,
+            found,
+        })
+    }
+
+    fn unusable(&self, source: io::Error) -> RegionError {
+        let name = self.status.name.clone();
+        RegionError::Use { name, source }
+    }
+}
+
+/// A part of a region: where a tensor is read from or written to.
+#[derive(Clone, Debug)]
+pub struct RegionSlice {
+    region: Arc<Region>,
+    /// In the region.
+    offset: u64,
+    length: usize,
+}
+
+impl RegionSlice {
+    /// Name of its region.
+    #[must_use]
+    pub fn region(&self) -> &str {
+        &self.region.status.name
+    }
+
+    /// Where it begins in its region, bytes.
+    #[must_use]
+    pub const fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Its size, bytes.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.length
+    }
+
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Reads all of it.
+    ///
+    /// # Errors
+    /// The object has become smaller, or cannot be read.
+    pub fn read(&self) -> Result<Vec<u8>, RegionError> {
+        let region = &*self.region;
+        // Before memory is taken, and again if it is truncated meanwhile.
+        self.check()?;
+        let mut bytes = vec![0; self.length];
+        let begin = region.status.offset + self.offset;
+        match region.file.read_exact_at(&mut bytes, begin) {
+            Ok(()) => Ok(bytes),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                self.check()?;
+                Err(region.unusable(error))
+            }
+            Err(error) => Err(region.unusable(error)),
+        }
+    }
+
+    /// Writes `bytes` to its beginning.
+    ///
+    /// The object is not made larger, unless the client truncates it between the check and the
+    /// write; then it grows to the end of `bytes` at most, which is inside of the region.
+    ///
+    /// # Errors
+    /// `bytes` are more than its own; the object has become smaller, or cannot be written.
+    pub fn write(&self, bytes: &[u8]) -> Result<(), RegionError> {
+        let region = &*self.region;
+        if bytes.len() > self.length {
+            return Err(RegionError::Outside {
+                name: region.status.name.clone(),
+                offset: self.offset,
+                bytes: bytes.len() as u64,
+                size: region.status.bytes,
+            });
+        }
+        self.check()?;
+        let written = region
+            .file
+            .write_all_at(bytes, region.status.offset + self.offset);
+        written.map_err(|error| region.unusable(error))
+    }
+
+    /// Compares it with the size of the object.
+    fn check(&self) -> Result<(), RegionError> {
+        let metadata = self.region.file.metadata();
+        let found = metadata.map_err(|error| self.region.unusable(error))?.len();
+        self.region
+            .check_size(self.offset + self.length as u64, found)
+    }
+}
+
+impl PartialEq for RegionSlice {
+    fn eq(&self, other: &Self) -> bool {
+        let is_same = Arc::ptr_eq(&self.region, &other.region);
+        is_same && (self.offset, self.length) == (other.offset, other.length)
+    }
+}
+
+impl Eq for RegionSlice {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,274 @@
+//! `ModelStreamInfer`: many requests over one call, computed at the same time and answered in their
+//! order, as Triton answers for models that have one reply to a request.
+//!
+//! An error of a request is a reply, and the stream goes on; only bytes without the frame of a
+//! message end it. A task reads and computes, so that replies leave the engine whether or not the
+//! client reads them; dropping the body of the reply ends the task.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use albacore_connections::{ActiveRequest, ConnState};
+use albacore_proto::inference::infer_parameter::ParameterChoice;
+use albacore_proto::inference::{
+    InferParameter, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse,
+};
+use bytes::{Bytes, BytesMut};
+use futures_util::stream::{FuturesOrdered, StreamExt as _, poll_fn, unfold};
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::{HeaderMap, Response};
+use tokio::sync::mpsc::{self, OwnedPermit, Sender};
+use tokio::sync::watch;
+use tonic::Status;
+
+use super::super::Front;
+use super::super::limits::{STREAM_IDLE_MAX, STREAM_REQUESTS_MAX};
+use super::super::metrics::InferCall;
+use super::super::reply_body::{ReplyBody, stopped};
+use super::super::request_body::{BodyBudget, RateGuard, count_error};
+use super::super::request_error::{ErrorKind, RequestError};
+use super::super::request_meta::GRPC_TIMEOUT_HEADER;
+use super::infer::{InferSource, read_request};
+use super::{GrpcService, unary};
+
+/// A parameter of a request by which clients of models with several replies ask which one is the
+/// last; the parameter of replies that answers it.
+const WANTS_FINAL: &str = "triton_enable_empty_final_response";
+const IS_FINAL: &str = "triton_final_response";
+
+/// Room for one reply.
+type ReplySlot = OwnedPermit<Frame<Bytes>>;
+
+impl GrpcService {
+    /// Answers the requests of a stream.
+    pub(super) fn infer_stream(
+        &self,
+        mut headers: HeaderMap,
+        body: Incoming,
+        active: &ActiveRequest,
+    ) -> Response<ReplyBody> {
+        // The time of the whole stream, which the client ends; a request has a parameter for its
+        // own.
+        headers.remove(GRPC_TIMEOUT_HEADER);
+        let (sender, mut replies) = mpsc::channel(STREAM_REQUESTS_MAX);
+        let stream = InferStream {
+            front: Arc::clone(&self.front),
+            headers,
+            conn: active.shared_conn(),
+        };
+        let messages = Messages {
+            body,
+            unread: BytesMut::new(),
+            budget: self.body_budget.clone(),
+            conn: active.shared_conn(),
+        };
+        tokio::spawn(stream.run(messages, sender, self.streams_end.subscribe()));
+        let replies = poll_fn(move |context| {
+            let frame = replies.poll_recv(context);
+            frame.map(|frame| frame.map(Ok::<_, Status>))
+        });
+        let body = tonic::body::Body::new(StreamBody::new(replies));
+        unary::stream(ReplyBody::infer_stream(body))
+    }
+}
+
+/// What the requests of a stream have in common.
+struct InferStream {
+    front: Arc<Front>,
+    headers: HeaderMap,
+    conn: Arc<ConnState>,
+}
+
+impl InferStream {
+    /// Answers requests until the client ends the stream or is gone, or the server stops, which
+    /// answers those that were read.
+    async fn run(
+        self,
+        messages: Messages,
+        replies: Sender<Frame<Bytes>>,
+        mut server_ends: watch::Receiver<bool>,
+    ) {
+        let mut running = FuturesOrdered::new();
+        let requests = unfold(
+            (messages, replies.clone()),
+            |(mut messages, replies)| async {
+                // A request is read once there is room for its reply.
+                let slot = replies.clone().reserve_owned().await.ok()?;
+                let message = messages.next().await.transpose()?;
+                Some((message.map(|message| (slot, message)), (messages, replies)))
+            },
+        );
+        let mut requests = pin!(requests);
+        let mut trailers = None;
+        // bound: one pass for each request and reply, and one for the end
+        while trailers.is_none() || !running.is_empty() {
+            tokio::select! {
+                biased;
+                () = replies.closed() => {
+                    if !running.is_empty() {
+                        self.conn.request_abandoned();
+                    }
+                    return;
+                }
+                Some((slot, reply)) = running.next(), if !running.is_empty() => {
+                    drop(ReplySlot::send(slot, reply));
+                }
+                request = requests.next(), if trailers.is_none() => match request {
+                    Some(Ok((slot, message))) => running.push_back(self.answer(slot, message)),
+                    Some(Err(error)) => trailers = Some(unary::error_trailers(error)),
+                    None => trailers = Some(unary::ok()),
+                },
+                _ = server_ends.wait_for(|&ends| ends), if trailers.is_none() => {
+                    trailers = Some(stopped());
+                }
+            }
+        }
+        if let Some(trailers) = trailers {
+            // An error means that the client is gone.
+            let _ = replies.send(Frame::trailers(trailers)).await;
+        }
+    }
+
+    /// Answers one request and counts it.
+    async fn answer(&self, slot: ReplySlot, message: StreamMessage) -> (ReplySlot, Frame<Bytes>) {
+        let source = InferSource {
+            front: &self.front,
+            headers: &self.headers,
+            conn: &self.conn,
+        };
+        let mut call = InferCall::new(message.arrival);
+        let (id, result) = match read_request(&self.headers, message.framed) {
+            Ok(request) => {
+                let (id, wants_final) = (request.id.clone(), wants_final(&request));
+                let complete_at = message.complete_at;
+                let response = source.compute(request, complete_at, &mut call).await;
+                let response = response.map(|response| mark_final(response, wants_final));
+                (id, response.and_then(|response| self.frame(response)))
+            }
+            Err(error) => (String::new(), Err(error)),
+        };
+        let error = result.as_ref().err().map(|error| error.kind);
+        source.count(&call, error).await;
+        let frame = result.unwrap_or_else(|error| {
+            let frame = error_frame(id, &error);
+            // infallible: only large replies are refused
+            self.conn.track(frame).unwrap_or_default()
+        });
+        (slot, Frame::data(frame))
+    }
+
+    /// The message of a result, counted until it is sent.
+    fn frame(&self, response: ModelInferResponse) -> Result<Bytes, RequestError> {
+        let framed = unary::frame(&ModelStreamInferResponse {
+            error_message: String::new(),
+            infer_response: Some(response),
+        })?;
+        self.conn.track(framed).ok_or_else(|| {
+            RequestError::overloaded(
+                "too many large replies wait to be read: send the request again later",
+            )
+        })
+    }
+}
+
+/// The reply to a request without a result.
+fn error_frame(id: String, error: &RequestError) -> Bytes {
+    let message = ModelStreamInferResponse {
+        error_message: error.message.clone().into_owned(),
+        infer_response: Some(ModelInferResponse {
+            id,
+            ..Default::default()
+        }),
+    };
+    // infallible: a sentence
+    unary::frame(&message).unwrap_or_default()
+}
+
+fn wants_final(request: &ModelInferRequest) -> bool {
+    let parameter = request.parameters.get(WANTS_FINAL);
+    parameter.and_then(|parameter| parameter.parameter_choice.as_ref())
+        == Some(&ParameterChoice::BoolParam(true))
+}
+
+/// Says in the only reply to a request that it is the last one.
+fn mark_final(mut response: ModelInferResponse, is_wanted: bool) -> ModelInferResponse {
+    if is_wanted {
+        let parameter = InferParameter {
+            parameter_choice: Some(ParameterChoice::BoolParam(true)),
+        };
+        response.parameters.insert(IS_FINAL.to_owned(), parameter);
+    }
+    response
+}
+
+/// A message, in its frame.
+struct StreamMessage {
+    framed: Bytes,
+    /// When its first byte came, or was read where it waited for its turn.
+    arrival: Instant,
+    complete_at: Instant,
+}
+
+/// Reads the messages of a stream.
+struct Messages {
+    body: Incoming,
+    /// Bytes of the next messages.
+    unread: BytesMut,
+    budget: BodyBudget,
+    conn: Arc<ConnState>,
+}
+
+impl Messages {
+    /// The next message; `None` at the end.
+    ///
+    /// # Errors
+    /// No message came for [`STREAM_IDLE_MAX`]; the frame is wrong; the message is too large, too
+    /// slow or incomplete.
+    async fn next(&mut self) -> Result<Option<StreamMessage>, RequestError> {
+        // bound: each pass waits for the client, STREAM_IDLE_MAX at most
+        while self.unread.is_empty() {
+            let frame = tokio::time::timeout(STREAM_IDLE_MAX, self.body.frame()).await;
+            let Some(frame) = frame.map_err(|_| idle())? else {
+                return Ok(None);
+            };
+            let frame = frame.map_err(|error| {
+                RequestError::invalid(format!("the stream is broken off: {error}"))
+            })?;
+            self.unread
+                .extend_from_slice(&frame.into_data().unwrap_or_default());
+        }
+        let arrival = self.conn.arrival();
+        let length = self.read_message().await;
+        let length = length.inspect_err(|error| count_error(error, &self.conn))?;
+        Ok(Some(StreamMessage {
+            framed: self.unread.split_to(length).freeze(),
+            arrival,
+            complete_at: self.conn.arrival(),
+        }))
+    }
+
+    /// Reads until the next message is complete; returns its length.
+    async fn read_message(&mut self) -> Result<usize, RequestError> {
+        let (mut share, mut reader) = (self.budget.share(), RateGuard::new());
+        loop {
+            // bound: BODY_BYTES_MAX bytes, each frame in time by `RateGuard`
+            if let Some(length) = unary::first_message(&self.unread)? {
+                return Ok(length);
+            }
+            let Some(frame) = reader.next_frame(&mut self.body).await? else {
+                return Err(RequestError::invalid("the stream ends within a message"));
+            };
+            share.grow(frame.len())?;
+            self.unread.extend_from_slice(&frame);
+        }
+    }
+}
+
+fn idle() -> RequestError {
+    RequestError::new(
+        ErrorKind::Unavailable,
+        format!("no request came for {STREAM_IDLE_MAX:?}: open another stream"),
+    )
+}

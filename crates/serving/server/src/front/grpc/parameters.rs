@@ -1,0 +1,64 @@
+//! Parameters of requests and of their tensors.
+
+use std::collections::HashMap;
+
+use albacore_extensions::RegionSlice;
+use albacore_proto::inference::InferParameter;
+use albacore_proto::inference::infer_parameter::ParameterChoice;
+use albacore_proto::inference::model_infer_request::InferInputTensor;
+
+use super::super::validate::RegionParameters;
+
+pub(super) type Parameters = HashMap<String, InferParameter>;
+
+/// Parameters of tensors.
+pub(super) const CLASSIFICATION: &str = "classification";
+const REGION: &str = "shared_memory_region";
+
+/// A parameter; `None` inside where it is not a whole number.
+pub(super) fn whole_number(parameters: &Parameters, name: &str) -> Option<Option<u64>> {
+    let parameter = parameters.get(name)?;
+    Some(match parameter.parameter_choice.as_ref() {
+        Some(&ParameterChoice::Int64Param(number)) => u64::try_from(number).ok(),
+        Some(&ParameterChoice::Uint64Param(number)) => Some(number),
+        _ => None,
+    })
+}
+
+/// The shared memory that the parameters of a tensor name.
+pub(super) fn region(parameters: &Parameters) -> RegionParameters<'_> {
+    let region = parameters.get(REGION);
+    let region = region.map(|region| match &region.parameter_choice {
+        Some(ParameterChoice::StringParam(name)) => name.as_str(),
+        // No region has this name.
+        _ => "",
+    });
+    RegionParameters {
+        region,
+        byte_size: whole_number(parameters, "shared_memory_byte_size").flatten(),
+        // No region reaches so far.
+        offset: whole_number(parameters, "shared_memory_offset").map(|at| at.unwrap_or(u64::MAX)),
+    }
+}
+
+pub(super) fn is_shared(input: &InferInputTensor) -> bool {
+    input.parameters.contains_key(REGION)
+}
+
+/// Where an output is in shared memory.
+pub(super) fn region_parameters(slice: &RegionSlice) -> Parameters {
+    let number = |number| ParameterChoice::Int64Param(i64::try_from(number).unwrap_or(i64::MAX));
+    let parameters = [
+        (
+            REGION,
+            ParameterChoice::StringParam(slice.region().to_owned()),
+        ),
+        ("shared_memory_byte_size", number(slice.len() as u64)),
+        ("shared_memory_offset", number(slice.offset())),
+    ];
+    let parameters = parameters.into_iter().map(|(name, choice)| {
+        let parameter_choice = Some(choice);
+        (name.to_owned(), InferParameter { parameter_choice })
+    });
+    parameters.collect()
+}
