@@ -383,6 +383,9 @@ pub struct Model {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = limits::OUTPUTS_MAX), extend("x-kubernetes-list-type" = "set"))]
     pub outputs: Vec<Output>,
+    /// What becomes of a column that a request with named columns lacks.
+    #[serde(default)]
+    pub missing: MissingColumns,
     /// Most threads of a worker that compute one batch of this model: `auto`, or a number from 1 to
     /// `spec.threads`. Left out, auto.
     ///
@@ -402,6 +405,18 @@ pub struct Model {
     /// `spec.batching`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batching: Option<ModelBatching>,
+}
+
+/// What becomes of a column that a request with named columns lacks. A name that the model does not
+/// have is refused in both cases.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+pub enum MissingColumns {
+    /// The request is refused, by the name of the column.
+    #[default]
+    Refuse,
+    /// Its values are missing values, as null in a row. A request in which no column has a name of
+    /// the model is refused.
+    Nan,
 }
 
 fn weight_default() -> u16 {

@@ -35,8 +35,8 @@ pub use container::thread_counts;
 pub use counted::counted;
 pub use deployment::{
     Autoscaling, Batching, BatchingPolicy, BatchingPreference, Enforcement, Front,
-    InferenceDeployment, InferenceDeploymentSpec, LoadReportMode, MainThread, Mode, Model, Output,
-    Placement, PlacementPolicy, Queue, Slo, Trial, TrialArm,
+    InferenceDeployment, InferenceDeploymentSpec, LoadReportMode, MainThread, MissingColumns, Mode,
+    Model, Output, Placement, PlacementPolicy, Queue, Slo, Trial, TrialArm,
 };
 pub use iterations::{IterationRange, Iterations, NamedIterations};
 pub use model_batching::ModelBatching;

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::deployment::{
     BatchingPolicy, BatchingPreference, Enforcement, InferenceDeployment, LoadReportMode,
-    MainThread, Mode, Output, PlacementPolicy, TrialArm,
+    MainThread, MissingColumns, Mode, Output, PlacementPolicy, TrialArm,
 };
 use crate::iterations;
 use crate::node_placement::{self, DriftCause, Isolation};
@@ -41,6 +41,7 @@ pub fn inference_deployment_crd() -> Value {
     let outputs = &mut model["properties"]["outputs"]["items"];
     describe(outputs, &schema_for!(Output).to_value());
     for (path, values) in [
+        ("missing", schema_for!(MissingColumns)),
         ("batching.policy", schema_for!(BatchingPolicy)),
         ("batching.prefer", schema_for!(BatchingPreference)),
     ] {

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use albacore_settings::agent_stream::ModelParameters;
-use albacore_settings::{BatchingParams, Policy, Prefer, Settings, Source};
+use albacore_settings::{BatchingParams, Naming, Policy, Prefer, Settings, Source};
 
 use crate::deployment::{
-    Batching, BatchingPolicy, BatchingPreference, InferenceDeploymentSpec, Model, Output, Slo,
+    Batching, BatchingPolicy, BatchingPreference, InferenceDeploymentSpec, MissingColumns, Model,
+    Output, Slo,
 };
 use crate::iterations::{IterationRange, Iterations, NamedIterations};
 use crate::model_threads::ModelThreads;
@@ -66,6 +67,9 @@ fn model_of(
         threads,
         weight,
         batching,
+        naming: Naming {
+            missing: model.missing.into(),
+        },
     })
 }
 
@@ -150,6 +154,15 @@ impl From<Iterations> for albacore_settings::Iterations {
             Iterations::Named(NamedIterations::All) => Self::All,
             Iterations::Named(NamedIterations::Best) => Self::Best,
             Iterations::Range(IterationRange { begin, end }) => Self::Range { begin, end },
+        }
+    }
+}
+
+impl From<MissingColumns> for albacore_settings::Missing {
+    fn from(missing: MissingColumns) -> Self {
+        match missing {
+            MissingColumns::Refuse => Self::Refuse,
+            MissingColumns::Nan => Self::Nan,
         }
     }
 }

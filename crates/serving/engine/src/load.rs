@@ -61,6 +61,7 @@ impl LoadedModel {
             platform: platform.to_owned(),
             features: predictor.features(),
             columns,
+            missing_is_nan: false,
             iterations: range,
             iterations_notice,
             classes,
@@ -92,6 +93,13 @@ impl LoadedModel {
             kernels: kernel_choices(&predictor),
             image,
         })
+    }
+
+    /// A column that a request with named columns lacks is NaN.
+    #[must_use]
+    pub fn with_missing_as_nan(mut self) -> Self {
+        self.info.missing_is_nan = true;
+        self
     }
 
     #[must_use]

@@ -118,6 +118,8 @@ pub struct ModelInfo {
     pub features: usize,
     /// Names and types of the columns.
     pub columns: Columns,
+    /// Whether a column that a request with named columns lacks is NaN, rather than refused.
+    pub missing_is_nan: bool,
     /// The boosting iterations that predict, of those in the file.
     pub iterations: IterationRange,
     /// Says which iterations are used and how to choose others, where none were chosen and the

@@ -40,6 +40,8 @@ pub struct ModelRecord {
     platform: String,
     column_names: Vec<String>,
     column_types: Vec<String>,
+    /// Whether columns that a request lacks are missing values.
+    missing_is_nan: bool,
     iterations: (usize, usize, usize, Option<usize>),
     iterations_notice: Option<String>,
     /// Number of the rule, and labels.
@@ -71,6 +73,7 @@ impl ModelRecord {
             platform: info.platform.clone(),
             column_names: info.columns.names.clone(),
             column_types: info.columns.types.clone(),
+            missing_is_nan: info.missing_is_nan,
             iterations: (range.begin, range.end, range.in_file, range.best),
             iterations_notice: info.iterations_notice.clone(),
             classes: info
@@ -98,6 +101,7 @@ impl ModelRecord {
                 names: self.column_names.clone(),
                 types: self.column_types.clone(),
             },
+            missing_is_nan: self.missing_is_nan,
             iterations: IterationRange {
                 begin,
                 end,

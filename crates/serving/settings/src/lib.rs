@@ -19,6 +19,7 @@
 //!   iterations: best                      # optional: all, best or {begin: 0, end: 100}
 //!   slo: {latency: "25ms", percentile: 99}
 //!   outputs: ["output", "margin"]          # advertised in metadata; without: the value alone
+//!   missing: nan                         # optional: refuse or nan, for columns that requests lack
 //!   threads: 2                            # most threads of a batch; without: all of a worker
 //!   weight: 200                           # share of the server under overload; without: 100
 //!   batching: {policy: deferred, max_rows: 64, window: "5ms"}   # without: that of the file
@@ -52,5 +53,5 @@ pub use limits::{
     SNAPSHOT_PODS_MAX, SOURCE_CHARS_MAX, WEIGHT_DEFAULT, WEIGHT_MAX,
 };
 pub use oci::OciReference;
-pub use settings::{Iterations, Model, Output, Settings, Source};
+pub use settings::{Iterations, Missing, Model, Naming, Output, Settings, Source};
 pub use validation_error::ValidationError;

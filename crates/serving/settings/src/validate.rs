@@ -10,7 +10,7 @@ use crate::limits::{
     QUEUE_ROWS_MAX, SOURCE_CHARS_MAX, WEIGHT_MAX,
 };
 use crate::oci::OciReference;
-use crate::settings::{Iterations, Model, Settings, Source, output_latencies};
+use crate::settings::{Iterations, Model, Naming, Settings, Source, output_latencies};
 use crate::timespan::{is_in_bounds, print_timespan};
 use crate::validation_error::{ValidationError, quoted};
 
@@ -181,6 +181,7 @@ fn check_model(path: &str, model: &Model) -> Result<(), ValidationError> {
         threads,
         weight,
         batching: _,
+        naming: Naming { missing: _ },
     } = model;
     check_model_name(&format!("{path}.name"), name)?;
     check_source(path, source)?;

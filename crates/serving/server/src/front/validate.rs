@@ -10,6 +10,7 @@ use albacore_connections::limits::REPLY_BYTES_MAX;
 use albacore_engine::{
     Engine, Kind, KindSet, LoopIndex, ModelHandle, ModelInfo, ModelLookupError, OutputInfo,
 };
+use albacore_rows::ColumnOrder;
 use albacore_rows::datatype::Datatype;
 
 /// The name of the only input tensor in metadata; a request may give it any.
@@ -75,11 +76,13 @@ pub(super) struct DeclaredTensor<'a> {
     pub(super) shape: &'a [i64],
 }
 
-/// Checks the input tensor; returns its data type and its number of rows (at least one). Its name
-/// is ignored: there is only one, and clients of other servers use other names.
+/// Checks the input tensor, which has the model's columns or those of `order`; returns its data type
+/// and its number of rows (at least one). Its name is ignored: there is only one, and clients of
+/// other servers use other names.
 pub(super) fn check_input(
     model: &ModelInfo,
     declared: &DeclaredTensor<'_>,
+    order: Option<&ColumnOrder>,
 ) -> Result<(Datatype, usize), RequestError> {
     let datatype = Datatype::from_name(declared.datatype).ok_or_else(|| {
         let names = Datatype::NAMES.map(|(_, name)| name);
@@ -90,8 +93,9 @@ pub(super) fn check_input(
         ))
     })?;
     let features = model.features;
+    let width = order.map_or(features, ColumnOrder::width);
     let rows = match *declared.shape {
-        [rows, columns] if i64::try_from(features) == Ok(columns) => usize::try_from(rows).ok(),
+        [rows, columns] if i64::try_from(width) == Ok(columns) => usize::try_from(rows).ok(),
         _ => None,
     };
     match rows {
@@ -99,9 +103,12 @@ pub(super) fn check_input(
             Ok((datatype, rows))
         }
         _ => Err(RequestError::invalid(format!(
-            "input {INPUT:?} has shape {:?}; model {:?} takes [rows, {features}] with at least one \
-             row",
-            declared.shape, model.name
+            "input {INPUT:?} has shape {:?}; {} takes [rows, {width}] with at least one row",
+            declared.shape,
+            match order {
+                Some(_) => "a tensor of named columns".to_owned(),
+                None => format!("model {:?}", model.name),
+            }
         ))),
     }
 }

@@ -174,10 +174,11 @@ impl<'a> GrpcInferRequest<'a> {
             datatype: &input.datatype,
             shape: &input.shape,
         };
-        let (datatype, rows) = validate::check_input(model, &declared)?;
         let order = named_order(model, request, input)?;
+        let (datatype, rows) = validate::check_input(model, &declared, order.as_ref())?;
         let data = GrpcInput::find(request, input)?;
-        data.check_length(rows * model.features, datatype)?;
+        let columns = order.as_ref().map_or(model.features, ColumnOrder::width);
+        data.check_length(rows * columns, datatype)?;
         let data = GrpcRows::Tensor(data);
         Ok(Self {
             rows,
@@ -232,21 +233,23 @@ impl<'a> GrpcInferRequest<'a> {
 
     /// Checks the values and writes them as rows of the engine.
     pub(super) fn write_rows(&self, memory: &mut [u8]) -> Result<(), RequestError> {
-        match &self.data {
-            GrpcRows::Tensor(tensor) => tensor.write(self.datatype, memory)?,
-            GrpcRows::Columns(columns, inputs, tensors) => {
+        Ok(match (&self.data, &self.order) {
+            (GrpcRows::Tensor(tensor), None) => tensor.write(self.datatype, memory),
+            (GrpcRows::Tensor(tensor), Some(order)) => {
+                let element = self.datatype.element();
+                order.write(element, memory, |memory| {
+                    tensor.write(self.datatype, memory)
+                })
+            }
+            (GrpcRows::Columns(columns, inputs, tensors), _) => {
                 columns.write(memory, |place, datatype, memory| {
                     tensors[place].write(datatype, memory).map_err(|error| {
                         let name = validate::excerpt(&inputs[place].name);
                         InvalidRows::new(format!("column {name:?}: {error}"))
                     })
-                })?;
+                })
             }
-        }
-        if let Some(order) = &self.order {
-            order.apply(self.datatype.element().bytes(), memory);
-        }
-        Ok(())
+        }?)
     }
 }
 
