@@ -386,6 +386,12 @@ pub struct Model {
     /// What becomes of a column that a request with named columns lacks.
     #[serde(default)]
     pub missing: MissingColumns,
+    /// Names of the model's classes, by number, as many as it has: `[legit, fraud]` of a binary one.
+    /// Replies then have the output `label`, the name of each row's class, beside the value. A
+    /// model without classes, or with another number of them, is not loaded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = limits::CLASSES_MAX), inner(length(max = limits::CLASS_CHARS_MAX)))]
+    pub classes: Vec<String>,
     /// Most threads of a worker that compute one batch of this model: `auto`, or a number from 1 to
     /// `spec.threads`. Left out, auto.
     ///

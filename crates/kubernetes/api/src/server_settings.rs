@@ -69,6 +69,7 @@ fn model_of(
         batching,
         naming: Naming {
             missing: model.missing.into(),
+            classes: model.classes.clone(),
         },
     })
 }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use albacore_engine::{
-    ClassRule, Classes, Columns, Edition, IterationRange, LoadedModel, ModelInfo,
+    ClassNames, ClassRule, Classes, Columns, Edition, IterationRange, LoadedModel, ModelInfo,
 };
 use albacore_os::{OsError, SharedMemory};
 use albacore_settings::Digest;
@@ -46,6 +46,8 @@ pub struct ModelRecord {
     iterations_notice: Option<String>,
     /// Number of the rule, and labels.
     classes: Option<(u8, Vec<String>)>,
+    /// Number of the rule, and names.
+    class_names: Option<(u8, Vec<String>)>,
     /// Digest of its file.
     sha256: String,
     /// When it was installed, milliseconds since 1970.
@@ -80,6 +82,10 @@ impl ModelRecord {
                 .classes
                 .as_ref()
                 .map(|classes| (classes.rule as u8, classes.labels.clone())),
+            class_names: info
+                .class_names
+                .as_ref()
+                .map(|classes| (classes.rule as u8, classes.names.clone())),
             sha256: sha256.to_string(),
             loaded_at,
             request,
@@ -112,6 +118,10 @@ impl ModelRecord {
             classes: self.classes.clone().map(|(rule, labels)| Classes {
                 rule: ClassRule::from_number(rule),
                 labels,
+            }),
+            class_names: self.class_names.clone().map(|(rule, names)| ClassNames {
+                rule: ClassRule::from_number(rule),
+                names,
             }),
             ..ModelInfo::default()
         }

@@ -106,6 +106,7 @@ fn naming(model: &mut ObjectReader) -> Result<Naming, ValidationError> {
     })?;
     Ok(Naming {
         missing: missing.unwrap_or_default(),
+        classes: model.strings("classes")?,
     })
 }
 

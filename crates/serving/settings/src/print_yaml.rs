@@ -89,6 +89,11 @@ fn print_model(model: &Model, out: &mut String) -> fmt::Result {
     if model.naming.missing != Missing::default() {
         writeln!(out, "  missing: {}", model.naming.missing.name())?;
     }
+    if !model.naming.classes.is_empty() {
+        let names = model.naming.classes.iter().map(|name| json_string(name));
+        let names = names.collect::<Vec<_>>().join(", ");
+        writeln!(out, "  classes: [{names}]")?;
+    }
     if let Some(threads) = model.threads {
         writeln!(out, "  threads: {threads}")?;
     }

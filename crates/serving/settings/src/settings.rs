@@ -34,15 +34,17 @@ pub struct Model {
     pub weight: u32,
     /// How its batches are made; `None`: as [`Settings::batching`] says.
     pub batching: Option<ModelBatching>,
-    /// What names in its requests mean.
+    /// What names in its requests and replies mean.
     pub naming: Naming,
 }
 
-/// What names in the requests of a model mean.
+/// What names in the requests and replies of a model mean.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Naming {
     /// What becomes of a column that a request with named columns lacks.
     pub missing: Missing,
+    /// The names of its classes, by number; empty to give none.
+    pub classes: Vec<String>,
 }
 
 /// What becomes of a column that a request with named columns lacks.

@@ -21,6 +21,7 @@ const WHOLE: &str = r#"models:
   url: "https://models.example/spam.txt?v=2"
   iterations: best
   missing: nan
+  classes: ["legit", "fraud"]
   threads: 3
   weight: 250
   batching:
@@ -138,7 +139,7 @@ const FILES: [(&str, &str); 7] = [
 ];
 
 /// Fields of a second model beside one with the name a.
-const MODELS: [(&str, &str); 50] = [
+const MODELS: [(&str, &str); 56] = [
     ("path: /b", "models[1].name: is missing"),
     ("name: b", "models[1].path: is missing: write path or url"),
     (
@@ -324,6 +325,30 @@ const MODELS: [(&str, &str); 50] = [
         "models[1].missing: 0 is not a string",
     ),
     (
+        "name: b, path: /b, classes: [a]",
+        "models[1].classes: has 1 names, not from 2 to 1024",
+    ),
+    (
+        "name: b, path: /b, classes: [a, b, a]",
+        "models[1].classes[2]: \"a\" is used twice",
+    ),
+    (
+        "name: b, path: /b, classes: [a, '']",
+        "models[1].classes[1]: is empty",
+    ),
+    (
+        "name: b, path: /b, classes: [a, \"b\\u0085\"]",
+        "models[1].classes[1]: \"b",
+    ),
+    (
+        "name: b, path: /b, classes: [0, 1]",
+        "models[1].classes[0]: 0 is not a string: put it in quotes",
+    ),
+    (
+        "name: b, path: /b, classes: [a, bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb]",
+        "has more than 63 characters",
+    ),
+    (
         "name: b, path: /b, slow: 1",
         "models[1].\"slow\": is not a known field; known fields are name,",
     ),
@@ -425,7 +450,12 @@ fn any_batching() -> impl Strategy<Value = ModelBatching> {
 
 fn any_naming() -> impl Strategy<Value = Naming> {
     let missing = prop_oneof![Just(Missing::Refuse), Just(Missing::Nan)];
-    missing.prop_map(|missing| Naming { missing })
+    let names = proptest::collection::btree_set(r"[^\x00-\x1f\x7f-\x9f]{1,63}", 2..5);
+    let classes = prop_oneof![
+        Just(Vec::new()),
+        names.prop_map(|it| it.into_iter().collect())
+    ];
+    (missing, classes).prop_map(|(missing, classes)| Naming { missing, classes })
 }
 
 fn any_settings() -> impl Strategy<Value = Settings> {

@@ -204,6 +204,9 @@ fn install(
     if request.naming.missing == settings::Missing::Nan {
         model = model.with_missing_as_nan();
     }
+    if !request.naming.classes.is_empty() {
+        model = model.with_class_names(request.naming.classes.clone())?;
+    }
     log_iterations_notice(model.info());
     let digest = fetched.sha256;
     drop(fetched);

@@ -12,6 +12,7 @@ use albacore_engine::{
 };
 use albacore_rows::ColumnOrder;
 use albacore_rows::datatype::Datatype;
+use albacore_rows::labels::{self, LABEL};
 
 /// The name of the only input tensor in metadata; a request may give it any.
 pub(super) const INPUT: &str = "input";
@@ -117,6 +118,8 @@ pub(super) fn check_input(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestedOutput {
     pub(super) kind: Kind,
+    /// The names of the classes that the value means, rather than the value.
+    pub(super) is_label: bool,
     /// As bytes rather than as text or typed lists.
     pub(super) binary: bool,
 }
@@ -141,26 +144,61 @@ impl<'a> OutputSelection<'a> {
     /// Adds the output called `name`.
     pub(super) fn add(&mut self, name: &str, binary: bool) -> Result<(), RequestError> {
         let model = self.model;
+        if name == LABEL && model.class_names.is_some() {
+            return self.push(name, Kind::Value, true, binary);
+        }
         let found = model
             .outputs
             .iter()
             .find(|output| output_name(output.kind) == name);
         let Some(&OutputInfo { kind, .. }) = found else {
-            let names: Vec<_> = model.outputs.iter().map(|o| output_name(o.kind)).collect();
+            let names = model.outputs.iter().map(|o| output_name(o.kind));
+            let label = model.class_names.is_some().then_some(LABEL);
+            let names: Vec<_> = names.chain(label).collect();
             return Err(RequestError::invalid(format!(
                 "output {:?} is unknown: model {:?} gives {names:?}",
                 excerpt(name),
                 model.name
             )));
         };
-        if self.kinds.contains(kind) {
+        self.push(name, kind, false, binary)
+    }
+
+    fn push(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        is_label: bool,
+        binary: bool,
+    ) -> Result<(), RequestError> {
+        let is_same = |other: &RequestedOutput| (other.kind, other.is_label) == (kind, is_label);
+        if self.outputs.iter().any(is_same) {
             return Err(RequestError::invalid(format!(
                 "output {name:?} is requested twice"
             )));
         }
         self.kinds = self.kinds.with(kind);
-        self.outputs.push(RequestedOutput { kind, binary });
+        self.outputs.push(RequestedOutput {
+            kind,
+            is_label,
+            binary,
+        });
         Ok(())
+    }
+
+    /// The outputs that were added, or if there are none the value, and its label where the model's
+    /// classes have names.
+    pub(super) fn or_default(self, binary: bool) -> (Vec<RequestedOutput>, KindSet) {
+        let has_label = self.outputs.is_empty() && self.model.class_names.is_some();
+        let (mut outputs, kinds) = self.or_value(binary);
+        if has_label {
+            outputs.push(RequestedOutput {
+                kind: Kind::Value,
+                is_label: true,
+                binary,
+            });
+        }
+        (outputs, kinds)
     }
 
     /// The outputs that were added, or the value if there are none.
@@ -168,6 +206,7 @@ impl<'a> OutputSelection<'a> {
         if self.outputs.is_empty() {
             self.outputs.push(RequestedOutput {
                 kind: Kind::Value,
+                is_label: false,
                 binary,
             });
             self.kinds = KindSet::only(Kind::Value);
@@ -184,7 +223,10 @@ pub(super) fn check_reply_size(
 ) -> Result<(), RequestError> {
     let sizes = outputs.iter().map(|output| {
         let text = if output.binary { 1 } else { TEXT_PER_BYTE };
-        let row = model.output(output.kind).map_or(0, OutputInfo::row_bytes);
+        let row = match &model.class_names {
+            Some(classes) if output.is_label => labels::row_bytes_max(classes),
+            _ => model.output(output.kind).map_or(0, OutputInfo::row_bytes),
+        };
         row.saturating_mul(rows).saturating_mul(text)
     });
     let bytes = sizes.fold(0, usize::saturating_add);

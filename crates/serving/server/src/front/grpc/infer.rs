@@ -16,6 +16,7 @@ use albacore_proto::inference::{
 use albacore_rows::columns::{ColumnTensors, DeclaredColumn};
 use albacore_rows::datatype::Datatype;
 use albacore_rows::feature_names::{self, FEATURE_NAMES};
+use albacore_rows::labels::{self, BYTES, LABEL};
 use albacore_rows::{ColumnOrder, InvalidRows, binary_values};
 use bytes::Bytes;
 use hyper::body::Incoming;
@@ -287,7 +288,7 @@ fn requested_outputs(
         }
         selection.add(&output.name, is_raw)?;
     }
-    Ok(selection.or_value(is_raw))
+    Ok(selection.or_default(is_raw))
 }
 
 fn only_input<'a>(
@@ -427,6 +428,13 @@ fn response(
         let (Some(output), Some(values)) = (model.output(kind), reply.output(kind)) else {
             continue;
         };
+        if requested.is_label {
+            let classes = model.class_names.as_ref();
+            let labels = classes.map(|it| labels::label_bytes(it, output, values));
+            let contents = label_contents(&mut response, requested, labels.unwrap_or_default());
+            response.outputs.push(label_tensor(rows, contents));
+            continue;
+        }
         let contents = if requested.binary {
             let bytes = Bytes::from_owner(OutputBytes(Arc::clone(&reply), kind));
             response.raw_output_contents.push(bytes);
@@ -437,6 +445,33 @@ fn response(
         response.outputs.push(output_tensor(output, rows, contents));
     }
     response
+}
+
+/// The contents of labels that are not raw; raw ones are put into the response.
+fn label_contents(
+    response: &mut ModelInferResponse,
+    requested: &RequestedOutput,
+    labels: Vec<u8>,
+) -> Option<InferTensorContents> {
+    if requested.binary {
+        response.raw_output_contents.push(labels.into());
+        return None;
+    }
+    let texts = labels::texts(&labels);
+    Some(InferTensorContents {
+        bytes_contents: texts.map(|text| text.as_bytes().to_vec()).collect(),
+        ..Default::default()
+    })
+}
+
+fn label_tensor(rows: usize, contents: Option<InferTensorContents>) -> InferOutputTensor {
+    InferOutputTensor {
+        name: LABEL.to_owned(),
+        datatype: BYTES.to_owned(),
+        shape: vec![i64::try_from(rows).unwrap_or(i64::MAX)],
+        contents,
+        ..Default::default()
+    }
 }
 
 fn output_tensor(

@@ -1,6 +1,8 @@
 //! Replies over HTTP: always JSON, also for errors; results as text, as bytes after the JSON, or
 //! both.
 
+use std::borrow::Cow;
+
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
@@ -14,6 +16,7 @@ use super::super::stages::SERVER_TIMING;
 use super::super::validate::{self, RequestedOutput, VERSION};
 use albacore_engine::{ElementType, ModelInfo, OutputInfo, Reply};
 use albacore_rows::datatype::Datatype;
+use albacore_rows::labels::{self, BYTES, LABEL};
 
 pub(super) type HttpReply = Response<ReplyBody>;
 
@@ -86,7 +89,14 @@ impl InferReply {
     ) -> Self {
         let outputs = requested.iter().filter_map(|requested| {
             let kind = requested.kind;
-            Some((requested.binary, model.output(kind)?, reply.output(kind)?))
+            let (output, values) = (model.output(kind)?, reply.output(kind)?);
+            let values = match &model.class_names {
+                Some(classes) if requested.is_label => {
+                    Cow::Owned(labels::label_bytes(classes, output, values))
+                }
+                _ => Cow::Borrowed(values),
+            };
+            Some((requested, output, values))
         });
         let outputs: Vec<_> = outputs.collect();
         let bytes: usize = outputs.iter().map(|(_, _, values)| values.len()).sum();
@@ -101,18 +111,21 @@ impl InferReply {
             text(&mut body, id);
         }
         body.extend_from_slice(b",\"outputs\":[");
-        for (place, &(binary, output, values)) in outputs.iter().enumerate() {
+        for (place, (requested, output, values)) in outputs.iter().enumerate() {
             if place > 0 {
                 body.push(b',');
             }
-            print_output(&mut body, rows, output, binary, values);
+            match requested.is_label {
+                true => print_labels(&mut body, rows, requested.binary, values),
+                false => print_output(&mut body, rows, output, requested.binary, values),
+            }
         }
         body.extend_from_slice(b"]}");
         let json_bytes = outputs
             .iter()
-            .any(|&(binary, ..)| binary)
+            .any(|(requested, ..)| requested.binary)
             .then_some(body.len());
-        for (_, _, values) in outputs.iter().filter(|&&(binary, ..)| binary) {
+        for (_, _, values) in outputs.iter().filter(|(requested, ..)| requested.binary) {
             body.extend_from_slice(values);
         }
         Self {
@@ -192,6 +205,26 @@ fn print_output(body: &mut Vec<u8>, rows: usize, output: &OutputInfo, binary: bo
         body.push(b']');
     }
     body.push(b'}');
+}
+
+/// Prints the tensor of labels, which `labels` are as bytes.
+fn print_labels(body: &mut Vec<u8>, rows: usize, binary: bool, labels: &[u8]) {
+    let head = format!("{{\"name\":\"{LABEL}\",\"datatype\":\"{BYTES}\",\"shape\":[{rows}]");
+    body.extend_from_slice(head.as_bytes());
+    if binary {
+        body.extend_from_slice(b",\"parameters\":{\"binary_data_size\":");
+        json_value(body, &labels.len());
+        body.extend_from_slice(b"}}");
+        return;
+    }
+    body.extend_from_slice(b",\"data\":[");
+    for (place, label) in labels::texts(labels).enumerate() {
+        if place > 0 {
+            body.push(b',');
+        }
+        text(body, label);
+    }
+    body.extend_from_slice(b"]}");
 }
 
 /// Prints values, separated by commas.

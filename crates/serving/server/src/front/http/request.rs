@@ -483,7 +483,7 @@ impl<'a> InferBody<'a> {
                 .unwrap_or(binary_by_default);
             selection.add(&output.name, binary)?;
         }
-        Ok(selection.or_value(binary_by_default))
+        Ok(selection.or_default(binary_by_default))
     }
 }
 

@@ -46,6 +46,7 @@ fn a_reply_has_a_largest_size() {
     let model = model();
     let wanted = |binary| RequestedOutput {
         kind: Kind::Contribs,
+        is_label: false,
         binary,
     };
     let rows = REPLY_BYTES_MAX / 16;
@@ -68,6 +69,7 @@ fn outputs_keep_their_order_and_value_is_the_default() {
         wanted[0],
         RequestedOutput {
             kind: Kind::Contribs,
+            is_label: false,
             binary: true
         }
     );
@@ -78,6 +80,7 @@ fn outputs_keep_their_order_and_value_is_the_default() {
         wanted,
         [RequestedOutput {
             kind: Kind::Value,
+            is_label: false,
             binary: true
         }]
     );

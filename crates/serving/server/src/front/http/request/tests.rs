@@ -38,6 +38,7 @@ fn unknown_keys_and_odd_parameters_are_tolerated() {
         call.outputs,
         [RequestedOutput {
             kind: Kind::Value,
+            is_label: false,
             binary: false
         }]
     );
@@ -57,6 +58,7 @@ fn a_per_output_choice_of_binary_overrides_that_of_the_request() {
         call[0],
         RequestedOutput {
             kind: Kind::Leaf,
+            is_label: false,
             binary: true
         }
     );
@@ -64,6 +66,7 @@ fn a_per_output_choice_of_binary_overrides_that_of_the_request() {
         call[1],
         RequestedOutput {
             kind: Kind::Value,
+            is_label: false,
             binary: false
         }
     );
