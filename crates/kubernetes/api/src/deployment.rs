@@ -13,8 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::iterations::{self, Iterations};
 use crate::limits;
+use crate::missing_columns::MissingColumns;
 use crate::model_batching::ModelBatching;
 use crate::model_threads::{self, ModelThreads};
+use crate::output::Output;
 use crate::status::InferenceDeploymentStatus;
 use crate::timespan::Timespan;
 use crate::uri::ModelUri;
@@ -386,8 +388,8 @@ pub struct Model {
     /// What becomes of a column that a request with named columns lacks.
     #[serde(default)]
     pub missing: MissingColumns,
-    /// Names of the model's classes, by number, as many as it has: `[legit, fraud]` of a binary one.
-    /// Replies then have the output `label`, the name of each row's class, beside the value. A
+    /// Names of the model's classes, by number, as many as it has: `[legit, fraud]` of a binary
+    /// one. Replies then have the output `label`, the name of each row's class, beside the value. A
     /// model without classes, or with another number of them, is not loaded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = limits::CLASSES_MAX), inner(length(max = limits::CLASS_CHARS_MAX)))]
@@ -411,18 +413,6 @@ pub struct Model {
     /// `spec.batching`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batching: Option<ModelBatching>,
-}
-
-/// What becomes of a column that a request with named columns lacks. A name that the model does not
-/// have is refused in both cases.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
-pub enum MissingColumns {
-    /// The request is refused, by the name of the column.
-    #[default]
-    Refuse,
-    /// Its values are missing values, as null in a row. A request in which no column has a name of
-    /// the model is refused.
-    Nan,
 }
 
 fn weight_default() -> u16 {
@@ -458,22 +448,6 @@ pub enum LoadReportMode {
     Always,
     /// No reply, and no stream of reports.
     Never,
-}
-
-/// An output of a model, by the name of its tensor.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum Output {
-    /// The value: a probability, a class, a prediction.
-    Output,
-    /// The margin: the sum over trees before the objective's transformation.
-    Margin,
-    /// SHAP contributions: features and one more for each row and group.
-    Contribs,
-    /// SHAP interactions: a square matrix of that size for each row and group.
-    Interactions,
-    /// The leaf that each tree ends in.
-    Leaf,
 }
 
 /// What the schema says of a model's name.

@@ -14,10 +14,12 @@ use serde_json::{Map, Value, json};
 
 use crate::deployment::{
     BatchingPolicy, BatchingPreference, Enforcement, InferenceDeployment, LoadReportMode,
-    MainThread, MissingColumns, Mode, Output, PlacementPolicy, TrialArm,
+    MainThread, Mode, PlacementPolicy, TrialArm,
 };
 use crate::iterations;
+use crate::missing_columns::MissingColumns;
 use crate::node_placement::{self, DriftCause, Isolation};
+use crate::output::Output;
 use crate::quantity;
 use crate::rules::RULES;
 use crate::status::ServerLimit;

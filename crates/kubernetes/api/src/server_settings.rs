@@ -6,11 +6,12 @@ use albacore_settings::agent_stream::ModelParameters;
 use albacore_settings::{BatchingParams, Naming, Policy, Prefer, Settings, Source};
 
 use crate::deployment::{
-    Batching, BatchingPolicy, BatchingPreference, InferenceDeploymentSpec, MissingColumns, Model,
-    Output, Slo,
+    Batching, BatchingPolicy, BatchingPreference, InferenceDeploymentSpec, Model, Slo,
 };
 use crate::iterations::{IterationRange, Iterations, NamedIterations};
+use crate::missing_columns::MissingColumns;
 use crate::model_threads::ModelThreads;
+use crate::output::Output;
 use crate::uri::ModelPlace;
 use crate::violation::Violation;
 

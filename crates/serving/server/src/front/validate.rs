@@ -77,9 +77,9 @@ pub(super) struct DeclaredTensor<'a> {
     pub(super) shape: &'a [i64],
 }
 
-/// Checks the input tensor, which has the model's columns or those of `order`; returns its data type
-/// and its number of rows (at least one). Its name is ignored: there is only one, and clients of
-/// other servers use other names.
+/// Checks the input tensor, which has the model's columns or those of `order`; returns its data
+/// type and its number of rows (at least one). Its name is ignored: there is only one, and clients
+/// of other servers use other names.
 pub(super) fn check_input(
     model: &ModelInfo,
     declared: &DeclaredTensor<'_>,
