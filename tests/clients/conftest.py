@@ -64,6 +64,33 @@ def server():
         yield server
 
 
+class Labeled:
+    """A server with a model whose classes have names, its rows, and the names by XGBoost."""
+
+    names = np.array(["legit", "fraud"])
+
+    def __init__(self, server):
+        arrays = np.load(ZOO / "xgb_binary_logistic.npz")
+        self.server = server
+        self.rows = arrays["X"]
+        self.labels = self.labels_of(arrays["pred"])
+        assert set(self.labels) == set(self.names)
+
+    def labels_of(self, values):
+        return self.names[(values > 0.5).astype(int)].tolist()
+
+
+@pytest.fixture(scope="session")
+def labeled(tmp_path_factory):
+    model = {"name": "labeled", "path": str(ZOO / "xgb_binary_logistic.ubj")}
+    model["classes"] = Labeled.names.tolist()
+    file = tmp_path_factory.mktemp("settings") / "settings.yaml"
+    file.write_text(json.dumps({"models": [model]}))
+    command = ["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--settings", str(file)]
+    with run_program(command + ["--workers", "1", "--threads", "1"]) as server:
+        yield Labeled(server)
+
+
 class Sample:
     """A model of the zoo: its rows and what its library made of them."""
 
@@ -88,3 +115,9 @@ def assert_same_bits(have, want):
     assert have.shape == want.shape
     assert have.dtype == want.dtype
     assert have.tobytes() == want.tobytes()
+
+
+def texts(array):
+    """The texts of a tensor; clients leave those of JSON as they are."""
+    values = array.reshape(-1).tolist()
+    return [text.decode() if isinstance(text, bytes) else text for text in values]

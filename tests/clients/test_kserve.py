@@ -9,7 +9,7 @@ from kserve import InferenceGRPCClient, InferenceRESTClient, InferInput, InferRe
 from kserve.errors import UnsupportedProtocol
 from kserve.protocol.infer_type import RequestedOutput
 
-from conftest import assert_same_bits
+from conftest import assert_same_bits, texts
 
 
 def run(call):
@@ -144,6 +144,38 @@ def test_grpc(server, sample):
         assert_same_bits(as_numpy(response, "margin", sample.margin), sample.margin)
         typed = await client.infer(request(sample, binary=False))
         assert as_numpy(typed, "margin", sample.margin).shape == sample.margin.shape
+        await client.close()
+
+    run(call)
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_labels_are_given_beside_probabilities(labeled, binary):
+    async def call():
+        tensor = InferInput("input", list(labeled.rows.shape), "FP32")
+        rows = labeled.rows
+        rows = rows if binary else np.where(np.isfinite(rows), rows, np.float32(0.5))
+        tensor.set_data_from_numpy(rows, binary_data=binary)
+        response = await rest().infer(
+            f"http://{labeled.server.http}",
+            InferRequest("labeled", [tensor]),
+            model_name="labeled",
+        )
+        values = response.get_output_by_name("output").as_numpy().reshape(-1)
+        labels = texts(response.get_output_by_name("label").as_numpy())
+        assert labels == labeled.labels_of(values)
+        assert len(set(labels)) == 2
+
+    run(call)
+
+
+def test_labels_are_given_over_grpc(labeled):
+    async def call():
+        tensor = InferInput("input", list(labeled.rows.shape), "FP32")
+        tensor.set_data_from_numpy(labeled.rows, binary_data=True)
+        client = InferenceGRPCClient(labeled.server.grpc)
+        response = await client.infer(InferRequest("labeled", [tensor]))
+        assert texts(response.get_output_by_name("label").as_numpy()) == labeled.labels
         await client.close()
 
     run(call)

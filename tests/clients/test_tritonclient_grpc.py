@@ -7,7 +7,7 @@ import pytest
 import tritonclient.grpc as triton
 from tritonclient.utils import InferenceServerException
 
-from conftest import assert_same_bits
+from conftest import assert_same_bits, texts
 
 
 @pytest.fixture
@@ -73,3 +73,13 @@ def test_errors_have_their_code_and_sentence(client):
     with pytest.raises(InferenceServerException, match="not served here") as caught:
         client.infer("nobody", [tensor])
     assert caught.value.status() == "StatusCode.NOT_FOUND"
+
+
+def test_labels_are_given_beside_probabilities(labeled):
+    with triton.InferenceServerClient(labeled.server.grpc) as client:
+        tensor = triton.InferInput("input", list(labeled.rows.shape), "FP32")
+        tensor.set_data_from_numpy(labeled.rows)
+        result = client.infer("labeled", [tensor])
+        assert texts(result.as_numpy("label")) == labeled.labels
+        config = client.get_model_config("labeled", as_json=True)["config"]
+        assert config["output"][1]["data_type"] == "TYPE_STRING"

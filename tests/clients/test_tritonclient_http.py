@@ -5,7 +5,7 @@ import pytest
 import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException
 
-from conftest import assert_same_bits
+from conftest import assert_same_bits, texts
 
 
 @pytest.fixture
@@ -109,3 +109,20 @@ def test_errors_have_their_status_and_sentence(client):
     with pytest.raises(InferenceServerException, match="not served here") as caught:
         client.infer("nobody", [tensor])
     assert caught.value.status() == "404"
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_labels_are_given_beside_probabilities(labeled, binary):
+    with triton.InferenceServerClient(labeled.server.http) as client:
+        metadata = client.get_model_metadata("labeled")
+        assert metadata["parameters"]["classes"] == labeled.names.tolist()
+        tensor = triton.InferInput("input", list(labeled.rows.shape), "FP32")
+        tensor.set_data_from_numpy(labeled.rows)
+        outputs = [
+            triton.InferRequestedOutput(output["name"], binary_data=binary)
+            for output in metadata["outputs"]
+        ]
+        result = client.infer("labeled", [tensor], outputs=outputs)
+        assert texts(result.as_numpy("label")) == labeled.labels
+        result = client.infer("labeled", [tensor])
+        assert texts(result.as_numpy("label")) == labeled.labels

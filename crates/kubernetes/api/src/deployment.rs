@@ -13,8 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::iterations::{self, Iterations};
 use crate::limits;
+use crate::missing_columns::MissingColumns;
 use crate::model_batching::ModelBatching;
 use crate::model_threads::{self, ModelThreads};
+use crate::output::Output;
 use crate::status::InferenceDeploymentStatus;
 use crate::timespan::Timespan;
 use crate::uri::ModelUri;
@@ -383,6 +385,15 @@ pub struct Model {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = limits::OUTPUTS_MAX), extend("x-kubernetes-list-type" = "set"))]
     pub outputs: Vec<Output>,
+    /// What becomes of a column that a request with named columns lacks.
+    #[serde(default)]
+    pub missing: MissingColumns,
+    /// Names of the model's classes, by number, as many as it has: `[legit, fraud]` of a binary
+    /// one. Replies then have the output `label`, the name of each row's class, beside the value. A
+    /// model without classes, or with another number of them, is not loaded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = limits::CLASSES_MAX), inner(length(max = limits::CLASS_CHARS_MAX)))]
+    pub classes: Vec<String>,
     /// Most threads of a worker that compute one batch of this model: `auto`, or a number from 1 to
     /// `spec.threads`. Left out, auto.
     ///
@@ -437,22 +448,6 @@ pub enum LoadReportMode {
     Always,
     /// No reply, and no stream of reports.
     Never,
-}
-
-/// An output of a model, by the name of its tensor.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum Output {
-    /// The value: a probability, a class, a prediction.
-    Output,
-    /// The margin: the sum over trees before the objective's transformation.
-    Margin,
-    /// SHAP contributions: features and one more for each row and group.
-    Contribs,
-    /// SHAP interactions: a square matrix of that size for each row and group.
-    Interactions,
-    /// The leaf that each tree ends in.
-    Leaf,
 }
 
 /// What the schema says of a model's name.

@@ -8,11 +8,13 @@ mod counted;
 mod deployment;
 mod iterations;
 pub mod limits;
+mod missing_columns;
 mod model_batching;
 mod model_threads;
 mod node_placement;
 mod notices;
 mod one_machine;
+mod output;
 mod place_annotation;
 mod pod_files;
 mod pod_problem;
@@ -35,10 +37,11 @@ pub use container::thread_counts;
 pub use counted::counted;
 pub use deployment::{
     Autoscaling, Batching, BatchingPolicy, BatchingPreference, Enforcement, Front,
-    InferenceDeployment, InferenceDeploymentSpec, LoadReportMode, MainThread, Mode, Model, Output,
+    InferenceDeployment, InferenceDeploymentSpec, LoadReportMode, MainThread, Mode, Model,
     Placement, PlacementPolicy, Queue, Slo, Trial, TrialArm,
 };
 pub use iterations::{IterationRange, Iterations, NamedIterations};
+pub use missing_columns::MissingColumns;
 pub use model_batching::ModelBatching;
 pub use model_threads::{ModelThreads, NamedThreads};
 pub use node_placement::{
@@ -46,6 +49,7 @@ pub use node_placement::{
     NodePlacementStatus, PodMapping, PodPlacement, SpawnBucket,
 };
 pub use one_machine::{BuiltInServer, OneMachine, OwnServer, Server, for_one_machine};
+pub use output::Output;
 pub use place_annotation::{PLACE_ANNOTATION, PlaceAnnotation, PlaceAnnotationError};
 pub use pod_files::MODELS_FOLDER;
 pub use pod_problem::PodProblem;

@@ -36,6 +36,12 @@ pub const MODELS_MAX: usize = 32;
 /// Most outputs that a model may list: the number of kinds.
 pub const OUTPUTS_MAX: usize = 5;
 
+/// Most names of classes of a model, the bound of the server's settings.
+pub const CLASSES_MAX: usize = albacore_settings::CLASSES_MAX;
+
+/// Longest name of a class, in characters, the bound of the server's settings.
+pub const CLASS_CHARS_MAX: usize = albacore_settings::CLASS_CHARS_MAX;
+
 /// Longest model name, in characters; it is part of a URL and a metric label.
 pub const MODEL_NAME_CHARS_MAX: usize = 63;
 

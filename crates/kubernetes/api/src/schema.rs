@@ -14,10 +14,12 @@ use serde_json::{Map, Value, json};
 
 use crate::deployment::{
     BatchingPolicy, BatchingPreference, Enforcement, InferenceDeployment, LoadReportMode,
-    MainThread, Mode, Output, PlacementPolicy, TrialArm,
+    MainThread, Mode, PlacementPolicy, TrialArm,
 };
 use crate::iterations;
+use crate::missing_columns::MissingColumns;
 use crate::node_placement::{self, DriftCause, Isolation};
+use crate::output::Output;
 use crate::quantity;
 use crate::rules::RULES;
 use crate::status::ServerLimit;
@@ -41,6 +43,7 @@ pub fn inference_deployment_crd() -> Value {
     let outputs = &mut model["properties"]["outputs"]["items"];
     describe(outputs, &schema_for!(Output).to_value());
     for (path, values) in [
+        ("missing", schema_for!(MissingColumns)),
         ("batching.policy", schema_for!(BatchingPolicy)),
         ("batching.prefer", schema_for!(BatchingPreference)),
     ] {

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use albacore_settings::agent_stream::ModelParameters;
-use albacore_settings::{BatchingParams, Policy, Prefer, Settings, Source};
+use albacore_settings::{BatchingParams, Naming, Policy, Prefer, Settings, Source};
 
 use crate::deployment::{
-    Batching, BatchingPolicy, BatchingPreference, InferenceDeploymentSpec, Model, Output, Slo,
+    Batching, BatchingPolicy, BatchingPreference, InferenceDeploymentSpec, Model, Slo,
 };
 use crate::iterations::{IterationRange, Iterations, NamedIterations};
+use crate::missing_columns::MissingColumns;
 use crate::model_threads::ModelThreads;
+use crate::output::Output;
 use crate::uri::ModelPlace;
 use crate::violation::Violation;
 
@@ -66,6 +68,10 @@ fn model_of(
         threads,
         weight,
         batching,
+        naming: Naming {
+            missing: model.missing.into(),
+            classes: model.classes.clone(),
+        },
     })
 }
 
@@ -150,6 +156,15 @@ impl From<Iterations> for albacore_settings::Iterations {
             Iterations::Named(NamedIterations::All) => Self::All,
             Iterations::Named(NamedIterations::Best) => Self::Best,
             Iterations::Range(IterationRange { begin, end }) => Self::Range { begin, end },
+        }
+    }
+}
+
+impl From<MissingColumns> for albacore_settings::Missing {
+    fn from(missing: MissingColumns) -> Self {
+        match missing {
+            MissingColumns::Refuse => Self::Refuse,
+            MissingColumns::Nan => Self::Nan,
         }
     }
 }

@@ -69,7 +69,7 @@ pub use front_turns::FrontTurn;
 pub use histogram::{DURATION_BOUNDS_NANOS, Histogram};
 pub use load::LoadedModel;
 pub use load_totals::{LoadTotals, ModelLoadTotals};
-pub use model::{ClassRule, Classes, Edition, KernelChoice, ModelInfo};
+pub use model::{ClassNames, ClassRule, Classes, Edition, KernelChoice, ModelInfo};
 pub use model_window::{KindLoad, Latencies};
 pub use priority::Priority;
 pub use refusal::{Failure, Refusal};

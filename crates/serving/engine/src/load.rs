@@ -8,7 +8,7 @@ use albacore_os::OsError;
 use albacore_trees::{Format, Image, Iterations, Model, Predictor, Transform};
 use albacore_worker::{EditionId, outputs_of};
 
-use super::model::{ClassRule, Classes, Edition, KernelChoice, Usage, kernel_choices};
+use super::model::{ClassNames, ClassRule, Classes, Edition, KernelChoice, Usage, kernel_choices};
 use super::{Kind, KindSet, ModelInfo, OutputInfo};
 use crate::columns::Columns;
 use crate::image::PlacedImage;
@@ -18,6 +18,8 @@ use crate::image::PlacedImage;
 pub struct LoadedModel {
     pub(super) info: ModelInfo,
     pub(super) kernels: Vec<KernelChoice>,
+    /// Rule and number of its classes, of a classifier that was compiled here.
+    class_count: Option<(ClassRule, usize)>,
     image: PlacedImage,
 }
 
@@ -54,6 +56,7 @@ impl LoadedModel {
             Iterations::All | Iterations::Best | Iterations::Range { .. } => None,
         };
         let classes = classes_of(&model);
+        let class_count = class_count_of(&model, classes.as_ref());
         drop(model);
         let predictor = Predictor::open(image.bytes()).map_err(|error| error.to_string())?;
         let info = ModelInfo {
@@ -61,9 +64,11 @@ impl LoadedModel {
             platform: platform.to_owned(),
             features: predictor.features(),
             columns,
+            missing_is_nan: false,
             iterations: range,
             iterations_notice,
             classes,
+            class_names: None,
             outputs: all_outputs(&predictor),
         };
         let kernels = kernel_choices(&predictor);
@@ -71,6 +76,7 @@ impl LoadedModel {
         Ok(Self {
             info,
             kernels,
+            class_count,
             image,
         })
     }
@@ -90,8 +96,38 @@ impl LoadedModel {
                 ..info
             },
             kernels: kernel_choices(&predictor),
+            class_count: None,
             image,
         })
+    }
+
+    /// A column that a request with named columns lacks is NaN.
+    #[must_use]
+    pub fn with_missing_as_nan(mut self) -> Self {
+        self.info.missing_is_nan = true;
+        self
+    }
+
+    /// Gives names to the classes, by number.
+    ///
+    /// # Errors
+    /// A sentence: the model has no classes, or another number of them.
+    pub fn with_class_names(mut self, names: Vec<String>) -> Result<Self, String> {
+        let given = names.len();
+        let Some((rule, count)) = self.class_count else {
+            return Err(format!(
+                "{given} names of classes are given, but the value of this model is no class and \
+                 no probability of classes: leave them out"
+            ));
+        };
+        if given != count {
+            return Err(format!(
+                "{given} names of classes are given, but the model has {count} classes: name each \
+                 of them, by number"
+            ));
+        }
+        self.info.class_names = Some(ClassNames { rule, names });
+        Ok(self)
     }
 
     #[must_use]
@@ -122,6 +158,29 @@ fn classes_of(model: &Model) -> Option<Classes> {
         _ => ClassRule::Largest,
     };
     Some(Classes { rule, labels })
+}
+
+/// Rule and number of the classes of a model that has exactly one for each row.
+fn class_count_of(model: &Model, classes: Option<&Classes>) -> Option<(ClassRule, usize)> {
+    let parts = model.parts();
+    let groups = parts.groups;
+    match (classes.map(|classes| classes.rule), parts.transform) {
+        (Some(ClassRule::EachAboveHalf), _) => None,
+        (Some(rule @ (ClassRule::Largest | ClassRule::Given)), _) if groups > 1 => {
+            Some((rule, groups))
+        }
+        (Some(rule), _) => Some((rule, 2)),
+        (None, Transform::Argmax) => Some((ClassRule::Given, groups)),
+        (None, Transform::Step) if groups == 1 => Some((ClassRule::Given, 2)),
+        (None, Transform::Softmax) => Some((ClassRule::Largest, groups)),
+        (None, Transform::Sigmoid(_)) => match (parts.objective.as_str(), groups) {
+            ("binary:logistic" | "binary", 1) => Some((ClassRule::AboveHalf, 2)),
+            ("multiclassova", _) => Some((ClassRule::Largest, groups)),
+            // Of a regression, or of several classes that may be true at once.
+            _ => None,
+        },
+        (None, _) => None,
+    }
 }
 
 fn all_outputs(predictor: &Predictor<'_>) -> Vec<OutputInfo> {

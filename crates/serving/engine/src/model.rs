@@ -118,6 +118,8 @@ pub struct ModelInfo {
     pub features: usize,
     /// Names and types of the columns.
     pub columns: Columns,
+    /// Whether a column that a request with named columns lacks is NaN, rather than refused.
+    pub missing_is_nan: bool,
     /// The boosting iterations that predict, of those in the file.
     pub iterations: IterationRange,
     /// Says which iterations are used and how to choose others, where none were chosen and the
@@ -125,6 +127,8 @@ pub struct ModelInfo {
     pub iterations_notice: Option<String>,
     /// How classes follow from values, of a classifier of scikit-learn's interface.
     pub classes: Option<Classes>,
+    /// The names that the user gave to its classes.
+    pub class_names: Option<ClassNames>,
     /// The outputs of the model; [`Kind::Value`] is first.
     pub outputs: Vec<OutputInfo>,
 }
@@ -135,6 +139,14 @@ pub struct Classes {
     pub rule: ClassRule,
     /// Each as JSON; none where classes are the numbers from 0.
     pub labels: Vec<String>,
+}
+
+/// The names that a user gave to the classes of a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassNames {
+    pub rule: ClassRule,
+    /// By the number of the class.
+    pub names: Vec<String>,
 }
 
 /// How the class of a row follows from its value.
@@ -151,6 +163,18 @@ pub enum ClassRule {
 }
 
 impl ClassRule {
+    /// The number of the class that the numbers of a row's value mean; of several that may be true
+    /// at once, the first of the largest.
+    #[must_use]
+    pub fn class_of(self, numbers: &[f64]) -> usize {
+        let first = numbers.first().copied().unwrap_or_default();
+        match self {
+            Self::Given => first as usize,
+            Self::AboveHalf => usize::from(first > 0.5),
+            Self::Largest | Self::EachAboveHalf => first_of_largest(numbers),
+        }
+    }
+
     /// The rule of this number; they are numbered in the order of their declaration.
     #[must_use]
     pub const fn from_number(number: u8) -> Self {
@@ -161,6 +185,16 @@ impl ClassRule {
             _ => Self::EachAboveHalf,
         }
     }
+}
+
+fn first_of_largest(numbers: &[f64]) -> usize {
+    let mut largest = 0;
+    for (place, value) in numbers.iter().enumerate() {
+        if *value > numbers[largest] {
+            largest = place;
+        }
+    }
+    largest
 }
 
 impl ModelInfo {

@@ -75,10 +75,14 @@ impl Classification {
 /// follows the index of a class.
 fn labels(model: &ModelInfo, output: &OutputInfo) -> Vec<String> {
     let numbers: usize = output.row_shape.iter().product();
-    let classes = model.classes.as_ref().filter(|classes| {
-        let is_by_class = matches!(output.kind, Kind::Value | Kind::Margin);
-        is_by_class && classes.rule == ClassRule::Largest && classes.labels.len() == numbers
-    });
+    let is_by_class = matches!(output.kind, Kind::Value | Kind::Margin);
+    let fits = |rule, count| is_by_class && rule == ClassRule::Largest && count == numbers;
+    if let Some(own) = &model.class_names {
+        let names = fits(own.rule, own.names.len()).then(|| own.names.clone());
+        return names.unwrap_or_default();
+    }
+    let classes = model.classes.as_ref();
+    let classes = classes.filter(|classes| fits(classes.rule, classes.labels.len()));
     let labels = classes.map(|classes| classes.labels.as_slice());
     let plain = |label: &String| serde_json::from_str(label).unwrap_or_else(|_| label.clone());
     labels.unwrap_or_default().iter().map(plain).collect()
@@ -128,7 +132,7 @@ fn text(element: ElementType, number: f64, place: usize, labels: &[String]) -> S
 
 #[cfg(test)]
 mod tests {
-    use albacore_engine::Classes;
+    use albacore_engine::{ClassNames, Classes};
 
     use super::*;
 
@@ -181,6 +185,12 @@ mod tests {
             ["0.9:1:7", "0.1:0:a:b"]
         );
         assert_eq!(classify(&model, &[0.1, 0.9, 0.0], &[3], 1), ["0.9:1"]);
+        model.class_names = Some(ClassNames {
+            rule: ClassRule::Largest,
+            names: vec!["legit".to_owned(), "fraud".to_owned()],
+        });
+        assert_eq!(classify(&model, &[0.1, 0.9], &[2], 1), ["0.9:1:fraud"]);
+        model.class_names = None;
         if let Some(classes) = &mut model.classes {
             classes.rule = ClassRule::AboveHalf;
         }

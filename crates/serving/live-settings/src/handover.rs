@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use albacore_engine::{
-    ClassRule, Classes, Columns, Edition, IterationRange, LoadedModel, ModelInfo,
+    ClassNames, ClassRule, Classes, Columns, Edition, IterationRange, LoadedModel, ModelInfo,
 };
 use albacore_os::{OsError, SharedMemory};
 use albacore_settings::Digest;
@@ -40,10 +40,14 @@ pub struct ModelRecord {
     platform: String,
     column_names: Vec<String>,
     column_types: Vec<String>,
+    /// Whether columns that a request lacks are missing values.
+    missing_is_nan: bool,
     iterations: (usize, usize, usize, Option<usize>),
     iterations_notice: Option<String>,
     /// Number of the rule, and labels.
     classes: Option<(u8, Vec<String>)>,
+    /// Number of the rule, and names.
+    class_names: Option<(u8, Vec<String>)>,
     /// Digest of its file.
     sha256: String,
     /// When it was installed, milliseconds since 1970.
@@ -71,12 +75,17 @@ impl ModelRecord {
             platform: info.platform.clone(),
             column_names: info.columns.names.clone(),
             column_types: info.columns.types.clone(),
+            missing_is_nan: info.missing_is_nan,
             iterations: (range.begin, range.end, range.in_file, range.best),
             iterations_notice: info.iterations_notice.clone(),
             classes: info
                 .classes
                 .as_ref()
                 .map(|classes| (classes.rule as u8, classes.labels.clone())),
+            class_names: info
+                .class_names
+                .as_ref()
+                .map(|classes| (classes.rule as u8, classes.names.clone())),
             sha256: sha256.to_string(),
             loaded_at,
             request,
@@ -98,6 +107,7 @@ impl ModelRecord {
                 names: self.column_names.clone(),
                 types: self.column_types.clone(),
             },
+            missing_is_nan: self.missing_is_nan,
             iterations: IterationRange {
                 begin,
                 end,
@@ -108,6 +118,10 @@ impl ModelRecord {
             classes: self.classes.clone().map(|(rule, labels)| Classes {
                 rule: ClassRule::from_number(rule),
                 labels,
+            }),
+            class_names: self.class_names.clone().map(|(rule, names)| ClassNames {
+                rule: ClassRule::from_number(rule),
+                names,
             }),
             ..ModelInfo::default()
         }

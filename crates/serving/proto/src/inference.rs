@@ -643,6 +643,8 @@ pub enum DataType {
     TypeFp32 = 11,
     /// 64-bit float.
     TypeFp64 = 12,
+    /// A text.
+    TypeString = 13,
 }
 impl DataType {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -655,6 +657,7 @@ impl DataType {
             Self::TypeInt32 => "TYPE_INT32",
             Self::TypeFp32 => "TYPE_FP32",
             Self::TypeFp64 => "TYPE_FP64",
+            Self::TypeString => "TYPE_STRING",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -664,6 +667,7 @@ impl DataType {
             "TYPE_INT32" => Some(Self::TypeInt32),
             "TYPE_FP32" => Some(Self::TypeFp32),
             "TYPE_FP64" => Some(Self::TypeFp64),
+            "TYPE_STRING" => Some(Self::TypeString),
             _ => None,
         }
     }

@@ -1,11 +1,12 @@
 //! Where the columns of a model are in the rows of a request that names its columns.
 //!
 //! A model without names calls its columns by their numbers, "0", "1" and so on, as pandas does;
-//! LightGBM's own `Column_0` have these names, too.
+//! LightGBM's own `Column_0` have these names, too. Columns that a request lacks are refused, or
+//! are NaN where the settings of the model say so.
 
 use std::collections::HashMap;
 
-use albacore_engine::ModelInfo;
+use albacore_engine::{ElementType, ModelInfo};
 
 use crate::InvalidRows;
 use crate::excerpt::{excerpt, some_names};
@@ -13,14 +14,17 @@ use crate::excerpt::{excerpt, some_names};
 /// For each column of a model its place in the rows of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnOrder {
-    sources: Vec<usize>,
+    /// `None` for a column that the request lacks.
+    sources: Vec<Option<usize>>,
+    /// Columns of the request.
+    width: usize,
 }
 
 impl ColumnOrder {
     /// Finds the columns of `model` among `names`; `None` if they are in the model's order.
     ///
     /// # Errors
-    /// A name is unknown, comes twice or is missing.
+    /// A name is unknown or comes twice; one is missing, or all are where some may be.
     pub fn find(model: &ModelInfo, names: &[impl AsRef<str>]) -> Result<Option<Self>, InvalidRows> {
         let columns = Columns::of(model);
         if columns.are_in_order(names) {
@@ -45,7 +49,8 @@ impl ColumnOrder {
         }
         let missing = (0..model.features).filter(|&place| sources[place].is_none());
         let missing: Vec<String> = missing.map(|place| columns.name(place)).collect();
-        if !missing.is_empty() {
+        let may_be_missing = model.missing_is_nan && !names.is_empty();
+        if !missing.is_empty() && !may_be_missing {
             let names = some_names(missing.iter().map(String::as_str));
             let are = if missing.len() == 1 { "is" } else { "are" };
             return Err(columns.refusal(&format!(
@@ -53,27 +58,65 @@ impl ColumnOrder {
             )));
         }
         Ok(Some(Self {
-            sources: sources.into_iter().flatten().collect(),
+            sources,
+            width: names.len(),
         }))
     }
 
-    /// By column of the model: the place in a row of the request.
+    /// By column of the model: the place in a row of the request; `None` if it is missing.
     #[must_use]
-    pub fn sources(&self) -> &[usize] {
+    pub fn sources(&self) -> &[Option<usize>] {
         &self.sources
     }
 
-    /// Puts rows whose values have `element_bytes` into the model's order.
-    pub fn apply(&self, element_bytes: usize, memory: &mut [u8]) {
-        let row_bytes = self.sources.len() * element_bytes;
-        let mut before = vec![0; row_bytes];
-        for row in memory.chunks_exact_mut(row_bytes.max(1)) {
-            before.copy_from_slice(row);
-            let values = row.chunks_exact_mut(element_bytes.max(1));
-            for (value, &source) in values.zip(&self.sources) {
-                value.copy_from_slice(&before[source * element_bytes..][..element_bytes]);
+    /// Columns of the request: at least one, at most those of the model.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Has `write` write the rows of the request into the first bytes of `memory`, then puts them
+    /// into the model's order. Values have type `element`.
+    ///
+    /// # Errors
+    /// That of `write`.
+    pub fn write<E>(
+        &self,
+        element: ElementType,
+        memory: &mut [u8],
+        write: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let bytes = element.bytes();
+        let rows = memory.len() / (self.sources.len() * bytes).max(1);
+        write(&mut memory[..rows * self.width * bytes])?;
+        self.spread(element, memory);
+        Ok(())
+    }
+
+    /// Spreads rows at the beginning of `memory` over all of it, the last one first: no row is
+    /// written over one that is still to be read.
+    fn spread(&self, element: ElementType, memory: &mut [u8]) {
+        let bytes = element.bytes();
+        let (from, to) = (self.width * bytes, self.sources.len() * bytes);
+        let mut before = vec![0; from];
+        for row in (0..memory.len() / to.max(1)).rev() {
+            before.copy_from_slice(&memory[row * from..][..from]);
+            let values = memory[row * to..][..to].chunks_exact_mut(bytes);
+            for (value, source) in values.zip(&self.sources) {
+                match source {
+                    Some(source) => value.copy_from_slice(&before[source * bytes..][..bytes]),
+                    None => put_nan(element, value),
+                }
             }
         }
+    }
+}
+
+/// Writes a missing value.
+pub(crate) fn put_nan(element: ElementType, cell: &mut [u8]) {
+    match element {
+        ElementType::F64 => cell.copy_from_slice(&f64::NAN.to_le_bytes()),
+        ElementType::F32 | ElementType::I32 => cell.copy_from_slice(&f32::NAN.to_le_bytes()),
     }
 }
 
@@ -154,83 +197,4 @@ fn is_number(name: &str, place: usize) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use albacore_engine::Columns;
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn model(names: &[&str], features: usize) -> ModelInfo {
-        ModelInfo {
-            name: "m".to_owned(),
-            features,
-            columns: Columns {
-                names: names.iter().map(|name| (*name).to_owned()).collect(),
-                types: Vec::new(),
-            },
-            ..ModelInfo::default()
-        }
-    }
-
-    fn refused(names: &[&str], request: &[&str]) -> String {
-        let found = ColumnOrder::find(&model(names, 3), request);
-        found.unwrap_err().to_string()
-    }
-
-    #[test]
-    fn wrong_names_are_refused_by_name() {
-        let own = ["age", "amount", "c"];
-        for (request, part) in [
-            (
-                &["age", "sum", "c", "x"][..],
-                "column \"sum\", \"x\" are unknown; the model has \"age\"",
-            ),
-            (&["age", "c", "age"], "column \"age\" comes twice"),
-            (&["c"], "column \"age\", \"amount\" are missing: send null"),
-            (&["age", "amount"], "column \"c\" is missing"),
-            (&["0", "1", "2"], "are unknown"),
-            (&[], "column \"age\", \"amount\", \"c\" are missing"),
-        ] {
-            let said = refused(&own, request);
-            assert!(
-                said.starts_with("model \"m\": ") && said.contains(part),
-                "{said}"
-            );
-        }
-        let said = refused(&[], &["age", "1", "2"]);
-        assert!(
-            said.contains("\"age\" is unknown: the model's file has no names"),
-            "{said}"
-        );
-        assert!(refused(&[], &["00", "1", "2"]).contains("\"00\" is unknown"));
-    }
-
-    #[test]
-    fn numbers_are_the_names_of_nameless_columns() {
-        for names in [&[][..], &["Column_0", "Column_1", "Column_2"]] {
-            let find = |request: &[&str]| ColumnOrder::find(&model(names, 3), request).unwrap();
-            assert_eq!(find(&["0", "1", "2"]), None);
-            assert_eq!(find(&["2", "0", "1"]).unwrap().sources(), [1, 2, 0]);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn any_order_is_found(order in Just((0..9_usize).collect::<Vec<_>>()).prop_shuffle()) {
-            let names: Vec<String> = (0..9).map(|place| format!("n{place}")).collect();
-            let own: Vec<&str> = names.iter().map(String::as_str).collect();
-            let request: Vec<&str> = order.iter().map(|&place| own[place]).collect();
-            let found = ColumnOrder::find(&model(&own, 9), &request).unwrap();
-            let sources = found.map_or((0..9).collect(), |found| found.sources().to_vec());
-            for (place, source) in sources.into_iter().enumerate() {
-                prop_assert_eq!(request[source], own[place]);
-            }
-            let Some(found) = ColumnOrder::find(&model(&own, 9), &request).unwrap() else {
-                return Ok(());
-            };
-            let mut rows: Vec<u8> = order.iter().chain(&order).map(|&place| place as u8).collect();
-            found.apply(1, &mut rows);
-            prop_assert_eq!(rows, [0, 1, 2, 3, 4, 5, 6, 7, 8].repeat(2));
-        }
-    }
-}
+mod tests;

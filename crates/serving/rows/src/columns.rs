@@ -3,6 +3,7 @@
 
 use albacore_engine::{ElementType, ModelInfo};
 
+use crate::column_order::put_nan;
 use crate::datatype::Datatype;
 use crate::excerpt::excerpt;
 use crate::{ColumnOrder, InvalidRows};
@@ -21,6 +22,8 @@ pub struct DeclaredColumn<'a> {
 pub struct ColumnTensors {
     /// At least one.
     pub rows: usize,
+    /// Columns of the model.
+    features: usize,
     /// In the order of the request.
     datatypes: Vec<Datatype>,
     /// `None` if they are in the model's order.
@@ -76,6 +79,7 @@ impl ColumnTensors {
         }
         Ok(Self {
             rows: rows.unwrap_or_default(),
+            features: model.features,
             datatypes,
             order,
         })
@@ -107,16 +111,19 @@ impl ColumnTensors {
         memory: &mut [u8],
         mut read: impl FnMut(usize, Datatype, &mut [u8]) -> Result<(), InvalidRows>,
     ) -> Result<(), InvalidRows> {
-        let (features, element) = (self.datatypes.len(), self.row_datatype().element());
-        write_columns(features, element, memory, |place, column| {
-            let source = self
-                .order
-                .as_ref()
-                .map_or(place, |order| order.sources()[place]);
+        let element = self.row_datatype().element();
+        write_columns(self.features, element, memory, |place, column| {
+            let source = match &self.order {
+                None => Some(place),
+                Some(order) => order.sources()[place],
+            };
+            let Some(source) = source else {
+                return Ok(None);
+            };
             let datatype = self.datatype(source);
             column.resize(self.rows * datatype.element().bytes(), 0);
             read(source, datatype, column)?;
-            Ok(datatype.element())
+            Ok(Some(datatype.element()))
         })
     }
 }
@@ -124,12 +131,12 @@ impl ColumnTensors {
 /// Writes the columns of rows with `features` values to `memory`, whose values have type `element`.
 ///
 /// `read` fills a buffer with the values of a column of the model, by its number, and returns
-/// their type.
+/// their type; `None` for a column that is missing.
 pub(crate) fn write_columns(
     features: usize,
     element: ElementType,
     memory: &mut [u8],
-    mut read: impl FnMut(usize, &mut Vec<u8>) -> Result<ElementType, InvalidRows>,
+    mut read: impl FnMut(usize, &mut Vec<u8>) -> Result<Option<ElementType>, InvalidRows>,
 ) -> Result<(), InvalidRows> {
     let mut column = Vec::new();
     let row_bytes = (features * element.bytes()).max(1);
@@ -139,6 +146,10 @@ pub(crate) fn write_columns(
         let cells = memory
             .chunks_exact_mut(row_bytes)
             .map(|row| &mut row[place * element.bytes()..][..element.bytes()]);
+        let Some(own) = own else {
+            cells.for_each(|cell| put_nan(element, cell));
+            continue;
+        };
         let values = column.chunks_exact(own.bytes());
         for (cell, value) in cells.zip(values) {
             match (own, element) {

@@ -107,13 +107,24 @@ pub(crate) fn write(
     order: Option<&ColumnOrder>,
 ) -> Result<(), InvalidRows> {
     let is_narrow = writer.is_narrow();
+    let width = order.map_or(features, ColumnOrder::width);
     for (number, line) in lines.rows() {
         let fields = fields(line).map_err(|problem| at(number, problem))?;
-        if fields.len() != features {
-            return Err(at(number, &wrong_count(fields.len(), features)));
+        if fields.len() != width {
+            let problem = match order {
+                Some(_) => format!(
+                    "has {} fields where the first line has {width}",
+                    fields.len()
+                ),
+                None => wrong_count(fields.len(), features),
+            };
+            return Err(at(number, &problem));
         }
         for place in 0..features {
-            let source = order.map_or(place, |order| order.sources()[place]);
+            let Some(source) = order.map_or(Some(place), |order| order.sources()[place]) else {
+                writer.put_f32(f32::NAN);
+                continue;
+            };
             let field = fields[source].trim();
             let written = match is_narrow {
                 true => narrow(field).map(|value| writer.put_f32(value)),

@@ -81,7 +81,9 @@ mod tests {
 
     fn sources(found: Result<Option<ColumnOrder>, InvalidRows>) -> Vec<usize> {
         let order = found.unwrap();
-        order.map_or(vec![0, 1, 2], |order| order.sources().to_vec())
+        order.map_or(vec![0, 1, 2], |order| {
+            order.sources().iter().copied().flatten().collect()
+        })
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! * [`ColumnOrder`] compares the names that a request gives to its columns with the model's.
 //! * [`Table`] is the body of a call of KServe's V1 protocol, MLflow, SageMaker or Vertex AI; its
 //!   rows are lists, objects, columns or CSV.
+//! * [`labels`] names the classes of rows in replies.
 //! * [`feature_names`] reads the parameter of that name of the Open Inference Protocol.
 #![forbid(unsafe_code)]
 
@@ -19,6 +20,7 @@ pub mod datatype;
 mod excerpt;
 pub mod feature_names;
 pub mod json_values;
+pub mod labels;
 pub mod limits;
 mod objects;
 pub mod row_writer;

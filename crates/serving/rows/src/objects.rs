@@ -78,7 +78,7 @@ impl<'de> Visitor<'de> for ObjectRows<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        let mut row = ObjectRow::new(self.names, self.model.columns.names.is_empty());
+        let mut row = ObjectRow::new(self.names, self.model);
         let mut writer = self.writer;
         let mut index = 0;
         // bound: rows of the body
@@ -131,15 +131,18 @@ struct ObjectRow<'a, 'de> {
     names: &'a [String],
     /// Whether the model's file has no names.
     is_nameless: bool,
+    /// Whether columns may be missing, though not all of a row.
+    missing_is_nan: bool,
     places: OnceCell<HashMap<&'a str, usize>>,
     values: Vec<Option<&'de str>>,
 }
 
 impl<'a, 'de> ObjectRow<'a, 'de> {
-    fn new(names: &'a [String], is_nameless: bool) -> Self {
+    fn new(names: &'a [String], model: &ModelInfo) -> Self {
         Self {
             names,
-            is_nameless,
+            is_nameless: model.columns.names.is_empty(),
+            missing_is_nan: model.missing_is_nan,
             places: OnceCell::new(),
             values: vec![None; names.len()],
         }
@@ -154,9 +157,14 @@ impl<'a, 'de> ObjectRow<'a, 'de> {
                 return Err(format!("column {:?} comes twice", excerpt(name)));
             }
         }
+        let may_be_missing = self.missing_is_nan && !object.0.is_empty();
         for (name, value) in self.names.iter().zip(&self.values) {
             let named = |problem: &str| format!("column {:?}{problem}", excerpt(name));
-            let value = value.ok_or_else(|| named(" is missing"))?;
+            let value = match value {
+                Some(value) => value,
+                None if may_be_missing => "null",
+                None => return Err(named(" is missing")),
+            };
             let written = json_values::write_value(value, writer);
             written.map_err(|error| named(&format!(": {}", error.message)))?;
         }

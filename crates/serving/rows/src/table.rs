@@ -46,8 +46,8 @@ pub(crate) enum Values<'a> {
     Lists(&'a str, Option<ColumnOrder>),
     /// A list of objects.
     Objects(&'a str),
-    /// By column of the model, a list each.
-    Columns(Vec<&'a str>),
+    /// By column of the model, a list each; `None` for one that is missing.
+    Columns(Vec<Option<&'a str>>),
     /// Lines after the header.
     Csv(csv::Lines<'a>, Option<ColumnOrder>),
 }
@@ -90,16 +90,26 @@ impl<'a> Table<'a> {
             return Err(key.invalid("is empty: send at least one row"));
         }
         // Before memory is allocated for them.
-        let (bytes, value_bytes_min) = match &values {
-            Values::Lists(text, _) => (text.len(), 2),
-            Values::Objects(text) => (text.len(), NAMED_VALUE_BYTES_MIN),
-            Values::Columns(columns) => (columns.iter().map(|text| text.len()).sum(), 2),
-            // An empty field has a separator alone; the last line may have no end.
-            Values::Csv(lines, _) => (lines.bytes() + 1, 1),
+        let width = |order: &Option<ColumnOrder>| {
+            let order = order.as_ref();
+            order.map_or(model.features, ColumnOrder::width)
         };
-        if bytes / value_bytes_min < rows.saturating_mul(model.features) {
-            let features = model.features;
-            let problem = format!("has less data than {rows} rows of {features} values");
+        let (bytes, value_bytes_min, width) = match &values {
+            Values::Lists(text, order) => (text.len(), 2, width(order)),
+            Values::Objects(text) => match model.missing_is_nan {
+                true => (text.len(), NAMED_VALUE_BYTES_MIN, 1),
+                false => (text.len(), NAMED_VALUE_BYTES_MIN, model.features),
+            },
+            Values::Columns(columns) => {
+                let present = || columns.iter().flatten();
+                let bytes = present().map(|text| text.len()).sum();
+                (bytes, 2, present().count())
+            }
+            // An empty field has a separator alone; the last line may have no end.
+            Values::Csv(lines, order) => (lines.bytes() + 1, 1, width(order)),
+        };
+        if bytes / value_bytes_min < rows.saturating_mul(width) {
+            let problem = format!("has less data than {rows} rows of {width} values");
             return Err(key.invalid(&problem));
         }
         Ok(Self {
@@ -126,28 +136,30 @@ impl<'a> Table<'a> {
             Values::Columns(columns) => {
                 let element = datatype.element();
                 write_columns(features, element, memory, |place, column| {
+                    let Some(text) = columns[place] else {
+                        return Ok(None);
+                    };
                     column.resize(self.rows * element.bytes(), 0);
                     let writer = RowWriter::of_input(input, datatype, column);
-                    json_values::write_json(writer, 1, columns[place])?;
-                    Ok(element)
+                    json_values::write_json(writer, 1, text)?;
+                    Ok(Some(element))
                 })
             }
-            values => {
+            Values::Lists(text, Some(order)) => order.write(datatype.element(), memory, |memory| {
                 let writer = RowWriter::of_input(input, datatype, memory);
-                match values {
-                    Values::Lists(text, order) => {
-                        json_values::write_json(writer, features, text)?;
-                        if let Some(order) = order {
-                            order.apply(datatype.element().bytes(), memory);
-                        }
-                        Ok(())
-                    }
-                    Values::Objects(text) => objects::write_objects(model, writer, text),
-                    Values::Csv(lines, order) => {
-                        csv::write(writer, features, lines, order.as_ref())
-                    }
-                    Values::Columns(_) => Ok(()),
-                }
+                json_values::write_json(writer, order.width(), text)
+            }),
+            Values::Lists(text, None) => {
+                let writer = RowWriter::of_input(input, datatype, memory);
+                json_values::write_json(writer, features, text)
+            }
+            Values::Objects(text) => {
+                let writer = RowWriter::of_input(input, datatype, memory);
+                objects::write_objects(model, writer, text)
+            }
+            Values::Csv(lines, order) => {
+                let writer = RowWriter::of_input(input, datatype, memory);
+                csv::write(writer, features, lines, order.as_ref())
             }
         }
     }

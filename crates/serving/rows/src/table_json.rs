@@ -251,13 +251,13 @@ fn read_columns<'a>(model: &ModelInfo, text: &'a str) -> Result<(usize, Values<'
     let names: Vec<&str> = members.0.iter().map(|(name, _)| name.as_ref()).collect();
     let order = ColumnOrder::find(model, &names);
     let order = order.map_err(|error| key.invalid(&format!("for {error}")))?;
-    let texts = members.0.iter().map(|(_, value)| value.get());
-    let texts: Vec<&str> = match order {
+    let texts = members.0.iter().map(|(_, value)| Some(value.get()));
+    let texts: Vec<Option<&str>> = match order {
         None => texts.collect(),
         Some(order) => order
             .sources()
             .iter()
-            .map(|&source| members.0[source].1.get())
+            .map(|&source| Some(members.0[source?].1.get()))
             .collect(),
     };
     let mut rows = None;

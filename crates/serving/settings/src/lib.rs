@@ -19,6 +19,8 @@
 //!   iterations: best                      # optional: all, best or {begin: 0, end: 100}
 //!   slo: {latency: "25ms", percentile: 99}
 //!   outputs: ["output", "margin"]          # advertised in metadata; without: the value alone
+//!   missing: nan                         # optional: refuse or nan, for columns that requests lack
+//!   classes: ["legit", "fraud"]           # optional: names of the classes, by number
 //!   threads: 2                            # most threads of a batch; without: all of a worker
 //!   weight: 200                           # share of the server under overload; without: 100
 //!   batching: {policy: deferred, max_rows: 64, window: "5ms"}   # without: that of the file
@@ -47,11 +49,11 @@ mod timespan;
 pub use albacore_batching::{BatchingParams, ModelBatching, Policy, Prefer, Slo};
 pub use digest::Digest;
 pub use limits::{
-    BATCH_ROWS_MAX, FILE_BYTES_MAX, MODEL_NAME_CHARS_MAX, MODELS_MAX, QUEUE_ROWS_MAX,
-    REPORT_BUCKETS_MAX, REPORT_LINE_BYTES_MAX, SNAPSHOT_LINE_BYTES_MAX, SNAPSHOT_METRICS_BYTES_MAX,
-    SNAPSHOT_PODS_MAX, SOURCE_CHARS_MAX, WEIGHT_DEFAULT, WEIGHT_MAX,
+    BATCH_ROWS_MAX, CLASS_CHARS_MAX, CLASSES_MAX, FILE_BYTES_MAX, MODEL_NAME_CHARS_MAX, MODELS_MAX,
+    QUEUE_ROWS_MAX, REPORT_BUCKETS_MAX, REPORT_LINE_BYTES_MAX, SNAPSHOT_LINE_BYTES_MAX,
+    SNAPSHOT_METRICS_BYTES_MAX, SNAPSHOT_PODS_MAX, SOURCE_CHARS_MAX, WEIGHT_DEFAULT, WEIGHT_MAX,
 };
 pub use oci::OciReference;
-pub use settings::{Iterations, Model, Output, Settings, Source};
+pub use settings::{Iterations, Missing, Model, Naming, Output, Settings, Source};
 pub use validate::is_bucket_and_key;
 pub use validation_error::ValidationError;

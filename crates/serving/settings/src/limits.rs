@@ -27,6 +27,12 @@ pub const WEIGHT_MAX: u32 = 10_000;
 /// Weight of a model when the file does not say, as of cgroup's `cpu.weight`.
 pub const WEIGHT_DEFAULT: u32 = 100;
 
+/// Most names of classes of a model. As many names of the longest take 280 KB of the file.
+pub const CLASSES_MAX: usize = 1024;
+
+/// Longest name of a class, in characters: it is part of a reply, once for each row.
+pub const CLASS_CHARS_MAX: usize = 63;
+
 /// Longest objective or delay: more than ten minutes is a wrong unit.
 pub(crate) const TIMESPAN_MICROS_MAX: u64 = 600_000_000;
 

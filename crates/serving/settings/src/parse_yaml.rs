@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::limits::{DEPTH_MAX, FILE_BYTES_MAX, PERCENTILE_DEFAULT, WEIGHT_DEFAULT};
 use crate::object_reader::{ObjectReader, StringOrNumber, StringOrObject, UnknownFields};
-use crate::settings::{Iterations, Model, Output, Settings, Source};
+use crate::settings::{Iterations, Missing, Model, Naming, Output, Settings, Source};
 use crate::timespan::parse_timespan;
 use crate::validate::THREADS_REMEDY;
 use crate::validation_error::{ValidationError, quoted};
@@ -69,6 +69,7 @@ fn model(mut object: ObjectReader) -> Result<Model, ValidationError> {
         threads: threads(&mut object)?,
         weight: weight(&mut object)?,
         batching: object.object("batching")?.map(model_batching).transpose()?,
+        naming: naming(&mut object)?,
     };
     object.finish()?;
     Ok(model)
@@ -96,6 +97,17 @@ fn iterations(model: &mut ObjectReader) -> Result<Option<Iterations>, Validation
     let end = end.ok_or_else(|| range.missing("end", "write the number after the last one"))?;
     range.finish()?;
     Ok(Some(Iterations::Range { begin, end }))
+}
+
+fn naming(model: &mut ObjectReader) -> Result<Naming, ValidationError> {
+    let missing = model.parsed("missing", |name| {
+        let found = Missing::from_name(name);
+        found.ok_or_else(|| "is neither refuse nor nan: write one of them".to_owned())
+    })?;
+    Ok(Naming {
+        missing: missing.unwrap_or_default(),
+        classes: model.strings("classes")?,
+    })
 }
 
 fn outputs(model: &mut ObjectReader) -> Result<Vec<Output>, ValidationError> {

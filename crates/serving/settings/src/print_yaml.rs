@@ -9,7 +9,7 @@ use std::fmt::{self, Write};
 use albacore_batching::{ModelBatching, Policy, Prefer};
 
 use crate::limits::WEIGHT_DEFAULT;
-use crate::settings::{Iterations, Model, Settings, Source, output_latencies};
+use crate::settings::{Iterations, Missing, Model, Settings, Source, output_latencies};
 use crate::timespan::print_timespan;
 
 impl Settings {
@@ -85,6 +85,14 @@ fn print_model(model: &Model, out: &mut String) -> fmt::Result {
         let names = model.outputs.iter().map(|it| json_string(it.name()));
         let names = names.collect::<Vec<_>>().join(", ");
         writeln!(out, "  outputs: [{names}]")?;
+    }
+    if model.naming.missing != Missing::default() {
+        writeln!(out, "  missing: {}", model.naming.missing.name())?;
+    }
+    if !model.naming.classes.is_empty() {
+        let names = model.naming.classes.iter().map(|name| json_string(name));
+        let names = names.collect::<Vec<_>>().join(", ");
+        writeln!(out, "  classes: [{names}]")?;
     }
     if let Some(threads) = model.threads {
         writeln!(out, "  threads: {threads}")?;

@@ -34,6 +34,40 @@ pub struct Model {
     pub weight: u32,
     /// How its batches are made; `None`: as [`Settings::batching`] says.
     pub batching: Option<ModelBatching>,
+    /// What names in its requests and replies mean.
+    pub naming: Naming,
+}
+
+/// What names in the requests and replies of a model mean.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Naming {
+    /// What becomes of a column that a request with named columns lacks.
+    pub missing: Missing,
+    /// The names of its classes, by number; empty to give none.
+    pub classes: Vec<String>,
+}
+
+/// What becomes of a column that a request with named columns lacks.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Missing {
+    /// The request is refused.
+    #[default]
+    Refuse,
+    /// Its values are missing values.
+    Nan,
+}
+
+impl Missing {
+    const NAMES: [(Self, &'static str); 2] = [(Self::Refuse, "refuse"), (Self::Nan, "nan")];
+
+    pub(crate) const fn name(self) -> &'static str {
+        Self::NAMES[self as usize].1
+    }
+
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        let found = Self::NAMES.into_iter().find(|(_, known)| *known == name);
+        found.map(|(missing, _)| missing)
+    }
 }
 
 /// An output of a model.

@@ -6,11 +6,11 @@ use std::time::Duration;
 use albacore_batching::{BatchingParams, ModelBatching, Slo};
 
 use crate::limits::{
-    BATCH_ROWS_MAX, MODEL_NAME_CHARS_MAX, MODELS_MAX, PERCENTILE_MAX, PERCENTILE_MIN,
-    QUEUE_ROWS_MAX, SOURCE_CHARS_MAX, WEIGHT_MAX,
+    BATCH_ROWS_MAX, CLASS_CHARS_MAX, CLASSES_MAX, MODEL_NAME_CHARS_MAX, MODELS_MAX, PERCENTILE_MAX,
+    PERCENTILE_MIN, QUEUE_ROWS_MAX, SOURCE_CHARS_MAX, WEIGHT_MAX,
 };
 use crate::oci::OciReference;
-use crate::settings::{Iterations, Model, Settings, Source, output_latencies};
+use crate::settings::{Iterations, Model, Naming, Settings, Source, output_latencies};
 use crate::timespan::{is_in_bounds, print_timespan};
 use crate::validation_error::{ValidationError, quoted};
 
@@ -181,6 +181,10 @@ fn check_model(path: &str, model: &Model) -> Result<(), ValidationError> {
         threads,
         weight,
         batching: _,
+        naming: Naming {
+            missing: _,
+            classes,
+        },
     } = model;
     check_model_name(&format!("{path}.name"), name)?;
     check_source(path, source)?;
@@ -202,10 +206,43 @@ fn check_model(path: &str, model: &Model) -> Result<(), ValidationError> {
             ));
         }
     }
+    check_classes(&format!("{path}.classes"), classes)?;
     check_some_threads(&format!("{path}.threads"), *threads)?;
     check_weight(&format!("{path}.weight"), *weight)?;
     slo.as_ref()
         .map_or(Ok(()), |slo| check_slo(&format!("{path}.slo"), slo))
+}
+
+/// Checks names of classes; whether a model has as many is known when it is loaded.
+fn check_classes(path: &str, classes: &[String]) -> Result<(), ValidationError> {
+    if classes.len() == 1 || classes.len() > CLASSES_MAX {
+        let problem = format!(
+            "has {} names, not from 2 to {CLASSES_MAX}: name each class of the model, by number",
+            classes.len()
+        );
+        return Err(ValidationError::field(path, problem));
+    }
+    let mut names = BTreeSet::new();
+    for (index, name) in classes.iter().enumerate() {
+        let problem = match name.chars().count() {
+            0 => "is empty: write the name of the class".to_owned(),
+            chars if chars > CLASS_CHARS_MAX => {
+                format!(
+                    "{} has more than {CLASS_CHARS_MAX} characters",
+                    quoted(name)
+                )
+            }
+            _ if name.contains(char::is_control) => {
+                format!("{} has characters that are not allowed here", quoted(name))
+            }
+            _ if !names.insert(name) => {
+                format!("{} is used twice: names must differ", quoted(name))
+            }
+            _ => continue,
+        };
+        return Err(ValidationError::field(format!("{path}[{index}]"), problem));
+    }
+    Ok(())
 }
 
 pub(crate) fn check_some_threads(path: &str, threads: Option<u16>) -> Result<(), ValidationError> {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use albacore_settings::{
-    BatchingParams, Digest, Iterations, Model, ModelBatching, Output, Policy, Prefer, Settings,
-    Slo, Source,
+    BatchingParams, Digest, Iterations, Missing, Model, ModelBatching, Naming, Output, Policy,
+    Prefer, Settings, Slo, Source,
 };
 use proptest::prelude::*;
 
@@ -20,6 +20,8 @@ const WHOLE: &str = r#"models:
 - name: "spam"
   url: "https://models.example/spam.txt?v=2"
   iterations: best
+  missing: nan
+  classes: ["legit", "fraud"]
   threads: 3
   weight: 250
   batching:
@@ -137,7 +139,7 @@ const FILES: [(&str, &str); 7] = [
 ];
 
 /// Fields of a second model beside one with the name a.
-const MODELS: [(&str, &str); 48] = [
+const MODELS: [(&str, &str); 56] = [
     ("path: /b", "models[1].name: is missing"),
     ("name: b", "models[1].path: is missing: write path or url"),
     (
@@ -315,6 +317,38 @@ const MODELS: [(&str, &str); 48] = [
         "models[1].slo.percentile: 100 is not from 50 to 99.99",
     ),
     (
+        "name: b, path: /b, missing: NaN",
+        "models[1].missing: \"NaN\" is neither refuse nor nan: write one of them",
+    ),
+    (
+        "name: b, path: /b, missing: 0",
+        "models[1].missing: 0 is not a string",
+    ),
+    (
+        "name: b, path: /b, classes: [a]",
+        "models[1].classes: has 1 names, not from 2 to 1024",
+    ),
+    (
+        "name: b, path: /b, classes: [a, b, a]",
+        "models[1].classes[2]: \"a\" is used twice",
+    ),
+    (
+        "name: b, path: /b, classes: [a, '']",
+        "models[1].classes[1]: is empty",
+    ),
+    (
+        "name: b, path: /b, classes: [a, \"b\\u0085\"]",
+        "models[1].classes[1]: \"b",
+    ),
+    (
+        "name: b, path: /b, classes: [0, 1]",
+        "models[1].classes[0]: 0 is not a string: put it in quotes",
+    ),
+    (
+        "name: b, path: /b, classes: [a, bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb]",
+        "has more than 63 characters",
+    ),
+    (
         "name: b, path: /b, slow: 1",
         "models[1].\"slow\": is not a known field; known fields are name,",
     ),
@@ -414,6 +448,16 @@ fn any_batching() -> impl Strategy<Value = ModelBatching> {
     })
 }
 
+fn any_naming() -> impl Strategy<Value = Naming> {
+    let missing = prop_oneof![Just(Missing::Refuse), Just(Missing::Nan)];
+    let names = proptest::collection::btree_set(r"[^\x00-\x1f\x7f-\x9f]{1,63}", 2..5);
+    let classes = prop_oneof![
+        Just(Vec::new()),
+        names.prop_map(|it| it.into_iter().collect())
+    ];
+    (missing, classes).prop_map(|(missing, classes)| Naming { missing, classes })
+}
+
 fn any_settings() -> impl Strategy<Value = Settings> {
     let latency = (1_001_u64..600_000_000).prop_map(Duration::from_micros);
     let other = (1_u64..600_000_000).prop_map(|micros| Some(Duration::from_micros(micros)));
@@ -443,7 +487,11 @@ fn any_settings() -> impl Strategy<Value = Settings> {
         proptest::option::of(slo),
         proptest::sample::subsequence(OUTPUTS.to_vec(), 0..=OUTPUTS.len()),
         proptest::option::of(1_u16..300),
-        (1_u32..=10_000, proptest::option::of(any_batching())),
+        (
+            1_u32..=10_000,
+            proptest::option::of(any_batching()),
+            any_naming(),
+        ),
     );
     let model = model.prop_map(
         |(name, source, sha256, iterations, slo, outputs, threads, own)| Model {
@@ -456,6 +504,7 @@ fn any_settings() -> impl Strategy<Value = Settings> {
             threads,
             weight: own.0,
             batching: own.1,
+            naming: own.2,
         },
     );
     let models = proptest::collection::vec(model, 1..5).prop_map(|mut models| {

@@ -64,6 +64,7 @@ pub(super) struct LoadRequest {
     pub(super) source: Source,
     pub(super) sha256: Option<Digest>,
     pub(super) iterations: Option<settings::Iterations>,
+    pub(super) naming: settings::Naming,
 }
 
 impl LoadRequest {
@@ -73,8 +74,30 @@ impl LoadRequest {
     }
 }
 
-/// A served version: the digest of its file, and the iterations that were requested.
-pub(super) type ServedVersion = (Digest, Option<settings::Iterations>);
+/// A served version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ServedVersion {
+    /// Of its file.
+    pub(super) digest: Digest,
+    /// What was requested.
+    iterations: Option<settings::Iterations>,
+    naming: settings::Naming,
+}
+
+impl ServedVersion {
+    pub(super) fn new(digest: Digest, request: &LoadRequest) -> Self {
+        Self {
+            digest,
+            iterations: request.iterations,
+            naming: request.naming.clone(),
+        }
+    }
+
+    /// Whether the request asks for this version if its file is the same.
+    fn has_settings_of(&self, request: &LoadRequest) -> bool {
+        (self.iterations, &self.naming) == (request.iterations, &request.naming)
+    }
+}
 
 /// What is served already.
 #[derive(Clone, Debug, Default)]
@@ -118,8 +141,8 @@ pub(super) fn is_polled(request: &LoadRequest) -> bool {
     request.sha256.is_none() && albacore_storage::has_versions(&request.source)
 }
 
-/// Starts an attempt; its result is sent to `finished`. The same file with the same iterations as
-/// the `served` version is not installed again, nor fetched again if an object store can tell.
+/// Starts an attempt; its result is sent to `finished`. The same file with the same settings as the
+/// `served` version is not installed again, nor fetched again if an object store can tell.
 pub(super) fn start(
     context: &Arc<LoadContext>,
     number: u64,
@@ -158,7 +181,8 @@ fn load(
     is_wanted: &AtomicBool,
 ) -> Result<(Digest, Option<String>), String> {
     let is_wanted = || is_wanted.load(Ordering::Relaxed);
-    let same = served.version.filter(|(_, own)| *own == request.iterations);
+    let same = served.version.filter(|own| own.has_settings_of(request));
+    let same = same.map(|own| own.digest);
     let known = served.of_store.filter(|_| same.is_some());
     let fetched = context
         .storage
@@ -171,12 +195,12 @@ fn load(
         .map_err(|error| error.to_string())?;
     let fetched = match (fetched, same) {
         (Some(fetched), _) => fetched,
-        (None, Some((digest, _))) => return Ok((digest, known)),
+        (None, Some(digest)) => return Ok((digest, known)),
         (None, None) => return Err("is unchanged, but was not served: it is tried again".into()),
     };
     let version = fetched.version.clone();
     log_fetched(&request.name, &request.source, &fetched);
-    if same.is_some_and(|(digest, _)| digest == fetched.sha256) {
+    if same == Some(fetched.sha256) {
         return Ok((fetched.sha256, version));
     }
     let _guard = context
@@ -199,7 +223,13 @@ fn install(
     fetched: Fetched,
 ) -> Result<Digest, String> {
     let iterations = iterations(request.iterations);
-    let model = LoadedModel::compile(&request.name, &fetched.bytes, iterations)?;
+    let mut model = LoadedModel::compile(&request.name, &fetched.bytes, iterations)?;
+    if request.naming.missing == settings::Missing::Nan {
+        model = model.with_missing_as_nan();
+    }
+    if !request.naming.classes.is_empty() {
+        model = model.with_class_names(request.naming.classes.clone())?;
+    }
     log_iterations_notice(model.info());
     let digest = fetched.sha256;
     drop(fetched);

@@ -252,7 +252,7 @@ impl WatchLoop {
         else {
             return;
         };
-        let previous = model.served;
+        let previous = model.served.clone();
         let is_current = model.finished(&attempt, Instant::now(), self.poll_period);
         let is_same_version = model.served == previous;
         let (request, result) = (attempt.request.clone(), attempt.result.clone());

@@ -53,7 +53,7 @@ impl WatchedModel {
         if request.fingerprint() != record.request {
             return false;
         }
-        self.served = Some((digest, request.iterations));
+        self.served = Some(ServedVersion::new(digest, &request));
         self.retry_at = is_polled(&request).then_some(next_poll);
         self.tried = Some((request, record.stamp));
         true
@@ -65,6 +65,7 @@ impl WatchedModel {
             source: self.settings.source.clone(),
             sha256: self.settings.sha256,
             iterations: self.settings.iterations,
+            naming: self.settings.naming.clone(),
         }
     }
 
@@ -98,7 +99,7 @@ impl WatchedModel {
     /// What does not have to be fetched or installed again.
     pub(super) fn served(&self) -> Served {
         Served {
-            version: self.served,
+            version: self.served.clone(),
             of_store: self.of_store.clone(),
         }
     }
@@ -152,7 +153,7 @@ impl WatchedModel {
         poll_period: Duration,
     ) -> bool {
         if let Ok(digest) = attempt.result {
-            self.served = Some((digest, attempt.request.iterations));
+            self.served = Some(ServedVersion::new(digest, &attempt.request));
         }
         self.tried = Some((attempt.request.clone(), attempt.stamp));
         self.changed_file = None;

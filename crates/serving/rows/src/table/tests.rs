@@ -380,3 +380,53 @@ proptest! {
         let _ = csv(&body);
     }
 }
+
+/// The model, of whose columns requests may lack some.
+fn sparse() -> ModelInfo {
+    ModelInfo {
+        missing_is_nan: true,
+        ..model()
+    }
+}
+
+#[test]
+fn columns_that_a_table_lacks_are_nan_where_they_may_be_missing() {
+    let model = sparse();
+    let json = |body: &str| written(&model, Table::of_json(&model, body.as_bytes()));
+    for body in [
+        r#"{"dataframe_split": {"columns": ["amount"], "data": [[2], [4]]}}"#,
+        r#"{"dataframe_records": [{"amount": 2}, {"amount": 4, "age": null}]}"#,
+        r#"{"instances": [{"amount": 2}, {"amount": 4}]}"#,
+        r#"{"inputs": {"amount": [2, 4]}}"#,
+    ] {
+        let values = json(body).unwrap();
+        assert!(values[0].is_nan() && values[2].is_nan(), "{body}");
+        assert_eq!((values[1], values[3]), (2.0, 4.0), "{body}");
+    }
+    let values = written(&model, Table::of_csv(&model, b"amount\n2\n4\n", None)).unwrap();
+    assert!(values[0].is_nan() && values[2].is_nan());
+    assert_eq!((values[1], values[3]), (2.0, 4.0));
+    for (body, part) in [
+        (r#"{"instances": [{"amount": 2}, {}]}"#, "instance 1, model"),
+        (r#"{"instances": [{"amuont": 2}]}"#, "\"amuont\" is unknown"),
+        (
+            r#"{"dataframe_split": {"columns": [], "data": [[]]}}"#,
+            "are missing",
+        ),
+        (
+            r#"{"dataframe_split": {"columns": ["x"], "data": [[1]]}}"#,
+            "\"x\" is unknown",
+        ),
+        (
+            r#"{"dataframe_split": {"columns": ["amount"], "data": [[1, 2]]}}"#,
+            "has 2 values, not 1",
+        ),
+        // Without names nothing says which column is missing.
+        (r#"{"inputs": [[1]]}"#, "has 1 values, not 2"),
+    ] {
+        let said = json(body).unwrap_err();
+        assert!(said.contains(part), "{said}");
+    }
+    let said = written(&model, Table::of_csv(&model, b"amount\n2,3\n", None)).unwrap_err();
+    assert!(said.contains("line 2 of the text/csv body: has 2 fields where the first line has 1"));
+}

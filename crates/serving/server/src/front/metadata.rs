@@ -6,6 +6,7 @@ use super::limits::METADATA_NAMES_BYTES_MAX;
 use super::validate::{self, INPUT, VERSION};
 use albacore_engine::{Columns, KindSet, ModelInfo, OutputInfo};
 use albacore_rows::datatype::Datatype;
+use albacore_rows::labels::{BYTES, LABEL};
 
 /// The supported extensions of the protocol; the last one may be off.
 const EXTENSIONS: [&str; 7] = [
@@ -53,12 +54,12 @@ pub(super) struct ModelMetadata<'a> {
     /// since some clients request all advertised outputs.
     pub(super) outputs: Vec<TensorMetadata<'a>>,
     /// An extension of the protocol by MLServer.
-    pub(super) parameters: ModelParameters,
+    pub(super) parameters: ModelParameters<'a>,
 }
 
-/// The boosting iterations that predict, counted from 0.
+/// The boosting iterations that predict, counted from 0, and names of classes.
 #[derive(Serialize)]
-pub(super) struct ModelParameters {
+pub(super) struct ModelParameters<'a> {
     pub(super) iterations_begin: usize,
     /// One beyond the last.
     pub(super) iterations_end: usize,
@@ -66,6 +67,9 @@ pub(super) struct ModelParameters {
     /// The best iteration that the file records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) best_iteration: Option<usize>,
+    /// The names that the user gave to the classes, by number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) classes: Option<&'a [String]>,
 }
 
 /// One tensor; -1 stands for any number of rows.
@@ -119,17 +123,24 @@ pub(super) fn describe(model: &ModelInfo, outputs: KindSet) -> ModelMetadata<'_>
         shape: any_rows(&output.row_shape),
         parameters: None,
     });
+    let label = model.class_names.as_ref().map(|_| TensorMetadata {
+        name: LABEL,
+        datatype: BYTES,
+        shape: any_rows(&[]),
+        parameters: None,
+    });
     ModelMetadata {
         name: &model.name,
         versions: [VERSION],
         platform: &model.platform,
         inputs: [input],
-        outputs: outputs.collect(),
+        outputs: outputs.chain(label).collect(),
         parameters: ModelParameters {
             iterations_begin: model.iterations.begin,
             iterations_end: model.iterations.end,
             iterations_in_file: model.iterations.in_file,
             best_iteration: model.iterations.best,
+            classes: model.class_names.as_ref().map(|classes| &classes.names[..]),
         },
     }
 }

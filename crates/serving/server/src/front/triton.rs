@@ -17,6 +17,7 @@ use super::request_error::{ErrorKind, RequestError};
 use super::validate::{self, INPUT, VERSION};
 use albacore_live_settings::model_status::{ConfigStatus, LoadState};
 use albacore_rows::datatype::Datatype;
+use albacore_rows::labels::LABEL;
 
 /// The configuration of a model with `workers` instances, batched by `params`.
 pub(super) fn config(
@@ -41,6 +42,11 @@ pub(super) fn config(
         data_type: data_type(Datatype::from_element(output.element)).into(),
         dims: dims(&output.row_shape),
     });
+    let label = model.class_names.as_ref().map(|_| ModelOutput {
+        name: LABEL.to_owned(),
+        data_type: DataType::TypeString.into(),
+        dims: dims(&[]),
+    });
     let delay = params.policy.delay().or(params.window).map_or(0, micros);
     ModelConfig {
         name: model.name.clone(),
@@ -48,7 +54,7 @@ pub(super) fn config(
         backend: "albacore".to_owned(),
         max_batch_size: i32::try_from(params.batch_rows_max).unwrap_or(i32::MAX),
         input: vec![input],
-        output: outputs.collect(),
+        output: outputs.chain(label).collect(),
         instance_group: vec![ModelInstanceGroup {
             name: "workers".to_owned(),
             kind: model_instance_group::Kind::Cpu.into(),

@@ -12,7 +12,8 @@ use albacore_engine::{
 };
 use albacore_extensions::{Classification, RegionSlice, Regions};
 use albacore_rows::datatype::Datatype;
-use albacore_rows::{InvalidRows, binary_values};
+use albacore_rows::labels::{self, LABEL};
+use albacore_rows::{ColumnOrder, InvalidRows, binary_values};
 
 /// The name of the only input tensor in metadata; a request may give it any.
 pub(super) const INPUT: &str = "input";
@@ -77,11 +78,13 @@ pub(super) struct DeclaredTensor<'a> {
     pub(super) shape: &'a [i64],
 }
 
-/// Checks the input tensor; returns its data type and its number of rows (at least one). Its name
-/// is ignored: there is only one, and clients of other servers use other names.
+/// Checks the input tensor, which has the model's columns or those of `order`; returns its data
+/// type and its number of rows (at least one). Its name is ignored: there is only one, and clients
+/// of other servers use other names.
 pub(super) fn check_input(
     model: &ModelInfo,
     declared: &DeclaredTensor<'_>,
+    order: Option<&ColumnOrder>,
 ) -> Result<(Datatype, usize), RequestError> {
     let datatype = Datatype::from_name(declared.datatype).ok_or_else(|| {
         let names = Datatype::NAMES.map(|(_, name)| name);
@@ -92,8 +95,9 @@ pub(super) fn check_input(
         ))
     })?;
     let features = model.features;
+    let width = order.map_or(features, ColumnOrder::width);
     let rows = match *declared.shape {
-        [rows, columns] if i64::try_from(features) == Ok(columns) => usize::try_from(rows).ok(),
+        [rows, columns] if i64::try_from(width) == Ok(columns) => usize::try_from(rows).ok(),
         _ => None,
     };
     match rows {
@@ -101,9 +105,12 @@ pub(super) fn check_input(
             Ok((datatype, rows))
         }
         _ => Err(RequestError::invalid(format!(
-            "input {INPUT:?} has shape {:?}; model {:?} takes [rows, {features}] with at least one \
-             row",
-            declared.shape, model.name
+            "input {INPUT:?} has shape {:?}; {} takes [rows, {width}] with at least one row",
+            declared.shape,
+            match order {
+                Some(_) => "a tensor of named columns".to_owned(),
+                None => format!("model {:?}", model.name),
+            }
         ))),
     }
 }
@@ -117,12 +124,24 @@ pub(super) struct RequestedOutput {
     pub(super) form: OutputForm,
 }
 
+impl RequestedOutput {
+    /// Its name in the reply.
+    fn name(&self) -> &'static str {
+        match self.form {
+            OutputForm::Labels => LABEL,
+            _ => output_name(self.kind),
+        }
+    }
+}
+
 /// What the reply has of an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OutputForm {
     Values,
     /// The most likely classes of each row, so many.
     Classes(usize),
+    /// Of each row the name of the class that the value means.
+    Labels,
     /// Its values are written there.
     Region(RegionSlice),
 }
@@ -157,26 +176,59 @@ impl<'a> OutputSelection<'a> {
         form: OutputForm,
     ) -> Result<(), RequestError> {
         let model = self.model;
+        if name == LABEL && model.class_names.is_some() {
+            return match form {
+                OutputForm::Values => self.push(Kind::Value, binary, OutputForm::Labels),
+                _ => Err(RequestError::invalid(format!(
+                    "output {LABEL:?} is text: it has no classification and is not written to \
+                     shared memory"
+                ))),
+            };
+        }
         let found = model
             .outputs
             .iter()
             .find(|output| output_name(output.kind) == name);
         let Some(&OutputInfo { kind, .. }) = found else {
-            let names: Vec<_> = model.outputs.iter().map(|o| output_name(o.kind)).collect();
+            let names = model.outputs.iter().map(|o| output_name(o.kind));
+            let label = model.class_names.is_some().then_some(LABEL);
+            let names: Vec<_> = names.chain(label).collect();
             return Err(RequestError::invalid(format!(
                 "output {:?} is unknown: model {:?} gives {names:?}",
                 excerpt(name),
                 model.name
             )));
         };
-        if self.kinds.contains(kind) {
+        self.push(kind, binary, form)
+    }
+
+    fn push(&mut self, kind: Kind, binary: bool, form: OutputForm) -> Result<(), RequestError> {
+        let added = RequestedOutput { kind, binary, form };
+        let is_same = |other: &RequestedOutput| other.name() == added.name();
+        if self.outputs.iter().any(is_same) {
             return Err(RequestError::invalid(format!(
-                "output {name:?} is requested twice"
+                "output {:?} is requested twice",
+                added.name()
             )));
         }
         self.kinds = self.kinds.with(kind);
-        self.outputs.push(RequestedOutput { kind, binary, form });
+        self.outputs.push(added);
         Ok(())
+    }
+
+    /// The outputs that were added, or if there are none the value, and its label where the model's
+    /// classes have names.
+    pub(super) fn or_default(self, binary: bool) -> (Vec<RequestedOutput>, KindSet) {
+        let has_label = self.outputs.is_empty() && self.model.class_names.is_some();
+        let (mut outputs, kinds) = self.or_value(binary);
+        if has_label {
+            outputs.push(RequestedOutput {
+                kind: Kind::Value,
+                binary,
+                form: OutputForm::Labels,
+            });
+        }
+        (outputs, kinds)
     }
 
     /// The outputs that were added, or the value if there are none.
@@ -210,6 +262,12 @@ pub(super) fn check_reply_size(
             OutputForm::Classes(wanted) => {
                 let count = Classification::count(output, *wanted);
                 Classification::row_bytes(model, output, count)
+            }
+            OutputForm::Labels => {
+                let classes = model.class_names.as_ref();
+                classes
+                    .map_or(0, labels::row_bytes_max)
+                    .saturating_mul(text)
             }
             OutputForm::Region(slice) => {
                 check_region(output, rows, slice)?;

@@ -85,6 +85,7 @@ fn url(name: &str, address: SocketAddr, path: &str) -> Model {
         threads: None,
         weight: albacore_settings::WEIGHT_DEFAULT,
         batching: None,
+        naming: albacore_settings::Naming::default(),
     }
 }
 

@@ -5,6 +5,7 @@
 mod errors;
 mod iterations;
 mod model_batching;
+mod naming;
 mod object_store;
 mod objectives;
 #[path = "../running/mod.rs"]

@@ -21,6 +21,7 @@ fn model(path: &str) -> settings::Model {
         threads: None,
         weight: settings::WEIGHT_DEFAULT,
         batching: None,
+        naming: settings::Naming::default(),
     }
 }
 
@@ -71,7 +72,7 @@ fn a_changed_file_is_loaded_once_it_is_stable() {
     attempt(&mut model, Err("broken".to_owned()), now);
     assert_eq!(
         model.served,
-        Some((Digest([1; 32]), None)),
+        Some(ServedVersion::new(Digest([1; 32]), &model.request())),
         "the served version stays"
     );
     std::fs::remove_file(&file).unwrap();

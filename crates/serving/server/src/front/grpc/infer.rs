@@ -15,6 +15,7 @@ use albacore_proto::inference::{InferTensorContents, ModelInferRequest, ModelInf
 use albacore_rows::columns::{ColumnTensors, DeclaredColumn};
 use albacore_rows::datatype::Datatype;
 use albacore_rows::feature_names::{self, FEATURE_NAMES};
+use albacore_rows::labels::{self, BYTES, LABEL};
 use albacore_rows::{ColumnOrder, InvalidRows, binary_values};
 use bytes::Bytes;
 use hyper::body::Incoming;
@@ -214,10 +215,11 @@ impl<'a> GrpcInferRequest<'a> {
             datatype: &input.datatype,
             shape: &input.shape,
         };
-        let (datatype, rows) = validate::check_input(model, &declared)?;
         let order = named_order(model, request, input)?;
+        let (datatype, rows) = validate::check_input(model, &declared, order.as_ref())?;
         let data = GrpcInput::find(request, input, regions)?;
-        data.check_length(rows * model.features, datatype)?;
+        let columns = order.as_ref().map_or(model.features, ColumnOrder::width);
+        data.check_length(rows * columns, datatype)?;
         let data = GrpcRows::Tensor(data);
         Ok(Self {
             rows,
@@ -276,21 +278,23 @@ impl<'a> GrpcInferRequest<'a> {
 
     /// Checks the values and writes them as rows of the engine.
     pub(super) fn write_rows(&self, memory: &mut [u8]) -> Result<(), RequestError> {
-        match &self.data {
-            GrpcRows::Tensor(tensor) => tensor.write(self.datatype, memory)?,
-            GrpcRows::Columns(columns, inputs, tensors) => {
+        Ok(match (&self.data, &self.order) {
+            (GrpcRows::Tensor(tensor), None) => tensor.write(self.datatype, memory),
+            (GrpcRows::Tensor(tensor), Some(order)) => {
+                let element = self.datatype.element();
+                order.write(element, memory, |memory| {
+                    tensor.write(self.datatype, memory)
+                })
+            }
+            (GrpcRows::Columns(columns, inputs, tensors), _) => {
                 columns.write(memory, |place, datatype, memory| {
                     tensors[place].write(datatype, memory).map_err(|error| {
                         let name = validate::excerpt(&inputs[place].name);
                         InvalidRows::new(format!("column {name:?}: {error}"))
                     })
-                })?;
+                })
             }
-        }
-        if let Some(order) = &self.order {
-            order.apply(self.datatype.element().bytes(), memory);
-        }
-        Ok(())
+        }?)
     }
 }
 
@@ -325,7 +329,7 @@ fn requested_outputs(
         let form = validate::output_form(&output.name, classes, slice)?;
         selection.add_as(&output.name, is_raw, form)?;
     }
-    Ok(selection.or_value(is_raw))
+    Ok(selection.or_default(is_raw))
 }
 
 fn only_input<'a>(
@@ -484,12 +488,26 @@ fn response(
             }
             OutputForm::Classes(count) => {
                 let classes = Classification::of(model, output, *count, values);
-                "BYTES".clone_into(&mut tensor.datatype);
+                BYTES.clone_into(&mut tensor.datatype);
                 tensor.shape = vec![size(rows), size(classes.row_classes())];
                 if requested.binary {
                     classes.packed().into()
                 } else {
-                    tensor.contents = Some(typed_classes(&classes));
+                    tensor.contents = Some(typed_texts(classes.texts().iter()));
+                    Bytes::new()
+                }
+            }
+            OutputForm::Labels => {
+                let classes = model.class_names.as_ref();
+                let labels = classes.map(|it| labels::label_bytes(it, output, values));
+                let labels = labels.unwrap_or_default();
+                LABEL.clone_into(&mut tensor.name);
+                BYTES.clone_into(&mut tensor.datatype);
+                tensor.shape = vec![size(rows)];
+                if requested.binary {
+                    labels.into()
+                } else {
+                    tensor.contents = Some(typed_texts(labels::texts(&labels)));
                     Bytes::new()
                 }
             }
@@ -511,10 +529,9 @@ fn size(size: usize) -> i64 {
     i64::try_from(size).unwrap_or(i64::MAX)
 }
 
-fn typed_classes(classes: &Classification) -> InferTensorContents {
-    let texts = classes.texts().iter();
+fn typed_texts(texts: impl Iterator<Item = impl AsRef<str>>) -> InferTensorContents {
     InferTensorContents {
-        bytes_contents: texts.map(|text| text.clone().into_bytes()).collect(),
+        bytes_contents: texts.map(|text| text.as_ref().into()).collect(),
         ..Default::default()
     }
 }

@@ -326,12 +326,13 @@ fn model_metadata(model: &metadata::ModelMetadata<'_>) -> ModelMetadataResponse 
     }
 }
 
-fn model_parameters(parameters: &metadata::ModelParameters) -> HashMap<String, InferParameter> {
+fn model_parameters(parameters: &metadata::ModelParameters<'_>) -> HashMap<String, InferParameter> {
     let &metadata::ModelParameters {
         iterations_begin,
         iterations_end,
         iterations_in_file,
         best_iteration,
+        classes,
     } = parameters;
     let counts = [
         ("iterations_begin", Some(iterations_begin)),
@@ -346,7 +347,13 @@ fn model_parameters(parameters: &metadata::ModelParameters) -> HashMap<String, I
             parameter(ParameterChoice::Int64Param(count)),
         ))
     });
-    counts.collect()
+    // A list as JSON text: parameters of gRPC cannot be lists.
+    let classes = classes.map(|names| {
+        let json = serde_json::Value::from(names.to_vec()).to_string();
+        let choice = ParameterChoice::StringParam(json);
+        ("classes".to_owned(), parameter(choice))
+    });
+    counts.chain(classes).collect()
 }
 
 /// Names and types as JSON text: parameters of gRPC cannot be lists.

@@ -1,6 +1,7 @@
 //! Results as JSON with an entry for each row: KServe's V1 protocol, MLflow, SageMaker, Vertex AI.
 
 use albacore_engine::{ClassRule, Classes, ElementType, ModelInfo, OutputInfo, Reply};
+use albacore_rows::labels::numbers;
 
 use super::super::validate::RequestedOutput;
 use super::reply;
@@ -105,14 +106,6 @@ pub(super) fn print_classes(
     each_row(body, frame, output, values, |body, row| {
         let numbers = numbers(output.element, row);
         match classes.rule {
-            ClassRule::Given => label(body, numbers.first().map_or(0, |&class| class as usize)),
-            ClassRule::AboveHalf => {
-                label(
-                    body,
-                    usize::from(numbers.first().is_some_and(|&value| value > 0.5)),
-                );
-            }
-            ClassRule::Largest => label(body, first_of_largest(&numbers)),
             ClassRule::EachAboveHalf => {
                 let each = numbers
                     .iter()
@@ -124,40 +117,9 @@ pub(super) fn print_classes(
                 };
                 body.extend_from_slice(text.as_bytes());
             }
+            rule => label(body, rule.class_of(&numbers)),
         }
     });
-}
-
-fn first_of_largest(numbers: &[f64]) -> usize {
-    let mut largest = 0;
-    for (place, value) in numbers.iter().enumerate() {
-        if *value > numbers[largest] {
-            largest = place;
-        }
-    }
-    largest
-}
-
-/// The numbers in a row, which a binary64 holds exactly.
-fn numbers(element: ElementType, row: &[u8]) -> Vec<f64> {
-    match element {
-        ElementType::F64 => {
-            let values = row.as_chunks().0.iter();
-            values.map(|&bytes| f64::from_le_bytes(bytes)).collect()
-        }
-        ElementType::F32 => {
-            let values = row.as_chunks().0.iter();
-            values
-                .map(|&bytes| f32::from_le_bytes(bytes).into())
-                .collect()
-        }
-        ElementType::I32 => {
-            let values = row.as_chunks().0.iter();
-            values
-                .map(|&bytes| i32::from_le_bytes(bytes).into())
-                .collect()
-        }
-    }
 }
 
 fn each_row(

@@ -15,6 +15,7 @@ use albacore_call_counts::SERVER_TIMING;
 use albacore_engine::{ElementType, ModelInfo, OutputInfo, Reply};
 use albacore_extensions::Classification;
 use albacore_rows::datatype::Datatype;
+use albacore_rows::labels::{self, BYTES, LABEL};
 
 pub(super) type HttpReply = Response<ReplyBody>;
 
@@ -183,6 +184,8 @@ enum TensorData<'a> {
     Values(&'a [u8]),
     /// Classes, and their bytes if they are binary.
     Classes(Classification, Vec<u8>),
+    /// Labels as the bytes of a binary tensor.
+    Labels(Vec<u8>),
     /// In shared memory.
     Region,
 }
@@ -202,6 +205,14 @@ impl<'a> Tensor<'a> {
                 let data = TensorData::Classes(classes, packed.unwrap_or_default());
                 (data, requested.binary)
             }
+            OutputForm::Labels => {
+                let classes = model.class_names.as_ref();
+                let labels = classes.map(|it| labels::label_bytes(it, output, values));
+                (
+                    TensorData::Labels(labels.unwrap_or_default()),
+                    requested.binary,
+                )
+            }
             OutputForm::Region(_) => (TensorData::Region, false),
         };
         Self {
@@ -215,22 +226,24 @@ impl<'a> Tensor<'a> {
     fn bytes(&self) -> &[u8] {
         match &self.data {
             TensorData::Values(values) => values,
-            TensorData::Classes(_, packed) => packed,
+            TensorData::Classes(_, packed) | TensorData::Labels(packed) => packed,
             TensorData::Region => &[],
         }
     }
 
     fn print(&self, body: &mut Vec<u8>, rows: usize) {
         let output = self.output;
-        let (datatype, row_shape) = match &self.data {
-            TensorData::Classes(classes, _) => ("BYTES", &[classes.row_classes()][..]),
+        let name = validate::output_name(output.kind);
+        let (name, datatype, row_shape) = match &self.data {
+            TensorData::Classes(classes, _) => (name, BYTES, &[classes.row_classes()][..]),
+            TensorData::Labels(_) => (LABEL, BYTES, &[][..]),
             TensorData::Values(_) | TensorData::Region => {
                 let datatype = Datatype::from_element(output.element);
-                (datatype.name(), &output.row_shape[..])
+                (name, datatype.name(), &output.row_shape[..])
             }
         };
         body.extend_from_slice(b"{\"name\":");
-        text(body, validate::output_name(output.kind));
+        text(body, name);
         body.extend_from_slice(b",\"datatype\":");
         text(body, datatype);
         let shape: Vec<_> = std::iter::once(&rows).chain(row_shape).collect();
@@ -254,6 +267,11 @@ impl<'a> Tensor<'a> {
             TensorData::Classes(classes, _) => {
                 body.extend_from_slice(b",\"data\":");
                 json_value(body, &classes.texts());
+            }
+            TensorData::Labels(packed) => {
+                let labels: Vec<&str> = labels::texts(packed).collect();
+                body.extend_from_slice(b",\"data\":");
+                json_value(body, &labels);
             }
             TensorData::Values(values) => {
                 body.extend_from_slice(b",\"data\":[");

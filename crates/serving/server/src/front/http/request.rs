@@ -42,7 +42,8 @@ pub(super) struct HttpInferRequest<'a> {
     data: HttpInput<'a>,
     /// Of the columns, if it is not the model's.
     order: Option<ColumnOrder>,
-    features: usize,
+    /// Values in a row of the request.
+    columns: usize,
     timeout: Option<String>,
     priority: Option<String>,
     /// Of MLflow and Vertex AI.
@@ -136,13 +137,13 @@ impl<'a> HttpInferRequest<'a> {
             datatype: &input.datatype,
             shape: &input.shape.0,
         };
-        let (datatype, rows) = validate::check_input(model, &declared)?;
-        let names = document.feature_names();
-        let order = match names {
+        let order = match document.feature_names() {
             Some(names) => feature_names::order_of_json(model, names.get())?,
             None => None,
         };
-        let values = rows * model.features;
+        let (datatype, rows) = validate::check_input(model, &declared, order.as_ref())?;
+        let columns = order.as_ref().map_or(model.features, ColumnOrder::width);
+        let values = rows * columns;
         let text = text.map(|text| (text, json));
         let data = match input.region(regions)? {
             Some(slice) => input.shared(values, datatype, (text, binary), slice)?,
@@ -156,7 +157,7 @@ impl<'a> HttpInferRequest<'a> {
             kinds,
             data,
             order,
-            features: model.features,
+            columns,
             timeout: document.parameter(|all| all.timeout).map(str::to_owned),
             priority: document.parameter(|all| all.priority).map(str::to_owned),
             params: Params::default(),
@@ -206,7 +207,7 @@ impl<'a> HttpInferRequest<'a> {
             kinds,
             data: HttpInput::Columns(columns, names, tensors),
             order: None,
-            features: model.features,
+            columns: model.features,
             timeout: document.parameter(|all| all.timeout).map(str::to_owned),
             priority: document.parameter(|all| all.priority).map(str::to_owned),
             params: Params::default(),
@@ -239,7 +240,7 @@ impl<'a> HttpInferRequest<'a> {
             id: None,
             data,
             order: None,
-            features: model.features,
+            columns: model.features,
             timeout: None,
             priority: None,
             params: Params::default(),
@@ -264,7 +265,7 @@ impl<'a> HttpInferRequest<'a> {
             id: None,
             data: HttpInput::Table(table),
             order: None,
-            features: model.features,
+            columns: model.features,
             timeout: None,
             priority: None,
         })
@@ -287,16 +288,17 @@ impl<'a> HttpInferRequest<'a> {
         model: &ModelInfo,
         memory: &mut [u8],
     ) -> Result<(), RequestError> {
-        self.write_in_order(model, memory)?;
-        if let Some(order) = &self.order {
-            order.apply(self.datatype.element().bytes(), memory);
+        match &self.order {
+            None => self.write_as_sent(model, memory),
+            Some(order) => order.write(self.datatype.element(), memory, |memory| {
+                self.write_as_sent(model, memory)
+            }),
         }
-        Ok(())
     }
 
     /// Writes the rows in the order of the request's columns.
-    fn write_in_order(&self, model: &ModelInfo, memory: &mut [u8]) -> Result<(), RequestError> {
-        let (datatype, features) = (self.datatype, self.features);
+    fn write_as_sent(&self, model: &ModelInfo, memory: &mut [u8]) -> Result<(), RequestError> {
+        let (datatype, columns_sent) = (self.datatype, self.columns);
         match &self.data {
             HttpInput::Columns(columns, names, tensors) => {
                 let written = columns.write(memory, |place, datatype, memory| {
@@ -321,7 +323,7 @@ impl<'a> HttpInferRequest<'a> {
             HttpInput::Table(table) => Ok(table.write(model, datatype, memory)?),
             &HttpInput::Text(text, json) => {
                 let written =
-                    json_values::write_json(RowWriter::new(datatype, memory), features, text);
+                    json_values::write_json(RowWriter::new(datatype, memory), columns_sent, text);
                 // Invalid JSON is reported as such, whatever the first invalid number is.
                 written.map_err(|invalid_value| {
                     let error = serde_json::from_slice::<IgnoredAny>(json).err();
@@ -551,7 +553,7 @@ impl<'a> InferBody<'a> {
             let form = parameters.form(&output.name, regions)?;
             selection.add_as(&output.name, binary, form)?;
         }
-        Ok(selection.or_value(binary_by_default))
+        Ok(selection.or_default(binary_by_default))
     }
 }
 

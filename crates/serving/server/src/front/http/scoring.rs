@@ -4,11 +4,14 @@
 //! The answer is that of `predict` in Python: classes for a classifier of scikit-learn's interface,
 //! values otherwise.
 
-use albacore_engine::{ClassRule, Kind, ModelInfo, Reply};
+use std::borrow::Cow;
+
+use albacore_engine::{ClassRule, Classes, Kind, ModelInfo, Reply};
 use albacore_rows::{Params, PredictFunction, Table};
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::super::request_error::{ErrorKind, RequestError};
 use super::super::request_meta::single_header;
@@ -136,7 +139,7 @@ pub(super) fn print(
     let mut body = frame.begin();
     if let (Some(output), Some(values)) = (model.output(Kind::Value), reply.output(Kind::Value)) {
         let is_probability = params.predict_function == Some(PredictFunction::PredictProba);
-        match &model.classes {
+        match classes(model).as_deref() {
             Some(classes) if is_probability && classes.rule == ClassRule::AboveHalf => {
                 nested::print_pairs(&mut body, frame, output, values);
             }
@@ -151,6 +154,19 @@ pub(super) fn print(
         Frame::Lines => InferReply::of_csv(body),
         Frame::Predictions => InferReply::of_json(body),
     }
+}
+
+/// The classes of `predict`, with the names that the user gave to them.
+fn classes(model: &ModelInfo) -> Option<Cow<'_, Classes>> {
+    let classes = model.classes.as_ref()?;
+    let Some(own) = &model.class_names else {
+        return Some(Cow::Borrowed(classes));
+    };
+    let quoted = own.names.iter().map(|name| Value::from(name.as_str()));
+    Some(Cow::Owned(Classes {
+        rule: classes.rule,
+        labels: quoted.map(|name| name.to_string()).collect(),
+    }))
 }
 
 /// The reply for an error, in MLflow's form.

@@ -8,7 +8,7 @@ fn model() -> ModelInfo {
 }
 
 fn check(datatype: &str, shape: &[i64]) -> Result<(Datatype, usize), RequestError> {
-    check_input(&model(), &DeclaredTensor { datatype, shape })
+    check_input(&model(), &DeclaredTensor { datatype, shape }, None)
 }
 
 #[test]

@@ -1,0 +1,141 @@
+//! Which names of columns are found, in any order, and which are refused.
+
+use albacore_engine::Columns;
+use proptest::prelude::*;
+
+use super::*;
+
+fn model(names: &[&str], features: usize) -> ModelInfo {
+    ModelInfo {
+        name: "m".to_owned(),
+        features,
+        columns: Columns {
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            types: Vec::new(),
+        },
+        ..ModelInfo::default()
+    }
+}
+
+fn refused(names: &[&str], request: &[&str]) -> String {
+    let found = ColumnOrder::find(&model(names, 3), request);
+    found.unwrap_err().to_string()
+}
+
+#[test]
+fn wrong_names_are_refused_by_name() {
+    let own = ["age", "amount", "c"];
+    for (request, part) in [
+        (
+            &["age", "sum", "c", "x"][..],
+            "column \"sum\", \"x\" are unknown; the model has \"age\"",
+        ),
+        (&["age", "c", "age"], "column \"age\" comes twice"),
+        (&["c"], "column \"age\", \"amount\" are missing: send null"),
+        (&["age", "amount"], "column \"c\" is missing"),
+        (&["0", "1", "2"], "are unknown"),
+        (&[], "column \"age\", \"amount\", \"c\" are missing"),
+    ] {
+        let said = refused(&own, request);
+        assert!(
+            said.starts_with("model \"m\": ") && said.contains(part),
+            "{said}"
+        );
+    }
+    let said = refused(&[], &["age", "1", "2"]);
+    assert!(
+        said.contains("\"age\" is unknown: the model's file has no names"),
+        "{said}"
+    );
+    assert!(refused(&[], &["00", "1", "2"]).contains("\"00\" is unknown"));
+}
+
+#[test]
+fn numbers_are_the_names_of_nameless_columns() {
+    for names in [&[][..], &["Column_0", "Column_1", "Column_2"]] {
+        let find = |request: &[&str]| ColumnOrder::find(&model(names, 3), request).unwrap();
+        assert_eq!(find(&["0", "1", "2"]), None);
+        let places = [1, 2, 0].map(Some);
+        assert_eq!(find(&["2", "0", "1"]).unwrap().sources(), places);
+    }
+}
+
+#[test]
+fn a_misspelled_name_and_no_name_are_refused_where_columns_may_be_missing() {
+    let own = ModelInfo {
+        missing_is_nan: true,
+        ..model(&["age", "amount", "c"], 3)
+    };
+    for (request, part) in [
+        (&["age", "amuont"][..], "column \"amuont\" is unknown"),
+        (&["age", "age"], "column \"age\" comes twice"),
+        (&["x"], "column \"x\" is unknown"),
+        (&[], "are missing"),
+    ] {
+        let said = ColumnOrder::find(&own, request).unwrap_err().to_string();
+        assert!(said.contains(part), "{said}");
+    }
+}
+
+/// The rows of a request with these values.
+fn rows_of(order: &ColumnOrder, values: &[f32], all: usize) -> Vec<f32> {
+    let mut memory = vec![0; 4 * all];
+    let written = order.write(ElementType::F32, &mut memory, |memory| {
+        let bytes: Vec<u8> = values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
+        memory.copy_from_slice(&bytes);
+        Ok::<(), ()>(())
+    });
+    written.unwrap();
+    let values = memory.as_chunks().0.iter();
+    values.map(|&bytes| f32::from_le_bytes(bytes)).collect()
+}
+
+proptest! {
+    #[test]
+    fn any_order_is_found(order in Just((0..9_usize).collect::<Vec<_>>()).prop_shuffle()) {
+        let names: Vec<String> = (0..9).map(|place| format!("n{place}")).collect();
+        let own: Vec<&str> = names.iter().map(String::as_str).collect();
+        let request: Vec<&str> = order.iter().map(|&place| own[place]).collect();
+        let found = ColumnOrder::find(&model(&own, 9), &request).unwrap();
+        let sources = found.map_or((0..9).map(Some).collect(), |it| it.sources().to_vec());
+        for (place, source) in sources.into_iter().enumerate() {
+            prop_assert_eq!(request[source.unwrap()], own[place]);
+        }
+        let Some(found) = ColumnOrder::find(&model(&own, 9), &request).unwrap() else {
+            return Ok(());
+        };
+        let values: Vec<f32> = order.iter().chain(&order).map(|&place| place as f32).collect();
+        let rows = rows_of(&found, &values, 18);
+        prop_assert_eq!(rows, (0..9).map(|it| it as f32).collect::<Vec<_>>().repeat(2));
+    }
+
+    #[test]
+    fn any_columns_may_be_missing_but_all(
+        order in Just((0..9_usize).collect::<Vec<_>>()).prop_shuffle(),
+        width in 1_usize..9,
+        rows in 1_usize..5,
+    ) {
+        let names: Vec<String> = (0..9).map(|place| format!("n{place}")).collect();
+        let own: Vec<&str> = names.iter().map(String::as_str).collect();
+        let model = ModelInfo { missing_is_nan: true, ..model(&own, 9) };
+        let kept = &order[..width];
+        let request: Vec<&str> = kept.iter().map(|&place| own[place]).collect();
+        let found = ColumnOrder::find(&model, &request).unwrap().unwrap();
+        prop_assert_eq!(found.width(), width);
+        let value = |row: usize, place: usize| (100 * row + place) as f32;
+        let of_row = |row: usize| kept.iter().map(move |&place| value(row, place));
+        let values: Vec<f32> = (0..rows).flat_map(of_row).collect();
+        let got = rows_of(&found, &values, 9 * rows);
+        for (at, got) in got.into_iter().enumerate() {
+            let (row, place) = (at / 9, at % 9);
+            let is_right = match kept.contains(&place) {
+                true => got == value(row, place),
+                false => got.is_nan(),
+            };
+            prop_assert!(is_right, "{row} {place} {got}");
+        }
+    }
+}
