@@ -2,9 +2,9 @@
 //! digest. A path may be that of a folder with one model file.
 //!
 //! Blocking. Files are kept in memory, and in a cache if there is one. Every wait, size, retry and
-//! redirect is bounded (`limits.rs`). Environment variables are ignored, so no proxy is used, except
-//! those with which an object store is set up. The trusted roots are those of Mozilla, which are
-//! built in because scratch images have none, or those of a file.
+//! redirect is bounded (`limits.rs`). Environment variables are ignored, so no proxy is used,
+//! except those with which an object store is set up. The trusted roots are those of Mozilla, which
+//! are built in because scratch images have none, or those of a file.
 #![forbid(unsafe_code)]
 
 mod cache;

@@ -48,7 +48,8 @@ pub(crate) const CREDENTIALS_MAX: Duration = Duration::from_secs(30);
 /// Most bytes that are read of an answer that is not a file: errors, tokens.
 pub(crate) const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
-/// Most bytes of a listing: [`FOLDER_ENTRIES_MAX`] keys of the greatest length, 1,024 bytes, in XML.
+/// Most bytes of a listing: [`FOLDER_ENTRIES_MAX`] keys of the greatest length, 1,024 bytes, in
+/// XML.
 pub(crate) const LISTING_BYTES_MAX: u64 = 4 << 20;
 
 /// Most bytes of a manifest of a registry; registries themselves take no larger ones.

@@ -1,4 +1,5 @@
-//! A prefix of keys as a folder: which of its objects is the model, by the rules of folders on disk.
+//! A prefix of keys as a folder: which of its objects is the model, by the rules of folders on
+//! disk.
 
 use bytes::{BufMut as _, BytesMut};
 use futures_util::StreamExt as _;
