@@ -110,10 +110,10 @@ fn columns_that_requests_lack_are_refused_or_missing_values() {
         };
         assert_eq!(got, wanted, "{path} {body}");
         // A misspelled name is no missing column.
-        body = serde_json::from_str(&body.to_string().replace("Column_7", "Colunm_7")).unwrap();
+        body = serde_json::from_str(&body.to_string().replace("Column_7", "Column_seven")).unwrap();
         let answer = post(&server, path, &body);
         assert_eq!(answer.status, 400, "{path}");
-        assert!(text(&answer).contains("Colunm_7"), "{}", text(&answer));
+        assert!(text(&answer).contains("Column_seven"), "{}", text(&answer));
     }
     let csv = [("content-type", "text/csv")];
     let answer = server.post(
