@@ -2,6 +2,7 @@
 
 use super::super::sample_model::sample_model;
 use super::*;
+use albacore_engine::{ClassNames, ClassRule};
 
 fn model() -> ModelInfo {
     sample_model(3, Kind::Contribs)
@@ -83,5 +84,36 @@ fn outputs_keep_their_order_and_value_is_the_default() {
             binary: true,
             form: OutputForm::Values,
         }]
+    );
+}
+
+#[test]
+fn a_label_is_asked_for_as_text_and_once() {
+    let named = ModelInfo {
+        class_names: Some(ClassNames {
+            rule: ClassRule::AboveHalf,
+            names: ["legit", "fraud"].map(str::to_owned).to_vec(),
+        }),
+        ..model()
+    };
+    let mut wants = OutputSelection::new(&named);
+    wants.add("output", false).unwrap();
+    wants.add(LABEL, true).unwrap();
+    let said = wants.add(LABEL, false).unwrap_err().to_string();
+    assert!(said.contains("\"label\" is requested twice"), "{said}");
+    let said = wants
+        .add_as(LABEL, false, OutputForm::Classes(2))
+        .unwrap_err();
+    assert!(said.message.contains("it has no classification"), "{said}");
+    let (wanted, _) = wants.or_default(false);
+    let forms: Vec<_> = wanted.iter().map(|output| &output.form).collect();
+    assert_eq!(forms, [&OutputForm::Values, &OutputForm::Labels]);
+    let (wanted, _) = OutputSelection::new(&named).or_default(true);
+    assert_eq!(wanted.len(), 2);
+    let plain = model();
+    let said = OutputSelection::new(&plain).add(LABEL, true).unwrap_err();
+    assert!(
+        said.message.contains("output \"label\" is unknown"),
+        "{said}"
     );
 }
