@@ -63,7 +63,8 @@ fn an_annotated_pod_is_placed_reported_and_released() {
     let killed = pod.worker(1);
     pod.kill(killed);
     wait("its successor is placed", || {
-        pod.is_pinned(4) && !pod.threads().contains_key(&killed)
+        // In this order: each looks anew.
+        !pod.threads().contains_key(&killed) && pod.is_pinned(4)
     });
 
     // A wrong field: everything is given back, and the pod says why.
@@ -112,7 +113,8 @@ fn workers_and_threads_that_are_left_out_are_counted_and_kept_by_the_next_agent(
     let killed = pod.worker(1);
     pod.kill(killed);
     wait("its successor is placed", || {
-        pod.is_pinned(4) && !pod.threads().contains_key(&killed)
+        // In this order: each looks anew.
+        !pod.threads().contains_key(&killed) && pod.is_pinned(4)
     });
 
     // The next agent begins with what was reported, and moves nothing.
