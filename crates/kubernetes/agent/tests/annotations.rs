@@ -62,10 +62,7 @@ fn an_annotated_pod_is_placed_reported_and_released() {
 
     let killed = pod.worker(1);
     pod.kill(killed);
-    wait("its successor is placed", || {
-        // In this order: each looks anew.
-        !pod.threads().contains_key(&killed) && pod.is_pinned(4)
-    });
+    wait("its successor is placed", || pod.has_replaced(killed, 4));
 
     // A wrong field: everything is given back, and the pod says why.
     annotate(&rig, Some(r#"{"worker": 2}"#));
@@ -112,10 +109,7 @@ fn workers_and_threads_that_are_left_out_are_counted_and_kept_by_the_next_agent(
     // A worker that was replaced computes nothing yet; the numbers stay.
     let killed = pod.worker(1);
     pod.kill(killed);
-    wait("its successor is placed", || {
-        // In this order: each looks anew.
-        !pod.threads().contains_key(&killed) && pod.is_pinned(4)
-    });
+    wait("its successor is placed", || pod.has_replaced(killed, 4));
 
     // The next agent begins with what was reported, and moves nothing.
     let before = pod.threads();

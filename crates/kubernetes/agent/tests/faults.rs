@@ -95,7 +95,7 @@ fn without_an_api_server_the_agent_places_and_writes_nothing_once_settled() {
         let killed = pod.worker(1);
         pod.kill(killed);
         wait("the worker is replaced without an API server", || {
-            pod.is_pinned(4) && !pod.threads().contains_key(&killed)
+            pod.has_replaced(killed, 4)
         });
         std::thread::sleep(Duration::from_secs(3));
     }
@@ -384,9 +384,7 @@ fn without_file_descriptors_it_is_degraded_and_recovers() {
     pod.kill(killed);
     std::thread::sleep(Duration::from_secs(1));
     limit("1024:");
-    wait("it places again", || {
-        pod.is_pinned(2) && !pod.threads().contains_key(&killed)
-    });
+    wait("it places again", || pod.has_replaced(killed, 2));
     wait("it is well again", || rig.says("Degraded").is_empty());
     assert!(!agent.has_ended());
     assert!(agent.stop().success());

@@ -35,9 +35,7 @@ fn repairs(rig: &Rig, pod: &Pod) {
     // A killed worker: the new one gets its masks and is counted.
     let killed = pod.worker(1);
     pod.kill(killed);
-    wait("the worker is replaced", || {
-        pod.is_pinned(4) && !pod.threads().contains_key(&killed)
-    });
+    wait("the worker is replaced", || pod.has_replaced(killed, 4));
     wait("its births are reported", || {
         !rig.status()["births"].is_null()
     });

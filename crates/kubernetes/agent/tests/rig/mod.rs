@@ -566,6 +566,12 @@ impl Pod {
         all.len() == threads && all.values().all(|(_, mask)| mask.parse::<u32>().is_ok())
     }
 
+    /// True if a killed worker is gone and, with its successor, this many threads are pinned. The
+    /// second look is the later one, so that it does not see the killed worker.
+    pub(crate) fn has_replaced(&self, killed: i32, threads: usize) -> bool {
+        !self.threads().contains_key(&killed) && self.is_pinned(threads)
+    }
+
     #[track_caller]
     pub(crate) fn wait_until_pinned(&self, threads: usize) {
         wait_or(
