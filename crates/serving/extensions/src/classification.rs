@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use albacore_engine::{ClassRule, ElementType, Kind, ModelInfo, OutputInfo};
+use albacore_rows::labels::{numbers, push_text};
 
 use crate::limits::CLASS_BYTES;
 
@@ -63,9 +64,7 @@ impl Classification {
     pub fn packed(&self) -> Vec<u8> {
         let mut packed = Vec::with_capacity(self.texts.iter().map(|text| text.len() + 4).sum());
         for text in &self.texts {
-            let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
-            packed.extend_from_slice(&length.to_le_bytes());
-            packed.extend_from_slice(text.as_bytes());
+            push_text(&mut packed, text);
         }
         packed
     }
@@ -86,18 +85,6 @@ fn labels(model: &ModelInfo, output: &OutputInfo) -> Vec<String> {
     let labels = classes.map(|classes| classes.labels.as_slice());
     let plain = |label: &String| serde_json::from_str(label).unwrap_or_else(|_| label.clone());
     labels.unwrap_or_default().iter().map(plain).collect()
-}
-
-fn numbers(element: ElementType, row: &[u8]) -> Vec<f64> {
-    match element {
-        ElementType::F32 => list(row, |bytes| f32::from_le_bytes(bytes).into()),
-        ElementType::F64 => list(row, f64::from_le_bytes),
-        ElementType::I32 => list(row, |bytes| i32::from_le_bytes(bytes).into()),
-    }
-}
-
-fn list<const N: usize>(row: &[u8], read: impl Fn([u8; N]) -> f64) -> Vec<f64> {
-    row.as_chunks().0.iter().map(|&bytes| read(bytes)).collect()
 }
 
 /// The places of the `count` largest numbers, largest first; of equal ones the first, NaN last.

@@ -16,12 +16,17 @@ pub fn label_bytes(classes: &ClassNames, output: &OutputInfo, values: &[u8]) -> 
     for row in values.chunks_exact(output.row_bytes().max(1)) {
         let class = classes.rule.class_of(&numbers(output.element, row));
         let name = classes.names.get(class).map_or("", String::as_str);
-        // A name is much shorter than 2^32 bytes.
-        let length = u32::try_from(name.len()).unwrap_or_default();
-        bytes.extend_from_slice(&length.to_le_bytes());
-        bytes.extend_from_slice(name.as_bytes());
+        push_text(&mut bytes, name);
     }
     bytes
+}
+
+/// Appends a text to a binary tensor, after its length in bytes.
+pub fn push_text(bytes: &mut Vec<u8>, text: &str) {
+    // Names and numbers are much shorter than 2^32 bytes.
+    let length = u32::try_from(text.len()).unwrap_or_default();
+    bytes.extend_from_slice(&length.to_le_bytes());
+    bytes.extend_from_slice(text.as_bytes());
 }
 
 /// The texts of a binary tensor, up to one that is cut off.

@@ -89,7 +89,7 @@ pub struct Args {
     pub model_cache: Option<PathBuf>,
     /// Most bytes of --model-cache; the files that were not used for the longest time make room.
     #[arg(long, value_name = "BYTES", default_value_t = 4 * BYTES_DEFAULT,
-          env = "ALBACORE_MODEL_CACHE_BYTES_MAX")]
+          requires = "model_cache", env = "ALBACORE_MODEL_CACHE_BYTES_MAX")]
     pub model_cache_bytes_max: u64,
     /// How often object stores are asked for a new version of a model of the settings, which is
     /// loaded beside the one that serves and replaces it.

@@ -125,7 +125,7 @@ const MATRIX: &[Row] = &[
         &["program", "proto", "settings"],
     ),
     row("call-counts", &[], &["engine", "proto"]),
-    row("extensions", &[], &["engine", "os", "proto"]),
+    row("extensions", &[], &["engine", "os", "proto", "rows"]),
     row("rows", &[], &["engine", "proto"]),
     row("connections", &[Async], &["os"]),
     row("supervision", &[], &["os"]),

@@ -99,6 +99,7 @@ fn each_contradiction_names_the_argument() {
             "for example 25ms",
         ),
         (&["--max-delay=-2ms", "--policy", "timeout"], "--max-delay"),
+        (&["--model-cache-bytes-max", "1000"], "--model-cache <DIR>"),
         (&["--workers", "0"], "from 1 to 512"),
         (&["--threads", "many"], "from 1 to 512"),
         (
