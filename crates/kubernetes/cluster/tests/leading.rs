@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use albacore_testbed::{ControlPlane, Options};
+use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 /// Seconds of the lease.
@@ -184,6 +185,37 @@ fn of_two_candidates_one_leads_and_a_paused_leader_writes_nothing_more() {
     }
     let stale = stale(&writes, users);
     assert!(stale.is_empty(), "{stale:#?}");
+}
+
+/// The candidate that lost the lease has not read it since when it is deleted, and the holder is
+/// paused, so it does not create it anew.
+#[test]
+fn a_lease_deleted_under_its_holder_is_not_created_while_that_one_may_write() {
+    let plane = ControlPlane::start(&Options::default()).unwrap();
+    let contender = |user| {
+        let config = plane.kubeconfig_of(user, Some("system:masters")).unwrap();
+        Contender::start(&config, user, &[])
+    };
+    let first = contender("alice");
+    first.wait_for(&["leading"]);
+    let second = contender("bob");
+    first.signal("-STOP");
+    second.wait_for(&["leading"]);
+    first.signal("-CONT");
+    first.wait_for(&["lost"]);
+    second.signal("-STOP");
+    let deleted = plane.kubectl(&["delete", "lease", "contest"]).unwrap();
+    assert!(deleted.status.success());
+    first.wait_for(&["leading"]);
+    let writes = writes(&plane);
+    let mut of_lease = writes.iter().filter(|write| write.resource == "leases");
+    let last = of_lease.clone().rfind(|write| write.user == "bob").unwrap();
+    let created = of_lease.rfind(|write| write.user == "alice").unwrap();
+    let time = |text: &str| text.parse::<Timestamp>().unwrap();
+    let between = time(&created.received).duration_since(time(&last.received));
+    println!("created {between:?} after the last renewal");
+    // The holder of before may write until then.
+    assert!(between.unsigned_abs() >= Duration::from_secs(LEASE) * 2 / 3);
 }
 
 #[test]

@@ -22,6 +22,8 @@ pub(crate) const REMOVAL_PERIOD: Duration = Duration::from_millis(50);
 /// Pause before a node's program that ended is started again.
 pub(crate) const RESTART_PAUSE: Duration = Duration::from_millis(500);
 
-/// An emulated machine boots in 10 s and does a test's work in 20 s on two quiet cores; this is for
-/// busy ones.
+/// An emulated machine writes its first line after 10 s on two quiet cores; this is for busy ones.
+pub(crate) const GUEST_BOOT_MAX: Duration = Duration::from_secs(120);
+
+/// It does a test's work in 110 s on two quiet cores.
 pub(crate) const GUEST_TIME_MAX: Duration = Duration::from_secs(300);

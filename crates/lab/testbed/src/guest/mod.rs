@@ -9,12 +9,12 @@ use std::ffi::OsString;
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
 use crate::image::libraries;
-use crate::limits::{GUEST_TIME_MAX, READY_PERIOD};
+use crate::limits::{GUEST_BOOT_MAX, GUEST_TIME_MAX, READY_PERIOD};
 use crate::{Program, TestbedError};
 use archive::Archive;
 
@@ -82,6 +82,8 @@ const MACHINE: &str =
 
 impl Guest {
     /// Boots it, waits until it is off, and gives what it wrote to its console. It has no network.
+    /// The emulator hangs in a boot now and then; a second boot follows, which shows the messages
+    /// of its kernel.
     ///
     /// # Errors
     /// QEMU or its kernel cannot be had, a file cannot be read, or it is not off in time.
@@ -89,31 +91,17 @@ impl Guest {
         let folder = TempDir::with_prefix("albacore-guest-")
             .map_err(TestbedError::file("a temporary folder"))?;
         let words = self.prepare(folder.path(), &["-nic", "none"])?;
-        let mut emulator = Command::new(&words[0])
-            .args(&words[1..])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .map_err(TestbedError::file(&words[0]))?;
-        let start = Instant::now();
-        // bound: GUEST_TIME_MAX
-        while emulator
-            .try_wait()
-            .map_err(TestbedError::file("qemu"))?
-            .is_none()
-        {
-            if start.elapsed() > GUEST_TIME_MAX {
-                let _ = emulator.kill();
-                let _ = emulator.wait();
-                return Err(TestbedError::NotReady {
-                    program: "the guest",
-                    seconds: GUEST_TIME_MAX.as_secs(),
-                    tail: console(folder.path()),
-                });
-            }
-            std::thread::sleep(READY_PERIOD);
+        match run(folder.path(), &words, Some(GUEST_BOOT_MAX)) {
+            Err(TestbedError::NotReady { tail, .. }) if tail.is_empty() => {}
+            result => return result,
         }
-        Ok(console(folder.path()))
+        let is_line = |word: &OsString| word.to_string_lossy().starts_with("console=");
+        let shown = |word: OsString| match is_line(&word) {
+            true => word.to_string_lossy().replace(" quiet ", " ").into(),
+            false => word,
+        };
+        let words: Vec<OsString> = words.into_iter().map(shown).collect();
+        run(folder.path(), &words, None)
     }
 
     /// Boots it in the network that `entrance` leads to, on its device `tap`, and goes on. Its
@@ -195,6 +183,42 @@ impl Guest {
         }
         archive.end()
     }
+}
+
+/// Boots with the command `words`, and waits until the guest is off. It has `silent_max` for its
+/// first words.
+fn run(
+    folder: &Path,
+    words: &[OsString],
+    silent_max: Option<Duration>,
+) -> std::result::Result<String, TestbedError> {
+    let mut emulator = Command::new(&words[0])
+        .args(&words[1..])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(TestbedError::file(&words[0]))?;
+    let start = Instant::now();
+    // bound: GUEST_TIME_MAX
+    while emulator
+        .try_wait()
+        .map_err(TestbedError::file("qemu"))?
+        .is_none()
+    {
+        let time = start.elapsed();
+        let is_silent = silent_max.is_some_and(|max| time > max) && console(folder).is_empty();
+        if is_silent || time > GUEST_TIME_MAX {
+            let _ = emulator.kill();
+            let _ = emulator.wait();
+            return Err(TestbedError::NotReady {
+                program: "the guest",
+                seconds: time.as_secs(),
+                tail: console(folder),
+            });
+        }
+        std::thread::sleep(READY_PERIOD);
+    }
+    Ok(console(folder))
 }
 
 /// What the guest of this folder wrote to its console.
