@@ -62,6 +62,7 @@ impl Lease {
             cluster: cluster.clone(),
             options,
             observed: None,
+            creatable_from: Instant::now(),
             is_held: sender,
             may_write_until: None,
         };
@@ -150,6 +151,9 @@ struct LeaseCandidate {
     cluster: Cluster,
     options: LeaseOptions,
     observed: Option<ObservedLease>,
+    /// When a lease that does not exist may be created. If it was deleted, its last holder may
+    /// write until it notices.
+    creatable_from: Instant,
     is_held: watch::Sender<bool>,
     may_write_until: Option<Instant>,
 }
@@ -203,19 +207,19 @@ impl LeaseCandidate {
             tracing::warn!(lease = self.options.name, "the lease is lost");
             self.step_down();
         }
+        let poll = LEASE_POLL.min(self.options.time / LEASE_RENEWALS);
         match (*self.is_held.borrow(), &self.observed) {
             // Retry soon after a failure, while the lease lasts.
             (true, _) if result.is_err() => with_jitter(self.options.time / LEASE_RENEWALS / 4),
             // After a conflict: read soon who holds it.
             (true, None) => with_jitter(LEASE_POLL / 8),
             (true, _) => self.options.time / LEASE_RENEWALS,
+            (false, None) => with_jitter(poll),
             (false, Some(observed)) => {
-                let poll = LEASE_POLL.min(self.options.time / LEASE_RENEWALS);
                 let free_in = observed.free_at().saturating_duration_since(now);
                 let soon = Duration::from_millis(20);
                 with_jitter(free_in.clamp(soon, poll))
             }
-            (false, None) => with_jitter(LEASE_POLL),
         }
     }
 
@@ -225,13 +229,13 @@ impl LeaseCandidate {
         }
         let now = Instant::now();
         match &self.observed {
-            None => self.create().await,
+            None if self.creatable_from <= now => self.create().await,
             Some(observed)
                 if observed.record.holder == self.options.identity || observed.free_at() <= now =>
             {
                 self.take().await
             }
-            Some(_) => {
+            _ => {
                 self.may_write_until = None;
                 Ok(())
             }
@@ -241,14 +245,15 @@ impl LeaseCandidate {
     async fn observe(&mut self) -> Result<(), ClusterError> {
         let found = self.api.get_opt(&self.options.name).await;
         let found = found.map_err(|error| self.explain("get", error))?;
-        let now = Instant::now();
-        self.observed = match (found, self.observed.take()) {
-            (Some(lease), before) => Some(ObservedLease::new(lease, before.as_ref(), now)),
-            // Deleted under its holder, who may write until it notices: wait as if it still
-            // existed.
-            (None, Some(before)) if now < before.free_at() => Some(before),
-            (None, _) => None,
-        };
+        let before = self.observed.take();
+        let observed =
+            found.map(|lease| ObservedLease::new(lease, before.as_ref(), Instant::now()));
+        if let Some(observed) = &observed
+            && observed.record.holder != self.options.identity
+        {
+            self.creatable_from = observed.free_at();
+        }
+        self.observed = observed;
         Ok(())
     }
 
@@ -296,6 +301,7 @@ impl LeaseCandidate {
         match answer {
             Ok(lease) => {
                 self.observed = Some(ObservedLease::new(lease, self.observed.as_ref(), sent));
+                self.creatable_from = sent;
                 let until = sent + self.options.time * 2 / 3;
                 self.may_write_until = Some(until);
                 self.cluster.control.fence().open_until(until);
@@ -309,6 +315,10 @@ impl LeaseCandidate {
                     // it.
                     ErrorClass::Conflict | ErrorClass::NotFound => {
                         self.observed = None;
+                        let now = Instant::now();
+                        if self.may_write_until.is_none_or(|until| until <= now) {
+                            self.creatable_from = now + self.options.time;
+                        }
                         Ok(())
                     }
                     _ => Err(error),
