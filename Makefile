@@ -13,7 +13,7 @@ FUZZ_SECONDS ?= 30
 FUZZED = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 HOST = $(shell rustc -vV | sed -n "s/host: //p")
 
-.PHONY: setup build demo test lint bench fuzz bench-placement bench-trees bench-serving bench-routing e2e soak crds docs manifests charts images proto clean python cluster routing bignode hpa nodes
+.PHONY: setup build demo test lint bench fuzz bench-placement bench-trees bench-serving bench-routing e2e soak crds docs manifests charts images release release-test publish version proto clean python cluster routing bignode hpa nodes
 
 setup: ## install what the system lacks: compilers and Python (apt-get), parts of Rust (rustup)
 	$(SETUP)
@@ -151,6 +151,22 @@ charts: cluster ## lint the chart, compare what is made from it, pack it into ta
 images: ## container images and their bills of materials in target/images, the same wherever they are built
 	@$(SETUP) build musl
 	$(XTASK) images
+
+release: cluster ## all files of a release in target/dist, for amd64 and arm64, from a commit without changes
+	@$(SETUP) build release
+	$(XTASK) release
+
+release-test: release ## the release as its users take it: checksums, krew, a registry, containerd, helm
+	tests/release/run.sh
+
+publish: cluster ## push images and chart of target/dist to REGISTRY
+	PATH=$$(tests/cluster/build.sh):$$PATH scripts/publish.sh $(REGISTRY)
+
+version: cluster ## set VERSION in workspace, chart, changelog and documents
+	$(XTASK) version "$(VERSION)"
+	$(CARGO) update --workspace --quiet
+	$(CARGO) update --workspace --quiet --manifest-path fuzz/Cargo.toml
+	$(MAKE) docs manifests
 
 proto: ## regenerate the protobuf code
 	$(XTASK) proto

@@ -4,6 +4,7 @@
 # where everything is there.
 set -euo pipefail
 missing=()
+targets=()
 need() { # PROGRAM PACKAGE...: the packages are installed if the program is missing
     local program=$1
     shift
@@ -26,18 +27,22 @@ for part in "$@"; do
         component clippy clippy
         ;;
     python) python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3 python3-venv) ;;
-    musl) # static programs
-        need musl-gcc musl-tools
-        target=$(uname -m)-unknown-linux-musl
-        [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ] || rustup target add "$target"
+    musl) # static programs for this machine
+        targets+=("$(uname -m)-unknown-linux-musl")
+        ;;
+    release) # static programs for both architectures
+        targets+=({x86_64,aarch64}-unknown-linux-musl)
         ;;
     fuzz) need c++ g++ ;; # libFuzzer
     browser) need chromium chromium ;; # a test opens reports
     *)
-        echo "usage: setup.sh [build | lint | python | musl | fuzz | browser]..." >&2
+        echo "usage: setup.sh [build | lint | python | musl | release | fuzz | browser]..." >&2
         exit 64
         ;;
     esac
+done
+for target in "${targets[@]}"; do
+    [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ] || rustup target add "$target"
 done
 if [ ${#missing[@]} -gt 0 ]; then
     echo "installing ${missing[*]} (apt-get)" >&2

@@ -1,4 +1,4 @@
-//! Development tasks: generated files and container images. Not shipped.
+//! Development tasks: generated files, container images and releases. Not shipped.
 #![forbid(unsafe_code)]
 
 pub mod crds;
@@ -6,4 +6,5 @@ pub mod docs;
 pub mod images;
 pub mod manifests;
 pub mod proto;
+pub mod release;
 mod yaml;

@@ -5,9 +5,10 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use albacore_xtask::{crds, docs, images, manifests, proto};
+use albacore_xtask::{crds, docs, images, manifests, proto, release};
 
-const USAGE: &str = "usage: xtask charts | crds | docs | images | manifests | proto";
+const USAGE: &str =
+    "usage: xtask charts | crds | docs | images | manifests | proto | release | version VERSION";
 
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -21,8 +22,18 @@ fn main() -> ExitCode {
         "docs" => std::env::current_exe()
             .map_err(Into::into)
             .and_then(|own| docs::write(root, own.parent().unwrap_or(root))),
-        "images" => images::run(root, &root.join("target/images")),
+        "images" => images::Architecture::of_this_machine()
+            .map_err(Into::into)
+            .and_then(|own| images::run(root, &root.join("target/images"), &[own]))
+            .map(drop),
         "manifests" => manifests::write(root),
+        "release" => release::run(root, &root.join("target/dist")),
+        "version" => match std::env::args().nth(2) {
+            Some(version) => release::version::set(root, &version),
+            None => Err(anyhow::anyhow!(
+                "which one? give it after the word, like 0.2.0"
+            )),
+        },
         "proto" => proto::write(root),
         _ => {
             eprintln!("{USAGE}");

@@ -8,10 +8,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::path::Path;
 
-use albacore_xtask::images::{IMAGES, Image, REGISTRY, Source, Written, bill, write};
+use albacore_xtask::images::{
+    Architecture, IMAGES, Image, REGISTRY, Source, Variant, Written, bill, write,
+};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
+
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+
+/// The files of a layout that are no blobs.
+fn layout() -> BTreeSet<String> {
+    ["index.json", "oci-layout"].map(str::to_owned).into()
+}
 
 /// Stands for a program: what is in it does not matter here, that it compresses does.
 fn program() -> Vec<u8> {
@@ -28,7 +37,14 @@ fn programs(image: &Image) -> Vec<Vec<u8>> {
 
 fn written(image: &Image, programs: &[Vec<u8>]) -> Written {
     let programs: Vec<&[u8]> = programs.iter().map(Vec::as_slice).collect();
-    write(image, &source(), &programs).unwrap()
+    write(image, &source(), &[amd64(&programs)]).unwrap()
+}
+
+fn amd64<'a>(programs: &'a [&'a [u8]]) -> Variant<'a> {
+    Variant {
+        architecture: Architecture::Amd64,
+        programs,
+    }
 }
 
 fn source() -> Source {
@@ -87,18 +103,13 @@ fn blob<'a>(
     bytes
 }
 
-fn read_as_a_registry_does(image: &Image, archive: &[u8], digest: &str) {
-    let files = unpacked(archive, 0o444);
-    let mut seen = BTreeSet::from(["index.json".to_owned(), "oci-layout".to_owned()]);
+/// The archive's only entry.
+fn entry(image: &Image, files: &BTreeMap<String, Vec<u8>>, digest: &str) -> Value {
     let layout: Value = serde_json::from_slice(&files["oci-layout"]).unwrap();
     assert_eq!(layout["imageLayoutVersion"], "1.0.0");
-
     let index: Value = serde_json::from_slice(&files["index.json"]).unwrap();
     assert_eq!(index["schemaVersion"], 2);
-    assert_eq!(
-        index["mediaType"],
-        "application/vnd.oci.image.index.v1+json"
-    );
+    assert_eq!(index["mediaType"], INDEX);
     assert_eq!(index["manifests"].as_array().unwrap().len(), 1);
     let named = &index["manifests"][0];
     assert_eq!(named["digest"], digest);
@@ -106,16 +117,26 @@ fn read_as_a_registry_does(image: &Image, archive: &[u8], digest: &str) {
     let reference = format!("{REGISTRY}/{}:1.2.3", image.name);
     assert_eq!(annotations["io.containerd.image.name"], reference.as_str());
     assert_eq!(annotations["org.opencontainers.image.ref.name"], "1.2.3");
+    named.clone()
+}
 
+/// Reads the image that `named` describes and compares it with `programs`.
+fn read_image(
+    image: &Image,
+    files: &BTreeMap<String, Vec<u8>>,
+    named: &Value,
+    programs: &[Vec<u8>],
+    seen: &mut BTreeSet<String>,
+) {
     let kind = "application/vnd.oci.image.manifest.v1+json";
-    let manifest: Value = serde_json::from_slice(blob(&files, named, kind, &mut seen)).unwrap();
+    let manifest: Value = serde_json::from_slice(blob(files, named, kind, seen)).unwrap();
     assert_eq!(
         (&manifest["schemaVersion"], &manifest["mediaType"]),
         (&2.into(), &kind.into())
     );
     let kind = "application/vnd.oci.image.config.v1+json";
     let config: Value =
-        serde_json::from_slice(blob(&files, &manifest["config"], kind, &mut seen)).unwrap();
+        serde_json::from_slice(blob(files, &manifest["config"], kind, seen)).unwrap();
     assert_eq!(config["os"], "linux");
     assert_eq!(config["architecture"], named["platform"]["architecture"]);
     assert_eq!(config["created"], "2026-11-21T20:00:00Z");
@@ -142,7 +163,7 @@ fn read_as_a_registry_does(image: &Image, archive: &[u8], digest: &str) {
 
     assert_eq!(manifest["layers"].as_array().unwrap().len(), 1);
     let kind = "application/vnd.oci.image.layer.v1.tar+gzip";
-    let gzip = blob(&files, &manifest["layers"][0], kind, &mut seen);
+    let gzip = blob(files, &manifest["layers"][0], kind, seen);
     let mut tar = Vec::new();
     let mut decoder = GzDecoder::new(gzip);
     decoder.read_to_end(&mut tar).unwrap();
@@ -153,16 +174,51 @@ fn read_as_a_registry_does(image: &Image, archive: &[u8], digest: &str) {
     );
     let layer = unpacked(&tar, 0o555);
     let names = image.programs.iter().map(|program| program.name.to_owned());
-    assert_eq!(layer, names.zip(programs(image)).collect());
-    assert!(files.keys().eq(&seen), "nothing else is in it");
+    assert_eq!(layer, names.zip(programs.to_vec()).collect());
 }
 
 #[test]
 fn every_image_is_what_the_oci_describes() {
     for image in &IMAGES {
-        let written = written(image, &programs(image));
-        read_as_a_registry_does(image, &written.bytes, &written.digest);
+        let programs = programs(image);
+        let written = written(image, &programs);
+        let files = unpacked(&written.bytes, 0o444);
+        let named = entry(image, &files, &written.digest);
+        let mut seen = layout();
+        read_image(image, &files, &named, &programs, &mut seen);
+        assert!(files.keys().eq(&seen), "nothing else is in it");
     }
+}
+
+#[test]
+fn an_image_of_two_architectures_is_an_index_with_both() {
+    let image = &IMAGES[0];
+    let ours = programs(image);
+    let mut others = ours.clone();
+    others[0].pop();
+    let (first, second): (Vec<&[u8]>, Vec<&[u8]>) = (
+        ours.iter().map(Vec::as_slice).collect(),
+        others.iter().map(Vec::as_slice).collect(),
+    );
+    let arm64 = Variant {
+        architecture: Architecture::Arm64,
+        programs: &second,
+    };
+    let written = write(image, &source(), &[amd64(&first), arm64]).unwrap();
+    let files = unpacked(&written.bytes, 0o444);
+    let named = entry(image, &files, &written.digest);
+    let mut seen = layout();
+    let index: Value = serde_json::from_slice(blob(&files, &named, INDEX, &mut seen)).unwrap();
+    let manifests = index["manifests"].as_array().unwrap();
+    let architectures = manifests.iter().map(|m| &m["platform"]["architecture"]);
+    assert!(architectures.eq(&["amd64", "arm64"]));
+    read_image(image, &files, &manifests[0], &ours, &mut seen);
+    read_image(image, &files, &manifests[1], &others, &mut seen);
+    assert!(files.keys().eq(&seen), "nothing else is in it");
+    assert!(
+        write(image, &source(), &[]).is_err(),
+        "an image of no architecture"
+    );
 }
 
 #[test]
@@ -226,8 +282,12 @@ fn a_bill_names_every_crate_that_is_linked_with_its_license_and_sum() {
         .iter()
         .find(|image| image.name == "albacore-server")
         .unwrap();
-    let text = bill(root, image, &source(), &[b"program"]).unwrap();
-    assert_eq!(text, bill(root, image, &source(), &[b"program"]).unwrap());
+    let program: [&[u8]; 1] = [b"program"];
+    let text = bill(root, image, &source(), &amd64(&program)).unwrap();
+    assert_eq!(
+        text,
+        bill(root, image, &source(), &amd64(&program)).unwrap()
+    );
     let bill: Value = serde_json::from_str(&text).unwrap();
     let sum = &bill["metadata"]["component"]["hashes"][0]["content"];
     assert_eq!(
@@ -291,7 +351,7 @@ fn a_bill_of_several_programs_names_each_with_its_sum() {
     let image = IMAGES.iter().find(is_several).unwrap();
     let programs = programs(image);
     let contents: Vec<&[u8]> = programs.iter().map(Vec::as_slice).collect();
-    let bill = bill(root.unwrap(), image, &source(), &contents).unwrap();
+    let bill = bill(root.unwrap(), image, &source(), &amd64(&contents)).unwrap();
     let bill: Value = serde_json::from_str(&bill).unwrap();
     let components = bill["components"].as_array().unwrap();
     let of = |name: &str| components.iter().find(|c| c["name"] == name);

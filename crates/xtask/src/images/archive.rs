@@ -4,13 +4,13 @@
 //! The crate `oci-spec` keeps labels in hash maps, so its bytes would differ from run to run; the
 //! few objects are written here.
 
-use std::io::{Error, ErrorKind, Result};
+use std::io::{Error, Result};
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::layer::{layer, tar};
-use super::{Image, Source};
+use super::{Architecture, Image, Source};
 
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -20,50 +20,97 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 /// An archive and the name of what is in it.
 pub struct Written {
     pub bytes: Vec<u8>,
-    /// `sha256:...` of the manifest: the digest by which a chart or a pod can name the image.
+    /// `sha256:...` of the manifest or of the index: the digest by which a chart or a pod can name
+    /// the image.
     pub digest: String,
 }
 
-/// The image's archive with its programs, whose bytes are in the order of [`Image::programs`].
+/// The programs of an image for one architecture.
+#[derive(Clone, Copy)]
+pub struct Variant<'a> {
+    pub architecture: Architecture,
+    /// Their bytes, in the order of [`Image::programs`].
+    pub programs: &'a [&'a [u8]],
+}
+
+/// Path and bytes of each blob.
+struct Blobs(Vec<(String, Vec<u8>)>);
+
+impl Blobs {
+    /// Adds `blob` and describes it.
+    fn add(&mut self, kind: &str, blob: Vec<u8>) -> Value {
+        let described = descriptor(kind, &blob);
+        self.0.push((format!("blobs/sha256/{}", hex(&blob)), blob));
+        described
+    }
+}
+
+/// The image's archive: of one architecture a plain image, of several an index of images, from
+/// which runtimes take the one for their machine.
 ///
 /// # Errors
-/// A machine whose kind the OCI has no name for; a name that a tar cannot hold.
-pub fn write(image: &Image, source: &Source, programs: &[&[u8]]) -> Result<Written> {
-    let names = image.programs.iter().map(|program| program.name);
-    let files: Vec<(&str, &[u8])> = names.zip(programs.iter().copied()).collect();
-    let layer = layer(&files, source.epoch)?;
-    let config = text(configuration(image, source, &digest(&layer.tar))?);
-    let manifest = text(json!({
-        "schemaVersion": 2,
-        "mediaType": MANIFEST,
-        "config": descriptor(CONFIG, &config),
-        "layers": [descriptor(LAYER, &layer.gzip)],
-        "annotations": labels(image, source),
-    }));
-    let mut named = descriptor(MANIFEST, &manifest);
-    named["platform"] = json!({"architecture": architecture()?, "os": "linux"});
+/// No variant; a name that a tar cannot hold.
+pub fn write(image: &Image, source: &Source, variants: &[Variant<'_>]) -> Result<Written> {
+    let mut blobs = Blobs(Vec::new());
+    let mut manifests = Vec::new();
+    for variant in variants {
+        manifests.push(add_image(&mut blobs, image, source, variant)?);
+    }
+    let mut named = match <[Value; 1]>::try_from(manifests) {
+        Ok([only]) => only,
+        Err(several) if several.is_empty() => return Err(Error::other("no program was compiled")),
+        Err(several) => blobs.add(INDEX, index(&several)),
+    };
+    let digest = named["digest"].as_str().unwrap_or_default().to_owned();
     named["annotations"] = json!({
         "io.containerd.image.name": image.reference(source),
         "org.opencontainers.image.ref.name": source.version,
     });
-    let index = text(json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [named]}));
+    let index = index(&[named]);
 
-    let blobs = [&layer.gzip, &config, &manifest];
-    let mut blobs = blobs.map(|blob| (format!("blobs/sha256/{}", hex(blob)), blob.as_slice()));
-    blobs.sort();
-    let mut files: Vec<(&str, u32, &[u8])> = blobs
-        .iter()
-        .map(|(path, blob)| (path.as_str(), 0o444, *blob))
-        .collect();
+    blobs.0.sort();
+    // Images of two architectures may have equal blobs.
+    blobs.0.dedup();
+    let files = blobs.0.iter();
+    let files = files.map(|(path, blob)| (path.as_str(), 0o444, blob.as_slice()));
+    let mut files: Vec<(&str, u32, &[u8])> = files.collect();
     files.push(("index.json", 0o444, &index));
     files.push(("oci-layout", 0o444, br#"{"imageLayoutVersion":"1.0.0"}"#));
     Ok(Written {
         bytes: tar(&files, source.epoch)?,
-        digest: digest(&manifest),
+        digest,
     })
 }
 
-fn configuration(image: &Image, source: &Source, layer: &str) -> Result<Value> {
+/// Adds the blobs of one architecture's image; the description of its manifest.
+fn add_image(
+    blobs: &mut Blobs,
+    image: &Image,
+    source: &Source,
+    variant: &Variant<'_>,
+) -> Result<Value> {
+    let names = image.programs.iter().map(|program| program.name);
+    let files: Vec<(&str, &[u8])> = names.zip(variant.programs.iter().copied()).collect();
+    let layer = layer(&files, source.epoch)?;
+    let architecture = variant.architecture.oci();
+    let config = configuration(image, source, architecture, &digest(&layer.tar))?;
+    let manifest = text(json!({
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": blobs.add(CONFIG, text(config)),
+        "layers": [blobs.add(LAYER, layer.gzip)],
+        "annotations": labels(image, source),
+    }));
+    let mut described = blobs.add(MANIFEST, manifest);
+    described["platform"] = json!({"architecture": architecture, "os": "linux"});
+    Ok(described)
+}
+
+fn index(manifests: &[Value]) -> Vec<u8> {
+    text(json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}))
+}
+
+fn configuration(image: &Image, source: &Source, architecture: &str, layer: &str) -> Result<Value> {
     let ports: Map<String, Value> = image
         .ports
         .iter()
@@ -73,7 +120,7 @@ fn configuration(image: &Image, source: &Source, layer: &str) -> Result<Value> {
     let entrypoint = entrypoint.ok_or_else(|| Error::other("the image has no program"))?;
     Ok(json!({
         "created": source.created(),
-        "architecture": architecture()?,
+        "architecture": architecture,
         "os": "linux",
         "config": {
             "User": image.user,
@@ -103,18 +150,6 @@ fn labels(image: &Image, source: &Source) -> Value {
     labels
 }
 
-/// The OCI name of the architecture of this machine, which is also the one compiled for.
-fn architecture() -> Result<&'static str> {
-    match std::env::consts::ARCH {
-        "x86_64" => Ok("amd64"),
-        "aarch64" => Ok("arm64"),
-        other => Err(Error::new(
-            ErrorKind::Unsupported,
-            format!("images are made on x86_64 and aarch64; this machine is {other}"),
-        )),
-    }
-}
-
 fn descriptor(kind: &str, blob: &[u8]) -> Value {
     json!({"mediaType": kind, "digest": digest(blob), "size": blob.len()})
 }
@@ -124,7 +159,7 @@ fn digest(bytes: &[u8]) -> String {
 }
 
 /// SHA-256 in hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     let sum = Sha256::digest(bytes);
     sum.iter().map(|byte| format!("{byte:02x}")).collect()
 }

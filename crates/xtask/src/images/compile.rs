@@ -2,8 +2,8 @@
 //!
 //! Static means musl: the toolchain brings it, with its linker, so that the C library and binutils
 //! of the machine leave no trace. (glibc's static resolver works in an empty image, too, here with
-//! 2.36, but its linker warns against it and it would be the machine's.) What the C code of a few
-//! crates becomes is up to the machine's C compiler.
+//! 2.36, but its linker warns against it and it would be the machine's.) The C code of a few crates
+//! is compiled by zig's clang, which brings the headers of musl for every architecture.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,7 +13,16 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-use super::Program;
+use super::{Architecture, Program};
+
+/// Makes the environment of a list of Python packages, and prints its folder.
+const PYTHON: &str = "tests/python-env.sh";
+
+/// The list with zig.
+const ZIG: &str = "scripts/zig/requirements.txt";
+
+const C_COMPILER: &str = "scripts/zig/cc.sh";
+const C_ARCHIVER: &str = "scripts/zig/ar.sh";
 
 /// The profile of Cargo.toml.
 const PROFILE: &str = "image";
@@ -21,7 +30,10 @@ const PROFILE: &str = "image";
 /// What the checkout and the toolchain need to compile for an image.
 pub(super) struct Compiler {
     root: PathBuf,
+    architecture: Architecture,
     target: String,
+    /// Has zig as a package.
+    python: PathBuf,
     folder: PathBuf,
     /// The toolchain, and the program in it that strips.
     system: PathBuf,
@@ -34,9 +46,9 @@ impl Compiler {
     /// Looks for what is needed.
     ///
     /// # Errors
-    /// No cargo, no standard library for musl, no C compiler for it.
-    pub(super) fn find(root: &Path) -> Result<Self> {
-        let target = target();
+    /// No cargo, no standard library for musl, no network for the C compiler.
+    pub(super) fn find(root: &Path, architecture: Architecture) -> Result<Self> {
+        let target = architecture.target();
         let system = PathBuf::from(stdout_of(
             Command::new("rustc").args(["--print", "sysroot"]),
         )?);
@@ -47,10 +59,8 @@ impl Compiler {
              static.rust-lang.org can be reached",
             library.display()
         );
-        ensure!(
-            stdout_of(Command::new("musl-gcc").arg("-dumpversion")).is_ok(),
-            "musl-gcc is missing, and some crates hold C code: run `apt-get install musl-tools`"
-        );
+        let zig = stdout_of(Command::new(root.join(PYTHON)).arg(root.join(ZIG)))
+            .context("the C compiler cannot be installed from PyPI")?;
         let version = stdout_of(Command::new("rustc").arg("-vV"))?;
         let commit = version
             .lines()
@@ -88,7 +98,9 @@ impl Compiler {
         ]);
         Ok(Self {
             root: root.to_owned(),
+            architecture,
             target,
+            python: Path::new(&zig).join("bin/python"),
             folder,
             system,
             objcopy,
@@ -107,10 +119,13 @@ impl Compiler {
         command
             .args(arguments(&self.target, programs))
             .current_dir(&self.root);
+        let name = self.target.replace('-', "_");
+        let of_target = |variable: &str| format!("{variable}_{name}");
         // Settings of the caller's that would get into the program.
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
-            if text.starts_with("CARGO_PROFILE_") || text.starts_with("CARGO_TARGET_X86") {
+            let settings = ["CARGO_PROFILE_", "CARGO_TARGET_X86", "CARGO_TARGET_AARCH"];
+            if settings.iter().any(|setting| text.starts_with(setting)) {
                 command.env_remove(&name);
             }
         }
@@ -120,10 +135,11 @@ impl Compiler {
             // this one left in the target folder is used again.
             .env("SOURCE_DATE_EPOCH", "0")
             .env("CARGO_ENCODED_RUSTFLAGS", self.rust_flags())
-            .env(
-                format!("CFLAGS_{}", self.target.replace('-', "_")),
-                self.c_flags(),
-            );
+            .env(of_target("CC"), self.root.join(C_COMPILER))
+            .env(of_target("AR"), self.root.join(C_ARCHIVER))
+            .env(of_target("CFLAGS"), self.c_flags())
+            .env("ALBACORE_ZIG_PYTHON", &self.python)
+            .env("ALBACORE_ZIG_TARGET", self.zig_target());
         let status = command.status().context("cannot run cargo")?;
         if !status.success() {
             bail!(
@@ -163,6 +179,10 @@ impl Compiler {
         flags
     }
 
+    fn zig_target(&self) -> String {
+        format!("{}-linux-musl", self.architecture.cpu())
+    }
+
     fn c_flags(&self) -> OsString {
         let mut flags = OsString::from("-g0");
         for (path, name) in &self.renamed {
@@ -189,11 +209,6 @@ fn arguments<'a>(target: &'a str, programs: &'a [Program]) -> Vec<&'a str> {
         all.extend(["--package", program.package, "--bin", program.name]);
     }
     all
-}
-
-/// musl on this machine's kind of cpu.
-pub(super) fn target() -> String {
-    format!("{}-unknown-linux-musl", std::env::consts::ARCH)
 }
 
 /// The cargo that runs this program, or the one on the path.

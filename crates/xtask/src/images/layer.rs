@@ -33,7 +33,7 @@ pub fn layer(programs: &[(&str, &[u8])], epoch: u64) -> io::Result<Layer> {
 }
 
 /// A tar of `files` (path, mode, bytes) in their order.
-pub(super) fn tar(files: &[(&str, u32, &[u8])], epoch: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn tar(files: &[(&str, u32, &[u8])], epoch: u64) -> io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     for (path, mode, bytes) in files {
         let mut header = tar::Header::new_ustar();
@@ -48,7 +48,8 @@ pub(super) fn tar(files: &[(&str, u32, &[u8])], epoch: u64) -> io::Result<Vec<u8
     archive.into_inner()
 }
 
-fn gzip(bytes: &[u8]) -> Vec<u8> {
+/// `bytes` compressed, without a time stamp.
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut sum = flate2::Crc::new();
     sum.update(bytes);
     let mut member = GZIP_HEAD.to_vec();

@@ -1,14 +1,15 @@
 //! `xtask images`: container images without a container builder.
 //!
 //! Each program is compiled into a static file. The programs of an image, most often one, are its
-//! only layer; it is written as an archive of the OCI image layout, with its bill of materials
-//! beside it. Equal sources and
-//! compilers give equal bytes, so an image can be verified by building it again.
+//! only layer; it is written as an archive of the OCI image layout, with a bill of materials for
+//! each architecture beside it. Equal sources and compilers give equal bytes, so an image can be
+//! verified by building it again.
 //!
 //! No image holds root certificates: the HTTP client of the server has those of Mozilla compiled
 //! in, and a cluster mounts its own for the controller. A kubeconfig without a certificate
 //! authority fails in an image.
 
+mod architecture;
 mod archive;
 mod compile;
 mod layer;
@@ -21,10 +22,14 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 
-pub use archive::{Written, write};
+pub use architecture::Architecture;
+pub(crate) use archive::hex;
+pub use archive::{Variant, Written, write};
 pub use layer::layer;
+pub(crate) use layer::{gzip, tar};
 pub use sbom::bill;
 pub use source::Source;
+pub(crate) use source::rfc3339;
 
 /// One image: programs and what a runtime must know to start it.
 #[derive(Clone, Copy, Debug)]
@@ -146,47 +151,86 @@ pub fn programs() -> Vec<Program> {
     all
 }
 
-/// Compiles every program from the checkout at `root` and writes archives, bills of materials and
-/// the programs with their function names (`PACKAGE.symbols`) to `folder`.
+/// Stripped programs of one architecture, by name.
+pub type Programs = BTreeMap<&'static str, Vec<u8>>;
+
+/// What was built.
+pub struct Built {
+    pub programs: BTreeMap<Architecture, Programs>,
+    /// References of the images, and their digests.
+    pub digests: Vec<(String, String)>,
+}
+
+/// Compiles every program from the checkout at `root` for each of `architectures`, and writes
+/// archives, bills of materials (`IMAGE-ARCHITECTURE.cdx.json`) and the programs with their
+/// function names (`symbols/PACKAGE-ARCHITECTURE`) to `folder`.
 ///
 /// # Errors
 /// A missing target or C compiler, code that does not compile, a folder that cannot be written.
-pub fn run(root: &Path, folder: &Path) -> Result<()> {
+pub fn run(root: &Path, folder: &Path, architectures: &[Architecture]) -> Result<Built> {
     let source = Source::read(root)?;
-    let compiler = compile::Compiler::find(root)?;
-    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    let start = Instant::now();
+    std::fs::create_dir_all(folder.join("symbols"))
+        .with_context(|| folder.display().to_string())?;
+    let mut compiled = BTreeMap::new();
+    for &architecture in architectures {
+        compiled.insert(architecture, compile_all(root, folder, architecture)?);
+    }
+    println!("writing {} images", IMAGES.len());
+    let mut digests = Vec::new();
+    for image in &IMAGES {
+        let contents: Vec<(Architecture, Vec<&[u8]>)> = compiled
+            .iter()
+            .map(|(&architecture, programs)| (architecture, of_image(image, programs)))
+            .collect();
+        let variants: Vec<Variant<'_>> = contents
+            .iter()
+            .map(|(architecture, programs)| Variant {
+                architecture: *architecture,
+                programs,
+            })
+            .collect();
+        let archive = folder.join(format!("{}.tar", image.name));
+        let written = write(image, &source, &variants)?;
+        std::fs::write(&archive, &written.bytes).with_context(|| archive.display().to_string())?;
+        for variant in &variants {
+            let name = format!("{}-{}.cdx.json", image.name, variant.architecture.oci());
+            let file = folder.join(name);
+            std::fs::write(&file, bill(root, image, &source, variant)?)
+                .with_context(|| file.display().to_string())?;
+        }
+        let mebibytes = written.bytes.len() as f64 / f64::from(1 << 20);
+        println!("wrote {} ({mebibytes:.1} MiB)", archive.display());
+        println!("      {}@{}", image.reference(&source), written.digest);
+        digests.push((image.reference(&source), written.digest));
+    }
+    Ok(Built {
+        programs: compiled,
+        digests,
+    })
+}
+
+fn of_image<'a>(image: &Image, programs: &'a Programs) -> Vec<&'a [u8]> {
+    let named = image.programs.iter();
+    named
+        .map(|program| programs.get(program.name).map_or(&[][..], Vec::as_slice))
+        .collect()
+}
+
+/// Every program for `architecture`, stripped; writes those with symbols to `folder`.
+fn compile_all(root: &Path, folder: &Path, architecture: Architecture) -> Result<Programs> {
+    let compiler = compile::Compiler::find(root, architecture)?;
+    let (start, name) = (Instant::now(), architecture.oci());
     let programs = programs();
-    println!("[1/2] compiling {} programs in one build", programs.len());
+    println!("compiling {} programs for {name}", programs.len());
     let files = compiler.compile(&programs)?;
-    println!(
-        "[2/2] writing {} images after {} s",
-        IMAGES.len(),
-        start.elapsed().as_secs()
-    );
-    let mut contents = BTreeMap::new();
+    println!("compiled after {} s", start.elapsed().as_secs());
+    let mut contents = Programs::new();
     for (program, file) in programs.iter().zip(files) {
         let stripped = compiler.strip(&file)?;
         let bytes = std::fs::read(&stripped).with_context(|| stripped.display().to_string())?;
         contents.insert(program.name, bytes);
-        let symbols = folder.join(format!("{}.symbols", program.package));
+        let symbols = folder.join(format!("symbols/{}-{name}", program.package));
         std::fs::copy(&file, &symbols).with_context(|| symbols.display().to_string())?;
     }
-    for image in &IMAGES {
-        let own: Vec<&[u8]> = image
-            .programs
-            .iter()
-            .map(|program| contents.get(program.name).map_or(&[][..], Vec::as_slice))
-            .collect();
-        let archive = folder.join(format!("{}.tar", image.name));
-        let written = write(image, &source, &own)?;
-        std::fs::write(&archive, &written.bytes).with_context(|| archive.display().to_string())?;
-        let bill_file = folder.join(format!("{}.cdx.json", image.name));
-        std::fs::write(&bill_file, bill(root, image, &source, &own)?)
-            .with_context(|| bill_file.display().to_string())?;
-        let mebibytes = written.bytes.len() as f64 / f64::from(1 << 20);
-        println!("wrote {} ({mebibytes:.1} MiB)", archive.display());
-        println!("      {}@{}", image.reference(&source), written.digest);
-    }
-    Ok(())
+    Ok(contents)
 }

@@ -14,8 +14,8 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::archive::hex;
-use super::compile::{cargo, stdout_of, target};
-use super::{Image, Program, Source, programs};
+use super::compile::{cargo, stdout_of};
+use super::{Image, Program, Source, Variant, programs};
 
 /// CrateId and version of a crate.
 type CrateId = (String, String);
@@ -26,12 +26,13 @@ struct LinkedCrate {
     dependencies: BTreeSet<CrateId>,
 }
 
-/// The bill of materials of an image, whose programs were built from the checkout at `root`; their
-/// bytes are in the order of [`Image::programs`]. It is of the first, and the others are parts.
+/// The bill of materials of an image, whose programs were built from the checkout at `root`. It is
+/// of the first, and the others are parts.
 ///
 /// # Errors
 /// No cargo, no `Cargo.lock`, or one that is older than the manifests.
-pub fn bill(root: &Path, image: &Image, source: &Source, contents: &[&[u8]]) -> Result<String> {
+pub fn bill(root: &Path, image: &Image, source: &Source, variant: &Variant<'_>) -> Result<String> {
+    let target = variant.architecture.target();
     let all = programs();
     let packages = all
         .iter()
@@ -40,7 +41,7 @@ pub fn bill(root: &Path, image: &Image, source: &Source, contents: &[&[u8]]) -> 
         Command::new(cargo())
             .args(["tree", "--locked"])
             .args(packages)
-            .args(["--target", &target(), "--edges", "normal,no-proc-macro"])
+            .args(["--target", &target, "--edges", "normal,no-proc-macro"])
             .args(["--prefix", "depth", "--format", "\t{p}\t{l}"])
             .current_dir(root),
     )?;
@@ -60,7 +61,7 @@ pub fn bill(root: &Path, image: &Image, source: &Source, contents: &[&[u8]]) -> 
         let name = crates.keys().find(|name| name.0 == program.package);
         name.context("cargo tree does not list a package that it was asked about")
     };
-    let mut named = image.programs.iter().zip(contents);
+    let mut named = image.programs.iter().zip(variant.programs);
     let (first, content) = named.next().context("the image has no program")?;
     let itself = of(first)?;
     let mut others = BTreeMap::new();
@@ -81,7 +82,7 @@ pub fn bill(root: &Path, image: &Image, source: &Source, contents: &[&[u8]]) -> 
         "bom-ref": reference(&standard),
         "name": "rust-std",
         "version": library,
-        "description": format!("Rust's standard library for {}, with musl in it", target()),
+        "description": format!("Rust's standard library for {target}, with musl in it"),
         "licenses": [{"expression": "(MIT OR Apache-2.0) AND MIT"}],
     }));
     let edges = crates.iter().map(|(name, krate)| {

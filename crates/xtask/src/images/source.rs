@@ -50,11 +50,16 @@ impl Source {
     /// The time as RFC 3339 writes it.
     #[must_use]
     pub fn created(&self) -> String {
-        let (days, seconds) = (self.epoch / 86_400, self.epoch % 86_400);
-        let (year, month, day) = date(days);
-        let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
-        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+        rfc3339(self.epoch)
     }
+}
+
+/// Seconds since 1970 as RFC 3339 writes them.
+pub(crate) fn rfc3339(epoch: u64) -> String {
+    let (days, seconds) = (epoch / 86_400, epoch % 86_400);
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
 /// What git prints; `None` if it fails or is not there.

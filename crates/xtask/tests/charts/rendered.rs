@@ -1,5 +1,8 @@
 //! What the chart renders: definitions of resources, labels, rights on paper.
 
+use std::collections::BTreeSet;
+
+use albacore_api::InferenceDeployment;
 use albacore_xtask::crds;
 use albacore_xtask::images::{IMAGES, Source};
 use albacore_xtask::manifests::{self, helm};
@@ -74,6 +77,39 @@ fn the_chart_carries_the_definitions_and_helm_keeps_them() {
         assert_eq!(object["metadata"]["name"], wanted["metadata"]["name"]);
         let keep = json!({"helm.sh/resource-policy": "keep"});
         assert_eq!(object["metadata"]["annotations"], keep);
+    }
+}
+
+/// What Artifact Hub shows is read from annotations, which nothing renders.
+#[test]
+fn the_annotations_for_artifact_hub_name_what_the_chart_installs() {
+    let chart = std::fs::read_to_string(crate::chart().join("Chart.yaml")).unwrap();
+    let chart: Value = serde_saphyr::from_str(&chart).unwrap();
+    let list = |name: &str| -> Vec<Value> {
+        let text = chart["annotations"][format!("artifacthub.io/{name}")].as_str();
+        serde_saphyr::from_str(text.unwrap()).unwrap()
+    };
+    let rendered = render(&[]);
+    let definitions = of_kind(&rendered, "CustomResourceDefinition");
+    let kinds = |list: Vec<Value>, version: &str| -> BTreeSet<(String, String)> {
+        let pair = |value: &Value| (value["kind"].to_string(), value[version].to_string());
+        list.iter().map(pair).collect()
+    };
+    let wanted = definitions.iter().map(|object| {
+        let spec = &object["spec"];
+        let (kind, version) = (&spec["names"]["kind"], &spec["versions"][0]["name"]);
+        (kind.to_string(), version.to_string())
+    });
+    assert_eq!(kinds(list("crds"), "version"), wanted.collect());
+    let text = serde_json::to_string(&rendered).unwrap();
+    for image in list("images") {
+        let reference = image["image"].as_str().unwrap();
+        assert!(text.contains(reference), "{reference} is not installed");
+    }
+    assert_eq!(list("images").len(), 4);
+    for example in list("crdsExamples") {
+        let deployment: Result<InferenceDeployment, _> = serde_json::from_value(example);
+        deployment.unwrap();
     }
 }
 

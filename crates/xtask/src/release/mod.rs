@@ -1,0 +1,117 @@
+//! `xtask release`: the files that a version is published with.
+//!
+//! In `target/dist`: images for two architectures with their bills of materials, archives of the
+//! programs, the chart, the manifests, the manifest for krew, a provenance statement and checksums
+//! of all of them. Nothing is published; `scripts/publish.sh` pushes images and chart.
+
+mod krew;
+mod programs;
+mod provenance;
+pub mod version;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::images::{self, Architecture, Source, hex};
+use crate::manifests::{self, helm};
+
+/// Manifests that are published as they are, and their names in a release.
+const MANIFESTS: [(&str, &str); 4] = [
+    ("manifests/crds.yaml", "crds.yaml"),
+    ("manifests/install.yaml", "install.yaml"),
+    ("manifests/observe.yaml", "observe.yaml"),
+    ("manifests/kserve/runtime.yaml", "kserve-runtime.yaml"),
+];
+
+/// SHA-256 of files by their names, in hexadecimal digits.
+type Sums = BTreeMap<String, String>;
+
+/// Where the files of a version are found once they are published.
+fn downloads(version: &str) -> String {
+    format!(
+        "{}/releases/download/v{version}",
+        env!("CARGO_PKG_REPOSITORY")
+    )
+}
+
+/// Writes all files of the version of the checkout at `root` to `folder`, which is emptied first.
+///
+/// # Errors
+/// The checkout has changes that are not committed, versions in it differ, the changelog does not
+/// have the version; or as [`images::run`] and `xtask charts`.
+pub fn run(root: &Path, folder: &Path) -> Result<()> {
+    version::check(root)?;
+    version::check_changelog(root)?;
+    manifests::check(root)?;
+    let source = Source::read(root)?;
+    let revision = source.revision.clone().unwrap_or_default();
+    ensure!(
+        !revision.is_empty() && !revision.ends_with("-changed"),
+        "a release is made of a commit, and {} has changes: commit them",
+        root.display()
+    );
+    if folder.exists() {
+        std::fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    let built = images::run(root, folder, &Architecture::ALL)?;
+    let license = std::fs::read(root.join("LICENSE")).context("LICENSE")?;
+    for (&architecture, compiled) in &built.programs {
+        let archive = programs::archive(compiled, &license, source.epoch)?;
+        write(
+            folder,
+            &programs::name(&source.version, architecture),
+            &archive,
+        )?;
+    }
+    let chart = root.join(helm::CHART);
+    let (chart, to) = (chart.to_string_lossy(), folder.to_string_lossy());
+    helm::run(&["package", &chart, "--destination", &to])?;
+    for (from, to) in MANIFESTS {
+        let path = root.join(from);
+        write(folder, to, &std::fs::read(path).context(from)?)?;
+    }
+    let sums = sums(folder)?;
+    let krew = krew::manifest(&source.version, &sums)?;
+    write(folder, krew::NAME, krew.as_bytes())?;
+    let sums = self::sums(folder)?;
+    let statement = provenance::statement(root, &source, &sums, &built.digests)?;
+    write(
+        folder,
+        &provenance::name(&source.version),
+        statement.as_bytes(),
+    )?;
+    write(
+        folder,
+        "SHA256SUMS",
+        checksums(&self::sums(folder)?).as_bytes(),
+    )?;
+    println!("the release {} is in {}", source.version, folder.display());
+    Ok(())
+}
+
+fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
+    let path = folder.join(name);
+    std::fs::write(&path, bytes).with_context(|| path.display().to_string())
+}
+
+/// The files of `folder`, without its folders.
+fn sums(folder: &Path) -> Result<Sums> {
+    let mut sums = Sums::new();
+    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let bytes = std::fs::read(entry.path())?;
+            sums.insert(name, hex(&bytes));
+        }
+    }
+    Ok(sums)
+}
+
+/// In the form of `sha256sum --check`.
+fn checksums(sums: &Sums) -> String {
+    let line = |(name, sum): (&String, &String)| format!("{sum}  {name}\n");
+    sums.iter().map(line).collect()
+}

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# The C compiler of static programs, for ALBACORE_ZIG_TARGET. Build scripts name Rust's target,
+# which zig does not know. zig's checks of undefined behavior need a library that Rust does not
+# link.
+set -euo pipefail
+arguments=()
+for argument in "$@"; do
+    [[ $argument == --target=* ]] || arguments+=("$argument")
+done
+exec "$ALBACORE_ZIG_PYTHON" -m ziglang cc -target "$ALBACORE_ZIG_TARGET" -fno-sanitize=undefined "${arguments[@]}"
