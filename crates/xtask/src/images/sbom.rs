@@ -77,14 +77,7 @@ pub fn bill(root: &Path, image: &Image, source: &Source, variant: &Variant<'_>) 
             None => component(name, &krate.license, sums.get(name)),
         })
         .collect();
-    components.push(json!({
-        "type": "library",
-        "bom-ref": reference(&standard),
-        "name": "rust-std",
-        "version": library,
-        "description": format!("Rust's standard library for {target}, with musl in it"),
-        "licenses": [{"expression": "(MIT OR Apache-2.0) AND MIT"}],
-    }));
+    components.push(standard_library(&standard, &target));
     let edges = crates.iter().map(|(name, krate)| {
         let dependencies = krate.dependencies.iter().chain([&standard]).map(reference);
         json!({"ref": reference(name), "dependsOn": dependencies.collect::<Vec<_>>()})
@@ -104,6 +97,17 @@ pub fn bill(root: &Path, image: &Image, source: &Source, variant: &Variant<'_>) 
     });
     bill.sort_all_objects();
     Ok(format!("{bill:#}\n"))
+}
+
+fn standard_library(name: &CrateId, target: &str) -> Value {
+    json!({
+        "type": "library",
+        "bom-ref": reference(name),
+        "name": name.0,
+        "version": name.1,
+        "description": format!("Rust's standard library for {target}, with musl in it"),
+        "licenses": [{"expression": "(MIT OR Apache-2.0) AND MIT"}],
+    })
 }
 
 fn application(name: &CrateId, program: &Program, content: &[u8]) -> Value {
