@@ -10,6 +10,7 @@
 )]
 
 mod annotated;
+mod cached;
 mod distances;
 mod experiment;
 mod gunicorn;
@@ -58,6 +59,7 @@ fn a_release_runs_on_a_node() {
     if rig.is_release() {
         rig.step("gunicorn and XGBoost", gunicorn_is_placed);
         rig.step("a Deployment that is annotated", annotated::by_a_patch);
+        rig.step("a cache of models", cached::outlives_the_store);
     }
     rig.step("helm uninstall", uninstall_leaves_no_mask);
 }
