@@ -1,5 +1,6 @@
 //! Triton's extensions of the Open Inference Protocol: outputs as classes ([`Classification`]),
-//! regions of system shared memory for tensors ([`Regions`]), and their messages and JSON.
+//! regions of system shared memory for tensors ([`Regions`]), calls that load and unload models
+//! ([`RepositoryCall`]), and their messages and JSON.
 //!
 //! Regions are read and written by system calls and never mapped: a client that truncates its file
 //! gets an error, where a mapping would end the process.
@@ -10,6 +11,8 @@ pub mod json;
 pub mod limits;
 pub mod messages;
 mod regions;
+pub mod repository;
 
 pub use classification::Classification;
 pub use regions::{RegionError, RegionSlice, RegionStatus, Regions};
+pub use repository::{RepositoryCall, RepositoryError};
