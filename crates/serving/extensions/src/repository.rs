@@ -182,14 +182,21 @@ mod tests {
             (RepositoryCall::Load, "config", "is in the settings"),
             (RepositoryCall::Load, "file:1/model.ubj", "its source"),
             (RepositoryCall::Load, "any", "takes no parameters"),
-            (RepositoryCall::Load, "unload_dependents", "takes no parameters"),
+            (
+                RepositoryCall::Load,
+                "unload_dependents",
+                "takes no parameters",
+            ),
             (RepositoryCall::Unload, "unload_dependents", "true or false"),
             (RepositoryCall::Unload, "config", "only unload_dependents"),
         ] {
             let body = format!(r#"{{"parameters": {{"{name}": "{{}}"}}}}"#);
             let refusals = [json(call, &body), message(call, name, text.clone())];
             for refusal in refusals.map(Result::unwrap_err) {
-                assert!(refusal.contains(name) && refusal.contains(said), "{refusal}");
+                assert!(
+                    refusal.contains(name) && refusal.contains(said),
+                    "{refusal}"
+                );
             }
         }
         let named = RepositoryCall::Load.check_message("models", &HashMap::new());
@@ -201,7 +208,13 @@ mod tests {
     #[test]
     fn bodies_that_are_no_objects_of_parameters_are_refused() {
         let large = " ".repeat(REPOSITORY_BYTES_MAX + 1);
-        for body in ["[]", "{", r#"{"parameters": 1}"#, r#"{"path": "/m"}"#, &large] {
+        for body in [
+            "[]",
+            "{",
+            r#"{"parameters": 1}"#,
+            r#"{"path": "/m"}"#,
+            &large,
+        ] {
             assert!(json(RepositoryCall::Load, body).is_err(), "{body}");
         }
         for body in ["[1, 2]", "{", r#"{"ready": 1}"#, "3", &large] {
