@@ -1,5 +1,6 @@
 //! A front from its models to its end: the first one, a standby, and one of a newer binary.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,10 +22,11 @@ use albacore_live_settings::control::Control;
 use albacore_live_settings::effective_config::{EffectiveConfig, ModelConfig};
 use albacore_live_settings::events::{ServerEvent, emit};
 use albacore_live_settings::handover::{
-    Handover, Kept, KeptModel, Listeners, ModelRecord, Records,
+    Handover, Kept, KeptModel, Listeners, ModelRecord, Restored,
 };
+use albacore_live_settings::model_control::{Orders, model_control};
 use albacore_live_settings::model_status::{ConfigStatus, ModelStatus, StatusStore};
-use albacore_server_args::{ModelSource, ServerConfig};
+use albacore_server_args::{ModelControlMode, ModelSource, ServerConfig};
 
 /// What a front was started with.
 pub(crate) struct FrontProcess {
@@ -56,6 +58,8 @@ struct PreparedFront {
     config: ServerConfig,
     storage: Arc<Storage>,
     handover: Handover,
+    /// Calls that load and unload models, until their thread is started.
+    orders: Option<Orders>,
     /// Where it counts its connections.
     connections: SharedMemory,
     begin: watch::Sender<bool>,
@@ -117,17 +121,19 @@ async fn start_with(
 ) -> anyhow::Result<ExitCode> {
     let (front, accepting, watcher) = match models {
         StartModels::Arguments(models, statuses, (batching, params)) => {
-            let (front, accepting) = prepare(process, models, batching, listeners, event_loops)?;
+            let (mut front, accepting) =
+                prepare(process, models, batching, listeners, event_loops)?;
             front.effective.set_settings(batching, params)?;
             front.status.update(|status| status.models = statuses);
-            front.keep_models();
-            (front, accepting, None)
+            let restored = front.keep_models();
+            let watcher = front.follow_calls(&restored)?;
+            (front, accepting, watcher)
         }
         StartModels::SettingsFile(file, settings) => {
             let batching = settings.settings.batching;
-            let (front, accepting) =
+            let (mut front, accepting) =
                 prepare(process, Vec::new(), batching, listeners, event_loops)?;
-            let watcher = front.watch(file, *settings, &Records::new())?;
+            let watcher = front.watch(file, *settings, &Restored::default())?;
             (front, accepting, Some(watcher))
         }
     };
@@ -142,6 +148,8 @@ struct Inheritance {
     models: Vec<KeptModel>,
     /// A message of the params stream.
     parameters: Option<Vec<u8>>,
+    /// The models that calls have unloaded.
+    unloaded: BTreeSet<String>,
 }
 
 impl Inheritance {
@@ -156,6 +164,7 @@ impl Inheritance {
                     Kept::Settings(settings) => inheritance.settings = Some(settings),
                     Kept::Model(model) => inheritance.models.push(*model),
                     Kept::Parameters(message) => inheritance.parameters = Some(message),
+                    Kept::Unloaded(names) => inheritance.unloaded = names,
                     Kept::Other => {}
                 },
                 (SupervisorMessage::AllKept, _) => return Ok(inheritance),
@@ -186,7 +195,7 @@ pub(crate) async fn standby(process: FrontProcess, control: Control) -> anyhow::
     let mut standby = Standby {
         front,
         settings: None,
-        records: Records::new(),
+        restored: Restored::default(),
     };
     if let ModelSource::Arguments { models, batching } = &standby.front.config.models {
         let params = models.iter().map(|model| model.config()).collect();
@@ -198,6 +207,10 @@ pub(crate) async fn standby(process: FrontProcess, control: Control) -> anyhow::
     for model in inheritance.models {
         standby.restore(model)?;
     }
+    for name in &inheritance.unloaded {
+        standby.forget(name);
+    }
+    standby.restored.unloaded = inheritance.unloaded;
     if let Some(message) = inheritance.parameters {
         standby.set_parameters(&message);
     }
@@ -208,6 +221,11 @@ pub(crate) async fn standby(process: FrontProcess, control: Control) -> anyhow::
             (SupervisorMessage::Kept { key }, fds) => standby.follow(&key, fds)?,
             (SupervisorMessage::Forgotten { key }, _) if Kept::is_parameters(&key) => {
                 standby.front.effective.inherit_stream(None);
+            }
+            (SupervisorMessage::Forgotten { key }, _) => {
+                Kept::model_name(&key)
+                    .into_iter()
+                    .for_each(|name| standby.forget(name));
             }
             (
                 SupervisorMessage::Serve {
@@ -234,7 +252,7 @@ pub(crate) async fn standby(process: FrontProcess, control: Control) -> anyhow::
 struct Standby {
     front: PreparedFront,
     settings: Option<Box<LoadedSettings>>,
-    records: Records,
+    restored: Restored,
 }
 
 impl Standby {
@@ -244,6 +262,10 @@ impl Standby {
             Kept::Model(model) => self.restore(*model),
             Kept::Parameters(message) => {
                 self.set_parameters(&message);
+                Ok(())
+            }
+            Kept::Unloaded(names) => {
+                self.restored.unloaded = names;
                 Ok(())
             }
             Kept::Listeners(_) | Kept::Other => Ok(()),
@@ -270,13 +292,20 @@ impl Standby {
 
     fn restore(&mut self, kept: KeptModel) -> anyhow::Result<()> {
         let KeptModel { model, record } = kept;
-        let known = self.records.get(&record.name);
+        let records = &mut self.restored.records;
+        let known = records.get(&record.name);
         // The same edition may be described anew.
         if known.is_none_or(|known| known.edition() != record.edition()) {
             self.front.engine.restore(model, record.edition())?;
         }
-        self.records.insert(record.name.clone(), record);
+        records.insert(record.name.clone(), record);
         Ok(())
+    }
+
+    /// A model is served no longer: its memory is released.
+    fn forget(&mut self, name: &str) {
+        self.restored.records.remove(name);
+        self.front.engine.unload(name);
     }
 
     async fn serve(
@@ -285,7 +314,7 @@ impl Standby {
         control: Control,
         beginning: Beginning,
     ) -> anyhow::Result<ExitCode> {
-        let front = self.front;
+        let mut front = self.front;
         if let Beginning::Takeover {
             was_ready: true, ..
         } = beginning
@@ -294,26 +323,26 @@ impl Standby {
         }
         // First of all: clients wait.
         front.begin();
-        let watcher = match &front.config.models {
+        let watcher = match front.config.models.clone() {
             ModelSource::Arguments { models, .. } => {
                 let status = models.iter().map(|model| {
                     let mut status =
                         ModelStatus::new(&model.name, albacore_storage::redacted(&model.source));
-                    if let Some(record) = self.records.get(&model.name) {
+                    if let Some(record) = self.restored.records.get(&model.name) {
                         status.restore(record.serving());
                     }
                     status
                 });
                 let statuses = status.collect();
                 front.status.update(|status| status.models = statuses);
-                None
+                front.follow_calls(&self.restored)?
             }
             ModelSource::SettingsFile(file) => {
                 let settings = match self.settings {
                     Some(settings) => *settings,
-                    None => config_watcher::read(file).map_err(anyhow::Error::msg)?,
+                    None => config_watcher::read(&file).map_err(anyhow::Error::msg)?,
                 };
-                Some(front.watch(file.clone(), settings, &self.records)?)
+                Some(front.watch(file, settings, &self.restored)?)
             }
         };
         front.serve(accepting, control, watcher, beginning).await
@@ -361,6 +390,8 @@ fn prepare(
     let connections = SharedMemory::create("albacore-connections", 2 * FUTEX_BYTES)?;
     let (begin, begun) = watch::channel(false);
     let (stop, shutdown) = watch::channel(ShutdownStage::Serving);
+    let (calls, orders) = model_control();
+    let is_explicit = config.model_control == ModelControlMode::Explicit;
     let setup = FrontSetup {
         listeners,
         event_loops: loops,
@@ -371,6 +402,7 @@ fn prepare(
         load_reports: config.load_reports,
         own_routes: config.own_routes.clone(),
         shared_memory_bytes_max: config.shared_memory_bytes_max,
+        model_control: is_explicit.then_some(calls),
     };
     let accepting = front::serve(
         Arc::clone(&engine),
@@ -385,6 +417,7 @@ fn prepare(
         config,
         storage: Arc::new(storage),
         handover,
+        orders: Some(orders),
         connections,
         begin,
         stop,
@@ -404,26 +437,49 @@ fn start_params_client(
 }
 
 impl PreparedFront {
-    /// Applies the settings, and watches their file from now on.
-    fn watch(
-        &self,
-        file: PathBuf,
-        settings: LoadedSettings,
-        restored: &Records,
-    ) -> anyhow::Result<ConfigWatcher> {
-        let served = Served {
+    /// What the thread that loads models works on, once.
+    fn served(&mut self) -> anyhow::Result<Served> {
+        Ok(Served {
             engine: Arc::clone(&self.engine),
             config: Arc::clone(&self.effective),
             status: Arc::clone(&self.status),
             storage: Arc::clone(&self.storage),
+            orders: self.orders.take().context("models are loaded already")?,
             poll_period: self.config.model_poll,
             handover: self.handover.clone(),
-        };
+        })
+    }
+
+    /// Applies the settings, and watches their file from now on.
+    fn watch(
+        &mut self,
+        file: PathBuf,
+        settings: LoadedSettings,
+        restored: &Restored,
+    ) -> anyhow::Result<ConfigWatcher> {
+        let served = self.served()?;
         Ok(ConfigWatcher::start(file, settings, served, restored)?)
     }
 
+    /// Loads and unloads models of the command line by calls, if calls may do that.
+    fn follow_calls(&mut self, restored: &Restored) -> anyhow::Result<Option<ConfigWatcher>> {
+        let is_explicit = self.config.model_control == ModelControlMode::Explicit;
+        let ModelSource::Arguments { models, .. } = self.config.models.clone() else {
+            return Ok(None);
+        };
+        is_explicit
+            .then(|| {
+                let served = self.served()?;
+                Ok(ConfigWatcher::start_without_file(
+                    &models, served, restored,
+                )?)
+            })
+            .transpose()
+    }
+
     /// Keeps the models of the command line for other fronts.
-    fn keep_models(&self) {
+    fn keep_models(&self) -> Restored {
+        let mut restored = Restored::default();
         let status = self.status.snapshot();
         for edition in self.engine.models() {
             let mut models = status.models.iter();
@@ -431,8 +487,11 @@ impl PreparedFront {
             if let Some(model) = model {
                 let record = ModelRecord::new(&edition, model, String::new(), None);
                 self.handover.keep_model(&edition, record.as_ref());
+                let record = record.map(|record| (record.name.clone(), record));
+                restored.records.extend(record);
             }
         }
+        restored
     }
 
     /// Accepts connections from now on.

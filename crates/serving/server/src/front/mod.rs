@@ -43,6 +43,7 @@ use tokio::task::JoinSet;
 
 use albacore_live_settings::effective_config::EffectiveConfig;
 use albacore_live_settings::handover::Listeners;
+use albacore_live_settings::model_control::ModelControl;
 use albacore_live_settings::model_status::StatusStore;
 use albacore_server_args::{LoadReportMode, OwnRoutes};
 use dispatch::Services;
@@ -79,6 +80,8 @@ struct Front {
     load_reports: Arc<LoadReporter>,
     own_routes: Arc<OwnRoutes>,
     regions: Arc<Regions>,
+    /// `None` where calls do not load and unload models.
+    model_control: Option<ModelControl>,
 }
 
 impl Front {
@@ -131,6 +134,7 @@ pub(crate) struct FrontSetup {
     pub(crate) own_routes: OwnRoutes,
     /// Bytes of system shared memory that clients may register; 0 for none.
     pub(crate) shared_memory_bytes_max: u64,
+    pub(crate) model_control: Option<ModelControl>,
 }
 
 /// Prepares everything, waits until `begun` is true, and serves until `shutdown` is closing; then
@@ -156,6 +160,7 @@ pub(crate) async fn serve(
         load_reports,
         own_routes,
         shared_memory_bytes_max,
+        model_control,
     } = setup;
     let limit_metrics = LimitMetrics::default();
     let load_reports = Arc::new(LoadReporter::new(load_reports));
@@ -176,6 +181,7 @@ pub(crate) async fn serve(
         load_reports,
         own_routes: Arc::new(own_routes),
         regions: Arc::new(Regions::new(shared_memory_bytes_max)),
+        model_control,
     };
     let body_budget = BodyBudget::default();
     let http = divide_port(listeners.len(), &limit_metrics, &connections);

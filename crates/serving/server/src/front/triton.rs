@@ -2,19 +2,22 @@
 //! the messages of gRPC; the JSON of HTTP has the same fields.
 
 use albacore_call_counts::CallCounts;
-use albacore_engine::{Engine, KindSet, LoopIndex, ModelBatching, ModelInfo, ModelStats};
+use albacore_engine::{
+    Engine, KindSet, LoopIndex, ModelBatching, ModelInfo, ModelLookupError, ModelStats,
+};
 use albacore_proto::inference::repository_index_response::ModelIndex;
 use albacore_proto::inference::{
     DataType, InferBatchStatistics, InferStatistics, ModelConfig, ModelDynamicBatching, ModelInput,
     ModelInstanceGroup, ModelOutput, ModelStatistics, ModelTransactionPolicy, StatisticDuration,
     model_instance_group,
 };
-use serde_json::Value;
 
 use super::metadata::advertised;
-use super::micros;
 use super::request_error::{ErrorKind, RequestError};
 use super::validate::{self, INPUT, VERSION};
+use super::{Front, micros};
+use albacore_extensions::RepositoryCall;
+use albacore_live_settings::model_control::{ModelAction, ModelControl};
 use albacore_live_settings::model_status::{ConfigStatus, LoadState};
 use albacore_rows::datatype::Datatype;
 use albacore_rows::labels::LABEL;
@@ -140,37 +143,26 @@ pub(super) fn index(engine: &Engine, status: &ConfigStatus, only_ready: bool) ->
         let is_served = model.serving.is_some() && engine.model(&model.name).is_ok();
         let state = match (is_served, model.load_state) {
             (true, _) => "READY",
-            (false, LoadState::Failed) => "UNAVAILABLE",
+            (false, LoadState::Failed | LoadState::Unloaded) => "UNAVAILABLE",
             (false, LoadState::Loading | LoadState::Loaded) => "LOADING",
+        };
+        let without_error = match model.load_state {
+            LoadState::Unloaded => "unloaded",
+            _ => "",
         };
         ModelIndex {
             name: model.name.clone(),
             version: VERSION.to_owned(),
             state: state.to_owned(),
-            reason: model.error.clone().unwrap_or_default(),
+            reason: model
+                .error
+                .clone()
+                .unwrap_or_else(|| without_error.to_owned()),
         }
     });
     models
         .filter(|model| !only_ready || model.state == "READY")
         .collect()
-}
-
-/// Whether the request for the index asks for ready models only.
-///
-/// # Errors
-/// The body is not a JSON object, or its `ready` is not true or false.
-pub(super) fn only_ready(body: &[u8]) -> Result<bool, RequestError> {
-    if body.trim_ascii().is_empty() {
-        return Ok(false);
-    }
-    let body: Value = serde_json::from_slice(body)
-        .map_err(|error| RequestError::invalid(format!("the body is not JSON: {error}")))?;
-    match (body.is_object(), body.get("ready")) {
-        (true, None | Some(Value::Null)) => Ok(false),
-        (true, Some(&Value::Bool(ready))) => Ok(ready),
-        (true, Some(_)) => Err(RequestError::invalid("ready: takes true or false")),
-        (false, _) => Err(RequestError::invalid("the body is not a JSON object")),
-    }
 }
 
 /// Calls of Triton that this server has not, and says so.
@@ -213,11 +205,41 @@ pub(super) fn unsupported(call: UnsupportedCall) -> RequestError {
     RequestError::new(ErrorKind::Unimplemented, why)
 }
 
-/// The error for Triton's calls that load and unload models.
-pub(super) fn load_unsupported() -> RequestError {
-    RequestError::new(
-        ErrorKind::Unimplemented,
-        "models are not loaded or unloaded by calls: edit spec.models of the deployment, or the \
-         settings file; a file that changes is loaded by itself",
-    )
+impl Front {
+    /// Loads or unloads a model of the settings.
+    pub(super) async fn control_model(
+        &self,
+        name: &str,
+        call: RepositoryCall,
+    ) -> Result<(), RequestError> {
+        let control = self.model_control()?;
+        if self.engine.model(name).err() == Some(ModelLookupError::Unknown) {
+            let (name, names) = (validate::excerpt(name), self.engine.names());
+            let message = format!(
+                "model {name:?} is not in the settings of this server, which have {names:?}: a \
+                 model is added by editing them"
+            );
+            return Err(RequestError::new(ErrorKind::NotFound, message));
+        }
+        let action = match call {
+            RepositoryCall::Load => ModelAction::Load,
+            RepositoryCall::Unload => ModelAction::Unload,
+        };
+        Ok(control.run(name, action).await?)
+    }
+
+    /// What loads and unloads models.
+    ///
+    /// # Errors
+    /// Calls do not load and unload models here.
+    pub(super) fn model_control(&self) -> Result<&ModelControl, RequestError> {
+        self.model_control.as_ref().ok_or_else(|| {
+            RequestError::new(
+                ErrorKind::Unimplemented,
+                "models are not loaded or unloaded by calls: edit spec.models of the deployment, \
+                 or the settings file; a file that changes is loaded by itself. Calls do it if the \
+                 server is started with --model-control explicit (ALBACORE_MODEL_CONTROL)",
+            )
+        })
+    }
 }

@@ -54,6 +54,10 @@ pub(super) fn find_model(
                     format!("model {name:?} is not loaded yet: send the request again later");
                 RequestError::new(ErrorKind::Unavailable, message)
             }
+            ModelLookupError::Unloaded => {
+                let message = format!("model {name:?} is unloaded; load it first");
+                RequestError::new(ErrorKind::NotFound, message)
+            }
             ModelLookupError::Unknown => {
                 let (name, names) = (excerpt(name), engine.names());
                 let message = format!("model {name:?} is not served here; there is {names:?}");

@@ -21,9 +21,11 @@ use albacore_proto::inference::model_metadata_response::TensorMetadata;
 use albacore_proto::inference::{
     InferParameter, ModelConfigRequest, ModelConfigResponse, ModelMetadataRequest,
     ModelMetadataResponse, ModelReadyRequest, ModelReadyResponse, ModelStatisticsRequest,
-    ModelStatisticsResponse, RepositoryIndexRequest, RepositoryIndexResponse, ServerLiveRequest,
-    ServerLiveResponse, ServerMetadataRequest, ServerMetadataResponse, ServerReadyRequest,
-    ServerReadyResponse, SystemSharedMemoryRegisterResponse, SystemSharedMemoryStatusRequest,
+    ModelStatisticsResponse, RepositoryIndexRequest, RepositoryIndexResponse,
+    RepositoryModelLoadRequest, RepositoryModelLoadResponse, RepositoryModelUnloadRequest,
+    RepositoryModelUnloadResponse, ServerLiveRequest, ServerLiveResponse, ServerMetadataRequest,
+    ServerMetadataResponse, ServerReadyRequest, ServerReadyResponse,
+    SystemSharedMemoryRegisterResponse, SystemSharedMemoryStatusRequest,
     SystemSharedMemoryUnregisterRequest, SystemSharedMemoryUnregisterResponse,
 };
 use hyper::body::Incoming;
@@ -42,7 +44,8 @@ use super::request_error::{ErrorKind, RequestError};
 use super::triton::UnsupportedCall;
 use super::{Front, FrontError, triton, validate};
 use albacore_connections::{ActiveRequest, ShutdownStage, next_stage};
-use albacore_extensions::messages;
+use albacore_engine::ModelLookupError;
+use albacore_extensions::{RepositoryCall, messages};
 use albacore_proto::orca::open_rca_service_server::OpenRcaServiceServer;
 use albacore_rows::feature_names::FEATURE_NAMES;
 use load_stream::LoadStreams;
@@ -155,6 +158,21 @@ impl GrpcService {
         decode(unary::message(headers, bytes)?)
     }
 
+    /// Reads the message of a call that loads or unloads a model.
+    async fn repository_message<M: Message + Default>(
+        &self,
+        headers: &HeaderMap,
+        body: Incoming,
+        active: &ActiveRequest,
+    ) -> Result<M, RequestError> {
+        let bytes = request_body::read(body, &self.body_budget, active.conn()).await?;
+        // Of a server without the extension first.
+        self.front.model_control()?;
+        let bytes = unary::message(headers, bytes)?;
+        RepositoryCall::check_size(&bytes)?;
+        decode(bytes)
+    }
+
     /// Every call but infer.
     async fn answer_other(
         &self,
@@ -181,6 +199,9 @@ impl GrpcService {
                     match validate::find_model(engine, self.front.event_loop, &name, &version) {
                         Ok(_) => true,
                         Err(error) if error.kind == ErrorKind::Unavailable => false,
+                        Err(_) if engine.model(&name).err() == Some(ModelLookupError::Unloaded) => {
+                            false
+                        }
                         Err(error) => return Err(error),
                     };
                 let ready = is_loaded && engine.is_ready();
@@ -217,8 +238,27 @@ impl GrpcService {
                 let models = triton::index(engine, &self.front.status.snapshot(), ready);
                 unary::reply(&RepositoryIndexResponse { models })
             }
-            "RepositoryModelLoad" | "RepositoryModelUnload" => {
-                return Err(triton::load_unsupported());
+            "RepositoryModelLoad" => {
+                let RepositoryModelLoadRequest {
+                    repository_name,
+                    model_name,
+                    parameters,
+                } = self.repository_message(headers, body, active).await?;
+                let call = RepositoryCall::Load;
+                call.check_message(&repository_name, &parameters)?;
+                self.front.control_model(&model_name, call).await?;
+                unary::reply(&RepositoryModelLoadResponse {})
+            }
+            "RepositoryModelUnload" => {
+                let RepositoryModelUnloadRequest {
+                    repository_name,
+                    model_name,
+                    parameters,
+                } = self.repository_message(headers, body, active).await?;
+                let call = RepositoryCall::Unload;
+                call.check_message(&repository_name, &parameters)?;
+                self.front.control_model(&model_name, call).await?;
+                unary::reply(&RepositoryModelUnloadResponse {})
             }
             name if name.starts_with("SystemSharedMemory") => {
                 self.answer_shared_memory(name, headers, body, active)

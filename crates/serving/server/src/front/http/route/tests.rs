@@ -77,7 +77,12 @@ fn every_call_of_the_protocol_has_a_path() {
         (
             Method::POST,
             "/v2/repository/models/m/unload",
-            Route::LoadOrUnload,
+            Route::Repository("m".into(), RepositoryCall::Unload),
+        ),
+        (
+            Method::POST,
+            "/v2/repository/models/a%20b/load",
+            Route::Repository("a b".into(), RepositoryCall::Load),
         ),
         (Method::GET, "/metrics", Route::Metrics),
         (Method::GET, "/albacore/v1/state", Route::State),
