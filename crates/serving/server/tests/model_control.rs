@@ -6,7 +6,7 @@ mod running;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -140,16 +140,40 @@ fn mapped_images(server: &Running) -> usize {
     server.live_workers().iter().map(mapped).sum()
 }
 
+/// How many descriptors of images supervisor, front and standby have.
+fn open_images(server: &Running) -> usize {
+    let fronts = server.processes("front").into_iter().map(|(pid, _)| pid);
+    let open = |pid: u32| {
+        let Ok(files) = std::fs::read_dir(format!("/proc/{pid}/fd")) else {
+            return 0;
+        };
+        let links = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+        let is_image = |link: &PathBuf| link.to_string_lossy().contains("albacore-model");
+        links.filter(is_image).count()
+    };
+    fronts.chain([server.pid()]).map(open).sum()
+}
+
+fn is_prepared(server: &Running) -> bool {
+    state(server)["front"]["standby_ready"] == true
+}
+
 #[test]
 fn an_unloaded_model_is_found_by_no_request_until_it_is_loaded() {
     let server = start();
     let before = [output(&server, "a"), output(&server, "b")];
     assert_ne!(before[0], before[1]);
-    let images = mapped_images(&server);
+    until("a standby is prepared", || is_prepared(&server));
+    let (images, open) = (mapped_images(&server), open_images(&server));
     assert!(images >= 4, "two models in two workers: {images}");
+    assert!(
+        open >= 6,
+        "two models in supervisor, front and standby: {open}"
+    );
     done(&server, "a", "unload");
     assert_unloaded(&server, "a");
     assert_eq!(state(&server)["models"][0]["state"], "unloaded");
+    until("the others close it", || open_images(&server) == open / 2);
     until("the workers close it", || {
         mapped_images(&server) == images / 2
     });
@@ -179,7 +203,6 @@ fn respawned_workers_and_the_next_front_keep_what_calls_have_done() {
     });
     assert_unloaded(&server, "a");
     assert_eq!(output(&server, "b"), before[1]);
-    let is_prepared = |server: &Running| state(server)["front"]["standby_ready"] == true;
     for is_loaded in [false, true, false] {
         until("a standby is prepared", || is_prepared(&server));
         done(&server, "a", if is_loaded { "load" } else { "unload" });
