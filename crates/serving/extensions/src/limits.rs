@@ -22,3 +22,7 @@ pub const REPOSITORY_BYTES_MAX: usize = 64 << 10;
 
 /// Characters of the name of a parameter in an error.
 pub const PARAMETER_CHARS_SHOWN: usize = 64;
+
+/// Bytes of feature names and types in a model's metadata; more are omitted. gRPC clients accept
+/// replies of 4 MiB by default.
+pub const METADATA_NAMES_BYTES_MAX: usize = 2 << 20;

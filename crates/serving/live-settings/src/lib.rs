@@ -2,7 +2,8 @@
 //!
 //! `config_watcher` watches the settings file and loads models; `effective_config` joins the
 //! settings with the parameters of the params stream; `model_status` is what became of them;
-//! `model_control` are calls that load and unload models; `events` are what the server prints. `cli_models` are the models of a server without a settings
+//! `model_control` are calls that load and unload models;
+//! `events` are what the server prints. `cli_models` are the models of a server without a settings
 //! file. `handover` is what a front leaves to the next one, through the supervisor, whose messages
 //! `control` receives.
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
 //! Models of the settings that calls load and unload, one call for a model at a time.
 //!
 //! The front asks ([`ModelControl`]), the thread that loads models does it, between the loads that
-//! it starts by itself: what a call is told is what every later request finds.
+//! it starts by itself: what is replied to a call is what every later request finds.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -41,10 +41,10 @@ pub struct ModelControl {
     busy: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// What the thread that loads models is told.
+/// A message to the thread that loads models.
 #[derive(Debug)]
 pub(crate) enum LoopMessage {
-    Finished(LoadAttempt),
+    Finished(Box<LoadAttempt>),
     Asked(Order),
 }
 

@@ -1,6 +1,6 @@
-//! A front from its models to its end: the first one, a standby, and one of a newer binary.
+//! A front from its models to its end: the first one, and one of a newer binary. A standby begins
+//! in `standby`.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,13 +17,12 @@ use tokio::task::JoinHandle;
 
 use crate::event_loops::EventLoops;
 use crate::front::{self, FrontSetup};
-use albacore_live_settings::config_watcher::{self, ConfigWatcher, LoadedSettings, Served};
+use crate::standby::Inheritance;
+use albacore_live_settings::config_watcher::{ConfigWatcher, LoadedSettings, Served};
 use albacore_live_settings::control::Control;
 use albacore_live_settings::effective_config::{EffectiveConfig, ModelConfig};
 use albacore_live_settings::events::{ServerEvent, emit};
-use albacore_live_settings::handover::{
-    Handover, Kept, KeptModel, Listeners, ModelRecord, Restored,
-};
+use albacore_live_settings::handover::{Handover, Listeners, ModelRecord, Restored};
 use albacore_live_settings::model_control::{Orders, model_control};
 use albacore_live_settings::model_status::{ConfigStatus, ModelStatus, StatusStore};
 use albacore_server_args::{ModelControlMode, ModelSource, ServerConfig};
@@ -51,11 +50,11 @@ pub(crate) enum StartModels {
 }
 
 /// A front that can begin to accept connections at any time.
-struct PreparedFront {
-    engine: Arc<Engine>,
-    status: Arc<StatusStore>,
-    effective: Arc<EffectiveConfig>,
-    config: ServerConfig,
+pub(crate) struct PreparedFront {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) status: Arc<StatusStore>,
+    pub(crate) effective: Arc<EffectiveConfig>,
+    pub(crate) config: ServerConfig,
     storage: Arc<Storage>,
     handover: Handover,
     /// Calls that load and unload models, until their thread is started.
@@ -67,10 +66,10 @@ struct PreparedFront {
 }
 
 /// The front end, which runs until it is stopped.
-type Accepting = JoinHandle<Result<(), front::FrontError>>;
+pub(crate) type Accepting = JoinHandle<Result<(), front::FrontError>>;
 
 /// How a front came to serve.
-enum Beginning {
+pub(crate) enum Beginning {
     First,
     /// It accepts connections once it is ready.
     Upgrade,
@@ -140,215 +139,6 @@ async fn start_with(
     front.serve(accepting, control, watcher, beginning).await
 }
 
-/// What the front that serves has kept.
-#[derive(Default)]
-struct Inheritance {
-    listeners: Vec<Listeners>,
-    settings: Option<Box<LoadedSettings>>,
-    models: Vec<KeptModel>,
-    /// A message of the params stream.
-    parameters: Option<Vec<u8>>,
-    /// The models that calls have unloaded.
-    unloaded: BTreeSet<String>,
-}
-
-impl Inheritance {
-    /// Receives everything that has been kept so far.
-    async fn receive(control: &Control) -> anyhow::Result<Self> {
-        let mut inheritance = Self::default();
-        // bound: what is kept; ends with the supervisor
-        loop {
-            match control.next().await? {
-                (SupervisorMessage::Kept { key }, fds) => match Kept::read(&key, fds)? {
-                    Kept::Listeners(listeners) => inheritance.listeners = listeners,
-                    Kept::Settings(settings) => inheritance.settings = Some(settings),
-                    Kept::Model(model) => inheritance.models.push(*model),
-                    Kept::Parameters(message) => inheritance.parameters = Some(message),
-                    Kept::Unloaded(names) => inheritance.unloaded = names,
-                    Kept::Other => {}
-                },
-                (SupervisorMessage::AllKept, _) => return Ok(inheritance),
-                _ => {}
-            }
-        }
-    }
-}
-
-/// Prepares everything, follows what the front that serves changes, and takes its place when asked
-/// to.
-pub(crate) async fn standby(process: FrontProcess, control: Control) -> anyhow::Result<ExitCode> {
-    let handover = process.handover.clone();
-    let inheritance = Inheritance::receive(&control).await?;
-    let event_loops = EventLoops::start(inheritance.listeners.len())?;
-    let batching = match (&process.config.models, &inheritance.settings) {
-        (ModelSource::Arguments { batching, .. }, _) => *batching,
-        (ModelSource::SettingsFile(_), Some(settings)) => settings.settings.batching,
-        (ModelSource::SettingsFile(file), None) => {
-            config_watcher::read(file)
-                .map_err(|error| anyhow::anyhow!("--settings {}: {error}", file.display()))?
-                .settings
-                .batching
-        }
-    };
-    let listeners = inheritance.listeners;
-    let (front, accepting) = prepare(process, Vec::new(), batching, listeners, &event_loops)?;
-    let mut standby = Standby {
-        front,
-        settings: None,
-        restored: Restored::default(),
-    };
-    if let ModelSource::Arguments { models, batching } = &standby.front.config.models {
-        let params = models.iter().map(|model| model.config()).collect();
-        standby.front.effective.set_settings(*batching, params)?;
-    }
-    if let Some(settings) = inheritance.settings {
-        standby.set_settings(settings)?;
-    }
-    for model in inheritance.models {
-        standby.restore(model)?;
-    }
-    for name in &inheritance.unloaded {
-        standby.forget(name);
-    }
-    standby.restored.unloaded = inheritance.unloaded;
-    if let Some(message) = inheritance.parameters {
-        standby.set_parameters(&message);
-    }
-    handover.send(&FrontMessage::Prepared, &[]);
-    // bound: one pass for each change; ends with the supervisor
-    let beginning = loop {
-        match control.next().await? {
-            (SupervisorMessage::Kept { key }, fds) => standby.follow(&key, fds)?,
-            (SupervisorMessage::Forgotten { key }, _) if Kept::is_parameters(&key) => {
-                standby.front.effective.inherit_stream(None);
-            }
-            (SupervisorMessage::Forgotten { key }, _) => {
-                Kept::model_name(&key)
-                    .into_iter()
-                    .for_each(|name| standby.forget(name));
-            }
-            (
-                SupervisorMessage::Serve {
-                    predecessor,
-                    was_ready,
-                },
-                _,
-            ) => {
-                break Beginning::Takeover {
-                    predecessor,
-                    was_ready,
-                };
-            }
-            (SupervisorMessage::Drain | SupervisorMessage::Retire, _) => {
-                return Ok(ExitCode::SUCCESS);
-            }
-            _ => {}
-        }
-    };
-    standby.serve(accepting, control, beginning).await
-}
-
-/// A prepared front with what the one that serves has kept.
-struct Standby {
-    front: PreparedFront,
-    settings: Option<Box<LoadedSettings>>,
-    restored: Restored,
-}
-
-impl Standby {
-    fn follow(&mut self, key: &str, fds: Vec<std::os::fd::OwnedFd>) -> anyhow::Result<()> {
-        match Kept::read(key, fds)? {
-            Kept::Settings(settings) => self.set_settings(settings),
-            Kept::Model(model) => self.restore(*model),
-            Kept::Parameters(message) => {
-                self.set_parameters(&message);
-                Ok(())
-            }
-            Kept::Unloaded(names) => {
-                self.restored.unloaded = names;
-                Ok(())
-            }
-            Kept::Listeners(_) | Kept::Other => Ok(()),
-        }
-    }
-
-    fn set_settings(&mut self, settings: Box<LoadedSettings>) -> anyhow::Result<()> {
-        let models = settings.settings.models.iter().map(ModelConfig::from);
-        let batching = settings.settings.batching;
-        let effective = &self.front.effective;
-        effective.set_settings(batching, models.collect())?;
-        self.settings = Some(settings);
-        Ok(())
-    }
-
-    /// Those of the stream; without them it goes on with the settings, as when it has just started.
-    fn set_parameters(&self, message: &[u8]) {
-        let effective = &self.front.effective;
-        match albacore_params_client::decode_parameters(message, effective.threads()) {
-            Ok(parameters) => effective.inherit_stream(Some(parameters)),
-            Err(error) => tracing::error!(error, "kept parameters are not in force"),
-        }
-    }
-
-    fn restore(&mut self, kept: KeptModel) -> anyhow::Result<()> {
-        let KeptModel { model, record } = kept;
-        let records = &mut self.restored.records;
-        let known = records.get(&record.name);
-        // The same edition may be described anew.
-        if known.is_none_or(|known| known.edition() != record.edition()) {
-            self.front.engine.restore(model, record.edition())?;
-        }
-        records.insert(record.name.clone(), record);
-        Ok(())
-    }
-
-    /// A model is served no longer: its memory is released.
-    fn forget(&mut self, name: &str) {
-        self.restored.records.remove(name);
-        self.front.engine.unload(name);
-    }
-
-    async fn serve(
-        self,
-        accepting: Accepting,
-        control: Control,
-        beginning: Beginning,
-    ) -> anyhow::Result<ExitCode> {
-        let mut front = self.front;
-        if let Beginning::Takeover {
-            was_ready: true, ..
-        } = beginning
-        {
-            front.engine.serve();
-        }
-        // First of all: clients wait.
-        front.begin();
-        let watcher = match front.config.models.clone() {
-            ModelSource::Arguments { models, .. } => {
-                let status = models.iter().map(|model| {
-                    let mut status =
-                        ModelStatus::new(&model.name, albacore_storage::redacted(&model.source));
-                    if let Some(record) = self.restored.records.get(&model.name) {
-                        status.restore(record.serving());
-                    }
-                    status
-                });
-                let statuses = status.collect();
-                front.status.update(|status| status.models = statuses);
-                front.follow_calls(&self.restored)?
-            }
-            ModelSource::SettingsFile(file) => {
-                let settings = match self.settings {
-                    Some(settings) => *settings,
-                    None => config_watcher::read(&file).map_err(anyhow::Error::msg)?,
-                };
-                Some(front.watch(file, settings, &self.restored)?)
-            }
-        };
-        front.serve(accepting, control, watcher, beginning).await
-    }
-}
-
 /// Writes the engine's events. A choice of batching is made on a thread of the front end, which
 /// must not wait for the reader of standard output.
 fn observer(runtime: tokio::runtime::Handle) -> Observer {
@@ -363,7 +153,7 @@ fn observer(runtime: tokio::runtime::Handle) -> Observer {
 
 /// Starts the engine, whose workers are not started before their host says so, and the front end,
 /// which does not accept connections yet.
-fn prepare(
+pub(crate) fn prepare(
     process: FrontProcess,
     models: Vec<LoadedModel>,
     batching: BatchingParams,
@@ -451,7 +241,7 @@ impl PreparedFront {
     }
 
     /// Applies the settings, and watches their file from now on.
-    fn watch(
+    pub(crate) fn watch(
         &mut self,
         file: PathBuf,
         settings: LoadedSettings,
@@ -462,7 +252,10 @@ impl PreparedFront {
     }
 
     /// Loads and unloads models of the command line by calls, if calls may do that.
-    fn follow_calls(&mut self, restored: &Restored) -> anyhow::Result<Option<ConfigWatcher>> {
+    pub(crate) fn follow_calls(
+        &mut self,
+        restored: &Restored,
+    ) -> anyhow::Result<Option<ConfigWatcher>> {
         let is_explicit = self.config.model_control == ModelControlMode::Explicit;
         let ModelSource::Arguments { models, .. } = self.config.models.clone() else {
             return Ok(None);
@@ -495,7 +288,7 @@ impl PreparedFront {
     }
 
     /// Accepts connections from now on.
-    fn begin(&self) {
+    pub(crate) fn begin(&self) {
         self.begin.send_replace(true);
         self.handover.keep_connections(&self.connections);
     }
@@ -550,7 +343,7 @@ impl PreparedFront {
     }
 
     /// Serves until the supervisor ends it.
-    async fn serve(
+    pub(crate) async fn serve(
         self,
         mut accepting: Accepting,
         control: Control,

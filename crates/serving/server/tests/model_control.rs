@@ -5,9 +5,9 @@
 mod running;
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use albacore_proto::inference::grpc_inference_service_client::GrpcInferenceServiceClient;
@@ -317,40 +317,59 @@ fn loading_takes_the_file_as_it_is_now_and_a_bad_one_changes_nothing() {
     assert_eq!(server.stop("-TERM"), Some(0));
 }
 
-/// Serves a model to each connection, when asked to, by HTTP; says that a request has come.
-fn serve_file(listener: &TcpListener, content: &[u8], arrived: &dyn Fn()) {
-    for stream in listener.incoming() {
-        let mut stream = stream.unwrap();
-        let count = stream.read(&mut [0; 4096]).unwrap();
-        assert!(count > 0);
-        arrived();
-        let head = format!(
-            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-            content.len()
-        );
-        // A client may have given up.
-        let _ = stream.write_all(&[head.as_bytes(), content].concat());
+/// A source of a model that answers each request when it may.
+struct SlowSource {
+    arrivals: Receiver<()>,
+    go: Sender<()>,
+    url: String,
+}
+
+impl SlowSource {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/model.ubj", listener.local_addr().unwrap());
+        let (arrived, arrivals) = channel();
+        let (go, may_go) = channel();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                // It ends with the test.
+                if answer_when(stream.unwrap(), &arrived, &may_go).is_none() {
+                    return;
+                }
+            }
+        });
+        Self { arrivals, go, url }
+    }
+
+    fn wait_for_request(&self) {
+        self.arrivals.recv_timeout(PATIENCE).unwrap();
+    }
+
+    fn answer(&self) {
+        self.go.send(()).unwrap();
     }
 }
 
-#[test]
-fn of_calls_for_one_model_one_runs_and_the_others_are_refused() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let (arrived, arrivals) = channel();
-    let (go, may_go) = channel::<()>();
-    std::thread::spawn(move || {
-        serve_file(&listener, &model_file(FILES[0]), &|| {
-            arrived.send(()).unwrap();
-            may_go.recv().unwrap();
-        });
-    });
-    go.send(()).unwrap();
-    let further = [
-        format!("slow=http://{address}/model.ubj"),
+fn answer_when(mut stream: TcpStream, arrived: &Sender<()>, may_go: &Receiver<()>) -> Option<()> {
+    let content = model_file(FILES[0]);
+    assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
+    arrived.send(()).ok()?;
+    may_go.recv().ok()?;
+    let length = content.len();
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+    // A client may have given up.
+    let _ = stream.write_all(&[head.as_bytes(), &content].concat());
+    Some(())
+}
+
+/// A server with the model `slow` of this source, and a model `fast`.
+fn start_slow(source: &SlowSource) -> Running {
+    source.answer();
+    let models = [
+        format!("slow={}", source.url),
         format!("fast={}", zoo(FILES[1]).display()),
     ];
-    let [slow, fast] = &further;
+    let [slow, fast] = &models;
     let arguments = [
         "--model",
         slow,
@@ -361,53 +380,59 @@ fn of_calls_for_one_model_one_runs_and_the_others_are_refused() {
     ];
     let mut server = Running::spawn(&arguments.map(str::to_owned));
     server.wait_until_ready();
-    arrivals.recv().unwrap();
+    source.wait_for_request();
+    server
+}
+
+#[test]
+fn of_calls_for_one_model_one_runs_and_the_others_are_refused() {
+    let source = SlowSource::start();
+    let server = start_slow(&source);
     let expected = output(&server, "slow");
     std::thread::scope(|scope| {
         let loading = scope.spawn(|| control(&server, "slow", "load"));
-        arrivals.recv_timeout(PATIENCE).unwrap();
+        source.wait_for_request();
         for call in ["load", "unload", "load"] {
             let refused = control(&server, "slow", call);
             assert_eq!(refused.status, 429);
-            assert!(
-                refused.error().contains("another call"),
-                "{}",
-                refused.error()
-            );
+            let said = refused.error();
+            assert!(said.contains("another call"), "{said}");
             assert_eq!(refused.header("retry-after"), Some("1"));
         }
         // Other models, and requests, do not wait for it.
         assert_eq!(output(&server, "slow"), expected);
         done(&server, "fast", "unload");
         done(&server, "fast", "load");
-        go.send(()).unwrap();
+        source.answer();
         assert_eq!(loading.join().unwrap().status, 200);
     });
-    // A client that goes away leaves the load running, and the model is free afterwards.
+    assert_eq!(server.stop("-TERM"), Some(0));
+}
+
+#[test]
+fn a_load_goes_on_without_its_client_and_ends_with_the_server() {
+    let source = SlowSource::start();
+    let mut server = start_slow(&source);
     let mut connection = server.connect();
-    connection.send(
-        b"POST /v2/repository/models/slow/load HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
-    );
-    arrivals.recv_timeout(PATIENCE).unwrap();
+    let path = "/v2/repository/models/slow/load";
+    let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+    connection.send(head.as_bytes());
+    source.wait_for_request();
     drop(connection);
     assert_eq!(control(&server, "slow", "unload").status, 429);
-    go.send(()).unwrap();
+    source.answer();
     until("the model is free", || {
         control(&server, "slow", "unload").status == 200
     });
     assert_unloaded(&server, "slow");
-    // A server that is to stop does not wait for a load.
     std::thread::scope(|scope| {
         let loading = scope.spawn(|| control(&server, "slow", "load"));
-        arrivals.recv_timeout(PATIENCE).unwrap();
+        source.wait_for_request();
         assert!(kill("-TERM", server.pid()));
         let ended = loading.join().unwrap();
         assert_eq!(ended.status, 503);
-        assert!(
-            ended.error().contains("the server stops"),
-            "{}",
-            ended.error()
-        );
+        let said = ended.error();
+        assert!(said.contains("the server stops"), "{said}");
     });
     let mut code = None;
     until("the server ends", || {
@@ -522,7 +547,7 @@ async fn grpc_does_the_same() {
             .ready
     );
     let value = ModelRepositoryParameter {
-        parameter_choice: Some(ParameterChoice::BytesParam(b"x".to_vec().into())),
+        parameter_choice: Some(ParameterChoice::BytesParam(b"x".to_vec())),
     };
     let mut with_file = loads("a");
     with_file

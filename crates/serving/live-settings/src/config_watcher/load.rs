@@ -162,13 +162,13 @@ pub(super) fn start(
             Err(error) => (Err(error), None),
         };
         // The receiver is gone once the server stops.
-        let _ = finished.send(LoopMessage::Finished(LoadAttempt {
+        let _ = finished.send(LoopMessage::Finished(Box::new(LoadAttempt {
             number,
             request,
             stamp,
             version,
             result,
-        }));
+        })));
     };
     let thread = std::thread::Builder::new().name("albf.load".to_owned());
     thread.spawn(attempt).map(drop)

@@ -90,7 +90,7 @@ impl WatchLoop {
             }
             let pause = next_poll.saturating_duration_since(now);
             match self.orders.receiver.recv_timeout(pause) {
-                Ok(LoopMessage::Finished(attempt)) => self.finish(attempt),
+                Ok(LoopMessage::Finished(attempt)) => self.finish(*attempt),
                 Ok(LoopMessage::Asked(order)) => self.ask(order),
                 // `self` holds a sender, so the channel is never disconnected.
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}

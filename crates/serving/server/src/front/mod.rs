@@ -17,7 +17,6 @@ mod grpc;
 mod http;
 pub mod limits;
 mod load_report;
-mod metadata;
 mod metrics;
 mod reply_body;
 mod request_body;
@@ -35,7 +34,7 @@ use std::time::Duration;
 
 use albacore_connections::{ConnectionCount, LimitMetrics, PortShare, ShutdownStage, divide_port};
 use albacore_engine::{Engine, EventLoop, KindSet, LoopIndex, ModelHandle, ModelInfo};
-use albacore_extensions::Regions;
+use albacore_extensions::{Regions, model_config};
 use albacore_proto::inference::ModelConfig;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -112,7 +111,7 @@ impl Front {
     fn model_config(&self, model: &ModelInfo) -> ModelConfig {
         let workers = self.engine.stats().workers;
         let batching = self.config.batching_of(&model.name);
-        triton::config(model, self.outputs(&model.name), workers, batching)
+        model_config(model, self.outputs(&model.name), workers, batching)
     }
 }
 

@@ -21,8 +21,8 @@ use serde_json::json;
 
 use super::request_body::{self, BodyBudget};
 use super::request_error::RequestError;
-use super::{Front, metadata, state, triton, validate};
-use albacore_extensions::{RepositoryCall, json, messages, repository};
+use super::{Front, state, triton, validate};
+use albacore_extensions::{RepositoryCall, json, messages, metadata, repository};
 use infer::{InferForm, InferTarget};
 use reply::HttpReply;
 use route::{ModelPath, Route};
@@ -65,7 +65,7 @@ impl HttpService {
                 self.register(name.into_owned(), headers, body, conn).await
             }
             Ok(Route::Repository(name, call)) => {
-                self.control_model((&name, call), headers, body, conn).await
+                self.control_model(call, &name, headers, body, conn).await
             }
             Ok(Route::Index) => self.index(headers, body, conn).await,
             Ok(route) => {
@@ -115,7 +115,8 @@ impl HttpService {
     /// Loads or unloads a model.
     async fn control_model(
         &self,
-        (name, call): (&str, RepositoryCall),
+        call: RepositoryCall,
+        name: &str,
         headers: &HeaderMap,
         body: Incoming,
         conn: &ConnState,

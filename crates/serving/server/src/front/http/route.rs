@@ -2,12 +2,11 @@
 
 use std::borrow::Cow;
 
-use albacore_extensions::RepositoryCall;
+use albacore_extensions::{RepositoryCall, UnsupportedCall};
 use albacore_server_args::OwnRoutes;
 use hyper::Method;
 
 use super::super::request_error::{ErrorKind, RequestError};
-use super::super::triton::UnsupportedCall;
 use super::super::validate::excerpt;
 
 /// A call of the HTTP interface.
