@@ -24,7 +24,10 @@ pub enum ModelAction {
 /// A model was not loaded or unloaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelControlError {
-    #[error("model {0:?} is being loaded or unloaded by another call: try again when it is over")]
+    #[error(
+        "model {0:?} is being loaded or unloaded by another call, or too many calls wait: try again \
+         later"
+    )]
     Busy(String),
     /// What was served before the call is served still.
     #[error("model {name:?} cannot be loaded: {reason}")]

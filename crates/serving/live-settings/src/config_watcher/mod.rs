@@ -2,9 +2,9 @@
 //! served ones and then replace them. An error changes nothing, is reported, and is retried: a
 //! settings file when it changes, a model also after a pause.
 //!
-//! One thread (`WatchLoop`) owns all of this; each model is loaded on a thread of its own (`load`),
-//! so that a slow server does not delay the others. The results are published in
-//! [`crate::model_status`].
+//! Calls load and unload models in between (`orders`). One thread (`WatchLoop`) owns all of this;
+//! each model is loaded on a thread of its own (`load`), so that a slow server does not delay the
+//! others. The results are published in [`crate::model_status`].
 
 mod file_stamp;
 mod load;
