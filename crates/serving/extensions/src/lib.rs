@@ -1,7 +1,7 @@
 //! Metadata of the server and its models, and Triton's extensions of the Open Inference Protocol:
-//! outputs as classes ([`Classification`]), the configuration of a model ([`model_config`]), regions of system shared memory for tensors
-//! ([`Regions`]), calls that load and unload models ([`RepositoryCall`]), and their messages and
-//! JSON.
+//! outputs as classes ([`Classification`]), the configuration of a model ([`model_config`]),
+//! regions of system shared memory for tensors ([`Regions`]), calls that load and unload models
+//! ([`RepositoryCall`]), and their messages and JSON.
 //!
 //! Regions are read and written by system calls and never mapped: a client that truncates its file
 //! gets an error, where a mapping would end the process.
