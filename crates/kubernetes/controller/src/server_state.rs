@@ -177,6 +177,8 @@ pub(crate) enum LoadState {
     Loaded,
     /// The last attempt failed; another one follows.
     Failed,
+    /// A call unloaded it.
+    Unloaded,
 }
 
 /// A batch of b rows takes alpha b + beta.
@@ -212,6 +214,7 @@ mod tests {
             ("loading", LoadState::Loading),
             ("loaded", LoadState::Loaded),
             ("failed", LoadState::Failed),
+            ("unloaded", LoadState::Unloaded),
         ] {
             let model = serde_json::json!({ "name": "a", "state": text });
             let model: ModelState = serde_json::from_value(model).unwrap();

@@ -4,6 +4,7 @@
 
 mod call_counts;
 mod stages;
+mod statistics;
 
 pub use call_counts::{
     AnsweredCall, CallCounts, ClassCounts, CountsByModel, Durations, FinishedCall, ModelCounts,

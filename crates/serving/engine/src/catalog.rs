@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use albacore_worker::EditionId;
 
+use super::error::ModelLookupError;
 use super::model::Edition;
 use crate::limits::SLOTS_MAX;
 
@@ -17,7 +18,19 @@ struct ModelSlot {
     name: String,
     /// False once the model was removed; its requests may still run.
     is_declared: bool,
+    /// It was unloaded by [`Catalog::unload`] and not loaded since.
+    is_unloaded: bool,
     current: Option<Arc<Edition>>,
+}
+
+impl ModelSlot {
+    /// The edition that new requests get.
+    fn edition(&self) -> Result<&Arc<Edition>, ModelLookupError> {
+        self.current.as_ref().ok_or(match self.is_unloaded {
+            true => ModelLookupError::Unloaded,
+            false => ModelLookupError::NotLoaded,
+        })
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,15 +56,15 @@ pub(super) struct Catalog {
 
 /// The declared models by name, with their current editions.
 #[derive(Debug, Default)]
-pub(super) struct CatalogView(Vec<(String, Option<Arc<Edition>>)>);
+pub(super) struct CatalogView(Vec<(String, Result<Arc<Edition>, ModelLookupError>)>);
 
 impl CatalogView {
-    /// The current edition of a model; `None` if it is not declared, `Some(None)` if it is not
-    /// loaded.
-    pub(super) fn find(&self, name: &str) -> Option<Option<&Arc<Edition>>> {
+    /// The current edition of a model.
+    pub(super) fn find(&self, name: &str) -> Result<&Arc<Edition>, ModelLookupError> {
         let mut models = self.0.iter();
-        let (_, edition) = models.find(|(declared, _)| declared == name)?;
-        Some(edition.as_ref())
+        let found = models.find(|(declared, _)| declared == name);
+        let (_, edition) = found.ok_or(ModelLookupError::Unknown)?;
+        edition.as_ref().map_err(|&absent| absent)
     }
 
     /// The name of the only model.
@@ -107,6 +120,12 @@ impl Catalog {
         self.slots.get(slot)?.current.as_ref()
     }
 
+    /// The current edition of a model.
+    pub(super) fn find(&self, name: &str) -> Result<&Arc<Edition>, ModelLookupError> {
+        let slot = self.slot_of(name).and_then(|slot| self.slots.get(slot));
+        slot.ok_or(ModelLookupError::Unknown)?.edition()
+    }
+
     /// Every edition that a batch may name.
     pub(super) fn retained(&self) -> impl Iterator<Item = &Arc<Edition>> {
         self.retained.iter()
@@ -118,7 +137,7 @@ impl Catalog {
             return None;
         }
         let declared = self.slots.iter().filter(|slot| slot.is_declared);
-        let models = declared.map(|slot| (slot.name.clone(), slot.current.clone()));
+        let models = declared.map(|slot| (slot.name.clone(), slot.edition().cloned()));
         Some(CatalogView(models.collect()))
     }
 
@@ -140,6 +159,7 @@ impl Catalog {
         let declared = ModelSlot {
             name: name.to_owned(),
             is_declared: true,
+            is_unloaded: false,
             current: None,
         };
         match self.slots.get_mut(slot) {
@@ -165,6 +185,20 @@ impl Catalog {
         self.drop_unneeded();
     }
 
+    /// Takes the current edition from a declared model, until another one is promoted.
+    pub(super) fn unload(&mut self, name: &str) {
+        let slot = self.slot_of(name).and_then(|slot| self.slots.get_mut(slot));
+        let Some(slot) = slot else {
+            return;
+        };
+        slot.is_unloaded = true;
+        self.is_changed = true;
+        if let Some(edition) = slot.current.take() {
+            edition.usage.retire();
+        }
+        self.drop_unneeded();
+    }
+
     /// Makes an edition the current one. False if its model was removed.
     pub(super) fn promote(&mut self, edition: Arc<Edition>) -> bool {
         let Some(slot) = self.slots.get_mut(edition.slot) else {
@@ -176,6 +210,7 @@ impl Catalog {
         if let Some(before) = slot.current.replace(Arc::clone(&edition)) {
             before.usage.retire();
         }
+        slot.is_unloaded = false;
         self.retained.push(edition);
         self.is_changed = true;
         self.drop_unneeded();

@@ -313,7 +313,7 @@ impl Engine {
     #[must_use]
     pub fn hold_error(&self, model: &str, is_refusal: bool) -> Duration {
         let published = self.shared.catalog.load();
-        let Some(edition) = published.find(model).flatten() else {
+        let Ok(edition) = published.find(model) else {
             return Duration::ZERO;
         };
         let now = self.shared.now();
@@ -359,6 +359,15 @@ impl Engine {
                 Err(InstallError::Slow)
             }
         }
+    }
+
+    /// From now on new requests do not find this declared model, until it is installed again;
+    /// accepted ones are answered, and then its memory is released.
+    pub fn unload(&self, model: &str) {
+        self.shared.update(|state, _, _| {
+            state.catalog.unload(model);
+            state.rollout.is_pending = true;
+        });
     }
 
     /// Serves a model that another front installed, whose workers have it open as edition `number`.

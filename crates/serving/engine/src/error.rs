@@ -10,6 +10,8 @@ use crate::limits::{INSTALL_DEADLINE, STARTUP_DEADLINE};
 pub enum ModelLookupError {
     /// It is declared, but was not loaded yet.
     NotLoaded,
+    /// It is declared, and was unloaded.
+    Unloaded,
     Unknown,
 }
 

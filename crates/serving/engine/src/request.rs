@@ -40,8 +40,7 @@ impl ModelHandle {
         name: &str,
     ) -> Result<Self, ModelLookupError> {
         let published = shared.catalog.load();
-        let known = published.find(name).ok_or(ModelLookupError::Unknown)?;
-        let known = known.ok_or(ModelLookupError::NotLoaded)?;
+        let known = published.find(name)?;
         let edition = match known.usage.pin() {
             true => Arc::clone(known),
             // Another edition has just replaced it.
@@ -187,10 +186,7 @@ fn pin_current(
 ) -> Result<Arc<Edition>, ModelLookupError> {
     unpin(shared, retired);
     let state = shared.state();
-    let slot = state.catalog.slot_of(name);
-    let slot = slot.ok_or(ModelLookupError::Unknown)?;
-    let current = state.catalog.current_of(slot);
-    let current = Arc::clone(current.ok_or(ModelLookupError::NotLoaded)?);
+    let current = Arc::clone(state.catalog.find(name)?);
     // Under the lock of the state it cannot be retired.
     current.usage.pin();
     Ok(current)

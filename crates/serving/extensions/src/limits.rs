@@ -16,3 +16,13 @@ pub const KEY_BYTES_MAX: usize = 255;
 /// Bytes of a class without its label: a binary64 of 24 characters, a colon, an index of 10 digits,
 /// its length of four bytes and the punctuation of JSON.
 pub const CLASS_BYTES: usize = 48;
+
+/// Bytes of a call for the model repository: it has names and flags.
+pub const REPOSITORY_BYTES_MAX: usize = 64 << 10;
+
+/// Characters of the name of a parameter in an error.
+pub const PARAMETER_CHARS_SHOWN: usize = 64;
+
+/// Bytes of feature names and types in a model's metadata; more are omitted. gRPC clients accept
+/// replies of 4 MiB by default.
+pub const METADATA_NAMES_BYTES_MAX: usize = 2 << 20;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use albacore_engine::{Iterations, LoadedModel, Slo};
 use albacore_settings::agent_stream::ModelParameters;
-use albacore_settings::{Digest, Source};
+use albacore_settings::{Digest, Model, Naming, Source, WEIGHT_DEFAULT};
 use albacore_storage::Storage;
 
 use crate::config_watcher::{log_fetched, log_iterations_notice};
@@ -39,6 +39,22 @@ impl CliModel {
         ModelConfig {
             slo: self.slo.map(|latency| Slo::uniform(latency, PERCENTILE)),
             parameters: ModelParameters::defaults(self.name.clone()),
+        }
+    }
+
+    /// What a settings file would say of it.
+    pub(crate) fn settings(&self) -> Model {
+        Model {
+            name: self.name.clone(),
+            source: self.source.clone(),
+            sha256: None,
+            iterations: None,
+            slo: self.config().slo,
+            outputs: Vec::new(),
+            threads: None,
+            weight: WEIGHT_DEFAULT,
+            batching: None,
+            naming: Naming::default(),
         }
     }
 

@@ -36,7 +36,10 @@ pub enum ServerEvent {
         #[serde(skip_serializing_if = "Option::is_none")]
         version: Option<String>,
     },
-    /// A model could not be loaded; its previous version is still served, and loading is retried.
+    /// A call unloaded a model.
+    ModelUnloaded { model: String },
+    /// A model could not be loaded; its previous version is still served, and loading is retried,
+    /// unless a call unloaded it.
     ModelFailed {
         model: String,
         source: String,

@@ -1,7 +1,7 @@
 //! What a front leaves to the next one, with the supervisor: listening sockets, settings, and
 //! models with what is known of them. A front that takes it reads no file and compiles nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -21,6 +21,9 @@ const SETTINGS: &str = "settings";
 
 /// The message of the params stream in force.
 const PARAMETERS: &str = "parameters";
+
+/// The names of models that calls have unloaded.
+const UNLOADED: &str = "unloaded";
 
 /// The prefix of keys of models.
 const MODEL: &str = "model/";
@@ -188,6 +191,14 @@ impl Handover {
         }
     }
 
+    /// These models, and no others, are to stay unloaded.
+    pub fn keep_unloaded(&self, names: &BTreeSet<String>) {
+        match serde_json::to_vec(names) {
+            Ok(text) => self.keep_bytes(UNLOADED, &[], &text),
+            Err(error) => tracing::error!(%error, "names of models cannot be written"),
+        }
+    }
+
     pub fn forget_model(&self, name: &str) {
         let key = format!("{MODEL}{name}");
         self.send(&FrontMessage::Forget { key }, &[]);
@@ -217,6 +228,8 @@ pub enum Kept {
     Model(Box<KeptModel>),
     /// The message of the params stream.
     Parameters(Vec<u8>),
+    /// The models that calls have unloaded.
+    Unloaded(BTreeSet<String>),
     /// Only the supervisor reads it.
     Other,
 }
@@ -226,7 +239,7 @@ pub enum Kept {
 pub enum KeptError {
     #[error(transparent)]
     Memory(#[from] OsError),
-    #[error("a model's description cannot be read")]
+    #[error("a description of models cannot be read")]
     Record(#[from] serde_json::Error),
     #[error("the settings: {0}")]
     Settings(String),
@@ -240,6 +253,11 @@ impl Kept {
     /// Whether parameters of a params stream are kept under `key`.
     pub fn is_parameters(key: &str) -> bool {
         key == PARAMETERS
+    }
+
+    /// The model that is kept under `key`.
+    pub fn model_name(key: &str) -> Option<&str> {
+        key.strip_prefix(MODEL)
     }
 
     /// Reads what came under `key`. Models are checked.
@@ -261,6 +279,11 @@ impl Kept {
             let message = fds.next().ok_or(KeptError::Descriptor)?;
             let message = SharedMemory::open(message)?.map_read()?;
             return Ok(Self::Parameters(message.as_slice().to_vec()));
+        }
+        if key == UNLOADED {
+            let names = fds.next().ok_or(KeptError::Descriptor)?;
+            let names = SharedMemory::open(names)?.map_read()?;
+            return Ok(Self::Unloaded(serde_json::from_slice(names.as_slice())?));
         }
         if !key.starts_with(MODEL) {
             return Ok(Self::Other);
@@ -299,5 +322,11 @@ impl ModelRecord {
     }
 }
 
-/// Records of models by name.
-pub type Records = BTreeMap<String, ModelRecord>;
+/// What is known of the models of another front.
+#[derive(Clone, Debug, Default)]
+pub struct Restored {
+    /// The models that it served, by name.
+    pub records: BTreeMap<String, ModelRecord>,
+    /// The names of those that calls have unloaded.
+    pub unloaded: BTreeSet<String>,
+}

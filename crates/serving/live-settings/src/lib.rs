@@ -2,6 +2,7 @@
 //!
 //! `config_watcher` watches the settings file and loads models; `effective_config` joins the
 //! settings with the parameters of the params stream; `model_status` is what became of them;
+//! `model_control` are calls that load and unload models;
 //! `events` are what the server prints. `cli_models` are the models of a server without a settings
 //! file. `handover` is what a front leaves to the next one, through the supervisor, whose messages
 //! `control` receives.
@@ -14,4 +15,5 @@ pub mod effective_config;
 pub mod events;
 pub mod handover;
 pub mod limits;
+pub mod model_control;
 pub mod model_status;

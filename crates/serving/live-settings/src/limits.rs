@@ -14,5 +14,6 @@ pub const LOAD_BACKOFF_MIN: Duration = Duration::from_secs(1);
 /// ... up to this: a server that recovers is noticed within a minute.
 pub const LOAD_BACKOFF_MAX: Duration = Duration::from_secs(60);
 
-/// Results of loads that wait to be processed: the threads of further results block.
-pub const ATTEMPTS_MAX: usize = 64;
+/// Results of loads, and calls that load and unload models, that wait to be processed: the threads
+/// of further results block, further calls are refused.
+pub const MESSAGES_MAX: usize = 64;

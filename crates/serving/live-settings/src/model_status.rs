@@ -17,6 +17,8 @@ pub enum LoadState {
     Loaded,
     /// The version that the settings name could not be loaded; loading is retried.
     Failed,
+    /// A call unloaded it; it is loaded by another call alone.
+    Unloaded,
 }
 
 #[derive(Clone, Debug)]
@@ -53,6 +55,13 @@ impl ModelStatus {
             self.load_state = LoadState::Loaded;
         }
         self.serving = serving;
+    }
+
+    /// Records that a call unloaded it.
+    pub fn set_unloaded(&mut self) {
+        self.load_state = LoadState::Unloaded;
+        self.error = None;
+        self.serving = None;
     }
 
     /// Records that this version is served from now on.
@@ -114,7 +123,7 @@ impl StatusStore {
         }
     }
 
-    /// Waits until all models were loaded once.
+    /// Waits until all models were loaded once, or unloaded by a call.
     pub async fn all_loaded(&self) {
         // The sender lives as long as the store.
         let _ = self.all_loaded.subscribe().wait_for(|&is_so| is_so).await;
@@ -127,7 +136,9 @@ impl StatusStore {
 
 /// Settings name at least one model: without any, they are not read yet.
 fn are_all_loaded(status: &ConfigStatus) -> bool {
-    !status.models.is_empty() && status.models.iter().all(|model| model.serving.is_some())
+    let is_settled =
+        |model: &ModelStatus| model.serving.is_some() || model.load_state == LoadState::Unloaded;
+    !status.models.is_empty() && status.models.iter().all(is_settled)
 }
 
 fn unix_millis() -> u64 {

@@ -96,6 +96,11 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration,
           env = "ALBACORE_MODEL_POLL")]
     pub model_poll: Duration,
+    /// Whether calls of Triton's model repository extension load and unload models: `none`, or
+    /// `explicit` for those of the settings or of --model, which are all loaded at start. Whoever
+    /// reaches the ports may then do it.
+    #[arg(long, value_enum, default_value_t = ModelControlMode::None, env = "ALBACORE_MODEL_CONTROL")]
+    pub model_control: ModelControlMode,
     /// When a batch is dispatched: `eager` as soon as a worker is free, `timeout` when its oldest
     /// request has waited for --max-delay, `deferred`
     /// as late as the objective allows, `auto` deferred or eager by what deferring gains and costs.
@@ -179,6 +184,15 @@ pub enum LoadReportMode {
     Never,
 }
 
+/// Names of `--model-control`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ModelControlMode {
+    /// Such calls are refused.
+    None,
+    /// They load and unload models of the settings.
+    Explicit,
+}
+
 /// Names of `--prefer`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
@@ -237,6 +251,8 @@ pub struct ServerConfig {
     pub model_cache: Option<(PathBuf, u64)>,
     /// How often object stores are asked for new versions of models.
     pub model_poll: Duration,
+    /// Whether calls load and unload models.
+    pub model_control: ModelControlMode,
     /// The `albacore-params` that sends parameters, if there is one.
     pub params: Option<ParamsEndpoint>,
     /// Which replies carry a load report.
@@ -286,6 +302,7 @@ impl Args {
                 .model_cache
                 .map(|folder| (folder, self.model_cache_bytes_max)),
             model_poll: self.model_poll,
+            model_control: self.model_control,
             params: self.params,
             load_reports: self.load_reports,
             shared_memory_bytes_max: self.shared_memory_bytes_max,

@@ -7,7 +7,8 @@ mod kserve_args;
 mod limits;
 
 pub use args::{
-    Args, LoadReportMode, ModelSource, ParamsEndpoint, PolicyName, PreferName, ServerConfig,
+    Args, LoadReportMode, ModelControlMode, ModelSource, ParamsEndpoint, PolicyName, PreferName,
+    ServerConfig,
 };
 pub use container_args::{ContainerArgs, OwnRoutes};
 pub use kserve_args::KserveArgs;

@@ -15,6 +15,7 @@ use anyhow::Context as _;
 
 use crate::event_loops::EventLoops;
 use crate::serve::{self, FrontProcess, StartModels};
+use crate::standby;
 use albacore_live_settings::cli_models::CliModel;
 use albacore_live_settings::events::{ServerEvent, emit};
 use albacore_live_settings::handover::{Handover, Listeners};
@@ -150,7 +151,7 @@ fn run_front(
                 serve::first(process, control, models, listeners, &event_loops).await
             }
             (FrontRole::Upgrade, Some(models)) => serve::upgrade(process, control, models).await,
-            (FrontRole::Standby, _) | (_, None) => serve::standby(process, control).await,
+            (FrontRole::Standby, _) | (_, None) => standby::run(process, control).await,
         }
     })
 }

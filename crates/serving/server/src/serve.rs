@@ -1,4 +1,5 @@
-//! A front from its models to its end: the first one, a standby, and one of a newer binary.
+//! A front from its models to its end: the first one, and one of a newer binary. A standby begins
+//! in `standby`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,15 +17,15 @@ use tokio::task::JoinHandle;
 
 use crate::event_loops::EventLoops;
 use crate::front::{self, FrontSetup};
-use albacore_live_settings::config_watcher::{self, ConfigWatcher, LoadedSettings, Served};
+use crate::standby::Inheritance;
+use albacore_live_settings::config_watcher::{ConfigWatcher, LoadedSettings, Served};
 use albacore_live_settings::control::Control;
 use albacore_live_settings::effective_config::{EffectiveConfig, ModelConfig};
 use albacore_live_settings::events::{ServerEvent, emit};
-use albacore_live_settings::handover::{
-    Handover, Kept, KeptModel, Listeners, ModelRecord, Records,
-};
+use albacore_live_settings::handover::{Handover, Listeners, ModelRecord, Restored};
+use albacore_live_settings::model_control::{Orders, model_control};
 use albacore_live_settings::model_status::{ConfigStatus, ModelStatus, StatusStore};
-use albacore_server_args::{ModelSource, ServerConfig};
+use albacore_server_args::{ModelControlMode, ModelSource, ServerConfig};
 
 /// What a front was started with.
 pub(crate) struct FrontProcess {
@@ -49,13 +50,15 @@ pub(crate) enum StartModels {
 }
 
 /// A front that can begin to accept connections at any time.
-struct PreparedFront {
-    engine: Arc<Engine>,
-    status: Arc<StatusStore>,
-    effective: Arc<EffectiveConfig>,
-    config: ServerConfig,
+pub(crate) struct PreparedFront {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) status: Arc<StatusStore>,
+    pub(crate) effective: Arc<EffectiveConfig>,
+    pub(crate) config: ServerConfig,
     storage: Arc<Storage>,
     handover: Handover,
+    /// Calls that load and unload models, until their thread is started.
+    orders: Option<Orders>,
     /// Where it counts its connections.
     connections: SharedMemory,
     begin: watch::Sender<bool>,
@@ -63,10 +66,10 @@ struct PreparedFront {
 }
 
 /// The front end, which runs until it is stopped.
-type Accepting = JoinHandle<Result<(), front::FrontError>>;
+pub(crate) type Accepting = JoinHandle<Result<(), front::FrontError>>;
 
 /// How a front came to serve.
-enum Beginning {
+pub(crate) enum Beginning {
     First,
     /// It accepts connections once it is ready.
     Upgrade,
@@ -117,207 +120,23 @@ async fn start_with(
 ) -> anyhow::Result<ExitCode> {
     let (front, accepting, watcher) = match models {
         StartModels::Arguments(models, statuses, (batching, params)) => {
-            let (front, accepting) = prepare(process, models, batching, listeners, event_loops)?;
+            let (mut front, accepting) =
+                prepare(process, models, batching, listeners, event_loops)?;
             front.effective.set_settings(batching, params)?;
             front.status.update(|status| status.models = statuses);
-            front.keep_models();
-            (front, accepting, None)
+            let restored = front.keep_models();
+            let watcher = front.follow_calls(&restored)?;
+            (front, accepting, watcher)
         }
         StartModels::SettingsFile(file, settings) => {
             let batching = settings.settings.batching;
-            let (front, accepting) =
+            let (mut front, accepting) =
                 prepare(process, Vec::new(), batching, listeners, event_loops)?;
-            let watcher = front.watch(file, *settings, &Records::new())?;
+            let watcher = front.watch(file, *settings, &Restored::default())?;
             (front, accepting, Some(watcher))
         }
     };
     front.serve(accepting, control, watcher, beginning).await
-}
-
-/// What the front that serves has kept.
-#[derive(Default)]
-struct Inheritance {
-    listeners: Vec<Listeners>,
-    settings: Option<Box<LoadedSettings>>,
-    models: Vec<KeptModel>,
-    /// A message of the params stream.
-    parameters: Option<Vec<u8>>,
-}
-
-impl Inheritance {
-    /// Receives everything that has been kept so far.
-    async fn receive(control: &Control) -> anyhow::Result<Self> {
-        let mut inheritance = Self::default();
-        // bound: what is kept; ends with the supervisor
-        loop {
-            match control.next().await? {
-                (SupervisorMessage::Kept { key }, fds) => match Kept::read(&key, fds)? {
-                    Kept::Listeners(listeners) => inheritance.listeners = listeners,
-                    Kept::Settings(settings) => inheritance.settings = Some(settings),
-                    Kept::Model(model) => inheritance.models.push(*model),
-                    Kept::Parameters(message) => inheritance.parameters = Some(message),
-                    Kept::Other => {}
-                },
-                (SupervisorMessage::AllKept, _) => return Ok(inheritance),
-                _ => {}
-            }
-        }
-    }
-}
-
-/// Prepares everything, follows what the front that serves changes, and takes its place when asked
-/// to.
-pub(crate) async fn standby(process: FrontProcess, control: Control) -> anyhow::Result<ExitCode> {
-    let handover = process.handover.clone();
-    let inheritance = Inheritance::receive(&control).await?;
-    let event_loops = EventLoops::start(inheritance.listeners.len())?;
-    let batching = match (&process.config.models, &inheritance.settings) {
-        (ModelSource::Arguments { batching, .. }, _) => *batching,
-        (ModelSource::SettingsFile(_), Some(settings)) => settings.settings.batching,
-        (ModelSource::SettingsFile(file), None) => {
-            config_watcher::read(file)
-                .map_err(|error| anyhow::anyhow!("--settings {}: {error}", file.display()))?
-                .settings
-                .batching
-        }
-    };
-    let listeners = inheritance.listeners;
-    let (front, accepting) = prepare(process, Vec::new(), batching, listeners, &event_loops)?;
-    let mut standby = Standby {
-        front,
-        settings: None,
-        records: Records::new(),
-    };
-    if let ModelSource::Arguments { models, batching } = &standby.front.config.models {
-        let params = models.iter().map(|model| model.config()).collect();
-        standby.front.effective.set_settings(*batching, params)?;
-    }
-    if let Some(settings) = inheritance.settings {
-        standby.set_settings(settings)?;
-    }
-    for model in inheritance.models {
-        standby.restore(model)?;
-    }
-    if let Some(message) = inheritance.parameters {
-        standby.set_parameters(&message);
-    }
-    handover.send(&FrontMessage::Prepared, &[]);
-    // bound: one pass for each change; ends with the supervisor
-    let beginning = loop {
-        match control.next().await? {
-            (SupervisorMessage::Kept { key }, fds) => standby.follow(&key, fds)?,
-            (SupervisorMessage::Forgotten { key }, _) if Kept::is_parameters(&key) => {
-                standby.front.effective.inherit_stream(None);
-            }
-            (
-                SupervisorMessage::Serve {
-                    predecessor,
-                    was_ready,
-                },
-                _,
-            ) => {
-                break Beginning::Takeover {
-                    predecessor,
-                    was_ready,
-                };
-            }
-            (SupervisorMessage::Drain | SupervisorMessage::Retire, _) => {
-                return Ok(ExitCode::SUCCESS);
-            }
-            _ => {}
-        }
-    };
-    standby.serve(accepting, control, beginning).await
-}
-
-/// A prepared front with what the one that serves has kept.
-struct Standby {
-    front: PreparedFront,
-    settings: Option<Box<LoadedSettings>>,
-    records: Records,
-}
-
-impl Standby {
-    fn follow(&mut self, key: &str, fds: Vec<std::os::fd::OwnedFd>) -> anyhow::Result<()> {
-        match Kept::read(key, fds)? {
-            Kept::Settings(settings) => self.set_settings(settings),
-            Kept::Model(model) => self.restore(*model),
-            Kept::Parameters(message) => {
-                self.set_parameters(&message);
-                Ok(())
-            }
-            Kept::Listeners(_) | Kept::Other => Ok(()),
-        }
-    }
-
-    fn set_settings(&mut self, settings: Box<LoadedSettings>) -> anyhow::Result<()> {
-        let models = settings.settings.models.iter().map(ModelConfig::from);
-        let batching = settings.settings.batching;
-        let effective = &self.front.effective;
-        effective.set_settings(batching, models.collect())?;
-        self.settings = Some(settings);
-        Ok(())
-    }
-
-    /// Those of the stream; without them it goes on with the settings, as when it has just started.
-    fn set_parameters(&self, message: &[u8]) {
-        let effective = &self.front.effective;
-        match albacore_params_client::decode_parameters(message, effective.threads()) {
-            Ok(parameters) => effective.inherit_stream(Some(parameters)),
-            Err(error) => tracing::error!(error, "kept parameters are not in force"),
-        }
-    }
-
-    fn restore(&mut self, kept: KeptModel) -> anyhow::Result<()> {
-        let KeptModel { model, record } = kept;
-        let known = self.records.get(&record.name);
-        // The same edition may be described anew.
-        if known.is_none_or(|known| known.edition() != record.edition()) {
-            self.front.engine.restore(model, record.edition())?;
-        }
-        self.records.insert(record.name.clone(), record);
-        Ok(())
-    }
-
-    async fn serve(
-        self,
-        accepting: Accepting,
-        control: Control,
-        beginning: Beginning,
-    ) -> anyhow::Result<ExitCode> {
-        let front = self.front;
-        if let Beginning::Takeover {
-            was_ready: true, ..
-        } = beginning
-        {
-            front.engine.serve();
-        }
-        // First of all: clients wait.
-        front.begin();
-        let watcher = match &front.config.models {
-            ModelSource::Arguments { models, .. } => {
-                let status = models.iter().map(|model| {
-                    let mut status =
-                        ModelStatus::new(&model.name, albacore_storage::redacted(&model.source));
-                    if let Some(record) = self.records.get(&model.name) {
-                        status.restore(record.serving());
-                    }
-                    status
-                });
-                let statuses = status.collect();
-                front.status.update(|status| status.models = statuses);
-                None
-            }
-            ModelSource::SettingsFile(file) => {
-                let settings = match self.settings {
-                    Some(settings) => *settings,
-                    None => config_watcher::read(file).map_err(anyhow::Error::msg)?,
-                };
-                Some(front.watch(file.clone(), settings, &self.records)?)
-            }
-        };
-        front.serve(accepting, control, watcher, beginning).await
-    }
 }
 
 /// Writes the engine's events. A choice of batching is made on a thread of the front end, which
@@ -334,7 +153,7 @@ fn observer(runtime: tokio::runtime::Handle) -> Observer {
 
 /// Starts the engine, whose workers are not started before their host says so, and the front end,
 /// which does not accept connections yet.
-fn prepare(
+pub(crate) fn prepare(
     process: FrontProcess,
     models: Vec<LoadedModel>,
     batching: BatchingParams,
@@ -361,6 +180,8 @@ fn prepare(
     let connections = SharedMemory::create("albacore-connections", 2 * FUTEX_BYTES)?;
     let (begin, begun) = watch::channel(false);
     let (stop, shutdown) = watch::channel(ShutdownStage::Serving);
+    let (calls, orders) = model_control();
+    let is_explicit = config.model_control == ModelControlMode::Explicit;
     let setup = FrontSetup {
         listeners,
         event_loops: loops,
@@ -371,6 +192,7 @@ fn prepare(
         load_reports: config.load_reports,
         own_routes: config.own_routes.clone(),
         shared_memory_bytes_max: config.shared_memory_bytes_max,
+        model_control: is_explicit.then_some(calls),
     };
     let accepting = front::serve(
         Arc::clone(&engine),
@@ -385,6 +207,7 @@ fn prepare(
         config,
         storage: Arc::new(storage),
         handover,
+        orders: Some(orders),
         connections,
         begin,
         stop,
@@ -404,26 +227,52 @@ fn start_params_client(
 }
 
 impl PreparedFront {
-    /// Applies the settings, and watches their file from now on.
-    fn watch(
-        &self,
-        file: PathBuf,
-        settings: LoadedSettings,
-        restored: &Records,
-    ) -> anyhow::Result<ConfigWatcher> {
-        let served = Served {
+    /// What the thread that loads models works on, once.
+    fn served(&mut self) -> anyhow::Result<Served> {
+        Ok(Served {
             engine: Arc::clone(&self.engine),
             config: Arc::clone(&self.effective),
             status: Arc::clone(&self.status),
             storage: Arc::clone(&self.storage),
+            orders: self.orders.take().context("models are loaded already")?,
             poll_period: self.config.model_poll,
             handover: self.handover.clone(),
-        };
+        })
+    }
+
+    /// Applies the settings, and watches their file from now on.
+    pub(crate) fn watch(
+        &mut self,
+        file: PathBuf,
+        settings: LoadedSettings,
+        restored: &Restored,
+    ) -> anyhow::Result<ConfigWatcher> {
+        let served = self.served()?;
         Ok(ConfigWatcher::start(file, settings, served, restored)?)
     }
 
+    /// Loads and unloads models of the command line by calls, if calls may do that.
+    pub(crate) fn follow_calls(
+        &mut self,
+        restored: &Restored,
+    ) -> anyhow::Result<Option<ConfigWatcher>> {
+        let is_explicit = self.config.model_control == ModelControlMode::Explicit;
+        let ModelSource::Arguments { models, .. } = self.config.models.clone() else {
+            return Ok(None);
+        };
+        is_explicit
+            .then(|| {
+                let served = self.served()?;
+                Ok(ConfigWatcher::start_without_file(
+                    &models, served, restored,
+                )?)
+            })
+            .transpose()
+    }
+
     /// Keeps the models of the command line for other fronts.
-    fn keep_models(&self) {
+    fn keep_models(&self) -> Restored {
+        let mut restored = Restored::default();
         let status = self.status.snapshot();
         for edition in self.engine.models() {
             let mut models = status.models.iter();
@@ -431,12 +280,15 @@ impl PreparedFront {
             if let Some(model) = model {
                 let record = ModelRecord::new(&edition, model, String::new(), None);
                 self.handover.keep_model(&edition, record.as_ref());
+                let record = record.map(|record| (record.name.clone(), record));
+                restored.records.extend(record);
             }
         }
+        restored
     }
 
     /// Accepts connections from now on.
-    fn begin(&self) {
+    pub(crate) fn begin(&self) {
         self.begin.send_replace(true);
         self.handover.keep_connections(&self.connections);
     }
@@ -491,7 +343,7 @@ impl PreparedFront {
     }
 
     /// Serves until the supervisor ends it.
-    async fn serve(
+    pub(crate) async fn serve(
         self,
         mut accepting: Accepting,
         control: Control,

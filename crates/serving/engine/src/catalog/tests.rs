@@ -87,18 +87,55 @@ fn the_view_follows_each_change_and_names_what_is_not_loaded() {
     assert!(catalog.changed_view().is_none());
     let slot = catalog.declare("m").unwrap().slot;
     let view = catalog.changed_view().unwrap();
-    assert!(matches!(view.find("m"), Some(None)) && view.find("n").is_none());
+    let why = |view: &CatalogView, name| view.find(name).map(|_| ()).unwrap_err();
+    assert_eq!(why(&view, "m"), ModelLookupError::NotLoaded);
+    assert_eq!(why(&view, "n"), ModelLookupError::Unknown);
     let first = edition(&mut catalog, "m", slot);
     catalog.promote(Arc::clone(&first));
     let view = catalog.changed_view().unwrap();
-    assert_eq!(view.find("m").flatten().unwrap().id, first.id);
+    assert_eq!(view.find("m").unwrap().id, first.id);
     assert!(catalog.changed_view().is_none());
     catalog.keep_only(&[]);
-    assert!(catalog.changed_view().unwrap().find("m").is_none());
+    assert_eq!(
+        why(&catalog.changed_view().unwrap(), "m"),
+        ModelLookupError::Unknown
+    );
     assert!(
         !first.usage.pin(),
         "a view that is out of date gives nothing"
     );
+}
+
+#[test]
+fn an_unloaded_model_keeps_its_slot_and_its_running_requests() {
+    let mut catalog = Catalog::default();
+    let slot = catalog.declare("m").unwrap().slot;
+    let first = edition(&mut catalog, "m", slot);
+    catalog.promote(Arc::clone(&first));
+    assert!(first.usage.pin());
+    let before = catalog.changed_view().unwrap();
+    catalog.unload("m");
+    catalog.unload("nobody");
+    assert!(before.find("m").is_ok() && !first.usage.pin());
+    let view = catalog.changed_view().unwrap();
+    let unloaded = Some(ModelLookupError::Unloaded);
+    assert_eq!(view.find("m").err(), unloaded);
+    assert_eq!(catalog.find("m").err(), unloaded);
+    assert_eq!(retained(&catalog), [first.id], "requests run");
+    assert!(!first.usage.unpin() && first.usage.unpin());
+    assert!(catalog.drop_unneeded());
+    assert_eq!(retained(&catalog), []);
+    // Settings that are applied again change nothing.
+    assert!(!catalog.declare("m").unwrap().is_new);
+    catalog.keep_only(&["m"]);
+    assert_eq!(catalog.find("m").err(), unloaded);
+    let second = edition(&mut catalog, "m", slot);
+    assert!(catalog.promote(Arc::clone(&second)));
+    assert_eq!(catalog.find("m").unwrap().id, second.id);
+    catalog.unload("m");
+    catalog.keep_only(&[]);
+    catalog.declare("m").unwrap();
+    assert_eq!(catalog.find("m").err(), Some(ModelLookupError::NotLoaded));
 }
 
 #[test]

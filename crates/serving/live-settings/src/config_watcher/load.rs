@@ -11,6 +11,7 @@ use albacore_settings::{Digest, Source};
 use albacore_storage::{CacheUse, Fetched, Storage};
 
 use super::file_stamp::{FileStamp, stamp};
+use crate::model_control::LoopMessage;
 
 /// Logs which iterations predict, if the file records a best iteration and the user did not choose.
 pub fn log_iterations_notice(model: &ModelInfo) {
@@ -109,7 +110,7 @@ pub(super) struct Served {
 
 /// A finished attempt.
 #[derive(Debug)]
-pub(super) struct LoadAttempt {
+pub(crate) struct LoadAttempt {
     /// Identifies the attempt; the result of a superseded one is ignored.
     pub(super) number: u64,
     pub(super) request: LoadRequest,
@@ -149,7 +150,7 @@ pub(super) fn start(
     request: LoadRequest,
     served: Served,
     is_wanted: Arc<AtomicBool>,
-    finished: SyncSender<LoadAttempt>,
+    finished: SyncSender<LoopMessage>,
 ) -> std::io::Result<()> {
     let context = Arc::clone(context);
     let attempt = move || {
@@ -161,13 +162,13 @@ pub(super) fn start(
             Err(error) => (Err(error), None),
         };
         // The receiver is gone once the server stops.
-        let _ = finished.send(LoadAttempt {
+        let _ = finished.send(LoopMessage::Finished(Box::new(LoadAttempt {
             number,
             request,
             stamp,
             version,
             result,
-        });
+        })));
     };
     let thread = std::thread::Builder::new().name("albf.load".to_owned());
     thread.spawn(attempt).map(drop)

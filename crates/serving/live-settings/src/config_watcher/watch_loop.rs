@@ -1,56 +1,66 @@
 //! The thread that watches the settings file and starts loads.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use albacore_engine::{Kind, KindSet};
 use albacore_settings as settings;
 use albacore_settings::Digest;
 
-use super::ApplyError;
 use super::file_stamp::{FileStamp, stamp};
 use super::load::{self, LoadAttempt, LoadContext, LoadRequest};
 use super::settings_file::{self, LoadedSettings};
 use super::watched_model::WatchedModel;
+use super::{ApplyError, Served};
+use crate::cli_models::CliModel;
 use crate::effective_config::{EffectiveConfig, ModelConfig};
 use crate::events::{ServerEvent, emit};
-use crate::handover::{Handover, ModelRecord, Records};
-use crate::limits::{ATTEMPTS_MAX, POLL_PERIOD};
+use crate::handover::{Handover, ModelRecord, Restored};
+use crate::limits::POLL_PERIOD;
+use crate::model_control::{LoopMessage, Orders};
 use crate::model_status::{LoadState, ModelStatus, StatusStore};
 
 /// State of the thread.
 pub(super) struct WatchLoop {
-    file: PathBuf,
+    /// `None` for the models of the command line.
+    file: Option<PathBuf>,
     /// Stamp of the file when it was read last.
     stamp: Option<FileStamp>,
     /// Digest of the file that was read last, whether it was applied or refused.
     sha256: Option<Digest>,
-    context: Arc<LoadContext>,
+    pub(super) context: Arc<LoadContext>,
     config: Arc<EffectiveConfig>,
-    status: Arc<StatusStore>,
-    handover: Handover,
-    models: Vec<WatchedModel>,
+    pub(super) status: Arc<StatusStore>,
+    pub(super) handover: Handover,
+    pub(super) models: Vec<WatchedModel>,
     /// How often object stores are asked for new versions.
     poll_period: Duration,
     /// Number of attempts started so far.
     attempts: u64,
-    finished_sender: SyncSender<LoadAttempt>,
-    finished: Receiver<LoadAttempt>,
+    orders: Orders,
 }
 
 impl WatchLoop {
-    pub(super) fn new(
-        file: PathBuf,
-        context: Arc<LoadContext>,
-        config: Arc<EffectiveConfig>,
-        status: Arc<StatusStore>,
-        handover: Handover,
-        poll_period: Duration,
-    ) -> Self {
-        let (finished_sender, finished) = sync_channel(ATTEMPTS_MAX);
+    /// To be called inside the engine's runtime.
+    pub(super) fn new(file: Option<PathBuf>, served: Served) -> Self {
+        let Served {
+            engine,
+            config,
+            status,
+            storage,
+            handover,
+            orders,
+            poll_period,
+        } = served;
+        let context = Arc::new(LoadContext {
+            engine,
+            storage,
+            runtime: tokio::runtime::Handle::current(),
+            install_lock: Mutex::new(()),
+        });
         Self {
             file,
             stamp: None,
@@ -62,36 +72,48 @@ impl WatchLoop {
             models: Vec::new(),
             poll_period,
             attempts: 0,
-            finished_sender,
-            finished,
+            orders,
         }
     }
 
     /// Runs until `keep_running` is cleared.
     pub(super) fn run(mut self, keep_running: &AtomicBool) {
-        // bound: one pass each POLL_PERIOD and each result; ends with the server.
+        let mut next_poll = Instant::now();
+        // bound: one pass each POLL_PERIOD, result and call; ends with the server.
         while keep_running.load(Ordering::Relaxed) {
-            self.poll_file();
-            self.start_due_loads();
-            match self.finished.recv_timeout(POLL_PERIOD) {
-                Ok(attempt) => self.finish(attempt),
+            let now = Instant::now();
+            if next_poll <= now {
+                // Also if calls come all the time, and not more often then.
+                next_poll = now + POLL_PERIOD;
+                self.poll_file();
+                self.start_loads(|model| model.due(now));
+            }
+            let pause = next_poll.saturating_duration_since(now);
+            match self.orders.receiver.recv_timeout(pause) {
+                Ok(LoopMessage::Finished(attempt)) => self.finish(*attempt),
+                Ok(LoopMessage::Asked(order)) => self.ask(order),
                 // `self` holds a sender, so the channel is never disconnected.
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
+            self.unload_as_asked();
+            self.start_loads(|model| model.ordered_load());
         }
         self.models.iter_mut().for_each(WatchedModel::cancel);
     }
 
     /// Reads and applies the file if it changed.
     fn poll_file(&mut self) {
+        let Some(file) = self.file.clone() else {
+            return;
+        };
         // Taken before the file is read, so that a change during the read is noticed later.
-        let stamp = stamp(&self.file);
+        let stamp = stamp(&file);
         // A missing file is being replaced; it is read when it exists again.
         if stamp.is_none() || stamp == self.stamp {
             return;
         }
         self.stamp = stamp;
-        let parsed = match settings_file::read_bytes(&self.file) {
+        let parsed = match settings_file::read_bytes(&file) {
             Ok((_, sha256)) if self.sha256 == Some(sha256) => return,
             Ok((bytes, sha256)) => {
                 self.sha256 = Some(sha256);
@@ -112,7 +134,7 @@ impl WatchLoop {
                 sha256: sha256.to_string(),
             }),
             Err(error) => {
-                let error = format!("{}: {error}", self.file.display());
+                let error = format!("{}: {error}", file.display());
                 self.status
                     .update(|status| status.settings_error = Some(error.clone()));
                 emit(&ServerEvent::SettingsRefused { error });
@@ -147,11 +169,21 @@ impl WatchLoop {
         Ok(())
     }
 
+    /// Adds models of the command line.
+    pub(super) fn add(&mut self, models: &[CliModel]) {
+        let models = models.iter().map(CliModel::settings);
+        self.models.extend(models.map(WatchedModel::of_arguments));
+    }
+
     /// Takes over the models that another front installed: those that the settings still ask for
-    /// are not loaded again.
-    pub(super) fn restore(&mut self, records: &Records) {
+    /// are not loaded again, nor are those that calls have unloaded.
+    pub(super) fn restore(&mut self, restored: &Restored) {
+        for name in &restored.unloaded {
+            self.unload(name);
+        }
         for model in &mut self.models {
-            let Some(record) = records.get(&model.settings.name) else {
+            let record = restored.records.get(&model.settings.name);
+            let Some(record) = record.filter(|_| !model.is_unloaded) else {
                 continue;
             };
             let is_loaded = model.restore(record, Instant::now() + self.poll_period);
@@ -185,6 +217,7 @@ impl WatchLoop {
     }
 
     fn remove_models_except(&mut self, kept: &[settings::Model]) {
+        let unloaded = self.unloaded();
         let is_kept = |name: &str| kept.iter().any(|model| model.name == name);
         self.models.retain_mut(|model| {
             let is_kept = is_kept(&model.settings.name);
@@ -194,6 +227,9 @@ impl WatchLoop {
             }
             is_kept
         });
+        if self.unloaded() != unloaded {
+            self.handover.keep_unloaded(&self.unloaded());
+        }
     }
 
     /// Adds or updates a watched model; returns its new status.
@@ -220,15 +256,16 @@ impl WatchLoop {
         status
     }
 
-    fn start_due_loads(&mut self) {
-        let now = Instant::now();
+    /// Starts the loads that are due.
+    fn start_loads(&mut self, due: impl Fn(&mut WatchedModel) -> Option<LoadRequest>) {
+        let mut failed = Vec::new();
         for model in &mut self.models {
-            let Some(request) = model.due(now) else {
+            let Some(request) = due(model) else {
                 continue;
             };
             self.attempts += 1;
             let is_wanted = Arc::new(AtomicBool::new(true));
-            let (number, sender) = (self.attempts, self.finished_sender.clone());
+            let (number, sender) = (self.attempts, self.orders.sender.clone());
             model.started(number, Arc::clone(&is_wanted));
             let started = load::start(
                 &self.context,
@@ -236,13 +273,13 @@ impl WatchLoop {
                 request.clone(),
                 model.served(),
                 is_wanted,
-                sender.clone(),
+                sender,
             );
             if let Err(error) = started {
-                // The channel has room: this model has no other attempt.
-                let _ = sender.try_send(thread_failed(number, request, &error));
+                failed.push(thread_failed(number, request, &error));
             }
         }
+        failed.into_iter().for_each(|attempt| self.finish(attempt));
     }
 
     /// Records the result of an attempt in its model and in the status, and reports changes.
@@ -252,22 +289,36 @@ impl WatchLoop {
         else {
             return;
         };
-        let previous = model.served.clone();
+        let (previous, was_unloaded) = (model.served.clone(), model.is_unloaded);
         let is_current = model.finished(&attempt, Instant::now(), self.poll_period);
         let is_same_version = model.served == previous;
+        // One for other settings is followed by another.
+        let order = is_current.then(|| model.take_load(&attempt)).flatten();
+        // One that is cancelled to be unloaded has not failed.
+        let is_current = is_current && !model.is_to_be_unloaded();
+        let is_unloaded = model.is_unloaded;
         let (request, result) = (attempt.request.clone(), attempt.result.clone());
         let mut is_news = false;
         self.status.update(|status| {
             let mut models = status.models.iter_mut();
             if let Some(status) = models.find(|status| status.name == request.name) {
                 is_news = update_status(status, &result, is_current, is_same_version);
+                if is_unloaded {
+                    status.load_state = LoadState::Unloaded;
+                }
             }
         });
         if result.is_ok() {
             self.keep(&attempt);
         }
+        if is_unloaded != was_unloaded {
+            self.handover.keep_unloaded(&self.unloaded());
+        }
         if is_news {
             report(request, result, attempt.version);
+        }
+        if let Some(order) = order {
+            order.answer(attempt.result.map(drop));
         }
     }
 }

@@ -11,6 +11,7 @@ use super::file_stamp::FileStamp;
 use super::load::{LoadAttempt, LoadRequest, Served, ServedVersion, is_polled, stamp_of};
 use crate::handover::ModelRecord;
 use crate::limits::{LOAD_BACKOFF_MAX, LOAD_BACKOFF_MIN, STABLE_POLLS};
+use crate::model_control::{ModelAction, Order};
 
 #[derive(Debug)]
 pub(super) struct WatchedModel {
@@ -28,6 +29,12 @@ pub(super) struct WatchedModel {
     retry_at: Option<Instant>,
     /// A file that differs from the tried one, and at how many polls it was the same.
     changed_file: Option<(Option<FileStamp>, u32)>,
+    /// Whether it is loaded by itself; a model of the command line is not.
+    is_watched: bool,
+    /// Whether a call unloaded it; then it is loaded by a call alone.
+    pub(super) is_unloaded: bool,
+    /// The call that loads or unloads it.
+    order: Option<Order>,
 }
 
 impl WatchedModel {
@@ -41,6 +48,17 @@ impl WatchedModel {
             failures: 0,
             retry_at: None,
             changed_file: None,
+            is_watched: true,
+            is_unloaded: false,
+            order: None,
+        }
+    }
+
+    /// A model of the command line.
+    pub(super) fn of_arguments(settings: settings::Model) -> Self {
+        Self {
+            is_watched: false,
+            ..Self::new(settings)
         }
     }
 
@@ -50,7 +68,7 @@ impl WatchedModel {
         let Some((digest, _)) = record.serving() else {
             return false;
         };
-        if request.fingerprint() != record.request {
+        if self.is_watched && request.fingerprint() != record.request {
             return false;
         }
         self.served = Some(ServedVersion::new(digest, &request));
@@ -78,7 +96,7 @@ impl WatchedModel {
     /// Replaces the settings. Returns whether they need another load.
     pub(super) fn set_settings(&mut self, settings: settings::Model) -> bool {
         self.settings = settings;
-        if self.is_tried() {
+        if self.is_tried() || self.is_unloaded {
             return false;
         }
         self.cancel();
@@ -106,12 +124,59 @@ impl WatchedModel {
 
     /// The request to start now, if one is due. To be called once for each poll.
     pub(super) fn due(&mut self, now: Instant) -> Option<LoadRequest> {
-        if self.running.is_some() {
+        if self.running.is_some() || self.order.is_some() {
+            return self.ordered_load();
+        }
+        if self.is_unloaded || !self.is_watched {
             return None;
         }
         let is_due =
             !self.is_tried() || self.retry_at.is_some_and(|at| at <= now) || self.is_file_changed();
         is_due.then(|| self.request())
+    }
+
+    /// The request to start now for a call.
+    pub(super) fn ordered_load(&self) -> Option<LoadRequest> {
+        let is_load = |order: &Order| order.action == ModelAction::Load;
+        let is_due = self.running.is_none() && self.order.as_ref().is_some_and(is_load);
+        is_due.then(|| self.request())
+    }
+
+    /// Takes a call, which is the only one for this model.
+    pub(super) fn ask(&mut self, order: Order) {
+        if order.action == ModelAction::Unload {
+            self.cancel();
+        }
+        self.order = Some(order);
+    }
+
+    /// Whether a call waits to unload it.
+    pub(super) fn is_to_be_unloaded(&self) -> bool {
+        let order = self.order.as_ref();
+        order.is_some_and(|order| order.action == ModelAction::Unload)
+    }
+
+    /// The call that unloads it, once no load is running.
+    pub(super) fn take_unload(&mut self) -> Option<Order> {
+        let is_due = self.running.is_none() && self.is_to_be_unloaded();
+        self.order.take_if(|_| is_due)
+    }
+
+    /// The call that this attempt was for.
+    pub(super) fn take_load(&mut self, attempt: &LoadAttempt) -> Option<Order> {
+        let number = attempt.number;
+        self.order.take_if(|order| order.attempt == Some(number))
+    }
+
+    /// Forgets what was served; from now on it is loaded by a call alone.
+    pub(super) fn unload(&mut self) {
+        self.tried = None;
+        self.served = None;
+        self.of_store = None;
+        self.failures = 0;
+        self.retry_at = None;
+        self.changed_file = None;
+        self.is_unloaded = true;
     }
 
     /// Whether the file differs from the tried one, and was stable for [`STABLE_POLLS`].
@@ -136,6 +201,9 @@ impl WatchedModel {
     /// Records that an attempt was started; clearing `is_wanted` cancels it.
     pub(super) fn started(&mut self, number: u64, is_wanted: Arc<AtomicBool>) {
         self.running = Some((number, is_wanted));
+        if let Some(order) = &mut self.order {
+            order.attempt = Some(number);
+        }
     }
 
     /// Whether `attempt` is the running one, which is over then.
@@ -154,6 +222,7 @@ impl WatchedModel {
     ) -> bool {
         if let Ok(digest) = attempt.result {
             self.served = Some(ServedVersion::new(digest, &attempt.request));
+            self.is_unloaded = false;
         }
         self.tried = Some((attempt.request.clone(), attempt.stamp));
         self.changed_file = None;

@@ -64,10 +64,6 @@ pub const SMALL_MESSAGE_BYTES_MAX: usize = 64 << 10;
 
 // ---- replies ----
 
-/// Bytes of feature names and types in a model's metadata; more are omitted. gRPC clients accept
-/// replies of 4 MiB by default.
-pub const METADATA_NAMES_BYTES_MAX: usize = 2 << 20;
-
 /// Bytes of JSON text for a byte of values: twelve characters for four bytes.
 pub const TEXT_PER_BYTE: usize = 3;
 

@@ -17,7 +17,6 @@ mod grpc;
 mod http;
 pub mod limits;
 mod load_report;
-mod metadata;
 mod metrics;
 mod reply_body;
 mod request_body;
@@ -35,7 +34,7 @@ use std::time::Duration;
 
 use albacore_connections::{ConnectionCount, LimitMetrics, PortShare, ShutdownStage, divide_port};
 use albacore_engine::{Engine, EventLoop, KindSet, LoopIndex, ModelHandle, ModelInfo};
-use albacore_extensions::Regions;
+use albacore_extensions::{Regions, model_config};
 use albacore_proto::inference::ModelConfig;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -43,6 +42,7 @@ use tokio::task::JoinSet;
 
 use albacore_live_settings::effective_config::EffectiveConfig;
 use albacore_live_settings::handover::Listeners;
+use albacore_live_settings::model_control::ModelControl;
 use albacore_live_settings::model_status::StatusStore;
 use albacore_server_args::{LoadReportMode, OwnRoutes};
 use dispatch::Services;
@@ -79,6 +79,8 @@ struct Front {
     load_reports: Arc<LoadReporter>,
     own_routes: Arc<OwnRoutes>,
     regions: Arc<Regions>,
+    /// `None` where calls do not load and unload models.
+    model_control: Option<ModelControl>,
 }
 
 impl Front {
@@ -109,7 +111,7 @@ impl Front {
     fn model_config(&self, model: &ModelInfo) -> ModelConfig {
         let workers = self.engine.stats().workers;
         let batching = self.config.batching_of(&model.name);
-        triton::config(model, self.outputs(&model.name), workers, batching)
+        model_config(model, self.outputs(&model.name), workers, batching)
     }
 }
 
@@ -131,6 +133,7 @@ pub(crate) struct FrontSetup {
     pub(crate) own_routes: OwnRoutes,
     /// Bytes of system shared memory that clients may register; 0 for none.
     pub(crate) shared_memory_bytes_max: u64,
+    pub(crate) model_control: Option<ModelControl>,
 }
 
 /// Prepares everything, waits until `begun` is true, and serves until `shutdown` is closing; then
@@ -156,6 +159,7 @@ pub(crate) async fn serve(
         load_reports,
         own_routes,
         shared_memory_bytes_max,
+        model_control,
     } = setup;
     let limit_metrics = LimitMetrics::default();
     let load_reports = Arc::new(LoadReporter::new(load_reports));
@@ -176,6 +180,7 @@ pub(crate) async fn serve(
         load_reports,
         own_routes: Arc::new(own_routes),
         regions: Arc::new(Regions::new(shared_memory_bytes_max)),
+        model_control,
     };
     let body_budget = BodyBudget::default();
     let http = divide_port(listeners.len(), &limit_metrics, &connections);

@@ -16,7 +16,8 @@ use tonic::Code;
 use super::limits::BODY_BYTES_MAX;
 use albacore_connections::HeadError;
 use albacore_engine::{Failure, Refusal};
-use albacore_extensions::RegionError;
+use albacore_extensions::{RegionError, RepositoryError};
+use albacore_live_settings::model_control::ModelControlError;
 use albacore_rows::InvalidRows;
 
 /// On a reply, this keeps Envoy from a retry, also where it retries every 5xx or gateway error.
@@ -175,6 +176,27 @@ impl From<RegionError> for RequestError {
             _ => ErrorKind::Invalid,
         };
         Self::new(kind, error.to_string())
+    }
+}
+
+impl From<RepositoryError> for RequestError {
+    fn from(error: RepositoryError) -> Self {
+        let kind = match error {
+            RepositoryError::TooLarge { .. } => ErrorKind::TooLarge,
+            _ => ErrorKind::Invalid,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+impl From<ModelControlError> for RequestError {
+    fn from(error: ModelControlError) -> Self {
+        let message = error.to_string();
+        match error {
+            ModelControlError::Busy(_) => Self::overloaded(message),
+            ModelControlError::Failed { .. } => Self::new(ErrorKind::Failed, message),
+            ModelControlError::Gone(_) => Self::new(ErrorKind::Unavailable, message),
+        }
     }
 }
 

@@ -393,6 +393,7 @@ fn model_state(
             LoadState::Loading => "loading",
             LoadState::Loaded => "loaded",
             LoadState::Failed => "failed",
+            LoadState::Unloaded => "unloaded",
         },
         error: status.error,
         loaded_at_unix_ms: status.serving.map(|(_, at)| at),

@@ -10,34 +10,11 @@ use albacore_connections::limits::REPLY_BYTES_MAX;
 use albacore_engine::{
     Engine, Kind, KindSet, LoopIndex, ModelHandle, ModelInfo, ModelLookupError, OutputInfo, Reply,
 };
+pub(super) use albacore_extensions::tensors::{INPUT, VERSION, input_datatype, output_name};
 use albacore_extensions::{Classification, RegionSlice, Regions};
 use albacore_rows::datatype::Datatype;
 use albacore_rows::labels::{self, LABEL};
 use albacore_rows::{ColumnOrder, InvalidRows, binary_values};
-
-/// The name of the only input tensor in metadata; a request may give it any.
-pub(super) const INPUT: &str = "input";
-
-/// The only version of every model.
-pub(super) const VERSION: &str = "1";
-
-/// The name of the tensor of `kind`.
-pub(super) const fn output_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Value => "output",
-        Kind::Margin => "margin",
-        Kind::Contribs => "contribs",
-        Kind::Interactions => "interactions",
-        Kind::Leaf => "leaf",
-    }
-}
-
-/// The default data type of rows: that of the model's value.
-pub(super) fn input_datatype(model: &ModelInfo) -> Datatype {
-    model.output(Kind::Value).map_or(Datatype::Fp32, |value| {
-        Datatype::from_element(value.element)
-    })
-}
 
 /// Looks up a model for a request of `event_loop`; an empty version matches any.
 pub(super) fn find_model(
@@ -53,6 +30,10 @@ pub(super) fn find_model(
                 let message =
                     format!("model {name:?} is not loaded yet: send the request again later");
                 RequestError::new(ErrorKind::Unavailable, message)
+            }
+            ModelLookupError::Unloaded => {
+                let message = format!("model {name:?} is unloaded; load it first");
+                RequestError::new(ErrorKind::NotFound, message)
             }
             ModelLookupError::Unknown => {
                 let (name, names) = (excerpt(name), engine.names());

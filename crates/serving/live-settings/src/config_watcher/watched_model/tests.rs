@@ -128,3 +128,82 @@ fn an_object_store_is_asked_for_new_versions_unless_a_digest_is_wanted() {
     assert!(attempt(&mut model, one, later));
     assert_eq!(model.due(later + 10 * POLL), None);
 }
+
+fn ask(model: &mut WatchedModel, action: ModelAction) {
+    let (order, _) = Order::new("m", action, &Arc::default()).unwrap();
+    model.ask(order);
+}
+
+#[test]
+fn a_call_loads_a_model_that_nothing_else_would_load() {
+    let now = Instant::now();
+    for mut model in [
+        watched("/absent"),
+        WatchedModel::of_arguments(model("/absent")),
+    ] {
+        if model.is_watched {
+            assert!(attempt(&mut model, Ok(Digest([1; 32])), now));
+        }
+        assert_eq!(model.due(now), None);
+        ask(&mut model, ModelAction::Load);
+        assert!(model.ordered_load().is_some());
+        assert!(attempt(&mut model, Ok(Digest([2; 32])), now));
+        assert!(model.ordered_load().is_some(), "until it is answered");
+    }
+}
+
+#[test]
+fn a_call_waits_for_the_attempt_that_began_after_it() {
+    let now = Instant::now();
+    let mut model = watched("/absent");
+    let finished = |number, request: &LoadRequest| LoadAttempt {
+        number,
+        request: request.clone(),
+        stamp: None,
+        version: None,
+        result: Err("no".to_owned()),
+    };
+    let request = model.due(now).unwrap();
+    model.started(1, Arc::new(AtomicBool::new(true)));
+    ask(&mut model, ModelAction::Load);
+    assert_eq!(model.ordered_load(), None, "one at a time");
+    let earlier = finished(1, &request);
+    assert!(model.take_running(&earlier) && model.take_load(&earlier).is_none());
+    model.finished(&earlier, now, POLL);
+    assert_eq!(model.ordered_load(), Some(request.clone()));
+    model.started(2, Arc::new(AtomicBool::new(true)));
+    let own = finished(2, &request);
+    assert!(model.take_running(&own) && model.take_load(&own).is_some());
+    assert_eq!(model.ordered_load(), None);
+}
+
+#[test]
+fn an_unloaded_model_is_loaded_by_a_call_alone() {
+    let now = Instant::now();
+    let mut model = watched("/absent");
+    model.due(now).unwrap();
+    let is_wanted = Arc::new(AtomicBool::new(true));
+    model.started(1, Arc::clone(&is_wanted));
+    ask(&mut model, ModelAction::Unload);
+    assert!(!is_wanted.load(Ordering::Relaxed) && model.is_to_be_unloaded());
+    assert!(model.take_unload().is_none(), "a load is running");
+    model.running = None;
+    assert_eq!(model.due(now), None);
+    assert!(model.take_unload().is_some() && model.take_unload().is_none());
+    model.unload();
+    let other = settings::Model {
+        sha256: Some(Digest([3; 32])),
+        ..self::model("/other")
+    };
+    assert!(!model.set_settings(other), "edits do not load it");
+    let later = now + LOAD_BACKOFF_MAX;
+    assert_eq!(model.due(later), None);
+    // Nor is a failure repeated.
+    ask(&mut model, ModelAction::Load);
+    assert!(attempt(&mut model, Err("no".to_owned()), now));
+    model.order = None;
+    assert!(model.is_unloaded && model.due(later).is_none());
+    ask(&mut model, ModelAction::Load);
+    assert!(attempt(&mut model, Ok(Digest([3; 32])), now));
+    assert!(!model.is_unloaded);
+}

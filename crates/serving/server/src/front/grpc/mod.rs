@@ -10,20 +10,18 @@ mod parameters;
 mod size_check;
 pub(super) mod unary;
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use albacore_proto::DESCRIPTORS;
-use albacore_proto::inference::infer_parameter::ParameterChoice;
-use albacore_proto::inference::model_metadata_response::TensorMetadata;
 use albacore_proto::inference::{
-    InferParameter, ModelConfigRequest, ModelConfigResponse, ModelMetadataRequest,
-    ModelMetadataResponse, ModelReadyRequest, ModelReadyResponse, ModelStatisticsRequest,
-    ModelStatisticsResponse, RepositoryIndexRequest, RepositoryIndexResponse, ServerLiveRequest,
-    ServerLiveResponse, ServerMetadataRequest, ServerMetadataResponse, ServerReadyRequest,
-    ServerReadyResponse, SystemSharedMemoryRegisterResponse, SystemSharedMemoryStatusRequest,
+    ModelConfigRequest, ModelConfigResponse, ModelMetadataRequest, ModelReadyRequest,
+    ModelReadyResponse, ModelStatisticsRequest, ModelStatisticsResponse, RepositoryIndexRequest,
+    RepositoryIndexResponse, RepositoryModelLoadRequest, RepositoryModelLoadResponse,
+    RepositoryModelUnloadRequest, RepositoryModelUnloadResponse, ServerLiveRequest,
+    ServerLiveResponse, ServerMetadataRequest, ServerReadyRequest, ServerReadyResponse,
+    SystemSharedMemoryRegisterResponse, SystemSharedMemoryStatusRequest,
     SystemSharedMemoryUnregisterRequest, SystemSharedMemoryUnregisterResponse,
 };
 use hyper::body::Incoming;
@@ -35,16 +33,15 @@ use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
 use super::limits::{HEALTH_PERIOD, SMALL_MESSAGE_BYTES_MAX};
-use super::metadata;
 use super::reply_body::ReplyBody;
 use super::request_body::{self, BodyBudget};
 use super::request_error::{ErrorKind, RequestError};
-use super::triton::UnsupportedCall;
 use super::{Front, FrontError, triton, validate};
 use albacore_connections::{ActiveRequest, ShutdownStage, next_stage};
-use albacore_extensions::messages;
+use albacore_engine::ModelLookupError;
+use albacore_extensions::metadata_messages::{model_metadata, server_metadata};
+use albacore_extensions::{RepositoryCall, UnsupportedCall, messages, metadata};
 use albacore_proto::orca::open_rca_service_server::OpenRcaServiceServer;
-use albacore_rows::feature_names::FEATURE_NAMES;
 use load_stream::LoadStreams;
 
 /// Name of the service, and the prefix of the paths of its calls.
@@ -155,6 +152,21 @@ impl GrpcService {
         decode(unary::message(headers, bytes)?)
     }
 
+    /// Reads the message of a call that loads or unloads a model.
+    async fn repository_message<M: Message + Default>(
+        &self,
+        headers: &HeaderMap,
+        body: Incoming,
+        active: &ActiveRequest,
+    ) -> Result<M, RequestError> {
+        let bytes = request_body::read(body, &self.body_budget, active.conn()).await?;
+        // Of a server without the extension first.
+        self.front.model_control()?;
+        let bytes = unary::message(headers, bytes)?;
+        RepositoryCall::check_size(&bytes)?;
+        decode(bytes)
+    }
+
     /// Every call but infer.
     async fn answer_other(
         &self,
@@ -181,6 +193,9 @@ impl GrpcService {
                     match validate::find_model(engine, self.front.event_loop, &name, &version) {
                         Ok(_) => true,
                         Err(error) if error.kind == ErrorKind::Unavailable => false,
+                        Err(_) if engine.model(&name).err() == Some(ModelLookupError::Unloaded) => {
+                            false
+                        }
                         Err(error) => return Err(error),
                     };
                 let ready = is_loaded && engine.is_ready();
@@ -211,18 +226,53 @@ impl GrpcService {
                 let model_stats = triton::statistics(engine, calls, (&name, &version))?;
                 unary::reply(&ModelStatisticsResponse { model_stats })
             }
-            "RepositoryIndex" => {
-                let RepositoryIndexRequest { ready, .. } =
-                    self.message(headers, body, active).await?;
-                let models = triton::index(engine, &self.front.status.snapshot(), ready);
-                unary::reply(&RepositoryIndexResponse { models })
-            }
-            "RepositoryModelLoad" | "RepositoryModelUnload" => {
-                return Err(triton::load_unsupported());
+            name if name.starts_with("Repository") => {
+                self.answer_repository(name, headers, body, active).await?
             }
             name if name.starts_with("SystemSharedMemory") => {
                 self.answer_shared_memory(name, headers, body, active)
                     .await?
+            }
+            other => return Err(unknown_call(other)),
+        })
+    }
+
+    async fn answer_repository(
+        &self,
+        name: &str,
+        headers: &HeaderMap,
+        body: Incoming,
+        active: &ActiveRequest,
+    ) -> Result<Response<ReplyBody>, RequestError> {
+        Ok(match name {
+            "RepositoryIndex" => {
+                let RepositoryIndexRequest { ready, .. } =
+                    self.message(headers, body, active).await?;
+                let models =
+                    triton::index(&self.front.engine, &self.front.status.snapshot(), ready);
+                unary::reply(&RepositoryIndexResponse { models })
+            }
+            "RepositoryModelLoad" => {
+                let RepositoryModelLoadRequest {
+                    repository_name,
+                    model_name,
+                    parameters,
+                } = self.repository_message(headers, body, active).await?;
+                let call = RepositoryCall::Load;
+                call.check_message(&repository_name, &parameters)?;
+                self.front.control_model(&model_name, call).await?;
+                unary::reply(&RepositoryModelLoadResponse {})
+            }
+            "RepositoryModelUnload" => {
+                let RepositoryModelUnloadRequest {
+                    repository_name,
+                    model_name,
+                    parameters,
+                } = self.repository_message(headers, body, active).await?;
+                let call = RepositoryCall::Unload;
+                call.check_message(&repository_name, &parameters)?;
+                self.front.control_model(&model_name, call).await?;
+                unary::reply(&RepositoryModelUnloadResponse {})
             }
             other => return Err(unknown_call(other)),
         })
@@ -300,96 +350,4 @@ fn unknown_call(name: &str) -> RequestError {
     }
     let message = format!("{:?} is not a call of {SERVICE}", validate::excerpt(name));
     RequestError::new(ErrorKind::Unimplemented, message)
-}
-
-fn server_metadata(has_shared_memory: bool) -> ServerMetadataResponse {
-    let metadata::ServerMetadata {
-        name,
-        version,
-        extensions,
-    } = metadata::server(has_shared_memory);
-    ServerMetadataResponse {
-        name: name.to_owned(),
-        version: version.to_owned(),
-        extensions: extensions.iter().map(|&name| name.to_owned()).collect(),
-    }
-}
-
-fn model_metadata(model: &metadata::ModelMetadata<'_>) -> ModelMetadataResponse {
-    ModelMetadataResponse {
-        name: model.name.to_owned(),
-        versions: model.versions.map(str::to_owned).to_vec(),
-        platform: model.platform.to_owned(),
-        inputs: model.inputs.iter().map(tensor).collect(),
-        outputs: model.outputs.iter().map(tensor).collect(),
-        parameters: model_parameters(&model.parameters),
-    }
-}
-
-fn model_parameters(parameters: &metadata::ModelParameters<'_>) -> HashMap<String, InferParameter> {
-    let &metadata::ModelParameters {
-        iterations_begin,
-        iterations_end,
-        iterations_in_file,
-        best_iteration,
-        classes,
-    } = parameters;
-    let counts = [
-        ("iterations_begin", Some(iterations_begin)),
-        ("iterations_end", Some(iterations_end)),
-        ("iterations_in_file", Some(iterations_in_file)),
-        ("best_iteration", best_iteration),
-    ];
-    let counts = counts.into_iter().filter_map(|(name, count)| {
-        let count = i64::try_from(count?).ok()?;
-        Some((
-            name.to_owned(),
-            parameter(ParameterChoice::Int64Param(count)),
-        ))
-    });
-    // A list as JSON text: parameters of gRPC cannot be lists.
-    let classes = classes.map(|names| {
-        let json = serde_json::Value::from(names.to_vec()).to_string();
-        let choice = ParameterChoice::StringParam(json);
-        ("classes".to_owned(), parameter(choice))
-    });
-    counts.chain(classes).collect()
-}
-
-/// Names and types as JSON text: parameters of gRPC cannot be lists.
-fn tensor_parameters(
-    parameters: &metadata::TensorParameters<'_>,
-) -> HashMap<String, InferParameter> {
-    let lists = [
-        (FEATURE_NAMES, parameters.feature_names),
-        ("feature_types", parameters.feature_types),
-    ];
-    let lists = lists.into_iter().filter(|(_, list)| !list.is_empty());
-    let lists = lists.map(|(name, list)| {
-        let json = serde_json::Value::from(list.to_vec()).to_string();
-        (
-            name.to_owned(),
-            parameter(ParameterChoice::StringParam(json)),
-        )
-    });
-    lists.collect()
-}
-
-fn parameter(choice: ParameterChoice) -> InferParameter {
-    InferParameter {
-        parameter_choice: Some(choice),
-    }
-}
-
-fn tensor(tensor: &metadata::TensorMetadata<'_>) -> TensorMetadata {
-    TensorMetadata {
-        name: tensor.name.to_owned(),
-        datatype: tensor.datatype.to_owned(),
-        shape: tensor.shape.clone(),
-        parameters: tensor
-            .parameters
-            .as_ref()
-            .map(tensor_parameters)
-            .unwrap_or_default(),
-    }
 }

@@ -21,8 +21,8 @@ use serde_json::json;
 
 use super::request_body::{self, BodyBudget};
 use super::request_error::RequestError;
-use super::{Front, metadata, state, triton, validate};
-use albacore_extensions::{json, messages};
+use super::{Front, state, triton, validate};
+use albacore_extensions::{RepositoryCall, json, messages, metadata, repository};
 use infer::{InferForm, InferTarget};
 use reply::HttpReply;
 use route::{ModelPath, Route};
@@ -64,6 +64,9 @@ impl HttpService {
             Ok(Route::Register(name)) => {
                 self.register(name.into_owned(), headers, body, conn).await
             }
+            Ok(Route::Repository(name, call)) => {
+                self.control_model(call, &name, headers, body, conn).await
+            }
             Ok(Route::Index) => self.index(headers, body, conn).await,
             Ok(route) => {
                 request_body::discard(body);
@@ -99,13 +102,31 @@ impl HttpService {
         conn: &ConnState,
     ) -> Result<HttpReply, RequestError> {
         let bytes = request_body::read(body, &self.body_budget, conn).await?;
-        let only_ready = triton::only_ready(&request_body::decompress(headers, bytes, conn)?)?;
+        let bytes = request_body::decompress(headers, bytes, conn)?;
+        let only_ready = repository::only_ready(&bytes)?;
         let models = triton::index(
             &self.front.engine,
             &self.front.status.snapshot(),
             only_ready,
         );
         Ok(reply::json(StatusCode::OK, &json::index_json(&models)))
+    }
+
+    /// Loads or unloads a model.
+    async fn control_model(
+        &self,
+        call: RepositoryCall,
+        name: &str,
+        headers: &HeaderMap,
+        body: Incoming,
+        conn: &ConnState,
+    ) -> Result<HttpReply, RequestError> {
+        let bytes = request_body::read(body, &self.body_budget, conn).await?;
+        // Of a server without the extension first.
+        self.front.model_control()?;
+        call.check_json(&request_body::decompress(headers, bytes, conn)?)?;
+        self.front.control_model(name, call).await?;
+        Ok(reply::json(StatusCode::OK, &json!({})))
     }
 
     /// Registers a region of system shared memory.
@@ -188,7 +209,6 @@ impl HttpService {
             Route::RegionStatus(name) => self.region_status(name)?,
             Route::Unregister(name) => self.unregister(name)?,
             Route::Unsupported(call) => return Err(triton::unsupported(*call)),
-            Route::LoadOrUnload => return Err(triton::load_unsupported()),
             Route::ModelReady(ModelPath { name, version })
             | Route::ModelStatus(ModelPath { name, version }) => {
                 let model = validate::find_model(engine, self.front.event_loop, name, version)?;
@@ -211,6 +231,7 @@ impl HttpService {
             | Route::Explain(_)
             | Route::Index
             | Route::Register(_)
+            | Route::Repository(..)
             | Route::Invocations
             | Route::Invoke(_) => reply::error(&RequestError::invalid("this call needs a body")),
         };

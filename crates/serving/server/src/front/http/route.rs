@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
+use albacore_extensions::{RepositoryCall, UnsupportedCall};
 use albacore_server_args::OwnRoutes;
 use hyper::Method;
 
 use super::super::request_error::{ErrorKind, RequestError};
-use super::super::triton::UnsupportedCall;
 use super::super::validate::excerpt;
 
 /// A call of the HTTP interface.
@@ -32,8 +32,8 @@ pub(super) enum Route<'a> {
     Stats(ModelPath<'a>),
     /// `POST /v2/repository/index`; `GET` is accepted, too.
     Index,
-    /// `POST /v2/repository/models/{name}/load` and `/unload`, which are refused.
-    LoadOrUnload,
+    /// `POST /v2/repository/models/{name}/load` and `/unload`
+    Repository(Cow<'a, str>, RepositoryCall),
     /// `GET /v2/systemsharedmemory[/region/{name}]/status`; an empty name is all regions.
     RegionStatus(Cow<'a, str>),
     /// `POST /v2/systemsharedmemory/region/{name}/register`
@@ -75,7 +75,8 @@ impl Route<'_> {
             Self::Register(_) | Self::Unregister(_) | Self::Unsupported(_) => false,
             Self::Server | Self::Model(_) | Self::Config(_) | Self::Version => false,
             Self::Invocations | Self::Invoke(_) => false,
-            Self::Infer(_) | Self::Predict(_) | Self::Explain(_) | Self::LoadOrUnload => false,
+            Self::Infer(_) | Self::Predict(_) | Self::Explain(_) => false,
+            Self::Repository(..) => false,
         }
     }
 }
@@ -114,7 +115,7 @@ pub(super) fn parse<'a>(
         allow: "",
     })?;
     let allow = match route {
-        Route::Infer(_) | Route::Predict(_) | Route::Explain(_) | Route::LoadOrUnload => "POST",
+        Route::Infer(_) | Route::Predict(_) | Route::Explain(_) | Route::Repository(..) => "POST",
         Route::Invocations | Route::Invoke(_) => "POST",
         Route::Register(_) | Route::Unregister(_) => "POST",
         Route::Index | Route::Unsupported(_) => "POST, GET",
@@ -174,7 +175,12 @@ fn parse_path(path: &str) -> Option<Route<'_>> {
         ["health", "ready"] => Route::Ready,
         ["models", "stats"] => Route::Stats(model_path("", "")?),
         ["repository", "index"] => Route::Index,
-        ["repository", "models", _, "load" | "unload"] => Route::LoadOrUnload,
+        ["repository", "models", name, "load"] => {
+            Route::Repository(unescape(name)?, RepositoryCall::Load)
+        }
+        ["repository", "models", name, "unload"] => {
+            Route::Repository(unescape(name)?, RepositoryCall::Unload)
+        }
         ["systemsharedmemory", ref rest @ ..] => return parse_regions(rest),
         ["models", _, "trace", "setting"] | ["trace", "setting"] => {
             Route::Unsupported(UnsupportedCall::Trace)

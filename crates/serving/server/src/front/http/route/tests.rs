@@ -74,15 +74,23 @@ fn every_call_of_the_protocol_has_a_path() {
             Route::Stats(model("m", "1")),
         ),
         (Method::POST, "/v2/repository/index", Route::Index),
-        (
-            Method::POST,
-            "/v2/repository/models/m/unload",
-            Route::LoadOrUnload,
-        ),
         (Method::GET, "/metrics", Route::Metrics),
         (Method::GET, "/albacore/v1/state", Route::State),
     ] {
         assert_eq!(found(&method, path).unwrap(), route, "{path}");
+    }
+}
+
+#[test]
+fn models_are_loaded_and_unloaded_by_name() {
+    for (path, name, call) in [
+        ("m/unload", "m", RepositoryCall::Unload),
+        ("a%20b/load", "a b", RepositoryCall::Load),
+    ] {
+        let path = format!("/v2/repository/models/{path}");
+        let route = found(&Method::POST, &path).unwrap();
+        assert_eq!(route, Route::Repository(name.into(), call));
+        assert_eq!(found(&Method::GET, &path).unwrap_err().allow, "POST");
     }
 }
 

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::limits::METADATA_NAMES_BYTES_MAX;
-use super::validate::{self, INPUT, VERSION};
-use albacore_engine::{Columns, KindSet, ModelInfo, OutputInfo};
+use crate::limits::METADATA_NAMES_BYTES_MAX;
+use crate::tensors::{INPUT, VERSION, advertised, input_datatype, output_name};
+use albacore_engine::{Columns, KindSet, ModelInfo};
 use albacore_rows::datatype::Datatype;
 use albacore_rows::labels::{BYTES, LABEL};
 
@@ -21,16 +21,18 @@ const EXTENSIONS: [&str; 7] = [
 
 /// The answer to `GET /v2`.
 #[derive(Serialize)]
-pub(super) struct ServerMetadata {
-    pub(super) name: &'static str,
-    pub(super) version: &'static str,
-    pub(super) extensions: &'static [&'static str],
+pub struct ServerMetadata {
+    pub name: &'static str,
+    pub version: &'static str,
+    pub extensions: &'static [&'static str],
 }
 
-pub(super) const VERSION_OF_SERVER: &str = env!("CARGO_PKG_VERSION");
+/// That of this build.
+pub const VERSION_OF_SERVER: &str = env!("CARGO_PKG_VERSION");
 
 /// What this server is, and whether it takes tensors in shared memory.
-pub(super) fn server(has_shared_memory: bool) -> ServerMetadata {
+#[must_use]
+pub fn server(has_shared_memory: bool) -> ServerMetadata {
     let [always @ .., _] = &EXTENSIONS;
     ServerMetadata {
         name: "albacore-server",
@@ -45,51 +47,51 @@ pub(super) fn server(has_shared_memory: bool) -> ServerMetadata {
 
 /// The answer to `GET /v2/models/{name}`.
 #[derive(Serialize)]
-pub(super) struct ModelMetadata<'a> {
-    pub(super) name: &'a str,
-    pub(super) versions: [&'static str; 1],
-    pub(super) platform: &'a str,
-    pub(super) inputs: [TensorMetadata<'a>; 1],
+pub struct ModelMetadata<'a> {
+    pub name: &'a str,
+    pub versions: [&'static str; 1],
+    pub platform: &'a str,
+    pub inputs: [TensorMetadata<'a>; 1],
     /// The advertised outputs. Other outputs can be requested by name; they are not advertised,
     /// since some clients request all advertised outputs.
-    pub(super) outputs: Vec<TensorMetadata<'a>>,
+    pub outputs: Vec<TensorMetadata<'a>>,
     /// An extension of the protocol by MLServer.
-    pub(super) parameters: ModelParameters<'a>,
+    pub parameters: ModelParameters<'a>,
 }
 
 /// The boosting iterations that predict, counted from 0, and names of classes.
 #[derive(Serialize)]
-pub(super) struct ModelParameters<'a> {
-    pub(super) iterations_begin: usize,
+pub struct ModelParameters<'a> {
+    pub iterations_begin: usize,
     /// One beyond the last.
-    pub(super) iterations_end: usize,
-    pub(super) iterations_in_file: usize,
+    pub iterations_end: usize,
+    pub iterations_in_file: usize,
     /// The best iteration that the file records.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) best_iteration: Option<usize>,
+    pub best_iteration: Option<usize>,
     /// The names that the user gave to the classes, by number.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) classes: Option<&'a [String]>,
+    pub classes: Option<&'a [String]>,
 }
 
 /// One tensor; -1 stands for any number of rows.
 #[derive(Serialize)]
-pub(super) struct TensorMetadata<'a> {
-    pub(super) name: &'static str,
-    pub(super) datatype: &'static str,
-    pub(super) shape: Vec<i64>,
+pub struct TensorMetadata<'a> {
+    pub name: &'static str,
+    pub datatype: &'static str,
+    pub shape: Vec<i64>,
     /// Present if the model's file has names or types of columns.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) parameters: Option<TensorParameters<'a>>,
+    pub parameters: Option<TensorParameters<'a>>,
 }
 
 /// Names and types of columns in the model's file.
 #[derive(Serialize)]
-pub(super) struct TensorParameters<'a> {
+pub struct TensorParameters<'a> {
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    pub(super) feature_names: &'a [String],
+    pub feature_names: &'a [String],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    pub(super) feature_types: &'a [String],
+    pub feature_types: &'a [String],
 }
 
 /// The parameters of the input; `None` if the file has neither names nor types, or if they are too
@@ -103,22 +105,17 @@ fn input_parameters(columns: &Columns) -> Option<TensorParameters<'_>> {
     })
 }
 
-/// The outputs of `model` among `outputs`.
-pub(super) fn advertised(model: &ModelInfo, outputs: KindSet) -> impl Iterator<Item = &OutputInfo> {
-    let all = model.outputs.iter();
-    all.filter(move |output| outputs.contains(output.kind))
-}
-
 /// Describes `model`, which advertises `outputs`.
-pub(super) fn describe(model: &ModelInfo, outputs: KindSet) -> ModelMetadata<'_> {
+#[must_use]
+pub fn describe(model: &ModelInfo, outputs: KindSet) -> ModelMetadata<'_> {
     let input = TensorMetadata {
         name: INPUT,
-        datatype: validate::input_datatype(model).name(),
+        datatype: input_datatype(model).name(),
         shape: any_rows(&[model.features]),
         parameters: input_parameters(&model.columns),
     };
     let outputs = advertised(model, outputs).map(|output| TensorMetadata {
-        name: validate::output_name(output.kind),
+        name: output_name(output.kind),
         datatype: Datatype::from_element(output.element).name(),
         shape: any_rows(&output.row_shape),
         parameters: None,

@@ -1,0 +1,36 @@
+//! Names and types of the tensors of a model, and which of them it advertises.
+
+use albacore_engine::{Kind, KindSet, ModelInfo, OutputInfo};
+use albacore_rows::datatype::Datatype;
+
+/// The name of the only input tensor in metadata; a request may give it any.
+pub const INPUT: &str = "input";
+
+/// The only version of every model.
+pub const VERSION: &str = "1";
+
+/// The name of the tensor of `kind`.
+#[must_use]
+pub const fn output_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Value => "output",
+        Kind::Margin => "margin",
+        Kind::Contribs => "contribs",
+        Kind::Interactions => "interactions",
+        Kind::Leaf => "leaf",
+    }
+}
+
+/// The default data type of rows: that of the model's value.
+#[must_use]
+pub fn input_datatype(model: &ModelInfo) -> Datatype {
+    model.output(Kind::Value).map_or(Datatype::Fp32, |value| {
+        Datatype::from_element(value.element)
+    })
+}
+
+/// The outputs of `model` among `outputs`.
+pub fn advertised(model: &ModelInfo, outputs: KindSet) -> impl Iterator<Item = &OutputInfo> {
+    let all = model.outputs.iter();
+    all.filter(move |output| outputs.contains(output.kind))
+}

@@ -1,0 +1,56 @@
+//! Models that calls load and unload: what the thread that loads models does for them.
+
+use std::collections::BTreeSet;
+
+use super::watch_loop::WatchLoop;
+use crate::events::{ServerEvent, emit};
+use crate::model_control::Order;
+
+impl WatchLoop {
+    /// Takes a call; one for a model that was removed meanwhile is dropped, which answers it.
+    pub(super) fn ask(&mut self, order: Order) {
+        let mut models = self.models.iter_mut();
+        if let Some(model) = models.find(|model| model.settings.name == order.model()) {
+            model.ask(order);
+        }
+    }
+
+    /// Unloads the models that calls want to be unloaded and of which no load is running.
+    pub(super) fn unload_as_asked(&mut self) {
+        let models = self.models.iter_mut();
+        let orders: Vec<Order> = models.filter_map(|model| model.take_unload()).collect();
+        for order in orders {
+            if self.unload(order.model()) {
+                self.handover.keep_unloaded(&self.unloaded());
+                self.handover.forget_model(order.model());
+                let model = order.model().to_owned();
+                emit(&ServerEvent::ModelUnloaded { model });
+            }
+            order.answer(Ok(()));
+        }
+    }
+
+    /// Unloads a model; returns whether it was not unloaded before.
+    pub(super) fn unload(&mut self, name: &str) -> bool {
+        let mut models = self.models.iter_mut();
+        let Some(model) = models.find(|model| model.settings.name == name) else {
+            return false;
+        };
+        let is_news = !model.is_unloaded;
+        model.unload();
+        self.context.engine.unload(name);
+        self.status.update(|status| {
+            let mut models = status.models.iter_mut();
+            if let Some(status) = models.find(|status| status.name == name) {
+                status.set_unloaded();
+            }
+        });
+        is_news
+    }
+
+    /// The names of the models that calls have unloaded.
+    pub(super) fn unloaded(&self) -> BTreeSet<String> {
+        let models = self.models.iter().filter(|model| model.is_unloaded);
+        models.map(|model| model.settings.name.clone()).collect()
+    }
+}

@@ -1,0 +1,220 @@
+//! Models of the settings that calls load and unload, one call for a model at a time.
+//!
+//! The front asks ([`ModelControl`]), the thread that loads models does it, between the loads that
+//! it starts by itself: what is replied to a call is what every later request finds.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use crate::config_watcher::LoadAttempt;
+use crate::limits::MESSAGES_MAX;
+
+/// What a call asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelAction {
+    /// Fetch the model now and serve it, also if it is served already.
+    Load,
+    /// Serve it no longer.
+    Unload,
+}
+
+/// A model was not loaded or unloaded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ModelControlError {
+    #[error(
+        "model {0:?} is being loaded or unloaded by another call, or too many calls wait: try again \
+         later"
+    )]
+    Busy(String),
+    /// What was served before the call is served still.
+    #[error("model {name:?} cannot be loaded: {reason}")]
+    Failed { name: String, reason: String },
+    #[error("model {0:?} was removed from the settings meanwhile, or the server stops")]
+    Gone(String),
+}
+
+/// Loads and unloads models.
+#[derive(Clone, Debug)]
+pub struct ModelControl {
+    sender: SyncSender<LoopMessage>,
+    /// The models for which a call is under way.
+    busy: Arc<Mutex<BTreeSet<String>>>,
+}
+
+/// A message to the thread that loads models.
+#[derive(Debug)]
+pub(crate) enum LoopMessage {
+    Finished(Box<LoadAttempt>),
+    Asked(Order),
+}
+
+/// The other end of a [`ModelControl`], for the thread that loads models.
+#[derive(Debug)]
+pub struct Orders {
+    pub(crate) sender: SyncSender<LoopMessage>,
+    pub(crate) receiver: Receiver<LoopMessage>,
+}
+
+/// How a call ended.
+type Outcome = Result<(), ModelControlError>;
+
+/// A call that waits until its model is loaded or unloaded.
+#[derive(Debug)]
+pub(crate) struct Order {
+    pub(crate) action: ModelAction,
+    /// The attempt that carries it out.
+    pub(crate) attempt: Option<u64>,
+    claim: Claim,
+    reply: oneshot::Sender<Outcome>,
+}
+
+/// Keeps other calls for a model away until it is dropped, also if the client does not wait.
+#[derive(Debug)]
+struct Claim {
+    name: String,
+    busy: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl Claim {
+    fn new(name: &str, busy: &Arc<Mutex<BTreeSet<String>>>) -> Option<Self> {
+        let name = name.to_owned();
+        let is_free = lock(busy).insert(name.clone());
+        is_free.then(|| Self {
+            name,
+            busy: Arc::clone(busy),
+        })
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        lock(&self.busy).remove(&self.name);
+    }
+}
+
+fn lock(busy: &Mutex<BTreeSet<String>>) -> MutexGuard<'_, BTreeSet<String>> {
+    busy.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Two ends; calls wait until the thread with the other end runs.
+#[must_use]
+pub fn model_control() -> (ModelControl, Orders) {
+    let (sender, receiver) = sync_channel(MESSAGES_MAX);
+    let control = ModelControl {
+        sender: sender.clone(),
+        busy: Arc::default(),
+    };
+    (control, Orders { sender, receiver })
+}
+
+impl ModelControl {
+    /// Loads or unloads a declared model. What began goes on if the future is dropped.
+    ///
+    /// # Errors
+    /// [`ModelControlError`]; what was served is served still.
+    pub async fn run(&self, name: &str, action: ModelAction) -> Outcome {
+        let busy = || ModelControlError::Busy(name.to_owned());
+        let gone = || ModelControlError::Gone(name.to_owned());
+        let (order, outcome) = Order::new(name, action, &self.busy).ok_or_else(busy)?;
+        // Full of results of loads, or the thread has ended.
+        let sent = self.sender.try_send(LoopMessage::Asked(order));
+        sent.map_err(|error| match error {
+            std::sync::mpsc::TrySendError::Full(_) => busy(),
+            std::sync::mpsc::TrySendError::Disconnected(_) => gone(),
+        })?;
+        outcome.await.unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+impl Order {
+    /// `None` while another call for the model is under way.
+    pub(crate) fn new(
+        name: &str,
+        action: ModelAction,
+        busy: &Arc<Mutex<BTreeSet<String>>>,
+    ) -> Option<(Self, oneshot::Receiver<Outcome>)> {
+        let claim = Claim::new(name, busy)?;
+        let (reply, outcome) = oneshot::channel();
+        let order = Self {
+            action,
+            attempt: None,
+            claim,
+            reply,
+        };
+        Some((order, outcome))
+    }
+
+    pub(crate) fn model(&self) -> &str {
+        &self.claim.name
+    }
+
+    /// Tells the call how it ended. The next call for the model is accepted from then on.
+    pub(crate) fn answer(self, result: Result<(), String>) {
+        let name = self.claim.name.clone();
+        drop(self.claim);
+        let result = result.map_err(|reason| ModelControlError::Failed { name, reason });
+        // A client that does not wait needs no answer.
+        let _ = self.reply.send(result);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(orders: &Orders) -> Order {
+        match orders.receiver.recv().unwrap() {
+            LoopMessage::Asked(order) => order,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn one_call_for_a_model_runs_at_a_time() {
+        let (control, orders) = model_control();
+        let busy = Err(ModelControlError::Busy("a".to_owned()));
+        let first = tokio::spawn({
+            let control = control.clone();
+            async move { control.run("a", ModelAction::Load).await }
+        });
+        tokio::task::yield_now().await;
+        assert_eq!(control.run("a", ModelAction::Unload).await, busy);
+        let other = tokio::spawn({
+            let control = control.clone();
+            async move { control.run("b", ModelAction::Unload).await }
+        });
+        tokio::task::yield_now().await;
+        let (of_a, of_b) = (order(&orders), order(&orders));
+        assert_eq!((of_a.model(), of_a.action), ("a", ModelAction::Load));
+        assert_eq!((of_b.model(), of_b.action), ("b", ModelAction::Unload));
+        // A client that goes away leaves the call running.
+        first.abort();
+        assert!(first.await.unwrap_err().is_cancelled());
+        assert_eq!(control.run("a", ModelAction::Load).await, busy);
+        of_a.answer(Err("no file".to_owned()));
+        of_b.answer(Ok(()));
+        assert_eq!(other.await.unwrap(), Ok(()));
+        let again = tokio::spawn(async move { control.run("a", ModelAction::Load).await });
+        tokio::task::yield_now().await;
+        order(&orders).answer(Err("no file".to_owned()));
+        let failed = again.await.unwrap().unwrap_err().to_string();
+        assert_eq!(failed, "model \"a\" cannot be loaded: no file");
+    }
+
+    #[tokio::test]
+    async fn a_call_ends_with_the_thread_that_would_answer_it() {
+        let (control, orders) = model_control();
+        let gone = Err(ModelControlError::Gone("a".to_owned()));
+        let call = tokio::spawn({
+            let control = control.clone();
+            async move { control.run("a", ModelAction::Load).await }
+        });
+        tokio::task::yield_now().await;
+        drop(orders);
+        assert_eq!(call.await.unwrap(), gone);
+        assert_eq!(control.run("a", ModelAction::Load).await, gone);
+    }
+}

@@ -1,0 +1,224 @@
+//! A front that follows what the serving one keeps, and takes its place when asked to.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+use albacore_live_settings::config_watcher::{self, LoadedSettings};
+use albacore_live_settings::control::Control;
+use albacore_live_settings::effective_config::ModelConfig;
+use albacore_live_settings::handover::{Kept, KeptModel, Listeners, Restored};
+use albacore_live_settings::model_status::ModelStatus;
+use albacore_server_args::ModelSource;
+use albacore_supervision::{FrontMessage, SupervisorMessage};
+
+use crate::event_loops::EventLoops;
+use crate::serve::{Accepting, Beginning, FrontProcess, PreparedFront, prepare};
+
+/// What the front that serves has kept.
+#[derive(Default)]
+pub(crate) struct Inheritance {
+    pub(crate) listeners: Vec<Listeners>,
+    settings: Option<Box<LoadedSettings>>,
+    models: Vec<KeptModel>,
+    /// A message of the params stream.
+    parameters: Option<Vec<u8>>,
+    /// The models that calls have unloaded.
+    unloaded: BTreeSet<String>,
+}
+
+impl Inheritance {
+    /// Receives everything that has been kept so far.
+    pub(crate) async fn receive(control: &Control) -> anyhow::Result<Self> {
+        let mut inheritance = Self::default();
+        // bound: what is kept; ends with the supervisor
+        loop {
+            match control.next().await? {
+                (SupervisorMessage::Kept { key }, fds) => match Kept::read(&key, fds)? {
+                    Kept::Listeners(listeners) => inheritance.listeners = listeners,
+                    Kept::Settings(settings) => inheritance.settings = Some(settings),
+                    Kept::Model(model) => inheritance.models.push(*model),
+                    Kept::Parameters(message) => inheritance.parameters = Some(message),
+                    Kept::Unloaded(names) => inheritance.unloaded = names,
+                    Kept::Other => {}
+                },
+                (SupervisorMessage::AllKept, _) => return Ok(inheritance),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Prepares everything, follows what the front that serves changes, and takes its place when asked
+/// to.
+pub(crate) async fn run(process: FrontProcess, control: Control) -> anyhow::Result<ExitCode> {
+    let handover = process.handover.clone();
+    let inheritance = Inheritance::receive(&control).await?;
+    let event_loops = EventLoops::start(inheritance.listeners.len())?;
+    let batching = match (&process.config.models, &inheritance.settings) {
+        (ModelSource::Arguments { batching, .. }, _) => *batching,
+        (ModelSource::SettingsFile(_), Some(settings)) => settings.settings.batching,
+        (ModelSource::SettingsFile(file), None) => {
+            config_watcher::read(file)
+                .map_err(|error| anyhow::anyhow!("--settings {}: {error}", file.display()))?
+                .settings
+                .batching
+        }
+    };
+    let listeners = inheritance.listeners;
+    let (front, accepting) = prepare(process, Vec::new(), batching, listeners, &event_loops)?;
+    let mut standby = Standby {
+        front,
+        settings: None,
+        restored: Restored::default(),
+    };
+    if let ModelSource::Arguments { models, batching } = &standby.front.config.models {
+        let params = models.iter().map(|model| model.config()).collect();
+        standby.front.effective.set_settings(*batching, params)?;
+    }
+    if let Some(settings) = inheritance.settings {
+        standby.set_settings(settings)?;
+    }
+    for model in inheritance.models {
+        standby.restore(model)?;
+    }
+    for name in &inheritance.unloaded {
+        standby.forget(name);
+    }
+    standby.restored.unloaded = inheritance.unloaded;
+    if let Some(message) = inheritance.parameters {
+        standby.set_parameters(&message);
+    }
+    handover.send(&FrontMessage::Prepared, &[]);
+    // bound: one pass for each change; ends with the supervisor
+    let beginning = loop {
+        match control.next().await? {
+            (SupervisorMessage::Kept { key }, fds) => standby.follow(&key, fds)?,
+            (SupervisorMessage::Forgotten { key }, _) if Kept::is_parameters(&key) => {
+                standby.front.effective.inherit_stream(None);
+            }
+            (SupervisorMessage::Forgotten { key }, _) => {
+                Kept::model_name(&key)
+                    .into_iter()
+                    .for_each(|name| standby.forget(name));
+            }
+            (
+                SupervisorMessage::Serve {
+                    predecessor,
+                    was_ready,
+                },
+                _,
+            ) => {
+                break Beginning::Takeover {
+                    predecessor,
+                    was_ready,
+                };
+            }
+            (SupervisorMessage::Drain | SupervisorMessage::Retire, _) => {
+                return Ok(ExitCode::SUCCESS);
+            }
+            _ => {}
+        }
+    };
+    standby.serve(accepting, control, beginning).await
+}
+
+/// A prepared front with what the one that serves has kept.
+struct Standby {
+    front: PreparedFront,
+    settings: Option<Box<LoadedSettings>>,
+    restored: Restored,
+}
+
+impl Standby {
+    fn follow(&mut self, key: &str, fds: Vec<std::os::fd::OwnedFd>) -> anyhow::Result<()> {
+        match Kept::read(key, fds)? {
+            Kept::Settings(settings) => self.set_settings(settings),
+            Kept::Model(model) => self.restore(*model),
+            Kept::Parameters(message) => {
+                self.set_parameters(&message);
+                Ok(())
+            }
+            Kept::Unloaded(names) => {
+                self.restored.unloaded = names;
+                Ok(())
+            }
+            Kept::Listeners(_) | Kept::Other => Ok(()),
+        }
+    }
+
+    fn set_settings(&mut self, settings: Box<LoadedSettings>) -> anyhow::Result<()> {
+        let models = settings.settings.models.iter().map(ModelConfig::from);
+        let batching = settings.settings.batching;
+        let effective = &self.front.effective;
+        effective.set_settings(batching, models.collect())?;
+        self.settings = Some(settings);
+        Ok(())
+    }
+
+    /// Those of the stream; without them it goes on with the settings, as when it has just started.
+    fn set_parameters(&self, message: &[u8]) {
+        let effective = &self.front.effective;
+        match albacore_params_client::decode_parameters(message, effective.threads()) {
+            Ok(parameters) => effective.inherit_stream(Some(parameters)),
+            Err(error) => tracing::error!(error, "kept parameters are not in force"),
+        }
+    }
+
+    fn restore(&mut self, kept: KeptModel) -> anyhow::Result<()> {
+        let KeptModel { model, record } = kept;
+        let records = &mut self.restored.records;
+        let known = records.get(&record.name);
+        // The same edition may be described anew.
+        if known.is_none_or(|known| known.edition() != record.edition()) {
+            self.front.engine.restore(model, record.edition())?;
+        }
+        records.insert(record.name.clone(), record);
+        Ok(())
+    }
+
+    /// A model is served no longer: its memory is released.
+    fn forget(&mut self, name: &str) {
+        self.restored.records.remove(name);
+        self.front.engine.unload(name);
+    }
+
+    async fn serve(
+        self,
+        accepting: Accepting,
+        control: Control,
+        beginning: Beginning,
+    ) -> anyhow::Result<ExitCode> {
+        let mut front = self.front;
+        if let Beginning::Takeover {
+            was_ready: true, ..
+        } = beginning
+        {
+            front.engine.serve();
+        }
+        // First of all: clients wait.
+        front.begin();
+        let watcher = match front.config.models.clone() {
+            ModelSource::Arguments { models, .. } => {
+                let status = models.iter().map(|model| {
+                    let mut status =
+                        ModelStatus::new(&model.name, albacore_storage::redacted(&model.source));
+                    if let Some(record) = self.restored.records.get(&model.name) {
+                        status.restore(record.serving());
+                    }
+                    status
+                });
+                let statuses = status.collect();
+                front.status.update(|status| status.models = statuses);
+                front.follow_calls(&self.restored)?
+            }
+            ModelSource::SettingsFile(file) => {
+                let settings = match self.settings {
+                    Some(settings) => *settings,
+                    None => config_watcher::read(&file).map_err(anyhow::Error::msg)?,
+                };
+                Some(front.watch(file, settings, &self.restored)?)
+            }
+        };
+        front.serve(accepting, control, watcher, beginning).await
+    }
+}
