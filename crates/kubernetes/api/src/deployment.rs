@@ -6,6 +6,8 @@
 // Each printer column repeats the keys `name`, `json_path`...: the lint takes them for duplicates.
 #![allow(clippy::duplicated_attributes)]
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::{PodTemplateSpec, ResourceRequirements};
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -394,6 +396,13 @@ pub struct Model {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = limits::CLASSES_MAX), inner(length(max = limits::CLASS_CHARS_MAX)))]
     pub classes: Vec<String>,
+    /// The texts of the categories of columns, by the name of the column, in the order of the
+    /// numbers that the model was trained with, from 0: `color: [blue, green, red]`. Requests may
+    /// then send these texts in the column. In place of those of the model's file. A model without
+    /// a column of such a name is not loaded.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "categories_schema")]
+    pub categories: BTreeMap<String, Vec<String>>,
     /// Most threads of a worker that compute one batch of this model: `auto`, or a number from 1 to
     /// `spec.threads`. Left out, auto.
     ///
@@ -413,6 +422,20 @@ pub struct Model {
     /// `spec.batching`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batching: Option<ModelBatching>,
+}
+
+/// Lists of texts by names of columns, within the bounds of the server's settings.
+fn categories_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "maxProperties": limits::CATEGORY_COLUMNS_MAX,
+        "additionalProperties": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": limits::CATEGORIES_MAX,
+            "items": {"type": "string", "maxLength": limits::CATEGORY_CHARS_MAX},
+        },
+    })
 }
 
 fn weight_default() -> u16 {

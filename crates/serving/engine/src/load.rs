@@ -1,17 +1,21 @@
 //! Loads models: bytes of a file -> compiled image in sealed memory, and its metadata.
 
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
 use albacore_os::OsError;
-use albacore_trees::{Format, Image, Iterations, Model, Predictor, Transform};
+use albacore_trees::{Format, Image, Iterations, Library, Model, Predictor, Transform};
 use albacore_worker::{EditionId, outputs_of};
 
 use super::model::{ClassNames, ClassRule, Classes, Edition, KernelChoice, Usage, kernel_choices};
 use super::{Kind, KindSet, ModelInfo, OutputInfo};
-use crate::columns::Columns;
+use crate::columns::{CategoryTable, Columns, UnknownCategory};
 use crate::image::PlacedImage;
+
+/// Names of columns that a message lists.
+const SHOWN_NAMES: usize = 5;
 
 /// A model that is ready to be served: its image can never change again.
 #[derive(Debug)]
@@ -20,6 +24,7 @@ pub struct LoadedModel {
     pub(super) kernels: Vec<KernelChoice>,
     /// Rule and number of its classes, of a classifier that was compiled here.
     class_count: Option<(ClassRule, usize)>,
+    unknown_category: UnknownCategory,
     image: PlacedImage,
 }
 
@@ -46,10 +51,8 @@ impl LoadedModel {
         let mut clock = || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         // Tuned here, once: the workers find the chosen kernels in the image.
         let image = Image::compile(&model).tuned(&mut clock);
-        let columns = Columns {
-            names: model.parts().feature_names.clone(),
-            types: model.parts().feature_types.clone(),
-        };
+        let columns = columns_of(&model);
+        let unknown_category = unknown_category(&model);
         let range = model.iteration_range();
         let iterations_notice = match iterations {
             Iterations::AsSaved => model.iterations_notice(range),
@@ -77,6 +80,7 @@ impl LoadedModel {
             info,
             kernels,
             class_count,
+            unknown_category,
             image,
         })
     }
@@ -97,6 +101,7 @@ impl LoadedModel {
             },
             kernels: kernel_choices(&predictor),
             class_count: None,
+            unknown_category: UnknownCategory::Refused,
             image,
         })
     }
@@ -130,6 +135,51 @@ impl LoadedModel {
         Ok(self)
     }
 
+    /// Gives columns, by their names, the categories that their trees have numbers for, in place
+    /// of those of the file.
+    ///
+    /// # Errors
+    /// A sentence: the model has no column of a name, or two of them are the same column.
+    pub fn with_categories(
+        mut self,
+        categories: impl IntoIterator<Item = (String, Vec<String>)>,
+    ) -> Result<Self, String> {
+        let mut given = BTreeSet::new();
+        for (name, texts) in categories {
+            let Some(place) = self.place_of(&name) else {
+                let mut names = (0..self.info.features).map(|it| self.info.columns.name(it));
+                let shown: Vec<_> = names.by_ref().take(SHOWN_NAMES).collect();
+                let more = if names.next().is_some() {
+                    " and more"
+                } else {
+                    ""
+                };
+                return Err(format!(
+                    "categories are given for column {name:?}, which the model does not have; it \
+                     has {shown:?}{more}"
+                ));
+            };
+            if !given.insert(place) {
+                return Err(format!(
+                    "categories are given for column {name:?} by its number, too: give them once"
+                ));
+            }
+            let table = CategoryTable::new(texts, self.unknown_category);
+            self.info.columns.categories.insert(place, Arc::new(table));
+        }
+        Ok(self)
+    }
+
+    /// The column of this name; of a model without names, of this number.
+    fn place_of(&self, name: &str) -> Option<usize> {
+        let columns = &self.info.columns;
+        let own = columns.names.iter().position(|own| own == name);
+        let is_number = |place: &usize| {
+            columns.are_numbered() && *place < self.info.features && place.to_string() == name
+        };
+        own.or_else(|| name.parse().ok().filter(is_number))
+    }
+
     #[must_use]
     pub fn info(&self) -> &ModelInfo {
         &self.info
@@ -144,6 +194,29 @@ impl LoadedModel {
             image: Arc::new(self.image),
             usage: Usage::default(),
         })
+    }
+}
+
+/// The columns as the file describes them.
+fn columns_of(model: &Model) -> Columns {
+    let parts = model.parts();
+    let unknown = unknown_category(model);
+    let table = |texts: &Vec<String>| Arc::new(CategoryTable::new(texts.clone(), unknown));
+    let categories = parts.categories.iter();
+    Columns {
+        names: parts.feature_names.clone(),
+        types: parts.feature_types.clone(),
+        categories: categories
+            .map(|own| (own.column, table(&own.texts)))
+            .collect(),
+    }
+}
+
+/// What the library makes of a category that training did not see.
+fn unknown_category(model: &Model) -> UnknownCategory {
+    match model.library() {
+        Library::Lightgbm => UnknownCategory::Missing,
+        Library::Xgboost | Library::Sklearn => UnknownCategory::Refused,
     }
 }
 

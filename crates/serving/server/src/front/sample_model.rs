@@ -25,6 +25,7 @@ pub(super) fn fuzzed_model() -> ModelInfo {
         columns: Columns {
             names,
             types: Vec::new(),
+            ..Columns::default()
         },
         ..sample_model(3, Kind::Leaf)
     }

@@ -4,7 +4,9 @@
 //! gigabytes. One pass over the fields, without recursion and without allocation, counts the fields
 //! that grow and refuses too many; an accepted message is at most a few times as large decoded.
 
-use super::super::limits::{DIMENSIONS_MAX, PARAMETERS_MAX, TENSORS_MAX, TYPED_INTEGER_BYTES_MAX};
+use super::super::limits::{
+    DIMENSIONS_MAX, PARAMETERS_MAX, TENSORS_MAX, TYPED_INTEGER_BYTES_MAX, TYPED_TEXTS_MAX,
+};
 use super::super::request_error::RequestError;
 use albacore_rows::limits::COLUMNS_MAX;
 
@@ -16,10 +18,13 @@ pub(super) fn check_decoded_size(message: &[u8]) -> Result<(), RequestError> {
         BoundedCount::new("outputs", TENSORS_MAX),
         BoundedCount::new("raw_input_contents", COLUMNS_MAX),
     ];
-    let mut integers = BoundedCount::new(
-        "typed integers (send raw_input_contents)",
-        TYPED_INTEGER_BYTES_MAX,
-    );
+    let mut sizes = TypedSizes {
+        integers: BoundedCount::new(
+            "typed integers (send raw_input_contents)",
+            TYPED_INTEGER_BYTES_MAX,
+        ),
+        texts: BoundedCount::new("bytes_contents (send raw_input_contents)", TYPED_TEXTS_MAX),
+    };
     for field in Fields(message) {
         let (number, bytes) = field?;
         let Some(count) = usize::from(number)
@@ -30,7 +35,7 @@ pub(super) fn check_decoded_size(message: &[u8]) -> Result<(), RequestError> {
         };
         count.add(1)?;
         match number {
-            5 => check_input(bytes, &mut integers)?,
+            5 => check_input(bytes, &mut sizes)?,
             6 => check_parameters(bytes, 2)?,
             _ => {}
         }
@@ -39,30 +44,26 @@ pub(super) fn check_decoded_size(message: &[u8]) -> Result<(), RequestError> {
 }
 
 /// One input tensor: dimensions, parameters, contents.
-fn check_input(tensor: &[u8], integers: &mut BoundedCount) -> Result<(), RequestError> {
+fn check_input(tensor: &[u8], sizes: &mut TypedSizes) -> Result<(), RequestError> {
     // A packed dimension has one byte at least; the exact number is checked after decoding.
     let mut shape = BoundedCount::new("bytes of dimensions", 10 * DIMENSIONS_MAX);
     check_parameters(tensor, 4)?;
     for field in Fields(tensor) {
         match field? {
             (3, bytes) => shape.add(bytes.len().max(1))?,
-            (5, bytes) => check_contents(bytes, integers)?,
+            (5, bytes) => check_contents(bytes, sizes)?,
             _ => {}
         }
     }
     Ok(())
 }
 
-/// Typed values: integers and booleans of variable length grow; text is not accepted.
-fn check_contents(contents: &[u8], integers: &mut BoundedCount) -> Result<(), RequestError> {
+/// Typed values: integers and booleans of variable length grow, and so do short texts.
+fn check_contents(contents: &[u8], sizes: &mut TypedSizes) -> Result<(), RequestError> {
     for field in Fields(contents) {
         match field? {
-            (1..=5, bytes) => integers.add(bytes.len().max(1))?,
-            (8, _) => {
-                return Err(RequestError::invalid(
-                    "input \"input\" has bytes_contents: trees take numbers, not BYTES",
-                ));
-            }
+            (1..=5, bytes) => sizes.integers.add(bytes.len().max(1))?,
+            (8, _) => sizes.texts.add(1)?,
             _ => {}
         }
     }
@@ -78,6 +79,12 @@ fn check_parameters(message: &[u8], number: u8) -> Result<(), RequestError> {
         }
     }
     Ok(())
+}
+
+/// What typed contents of all inputs have together.
+struct TypedSizes {
+    integers: BoundedCount,
+    texts: BoundedCount,
 }
 
 /// A count with a bound.
