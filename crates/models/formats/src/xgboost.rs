@@ -212,7 +212,7 @@ impl XgboostFields {
         let mut notices = follow_version(version, &objective, &mut trees)?;
         let tables = self.category_tables.unwrap_or_default();
         let categories = tables
-            .finish(features, &mut notices)
+            .finish(version, features, &mut notices)
             .map_err(|error| error.inside(&format!("{at}.cats")))?;
         let tree_info = required(self.tree_info, &format!("{at}.tree_info"))?;
         assign_groups(&mut trees, &tree_info, groups).map_err(|error| error.inside(at))?;

@@ -24,7 +24,7 @@ const WHOLE: &str = r#"models:
   classes: ["legit", "fraud"]
   categories:
     "size": ["10", "20"]
-    "the \"color\"": ["red", "", "é"]
+    "the \"color\"": ["red", "", "e"]
   threads: 3
   weight: 250
   batching:

@@ -51,7 +51,7 @@ pub(super) fn read(
 fn refusal(problem: &str) -> String {
     format!(
         "its file has {problem}, so that their columns are not known: strings are refused until \
-         categories of the model lists them; numbers of categories are taken"
+         \"categories\" of the model lists them; their numbers are taken"
     )
 }
 

@@ -4,10 +4,12 @@
 //! `values`, the bytes of texts, which are cut at the offsets; or `values` alone, numbers.
 //! `feature_segments` counts the categories up to each column.
 //!
-//! XGBoost 3.2 counts the letters of a text of pandas where it should count its bytes, so that
-//! texts outside of ASCII are cut in the wrong places, and some of them are valid UTF-8. Columns
-//! that have such texts are taken for columns without a table, whatever library wrote them.
+//! XGBoost before 3.4 counts the letters of a text of pandas where it should count its bytes, so
+//! that texts outside of ASCII are cut in the wrong places, and some of the pieces are UTF-8.
+//! Columns that have such texts are taken for columns without a table; of newer versions, which
+//! may have loaded and saved an older file, those that have texts that are not UTF-8.
 
+use super::version::XgboostVersion;
 use crate::categories::{ColumnCategories, check_count};
 use crate::error::{ModelError, ModelResult};
 use crate::limits::{CATEGORY_BYTES_MAX, CATEGORY_TEXTS_MAX, FEATURES_MAX};
@@ -26,8 +28,15 @@ pub(super) struct CategoryTables {
 struct CategoryTable {
     column: usize,
     count: usize,
-    /// `None` if they are not ASCII.
-    texts: Option<Vec<String>>,
+    texts: TableTexts,
+}
+
+/// The texts of a table.
+enum TableTexts {
+    Ascii(Vec<String>),
+    /// With texts outside of ASCII.
+    Utf8(Vec<String>),
+    Damaged,
 }
 
 impl CategoryTables {
@@ -66,7 +75,7 @@ impl CategoryTables {
             None => {
                 check_count(values.len())?;
                 let texts = values.iter().map(i64::to_string).collect();
-                (values.len(), Some(texts))
+                (values.len(), TableTexts::Ascii(texts))
             }
         };
         if count > 0 {
@@ -79,9 +88,11 @@ impl CategoryTables {
         check_count(self.columns.iter().map(|it| it.count).sum())
     }
 
-    /// The categories by column; notices name columns that have no table.
+    /// The categories by column, as the version wrote them; notices name columns whose texts it
+    /// damaged.
     pub(super) fn finish(
         self,
+        version: XgboostVersion,
         features: usize,
         notices: &mut Vec<String>,
     ) -> ModelResult<Vec<ColumnCategories>> {
@@ -98,11 +109,14 @@ impl CategoryTables {
         let mut categories = Vec::with_capacity(self.columns.len());
         for CategoryTable { column, texts, .. } in self.columns {
             match texts {
-                Some(texts) => categories.push(ColumnCategories { column, texts }),
-                None => notices.push(format!(
-                    "column {column} has categories outside of ASCII, which XGBoost writes \
-                     incompletely: strings are refused in this column until categories of the \
-                     model lists them; their numbers are taken"
+                TableTexts::Ascii(texts) => categories.push(ColumnCategories { column, texts }),
+                TableTexts::Utf8(texts) if !version.cuts_categories_by_letters() => {
+                    categories.push(ColumnCategories { column, texts });
+                }
+                TableTexts::Utf8(_) | TableTexts::Damaged => notices.push(format!(
+                    "column {column} has categories outside of ASCII, which XGBoost before 3.4 \
+                     writes incompletely: strings are refused in this column until \"categories\" \
+                     of the model lists them; their numbers are taken"
                 )),
             }
         }
@@ -110,12 +124,12 @@ impl CategoryTables {
     }
 }
 
-/// How many texts there are in `bytes`, and the texts if they are ASCII.
-fn texts_of(offsets: &[i32], bytes: &[i64]) -> ModelResult<(usize, Option<Vec<String>>)> {
+/// How many texts there are in `bytes`, and the texts.
+fn texts_of(offsets: &[i32], bytes: &[i64]) -> ModelResult<(usize, TableTexts)> {
     let invalid = |reason: String| ModelError::inconsistent("offsets", reason);
     let Some((&first, &last)) = offsets.first().zip(offsets.last()) else {
         return match bytes {
-            [] => Ok((0, None)),
+            [] => Ok((0, TableTexts::Ascii(Vec::new()))),
             _ => Err(invalid(format!("none for {} bytes of values", bytes.len()))),
         };
     };
@@ -130,14 +144,17 @@ fn texts_of(offsets: &[i32], bytes: &[i64]) -> ModelResult<(usize, Option<Vec<St
         return Err(ModelError::inconsistent("values", reason));
     }
     let count = offsets.len() - 1;
-    if !bytes.iter().all(|byte| (0..128).contains(byte)) {
-        return Ok((count, None));
-    }
     let text = |ends: &[i32]| {
         let bytes = &bytes[ends[0] as usize..ends[1] as usize];
-        bytes.iter().map(|&byte| char::from(byte as u8)).collect()
+        String::from_utf8(bytes.iter().map(|&byte| byte as u8).collect())
     };
-    Ok((count, Some(offsets.windows(2).map(text).collect())))
+    let Ok(texts) = offsets.windows(2).map(text).collect::<Result<Vec<_>, _>>() else {
+        return Ok((count, TableTexts::Damaged));
+    };
+    match texts.iter().all(|text| text.is_ascii()) {
+        true => Ok((count, TableTexts::Ascii(texts))),
+        false => Ok((count, TableTexts::Utf8(texts))),
+    }
 }
 
 /// Checks that the segments are those of the columns.
