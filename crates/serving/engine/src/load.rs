@@ -298,4 +298,52 @@ mod tests {
             assert!(is_positive && choice.reads_bytes > 0, "{choice:?}");
         }
     }
+
+    fn with_categories(file: &str, names: &[&str]) -> Result<LoadedModel, String> {
+        let texts = vec!["x".to_owned(), "y".to_owned()];
+        let categories = names
+            .iter()
+            .map(|&name| (name.to_owned(), texts.clone()))
+            .collect::<Vec<_>>();
+        let model = LoadedModel::compile("m", file.as_bytes(), Iterations::All).unwrap();
+        model.with_categories(categories)
+    }
+
+    #[test]
+    fn categories_are_given_to_columns_by_name_or_by_number_without_names() {
+        let named = MODEL.replacen("\n\n", "\nfeature_names=a 1\n\n", 1);
+        let numbered = MODEL.replacen("\n\n", "\nfeature_names=Column_0 Column_1\n\n", 1);
+        for (file, name, column) in [
+            (MODEL, "1", 1),
+            (&numbered, "0", 0),
+            (&numbered, "Column_1", 1),
+            (&named, "1", 1),
+        ] {
+            let model = with_categories(file, &[name]).unwrap();
+            let table = &model.info().columns.categories[&column];
+            assert_eq!(table.code("y"), Some(1), "{name}");
+            assert_eq!(table.unknown(), UnknownCategory::Missing);
+        }
+        for (file, names, part) in [
+            (
+                MODEL,
+                &["2"][..],
+                "column \"2\", which the model does not have; it has [\"0\", \"1\"]",
+            ),
+            (MODEL, &["01"], "column \"01\""),
+            (
+                &named,
+                &["0"],
+                "column \"0\", which the model does not have; it has [\"a\", \"1\"]",
+            ),
+            (
+                &numbered,
+                &["Column_1", "1"],
+                "column \"1\" by its number, too",
+            ),
+        ] {
+            let said = with_categories(file, names).unwrap_err();
+            assert!(said.contains(part), "{said}");
+        }
+    }
 }

@@ -167,9 +167,13 @@ impl ColumnTensors {
     pub fn check(model: &ModelInfo, columns: &[DeclaredColumn<'_>]) -> Result<Self, InvalidRows> {
         let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
         let order = ColumnOrder::find(model, &names).map_err(|error| {
+            let of_texts = match columns.iter().any(|column| column.datatype == BYTES) {
+                true => ", as BYTES has to be",
+                false => "",
+            };
             InvalidRows::new(format!(
-                "{error}; the request has {} inputs, one for each column, or send all columns as \
-                 one input of numbers and of shape [rows, {}]",
+                "{error}; the request has {} inputs, one for each column{of_texts}, or send all \
+                 columns as one input of numbers, of shape [rows, {}]",
                 names.len(),
                 model.features
             ))

@@ -239,12 +239,12 @@ mod tests {
         assert!(
             error(&tensor(InferInputTensor {
                 contents: Some(InferTensorContents {
-                    bytes_contents: vec![Vec::new()],
+                    bytes_contents: vec![Vec::new(); TYPED_TEXTS_MAX + 1],
                     ..Default::default()
                 }),
                 ..Default::default()
             }))
-            .contains("BYTES")
+            .contains("1048576 bytes_contents")
         );
         let integers = InferTensorContents {
             int64_contents: vec![1; TYPED_INTEGER_BYTES_MAX + 1],
