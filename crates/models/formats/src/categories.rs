@@ -23,13 +23,19 @@ pub(crate) fn check(categories: &[ColumnCategories], features: usize) -> ModelRe
     }
     check_count(categories.iter().map(|it| it.texts.len()).sum())?;
     for ColumnCategories { column, texts } in categories {
-        let mut known = HashSet::with_capacity(texts.len());
-        if let Some(text) = texts.iter().find(|text| !known.insert(text.as_str())) {
+        if let Some(text) = repeated(texts) {
             let reason = format!("'{}' is twice in column {column}", excerpt(text));
             return Err(ModelError::inconsistent("categories", reason));
         }
     }
     Ok(())
+}
+
+/// A text that comes twice.
+pub(crate) fn repeated(texts: &[String]) -> Option<&str> {
+    let mut known = HashSet::with_capacity(texts.len());
+    let mut texts = texts.iter().map(String::as_str);
+    texts.find(|text| !known.insert(*text))
 }
 
 /// Refuses more texts than a file may have.

@@ -41,10 +41,17 @@ pub(crate) fn code(table: &CategoryTable, text: &str) -> Result<f32, String> {
 #[derive(Clone, Debug)]
 pub(crate) struct TextColumns<'a> {
     model: &'a ModelInfo,
-    /// Values in a row.
-    width: usize,
-    /// By place in a row, the column of the model; `None` if they are in its order.
-    columns: Option<Vec<usize>>,
+    columns: RowColumns,
+}
+
+/// The columns of a model in a row.
+#[derive(Clone, Debug)]
+enum RowColumns {
+    /// All in the model's order.
+    All,
+    One(usize),
+    /// By place in a row.
+    Some(Vec<usize>),
 }
 
 impl<'a> TextColumns<'a> {
@@ -54,8 +61,7 @@ impl<'a> TextColumns<'a> {
         let order = order.filter(|_| !model.columns.categories.is_empty());
         Self {
             model,
-            width: order.map_or(model.features, ColumnOrder::width),
-            columns: order.map(ColumnOrder::columns),
+            columns: order.map_or(RowColumns::All, |order| RowColumns::Some(order.columns())),
         }
     }
 
@@ -63,8 +69,7 @@ impl<'a> TextColumns<'a> {
     pub(crate) fn one(model: &'a ModelInfo, column: usize) -> Self {
         Self {
             model,
-            width: 1,
-            columns: Some(vec![column]),
+            columns: RowColumns::One(column),
         }
     }
 
@@ -75,9 +80,14 @@ impl<'a> TextColumns<'a> {
 
     /// The code of the value number `index`, whose JSON is `token`.
     pub(crate) fn code(&self, index: usize, token: &str) -> Result<f32, String> {
-        let place = index % self.width.max(1);
-        let columns = self.columns.as_ref();
-        let column = columns.map_or(place, |columns| columns[place]);
+        let column = match &self.columns {
+            RowColumns::All => index % self.model.features.max(1),
+            RowColumns::One(column) => *column,
+            RowColumns::Some(columns) => {
+                let place = index % columns.len().max(1);
+                columns.get(place).copied().unwrap_or_default()
+            }
+        };
         let of_column = |problem: &str| {
             let name = self.model.columns.name(column);
             format!("column {:?}: {problem}", excerpt(&name))

@@ -3,8 +3,8 @@
 //! or else from `feature_infos`.
 
 use super::Trailer;
-use crate::categories::{ColumnCategories, check_count};
-use crate::error::ModelResult;
+use crate::categories::{ColumnCategories, check_count, repeated};
+use crate::error::{ModelResult, excerpt};
 use crate::json::JsonReader;
 use crate::value_reader::ValueReader as _;
 
@@ -41,11 +41,20 @@ pub(super) fn read(
             return Ok(Vec::new());
         }
     }
-    let categories = columns.into_iter().zip(lists);
-    let categories = categories.filter(|(_, texts)| !texts.is_empty());
-    Ok(categories
-        .map(|(column, texts)| ColumnCategories { column, texts })
-        .collect())
+    let mut categories = Vec::with_capacity(lists.len());
+    for (column, texts) in columns.into_iter().zip(lists) {
+        match repeated(&texts) {
+            // Pandas tells the number 1 from the text "1".
+            Some(text) => notices.push(format!(
+                "column {column} has two categories '{}': strings are refused in it until \
+                 \"categories\" of the model lists them; their numbers are taken",
+                excerpt(text)
+            )),
+            None if texts.is_empty() => {}
+            None => categories.push(ColumnCategories { column, texts }),
+        }
+    }
+    Ok(categories)
 }
 
 fn refusal(problem: &str) -> String {

@@ -20,6 +20,8 @@ use crate::value_reader::{ValueReader, put_once, required};
 pub(super) struct CategoryTables {
     /// Columns that have an entry.
     entries: usize,
+    /// Texts of all columns.
+    count: usize,
     columns: Vec<CategoryTable>,
     segments: Option<Vec<i32>>,
 }
@@ -73,7 +75,7 @@ impl CategoryTables {
         let (count, texts) = match offsets {
             Some(offsets) => texts_of(&offsets, &values)?,
             None => {
-                check_count(values.len())?;
+                check_count(self.count + values.len())?;
                 let texts = values.iter().map(i64::to_string).collect();
                 (values.len(), TableTexts::Ascii(texts))
             }
@@ -85,7 +87,8 @@ impl CategoryTables {
                 texts,
             });
         }
-        check_count(self.columns.iter().map(|it| it.count).sum())
+        self.count += count;
+        check_count(self.count)
     }
 
     /// The categories by column, as the version wrote them; notices name columns whose texts it
