@@ -13,6 +13,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::categories;
 use crate::iterations::{self, Iterations};
 use crate::limits;
 use crate::missing_columns::MissingColumns;
@@ -401,7 +402,7 @@ pub struct Model {
     /// then send these texts in the column. In place of those of the model's file. A model without
     /// a column of such a name is not loaded.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "categories_schema")]
+    #[schemars(schema_with = "categories::schema")]
     pub categories: BTreeMap<String, Vec<String>>,
     /// Most threads of a worker that compute one batch of this model: `auto`, or a number from 1 to
     /// `spec.threads`. Left out, auto.
@@ -422,20 +423,6 @@ pub struct Model {
     /// `spec.batching`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batching: Option<ModelBatching>,
-}
-
-/// Lists of texts by names of columns, within the bounds of the server's settings.
-fn categories_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({
-        "type": "object",
-        "maxProperties": limits::CATEGORY_COLUMNS_MAX,
-        "additionalProperties": {
-            "type": "array",
-            "minItems": 1,
-            "maxItems": limits::CATEGORIES_MAX,
-            "items": {"type": "string", "maxLength": limits::CATEGORY_CHARS_MAX},
-        },
-    })
 }
 
 fn weight_default() -> u16 {

@@ -32,6 +32,12 @@ pub enum ColumnKind {
     Texts(Arc<CategoryTable>),
 }
 
+impl From<Datatype> for ColumnKind {
+    fn from(datatype: Datatype) -> Self {
+        Self::Numbers(datatype)
+    }
+}
+
 impl ColumnKind {
     fn of(
         model: &ModelInfo,

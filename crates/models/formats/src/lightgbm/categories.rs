@@ -1,6 +1,6 @@
-//! The categories of a model that was trained on pandas: a list for each column of them, in the last
-//! line of the file. Which columns these are follows from `categorical_feature` of its parameters,
-//! or else from `feature_infos`.
+//! The categories of a model that was trained on pandas: a list for each column of them, in the
+//! last line of the file. Which columns these are follows from `categorical_feature` of its
+//! parameters, or else from `feature_infos`.
 
 use super::Trailer;
 use crate::categories::{ColumnCategories, check_count, repeated};
@@ -8,7 +8,7 @@ use crate::error::{ModelResult, excerpt};
 use crate::json::JsonReader;
 use crate::value_reader::ValueReader as _;
 
-/// Reads the categories by column. A notice says if the columns of the lists cannot be told.
+/// Reads the categories by column. A notice says if the columns of the lists are not known.
 pub(super) fn read(
     trailer: &Trailer<'_>,
     infos: &str,

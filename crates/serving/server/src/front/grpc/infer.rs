@@ -219,7 +219,7 @@ impl<'a> GrpcInferRequest<'a> {
         let (datatype, rows) = validate::check_input(model, &declared, order.as_ref())?;
         let data = GrpcInput::find(request, input, regions)?;
         let columns = order.as_ref().map_or(model.features, ColumnOrder::width);
-        data.check_length(&ColumnKind::Numbers(datatype), rows * columns)?;
+        data.check_length(&datatype.into(), rows * columns)?;
         let data = GrpcRows::Tensor(data);
         Ok(Self {
             rows,
@@ -278,7 +278,7 @@ impl<'a> GrpcInferRequest<'a> {
 
     /// Checks the values and writes them as rows of the engine.
     pub(super) fn write_rows(&self, memory: &mut [u8]) -> Result<(), RequestError> {
-        let numbers = ColumnKind::Numbers(self.datatype);
+        let numbers = self.datatype.into();
         Ok(match (&self.data, &self.order) {
             (GrpcRows::Tensor(tensor), None) => tensor.write(&numbers, memory),
             (GrpcRows::Tensor(tensor), Some(order)) => {

@@ -18,13 +18,13 @@ pub(super) fn check_decoded_size(message: &[u8]) -> Result<(), RequestError> {
         BoundedCount::new("outputs", TENSORS_MAX),
         BoundedCount::new("raw_input_contents", COLUMNS_MAX),
     ];
-    let mut sizes = TypedSizes {
-        integers: BoundedCount::new(
+    let mut typed = [
+        BoundedCount::new(
             "typed integers (send raw_input_contents)",
             TYPED_INTEGER_BYTES_MAX,
         ),
-        texts: BoundedCount::new("bytes_contents (send raw_input_contents)", TYPED_TEXTS_MAX),
-    };
+        BoundedCount::new("bytes_contents (send raw_input_contents)", TYPED_TEXTS_MAX),
+    ];
     for field in Fields(message) {
         let (number, bytes) = field?;
         let Some(count) = usize::from(number)
@@ -35,7 +35,7 @@ pub(super) fn check_decoded_size(message: &[u8]) -> Result<(), RequestError> {
         };
         count.add(1)?;
         match number {
-            5 => check_input(bytes, &mut sizes)?,
+            5 => check_input(bytes, &mut typed)?,
             6 => check_parameters(bytes, 2)?,
             _ => {}
         }
@@ -44,26 +44,27 @@ pub(super) fn check_decoded_size(message: &[u8]) -> Result<(), RequestError> {
 }
 
 /// One input tensor: dimensions, parameters, contents.
-fn check_input(tensor: &[u8], sizes: &mut TypedSizes) -> Result<(), RequestError> {
+fn check_input(tensor: &[u8], typed: &mut [BoundedCount; 2]) -> Result<(), RequestError> {
     // A packed dimension has one byte at least; the exact number is checked after decoding.
     let mut shape = BoundedCount::new("bytes of dimensions", 10 * DIMENSIONS_MAX);
     check_parameters(tensor, 4)?;
     for field in Fields(tensor) {
         match field? {
             (3, bytes) => shape.add(bytes.len().max(1))?,
-            (5, bytes) => check_contents(bytes, sizes)?,
+            (5, bytes) => check_contents(bytes, typed)?,
             _ => {}
         }
     }
     Ok(())
 }
 
-/// Typed values: integers and booleans of variable length grow, and so do short texts.
-fn check_contents(contents: &[u8], sizes: &mut TypedSizes) -> Result<(), RequestError> {
+/// Typed values, of which integers and texts are counted: integers and booleans of variable length grow, and so do short texts.
+fn check_contents(contents: &[u8], typed: &mut [BoundedCount; 2]) -> Result<(), RequestError> {
+    let [integers, texts] = typed;
     for field in Fields(contents) {
         match field? {
-            (1..=5, bytes) => sizes.integers.add(bytes.len().max(1))?,
-            (8, _) => sizes.texts.add(1)?,
+            (1..=5, bytes) => integers.add(bytes.len().max(1))?,
+            (8, _) => texts.add(1)?,
             _ => {}
         }
     }
@@ -79,12 +80,6 @@ fn check_parameters(message: &[u8], number: u8) -> Result<(), RequestError> {
         }
     }
     Ok(())
-}
-
-/// What typed contents of all inputs have together.
-struct TypedSizes {
-    integers: BoundedCount,
-    texts: BoundedCount,
 }
 
 /// A count with a bound.

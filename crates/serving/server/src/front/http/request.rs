@@ -19,7 +19,7 @@ use super::bounded_list::BoundedList;
 use albacore_engine::{Kind, KindSet, ModelInfo};
 use albacore_extensions::{RegionSlice, Regions};
 use albacore_proto::array::SplitBody;
-use albacore_rows::columns::{BinarySize, ColumnKind, ColumnTensors, DeclaredColumn};
+use albacore_rows::columns::{BinarySize, ColumnTensors, DeclaredColumn};
 use albacore_rows::datatype::Datatype;
 use albacore_rows::labels::BYTES;
 use albacore_rows::limits::COLUMNS_MAX;
@@ -331,8 +331,7 @@ impl<'a> HttpInferRequest<'a> {
             }
             &HttpInput::Bytes(bytes) => Ok(binary_values::write_bytes(datatype, bytes, memory)?),
             HttpInput::Shared(slice) => {
-                let kind = ColumnKind::Numbers(datatype);
-                Ok(validate::write_shared(slice, &kind, memory)?)
+                Ok(validate::write_shared(slice, &datatype.into(), memory)?)
             }
         }
     }
