@@ -211,9 +211,8 @@ impl XgboostFields {
         let base = base_margins(&base_score, link, groups)?;
         let mut notices = follow_version(version, &objective, &mut trees)?;
         let tables = self.category_tables.unwrap_or_default();
-        let categories = tables
-            .finish(version, features, &mut notices)
-            .map_err(|error| error.inside(&format!("{at}.cats")))?;
+        let categories = tables.finish(version, features, &mut notices);
+        let categories = categories.map_err(|error| error.inside(&format!("{at}.cats")))?;
         let tree_info = required(self.tree_info, &format!("{at}.tree_info"))?;
         assign_groups(&mut trees, &tree_info, groups).map_err(|error| error.inside(at))?;
         if let Some(weights) = self.weight_drop {
