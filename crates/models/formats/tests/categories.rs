@@ -64,80 +64,70 @@ const SEGMENTS: &str = "\"feature_segments\":[0,0,6,6,9]";
 const OFFSETS: &str = "\"offsets\":[0,3,7,11,14,17,22]";
 const NUMBERS: &str = "\"values\":[10,30,20]";
 
+/// A part of the file, what it becomes, and parts of the error.
+type Case<'a> = (&'a str, &'a str, &'a [&'a str]);
+
+fn assert_refused(cases: &[Case<'_>]) {
+    for (from, to, parts) in cases {
+        let said = Model::parse(&edited("xgboost.json", from, to)).unwrap_err();
+        let said = said.to_string();
+        for part in *parts {
+            assert!(said.contains(part), "{to:.80}: {said}");
+        }
+    }
+}
+
 #[test]
-fn a_contradiction_in_the_tables_of_xgboost_names_its_field() {
-    let long = format!("\"offsets\":[0,{}3,7,11,14,17,22]", "3,".repeat(1 << 22));
-    for (from, to, parts) in [
+fn contradictory_segments_of_xgboost_are_named() {
+    let at = "cats.feature_segments";
+    assert_refused(&[
         (
             SEGMENTS,
             "\"feature_segments\":[0,0,6,6]",
-            &["cats.feature_segments", "4 numbers"][..],
+            &[at, "4 numbers"],
         ),
         (
             SEGMENTS,
             "\"feature_segments\":[0,0,6,6,8]",
-            &[
-                "cats.feature_segments",
-                "2 categories of column 3, which has 3",
-            ],
+            &[at, "2 categories of column 3, which"],
         ),
         (
             SEGMENTS,
             "\"feature_segments\":[0,6,0,6,9]",
-            &[
-                "cats.feature_segments",
-                "6 categories of column 0, which has 0",
-            ],
+            &[at, "6 categories of column 0, which"],
         ),
-        (
-            SEGMENTS,
-            "\"feature_segments\":[-9,0,6,6,9]",
-            &["cats.feature_segments"],
-        ),
-        (SEGMENTS, "\"x\":[]", &["cats.feature_segments", "missing"]),
+        (SEGMENTS, "\"feature_segments\":[-9,0,6,6,9]", &[at]),
+        (SEGMENTS, "\"x\":[]", &[at, "missing"]),
+        (SEGMENTS, "\"feature_segments\":[0.5]", &[at]),
         (SEGMENTS, "\"enc\":[]", &["cats.enc", "twice"]),
-        (
-            SEGMENTS,
-            "\"feature_segments\":[0.5]",
-            &["cats.feature_segments"],
-        ),
+    ]);
+}
+
+#[test]
+fn contradictory_texts_of_xgboost_are_named() {
+    let long = format!("\"offsets\":[0,{}3,7,11,14,17,22]", "3,".repeat(1 << 22));
+    let (offsets, values) = ("cats.enc[1].offsets", "cats.enc[3].values");
+    let more = "{\"enc\":[{\"offsets\":[],\"values\":[]},";
+    assert_refused(&[
         (
             OFFSETS,
             "\"offsets\":[0,3,7,11,17,14,22]",
-            &[
-                "cats.enc[1].offsets",
-                "ascending list from 0 to the 22 bytes",
-            ],
+            &[offsets, "from 0 to the 22 bytes"],
         ),
-        (
-            OFFSETS,
-            "\"offsets\":[0,3,7,11,14,17,23]",
-            &["cats.enc[1].offsets"],
-        ),
-        (
-            OFFSETS,
-            "\"offsets\":[-1,3,7,11,14,17,22]",
-            &["cats.enc[1].offsets"],
-        ),
-        (
-            OFFSETS,
-            "\"offsets\":[]",
-            &["cats.enc[1].offsets", "none for 22 bytes"],
-        ),
+        (OFFSETS, "\"offsets\":[0,3,7,11,14,17,23]", &[offsets]),
+        (OFFSETS, "\"offsets\":[-1,3,7,11,14,17,22]", &[offsets]),
+        (OFFSETS, "\"offsets\":[]", &[offsets, "none for 22 bytes"]),
         (
             OFFSETS,
             "\"offsets\":[0,3,7,11,14,22]",
-            &[
-                "cats.feature_segments",
-                "6 categories of column 1, which has 5",
-            ],
+            &["6 categories of column 1, which has 5"],
         ),
         (
             OFFSETS,
             "\"offsets\":[0,0,0,11,14,17,22]",
-            &["categories", "'' is twice in column 1"],
+            &["'' is twice in column 1"],
         ),
-        (OFFSETS, &long, &["cats.enc[1].offsets", "4194305"]),
+        (OFFSETS, &long, &[offsets, "4194305"]),
         (
             "[114,101,",
             "[114,256,",
@@ -146,28 +136,17 @@ fn a_contradiction_in_the_tables_of_xgboost_names_its_field() {
         (
             NUMBERS,
             "\"values\":[10,30,10]",
-            &["categories", "'10' is twice in column 3"],
+            &["'10' is twice in column 3"],
         ),
-        (NUMBERS, "\"x\":0", &["cats.enc[3].values", "missing"]),
-        (
-            NUMBERS,
-            "\"values\":[10,30,\"20\"]",
-            &["cats.enc[3].values"],
-        ),
+        (NUMBERS, "\"x\":0", &[values, "missing"]),
+        (NUMBERS, "\"values\":[10,30,\"20\"]", &[values]),
         (
             "{\"enc\":[",
-            "{\"enc\":[{\"offsets\":[],\"values\":[]},",
+            more,
             &["cats.enc", "5 entries for 4 features"],
         ),
         ("{\"enc\":[", "{\"enc\":[7,", &["cats.enc[0]"]),
-    ] {
-        let said = Model::parse(&edited("xgboost.json", from, to))
-            .unwrap_err()
-            .to_string();
-        for part in parts {
-            assert!(said.contains(part), "{to:.80}: {said}");
-        }
-    }
+    ]);
 }
 
 #[test]

@@ -379,8 +379,9 @@ pub(super) fn write_shared(
     kind: &ColumnKind,
     memory: &mut [u8],
 ) -> Result<(), InvalidRows> {
-    let bytes = slice.read();
-    let bytes = bytes.map_err(|error| InvalidRows::new(error.to_string()))?;
+    let bytes = slice
+        .read()
+        .map_err(|error| InvalidRows::new(error.to_string()))?;
     kind.write_bytes(&bytes, memory)
 }
 

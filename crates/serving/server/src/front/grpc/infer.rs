@@ -278,12 +278,12 @@ impl<'a> GrpcInferRequest<'a> {
 
     /// Checks the values and writes them as rows of the engine.
     pub(super) fn write_rows(&self, memory: &mut [u8]) -> Result<(), RequestError> {
-        let numbers = self.datatype.into();
+        let numbers = &self.datatype.into();
         Ok(match (&self.data, &self.order) {
-            (GrpcRows::Tensor(tensor), None) => tensor.write(&numbers, memory),
+            (GrpcRows::Tensor(tensor), None) => tensor.write(numbers, memory),
             (GrpcRows::Tensor(tensor), Some(order)) => {
                 let element = self.datatype.element();
-                order.write(element, memory, |memory| tensor.write(&numbers, memory))
+                order.write(element, memory, |memory| tensor.write(numbers, memory))
             }
             (GrpcRows::Columns(columns, inputs, tensors), _) => {
                 columns.write(memory, |place, kind, memory| {

@@ -58,9 +58,11 @@ fn check_input(tensor: &[u8], typed: &mut [BoundedCount; 2]) -> Result<(), Reque
     Ok(())
 }
 
-/// Typed values, of which integers and texts are counted: integers and booleans of variable length grow, and so do short texts.
-fn check_contents(contents: &[u8], typed: &mut [BoundedCount; 2]) -> Result<(), RequestError> {
-    let [integers, texts] = typed;
+/// Typed values: integers and booleans of variable length grow, and so do short texts.
+fn check_contents(
+    contents: &[u8],
+    [integers, texts]: &mut [BoundedCount; 2],
+) -> Result<(), RequestError> {
     for field in Fields(contents) {
         match field? {
             (1..=5, bytes) => integers.add(bytes.len().max(1))?,

@@ -183,11 +183,10 @@ impl<'a> HttpInferRequest<'a> {
             let (own, rest) = binary.split_at(own);
             binary = rest;
             let text = input.data.map(|data| (data.get(), &b""[..]));
-            let rows = columns.rows;
-            let need = columns.kinds()[place].binary_size(rows);
+            let need = columns.kinds()[place].binary_size(columns.rows);
             let data = match input.region(regions)? {
                 Some(slice) => input.shared(need, (text, own), slice),
-                None => input.data(rows, need, text, own),
+                None => input.data(columns.rows, need, text, own),
             };
             let data = data.map_err(|error| {
                 let name = validate::excerpt(&input.name);
