@@ -84,7 +84,11 @@ fn show_file(model: &Model, mut line: impl FnMut(&str, String)) {
         }
         let kind = parts.feature_types.get(column);
         let kind = kind.map_or_else(String::new, |kind| format!(" ({kind})"));
-        line("column", format!("{column} {name:?}{kind}"));
+        let table = parts.categories.iter().find(|it| it.column == column);
+        let texts = table.map_or_else(String::new, |table| {
+            format!(", {} categories", table.texts.len())
+        });
+        line("column", format!("{column} {name:?}{kind}{texts}"));
     }
     line("outputs", parts.groups.to_string());
     line("iterations", model.iterations().to_string());

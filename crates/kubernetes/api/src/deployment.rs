@@ -6,11 +6,14 @@
 // Each printer column repeats the keys `name`, `json_path`...: the lint takes them for duplicates.
 #![allow(clippy::duplicated_attributes)]
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::{PodTemplateSpec, ResourceRequirements};
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::categories;
 use crate::iterations::{self, Iterations};
 use crate::limits;
 use crate::missing_columns::MissingColumns;
@@ -394,6 +397,13 @@ pub struct Model {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = limits::CLASSES_MAX), inner(length(max = limits::CLASS_CHARS_MAX)))]
     pub classes: Vec<String>,
+    /// The texts of the categories of columns, by the name of the column, in the order of the
+    /// numbers that the model was trained with, from 0: `color: [blue, green, red]`. Requests may
+    /// then send these texts in the column. In place of those of the model's file. A model without
+    /// a column of such a name is not loaded.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "categories::schema")]
+    pub categories: BTreeMap<String, Vec<String>>,
     /// Most threads of a worker that compute one batch of this model: `auto`, or a number from 1 to
     /// `spec.threads`. Left out, auto.
     ///

@@ -2,6 +2,7 @@
 //! and the conversion of a spec for the planner and for one machine. No client here.
 #![forbid(unsafe_code)]
 
+mod categories;
 mod condition_state;
 mod container;
 mod counted;

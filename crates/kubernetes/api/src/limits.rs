@@ -42,6 +42,15 @@ pub const CLASSES_MAX: usize = albacore_settings::CLASSES_MAX;
 /// Longest name of a class, in characters, the bound of the server's settings.
 pub const CLASS_CHARS_MAX: usize = albacore_settings::CLASS_CHARS_MAX;
 
+/// Most columns of a model whose categories are listed, the bound of the server's settings.
+pub const CATEGORY_COLUMNS_MAX: usize = albacore_settings::CATEGORY_COLUMNS_MAX;
+
+/// Most categories of a column, the bound of the server's settings.
+pub const CATEGORIES_MAX: usize = albacore_settings::CATEGORIES_MAX;
+
+/// Longest category, in characters, the bound of the server's settings.
+pub const CATEGORY_CHARS_MAX: usize = albacore_settings::CATEGORY_CHARS_MAX;
+
 /// Longest model name, in characters; it is part of a URL and a metric label.
 pub const MODEL_NAME_CHARS_MAX: usize = 63;
 

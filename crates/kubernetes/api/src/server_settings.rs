@@ -71,6 +71,7 @@ fn model_of(
         naming: Naming {
             missing: model.missing.into(),
             classes: model.classes.clone(),
+            categories: model.categories.clone(),
         },
     })
 }

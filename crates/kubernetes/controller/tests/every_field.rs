@@ -30,6 +30,7 @@ fn sample() -> Value {
             "iterations": {"begin": 1, "end": 20}, "outputs": ["margin"], "threads": 1,
             "weight": 300, "missing": "Nan",
             "classes": ["legit", "fraud"],
+            "categories": {"color": ["blue", "red"]},
             "batching": {"policy": "Timeout", "maxRows": 64, "maxDelay": "1ms"},
             "slo": {"latency": "25ms", "percentile": 99.0,
                 "contribs": "80ms", "interactions": "1s"}}],

@@ -178,17 +178,12 @@ impl<'a> JsonReader<'a> {
             b'f' => 12,
             b'"' | b'\\' | b'/' => escape,
             b'u' => {
-                let digits = self.bytes.get(self.at..self.at + 4).unwrap_or_default();
-                let code = std::str::from_utf8(digits)
-                    .ok()
-                    .filter(|digits| digits.len() == 4)
-                    .and_then(|digits| u32::from_str_radix(digits, 16).ok());
-                let Some(code) = code else {
-                    return self.error("an escape \\u without four hexadecimal digits");
+                let code = self.hexadecimal()?;
+                let letter = match code {
+                    0xd800..0xdc00 => self.low_surrogate(code)?,
+                    _ => char::from_u32(code),
                 };
-                self.at += 4;
-                // Surrogates occur in names alone, whose exact text does not matter.
-                let letter = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
+                let letter = letter.unwrap_or(char::REPLACEMENT_CHARACTER);
                 text.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
                 return Ok(());
             }
@@ -197,9 +192,45 @@ impl<'a> JsonReader<'a> {
         text.push(byte);
         Ok(())
     }
+
+    /// The four digits of an escape.
+    fn hexadecimal(&mut self) -> ModelResult<u32> {
+        let digits = self.bytes.get(self.at..self.at + 4).unwrap_or_default();
+        let code = std::str::from_utf8(digits)
+            .ok()
+            .filter(|digits| digits.len() == 4)
+            .and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        let Some(code) = code else {
+            return self.error("an escape \\u without four hexadecimal digits");
+        };
+        self.at += 4;
+        Ok(code)
+    }
+
+    /// The letter of a pair of escapes whose first was `high`; `None` without the second.
+    fn low_surrogate(&mut self, high: u32) -> ModelResult<Option<char>> {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        if !rest.starts_with(b"\\u") {
+            return Ok(None);
+        }
+        self.at += 2;
+        let low = self.hexadecimal()?;
+        Ok((0xdc00..0xe000)
+            .contains(&low)
+            .then(|| 0x1_0000 + ((high - 0xd800) << 10) + (low - 0xdc00))
+            .and_then(char::from_u32))
+    }
 }
 
 impl JsonReader<'_> {
+    /// Reads a string, or a number or literal as it is written.
+    pub(crate) fn text(&mut self) -> ModelResult<String> {
+        match self.peek() {
+            Some(b'"') => self.string(),
+            _ => self.token().map(str::to_owned),
+        }
+    }
+
     /// Reads an array of numbers as the nearest `f64` values: at most `most`.
     pub(crate) fn doubles(&mut self, most: usize) -> ModelResult<Vec<f64>> {
         self.numbers(
@@ -284,6 +315,11 @@ impl ValueReader for JsonReader<'_> {
 
     fn integers(&mut self, most: usize) -> ModelResult<Vec<i32>> {
         self.numbers(most, Self::short_integer, integer)
+    }
+
+    fn wide_integers(&mut self, most: usize) -> ModelResult<Vec<i64>> {
+        let short = |reader: &mut Self| reader.short_integer().map(i64::from);
+        self.numbers(most, short, |token| token.parse().ok())
     }
 
     fn skip(&mut self) -> ModelResult<()> {

@@ -13,6 +13,7 @@
 //! * [`ModelError`] names the field and the reason; [`limits`] holds every bound and its reason.
 #![forbid(unsafe_code)]
 
+mod categories;
 mod detect;
 mod error;
 mod foreign;
@@ -28,6 +29,7 @@ mod ubjson;
 mod value_reader;
 mod xgboost;
 
+pub use categories::ColumnCategories;
 pub use error::ModelError;
 pub use iterations::{Iterations, IterationsError};
 pub use model::{Format, IterationRange, Library, Model, ModelParts};

@@ -4,6 +4,7 @@
 //! one the complement of a leaf. Numbers are read exactly, thresholds in `f64`, as the library
 //! does.
 
+mod categories;
 mod tree;
 
 use std::str::FromStr;
@@ -77,8 +78,8 @@ pub(crate) fn parse(bytes: &[u8]) -> ModelResult<Model> {
             .map_err(|error| error.inside(&path))?;
         trees.push(fields.tree().map_err(|error| error.inside(&path))?);
     }
-    read_trailer(&mut lines)?;
-    header.finish(trees)
+    let trailer = read_trailer(&mut lines)?;
+    header.finish(trees, &trailer)
 }
 
 /// Reads fields, each into the slot of its key, up to the next tree; returns whether one follows.
@@ -103,8 +104,18 @@ fn read_fields<'a, F>(
     lines.error("the file ends before 'end of trees'")
 }
 
-/// Skips the lines after the trees; a list of parameters must be complete.
-fn read_trailer(lines: &mut TextLines<'_>) -> ModelResult<()> {
+/// What is used of the lines after the trees.
+#[derive(Default)]
+struct Trailer<'a> {
+    /// Numbers of the categorical columns, separated by commas.
+    categorical_columns: Option<&'a str>,
+    /// JSON: a list for each column of pandas that has categories.
+    pandas_categories: Option<&'a str>,
+}
+
+/// Reads the lines after the trees; a list of parameters must be complete.
+fn read_trailer<'a>(lines: &mut TextLines<'a>) -> ModelResult<Trailer<'a>> {
+    let mut trailer = Trailer::default();
     let mut is_open = false;
     // bound: each step takes a line.
     while let Some(line) = lines.next() {
@@ -113,9 +124,16 @@ fn read_trailer(lines: &mut TextLines<'_>) -> ModelResult<()> {
             "end of parameters" => is_open = false,
             _ => {}
         }
+        let parameter = line.strip_prefix("[categorical_feature:");
+        if let Some(columns) = parameter.and_then(|rest| rest.strip_suffix(']')) {
+            trailer.categorical_columns = Some(columns.trim());
+        }
+        if let Some(lists) = line.strip_prefix("pandas_categorical:") {
+            trailer.pandas_categories = Some(lists);
+        }
     }
     match is_open {
-        false => Ok(()),
+        false => Ok(trailer),
         true => lines.error("the file ends before 'end of parameters'"),
     }
 }
@@ -161,7 +179,7 @@ impl<'a> LightgbmHeader<'a> {
         })
     }
 
-    fn finish(self, trees: Vec<Tree>) -> ModelResult<Model> {
+    fn finish(self, trees: Vec<Tree>, trailer: &Trailer<'_>) -> ModelResult<Model> {
         let version = self.version.unwrap_or("").to_owned();
         if version != "v3" && version != "v4" {
             let shown = excerpt(&version);
@@ -186,12 +204,15 @@ impl<'a> LightgbmHeader<'a> {
         }
         let names = self.feature_names.unwrap_or("");
         let infos = self.feature_infos.unwrap_or("");
+        let mut notices = Vec::new();
+        let categories = categories::read(trailer, infos, &mut notices)?;
         Model::new(ModelParts {
             format: Format::LightgbmText,
             version,
             objective,
             feature_names: names.split_ascii_whitespace().map(str::to_owned).collect(),
             feature_types: infos.split_ascii_whitespace().map(type_of).collect(),
+            categories,
             best_iteration: None,
             is_saved_by_sklearn: false,
             classes: None,
@@ -205,7 +226,7 @@ impl<'a> LightgbmHeader<'a> {
                 .map(|tree| tree as u32)
                 .collect(),
             trees,
-            notices: Vec::new(),
+            notices,
         })
     }
 }

@@ -24,6 +24,12 @@ pub const GROUPS_MAX: usize = 1 << 16;
 /// size is 2 MiB).
 pub const CATEGORY_MAX: u32 = 1 << 24;
 
+/// Texts of categories in a file, of all columns: some 40 bytes each in memory, so 160 MiB.
+pub const CATEGORY_TEXTS_MAX: usize = 1 << 22;
+
+/// Bytes of the texts of a column in XGBoost's tables, which are read as 64 bits each.
+pub(crate) const CATEGORY_BYTES_MAX: usize = 1 << 26;
+
 /// Nesting of arrays and objects in a model file. XGBoost writes 8 levels; the readers are
 /// recursive.
 pub(crate) const NESTING_MAX: usize = 64;

@@ -3,6 +3,7 @@
 //! Readers fill [`ModelParts`]; [`Model::new`] checks that they are consistent. The engine relies
 //! on these checks.
 
+use crate::categories::{self, ColumnCategories};
 use crate::error::ModelError;
 use crate::limits::{FEATURES_MAX, GROUPS_MAX, TREES_MAX};
 use crate::transform::Transform;
@@ -69,6 +70,8 @@ pub struct ModelParts {
     /// Types of the features by the library's names (XGBoost's `feature_types`; `numerical`,
     /// `categorical` or `none` by LightGBM's `feature_infos`); empty if the file has none.
     pub feature_types: Vec<String>,
+    /// Texts of the categories of columns, by ascending column; of columns that have some.
+    pub categories: Vec<ColumnCategories>,
     /// The best iteration, as early stopping recorded it.
     pub best_iteration: Option<usize>,
     /// XGBoost's scikit-learn interface saved the file: it predicts up to the best iteration.
@@ -232,6 +235,7 @@ impl ModelParts {
                 return Err(ModelError::inconsistent(path, reason));
             }
         }
+        categories::check(&self.categories, features)?;
         let starts = &self.iteration_starts;
         let ends = (starts.first(), starts.last().map(|&end| end as usize));
         if ends != (Some(&0), Some(trees)) || !starts.is_sorted() {

@@ -126,6 +126,7 @@ impl SklearnFields {
             objective: required(self.estimator, "estimator")?,
             feature_names: self.feature_names,
             feature_types: Vec::new(),
+            categories: Vec::new(),
             best_iteration: None,
             is_saved_by_sklearn: false,
             classes: self.classes,

@@ -292,6 +292,10 @@ impl ValueReader for UbjsonReader<'_> {
         })
     }
 
+    fn wide_integers(&mut self, most: usize) -> ModelResult<Vec<i64>> {
+        self.numbers(most, Self::integer)
+    }
+
     fn skip(&mut self) -> ModelResult<()> {
         let marker = self.marker()?;
         self.skip_value(marker)

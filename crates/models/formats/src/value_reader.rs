@@ -28,6 +28,9 @@ pub(crate) trait ValueReader {
     /// Reads an array of integers (booleans count as 0 and 1): at most `most`.
     fn integers(&mut self, most: usize) -> ModelResult<Vec<i32>>;
 
+    /// The same of 64 bits.
+    fn wide_integers(&mut self, most: usize) -> ModelResult<Vec<i64>>;
+
     /// Skips any value.
     fn skip(&mut self) -> ModelResult<()>;
 

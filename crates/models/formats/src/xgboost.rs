@@ -9,10 +9,12 @@
 
 mod base;
 mod categories;
+mod category_tables;
 mod tree;
 mod version;
 
 use self::base::{BaseScoreLink, base_margins};
+use self::category_tables::CategoryTables;
 use self::tree::XgboostTreeFields;
 use self::version::XgboostVersion;
 use crate::error::{ModelError, ModelResult, excerpt};
@@ -37,6 +39,7 @@ struct XgboostFields {
     tree_info: Option<Vec<i32>>,
     iteration_starts: Option<Vec<i32>>,
     trees: Option<Vec<Tree>>,
+    category_tables: Option<CategoryTables>,
     base_score: Option<String>,
     boost_from_average: Option<String>,
     classes: Option<String>,
@@ -156,6 +159,7 @@ impl XgboostFields {
                 put_once(&mut self.iteration_starts, source.integers(TREES_MAX + 1)?)
             }
             "weight_drop" => put_once(&mut self.weight_drop, source.floats(TREES_MAX)?),
+            "cats" => put_once(&mut self.category_tables, CategoryTables::read(source)?),
             "trees" => {
                 let mut trees = Vec::new();
                 source.array(&mut |source, index| {
@@ -205,7 +209,10 @@ impl XgboostFields {
             false => link,
         };
         let base = base_margins(&base_score, link, groups)?;
-        let notices = follow_version(version, &objective, &mut trees)?;
+        let mut notices = follow_version(version, &objective, &mut trees)?;
+        let tables = self.category_tables.unwrap_or_default();
+        let categories = tables.finish(version, features, &mut notices);
+        let categories = categories.map_err(|error| error.inside(&format!("{at}.cats")))?;
         let tree_info = required(self.tree_info, &format!("{at}.tree_info"))?;
         assign_groups(&mut trees, &tree_info, groups).map_err(|error| error.inside(at))?;
         if let Some(weights) = self.weight_drop {
@@ -229,6 +236,7 @@ impl XgboostFields {
             objective,
             feature_names: self.feature_names.unwrap_or_default(),
             feature_types: self.feature_types.unwrap_or_default(),
+            categories,
             best_iteration: best_iteration.transpose()?,
             is_saved_by_sklearn: self.is_saved_by_sklearn,
             classes: self.is_classifier.then(Vec::new),

@@ -59,7 +59,7 @@ pub use albacore_batching::{BatchingParams, ModelBatching, Policy, Prefer, Slo};
 pub use albacore_trees::{ElementType, IterationRange, Iterations, Kind};
 pub use albacore_worker::{KindSet, LoopIndex, OutputInfo, Sharing, kind_name, kind_or_unread};
 pub use catalog::NoSlot;
-pub use columns::Columns;
+pub use columns::{CategoryTable, Columns, UnknownCategory};
 pub use cpus::usable_cpus;
 pub use engine::{Engine, EngineConfig, FlushHandle};
 pub use error::{InstallError, ModelLookupError, StartError};

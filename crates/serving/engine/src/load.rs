@@ -1,17 +1,21 @@
 //! Loads models: bytes of a file -> compiled image in sealed memory, and its metadata.
 
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
 use albacore_os::OsError;
-use albacore_trees::{Format, Image, Iterations, Model, Predictor, Transform};
+use albacore_trees::{Format, Image, Iterations, Library, Model, Predictor, Transform};
 use albacore_worker::{EditionId, outputs_of};
 
 use super::model::{ClassNames, ClassRule, Classes, Edition, KernelChoice, Usage, kernel_choices};
 use super::{Kind, KindSet, ModelInfo, OutputInfo};
-use crate::columns::Columns;
+use crate::columns::{CategoryTable, Columns, UnknownCategory};
 use crate::image::PlacedImage;
+
+/// Names of columns that a message lists.
+const SHOWN_NAMES: usize = 5;
 
 /// A model that is ready to be served: its image can never change again.
 #[derive(Debug)]
@@ -20,6 +24,7 @@ pub struct LoadedModel {
     pub(super) kernels: Vec<KernelChoice>,
     /// Rule and number of its classes, of a classifier that was compiled here.
     class_count: Option<(ClassRule, usize)>,
+    unknown_category: UnknownCategory,
     image: PlacedImage,
 }
 
@@ -46,10 +51,8 @@ impl LoadedModel {
         let mut clock = || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         // Tuned here, once: the workers find the chosen kernels in the image.
         let image = Image::compile(&model).tuned(&mut clock);
-        let columns = Columns {
-            names: model.parts().feature_names.clone(),
-            types: model.parts().feature_types.clone(),
-        };
+        let columns = columns_of(&model);
+        let unknown_category = unknown_category(&model);
         let range = model.iteration_range();
         let iterations_notice = match iterations {
             Iterations::AsSaved => model.iterations_notice(range),
@@ -77,6 +80,7 @@ impl LoadedModel {
             info,
             kernels,
             class_count,
+            unknown_category,
             image,
         })
     }
@@ -97,6 +101,7 @@ impl LoadedModel {
             },
             kernels: kernel_choices(&predictor),
             class_count: None,
+            unknown_category: UnknownCategory::Refused,
             image,
         })
     }
@@ -130,6 +135,51 @@ impl LoadedModel {
         Ok(self)
     }
 
+    /// Gives columns, by their names, the categories that their trees have numbers for, in place
+    /// of those of the file.
+    ///
+    /// # Errors
+    /// A sentence: the model has no column of a name, or two of them are the same column.
+    pub fn with_categories(
+        mut self,
+        categories: impl IntoIterator<Item = (String, Vec<String>)>,
+    ) -> Result<Self, String> {
+        let mut given = BTreeSet::new();
+        for (name, texts) in categories {
+            let Some(place) = self.place_of(&name) else {
+                let mut names = (0..self.info.features).map(|it| self.info.columns.name(it));
+                let shown: Vec<_> = names.by_ref().take(SHOWN_NAMES).collect();
+                let more = if names.next().is_some() {
+                    " and more"
+                } else {
+                    ""
+                };
+                return Err(format!(
+                    "categories are given for column {name:?}, which the model does not have; it \
+                     has {shown:?}{more}"
+                ));
+            };
+            if !given.insert(place) {
+                return Err(format!(
+                    "categories are given for column {name:?} by its number, too: give them once"
+                ));
+            }
+            let table = CategoryTable::new(texts, self.unknown_category);
+            self.info.columns.categories.insert(place, Arc::new(table));
+        }
+        Ok(self)
+    }
+
+    /// The column of this name; of a model without names, of this number.
+    fn place_of(&self, name: &str) -> Option<usize> {
+        let columns = &self.info.columns;
+        let own = columns.names.iter().position(|own| own == name);
+        let is_number = |place: &usize| {
+            columns.are_numbered() && *place < self.info.features && place.to_string() == name
+        };
+        own.or_else(|| name.parse().ok().filter(is_number))
+    }
+
     #[must_use]
     pub fn info(&self) -> &ModelInfo {
         &self.info
@@ -144,6 +194,29 @@ impl LoadedModel {
             image: Arc::new(self.image),
             usage: Usage::default(),
         })
+    }
+}
+
+/// The columns as the file describes them.
+fn columns_of(model: &Model) -> Columns {
+    let parts = model.parts();
+    let unknown = unknown_category(model);
+    let table = |texts: &Vec<String>| Arc::new(CategoryTable::new(texts.clone(), unknown));
+    let categories = parts.categories.iter();
+    Columns {
+        names: parts.feature_names.clone(),
+        types: parts.feature_types.clone(),
+        categories: categories
+            .map(|own| (own.column, table(&own.texts)))
+            .collect(),
+    }
+}
+
+/// What the library makes of a category that training did not see.
+fn unknown_category(model: &Model) -> UnknownCategory {
+    match model.library() {
+        Library::Lightgbm => UnknownCategory::Missing,
+        Library::Xgboost | Library::Sklearn => UnknownCategory::Refused,
     }
 }
 
@@ -223,6 +296,54 @@ mod tests {
         for choice in &model.kernels {
             let is_positive = choice.nanoseconds.is_some_and(|time| time > 0.0);
             assert!(is_positive && choice.reads_bytes > 0, "{choice:?}");
+        }
+    }
+
+    fn with_categories(file: &str, names: &[&str]) -> Result<LoadedModel, String> {
+        let texts = vec!["x".to_owned(), "y".to_owned()];
+        let categories = names
+            .iter()
+            .map(|&name| (name.to_owned(), texts.clone()))
+            .collect::<Vec<_>>();
+        let model = LoadedModel::compile("m", file.as_bytes(), Iterations::All).unwrap();
+        model.with_categories(categories)
+    }
+
+    #[test]
+    fn categories_are_given_to_columns_by_name_or_by_number_without_names() {
+        let named = MODEL.replacen("\n\n", "\nfeature_names=a 1\n\n", 1);
+        let numbered = MODEL.replacen("\n\n", "\nfeature_names=Column_0 Column_1\n\n", 1);
+        for (file, name, column) in [
+            (MODEL, "1", 1),
+            (&numbered, "0", 0),
+            (&numbered, "Column_1", 1),
+            (&named, "1", 1),
+        ] {
+            let model = with_categories(file, &[name]).unwrap();
+            let table = &model.info().columns.categories[&column];
+            assert_eq!(table.code("y"), Some(1), "{name}");
+            assert_eq!(table.unknown(), UnknownCategory::Missing);
+        }
+        for (file, names, part) in [
+            (
+                MODEL,
+                &["2"][..],
+                "column \"2\", which the model does not have; it has [\"0\", \"1\"]",
+            ),
+            (MODEL, &["01"], "column \"01\""),
+            (
+                &named,
+                &["0"],
+                "column \"0\", which the model does not have; it has [\"a\", \"1\"]",
+            ),
+            (
+                &numbered,
+                &["Column_1", "1"],
+                "column \"1\" by its number, too",
+            ),
+        ] {
+            let said = with_categories(file, names).unwrap_err();
+            assert!(said.contains(part), "{said}");
         }
     }
 }

@@ -7,7 +7,8 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use albacore_engine::{
-    ClassNames, ClassRule, Classes, Columns, Edition, IterationRange, LoadedModel, ModelInfo,
+    CategoryTable, ClassNames, ClassRule, Classes, Columns, Edition, IterationRange, LoadedModel,
+    ModelInfo, UnknownCategory,
 };
 use albacore_os::{OsError, SharedMemory};
 use albacore_settings::Digest;
@@ -43,6 +44,8 @@ pub struct ModelRecord {
     platform: String,
     column_names: Vec<String>,
     column_types: Vec<String>,
+    /// Categories of columns by their numbers, and whether others are missing values.
+    categories: Vec<(usize, Vec<String>, bool)>,
     /// Whether columns that a request lacks are missing values.
     missing_is_nan: bool,
     iterations: (usize, usize, usize, Option<usize>),
@@ -78,6 +81,7 @@ impl ModelRecord {
             platform: info.platform.clone(),
             column_names: info.columns.names.clone(),
             column_types: info.columns.types.clone(),
+            categories: categories_of(&info.columns),
             missing_is_nan: info.missing_is_nan,
             iterations: (range.begin, range.end, range.in_file, range.best),
             iterations_notice: info.iterations_notice.clone(),
@@ -109,6 +113,7 @@ impl ModelRecord {
             columns: Columns {
                 names: self.column_names.clone(),
                 types: self.column_types.clone(),
+                categories: tables_of(&self.categories),
             },
             missing_is_nan: self.missing_is_nan,
             iterations: IterationRange {
@@ -129,6 +134,30 @@ impl ModelRecord {
             ..ModelInfo::default()
         }
     }
+}
+
+/// The categories of columns as a record has them.
+fn categories_of(columns: &Columns) -> Vec<(usize, Vec<String>, bool)> {
+    let of_column = |(&column, table): (&usize, &Arc<CategoryTable>)| {
+        let texts = table.texts().iter().map(|text| text.as_ref().to_owned());
+        let is_missing = table.unknown() == UnknownCategory::Missing;
+        (column, texts.collect(), is_missing)
+    };
+    columns.categories.iter().map(of_column).collect()
+}
+
+fn tables_of(categories: &[(usize, Vec<String>, bool)]) -> BTreeMap<usize, Arc<CategoryTable>> {
+    let of_record = |(column, texts, is_missing): &(usize, Vec<String>, bool)| {
+        let unknown = match is_missing {
+            true => UnknownCategory::Missing,
+            false => UnknownCategory::Refused,
+        };
+        (
+            *column,
+            Arc::new(CategoryTable::new(texts.clone(), unknown)),
+        )
+    };
+    categories.iter().map(of_record).collect()
 }
 
 /// What the supervisor holds for the next front; the front that serves writes it.

@@ -13,7 +13,7 @@
 //! **Limits.** Only the brackets of the array are examined: whoever parses it ([`Reader`]) has to
 //! refuse everything that JSON does not allow ([`is_number`]).
 
-use memchr::{memchr2_iter, memmem};
+use memchr::{memchr2, memchr2_iter, memmem};
 
 use crate::decimal::short_f32;
 
@@ -131,6 +131,40 @@ impl<'a> Reader<'a> {
         Some(value)
     }
 
+    /// Consumes a string with its quotes, or the bytes up to the next separator.
+    pub fn string_or_token(&mut self) -> &'a str {
+        match self.peek() {
+            Some(b'"') => self.string(),
+            _ => self.token(),
+        }
+    }
+
+    /// Consumes the rest of a string, whose beginning is the `token` that was consumed last, and
+    /// returns all of it.
+    pub fn rest_of_string(&mut self, token: &str) -> &'a str {
+        self.at -= token.len();
+        self.string()
+    }
+
+    /// Consumes a string, which begins here, or all of the text if it has no end.
+    fn string(&mut self) -> &'a str {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let mut length = 1;
+        // bound: each pass consumes at least one byte
+        while let Some(found) = rest.as_bytes().get(length..)
+            && let Some(at) = memchr2(b'"', b'\\', found)
+        {
+            if found[at] == b'"' {
+                let (string, _) = rest.split_at(length + at + 1);
+                self.at += string.len();
+                return string;
+            }
+            length += at + 2;
+        }
+        self.at += rest.len();
+        rest
+    }
+
     /// Consumes the bytes up to the next separator.
     pub fn token(&mut self) -> &'a str {
         self.peek();
@@ -225,6 +259,22 @@ mod tests {
         assert_eq!((reader.token(), reader.peek()), ("null", Some(b']')));
         assert!(reader.take(b']') && reader.peek().is_none());
         assert_eq!(reader.token(), "");
+    }
+
+    #[test]
+    fn a_reader_consumes_strings_with_escapes_and_separators() {
+        let mut reader = Reader::new(r#" "a, ]\"\\" ,"é","\é", 1 ,"x"#);
+        assert_eq!(reader.string_or_token(), r#""a, ]\"\\""#);
+        assert!(reader.take(b','));
+        let token = reader.token();
+        assert_eq!(reader.rest_of_string(token), r#""é""#);
+        assert!(reader.take(b','));
+        assert_eq!(reader.string_or_token(), r#""\é""#);
+        assert!(reader.take(b','));
+        assert_eq!(reader.string_or_token(), "1");
+        assert!(reader.take(b','));
+        assert_eq!(reader.string_or_token(), r#""x"#);
+        assert_eq!(reader.peek(), None);
     }
 
     proptest! {

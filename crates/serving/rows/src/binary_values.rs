@@ -59,14 +59,7 @@ pub fn write_contents(
 ) -> Result<(), InvalidRows> {
     let room = memory.len() / datatype.element().bytes();
     let (list, values) = list_of(datatype, contents)?;
-    let given = contents.bool_contents.len()
-        + contents.int_contents.len()
-        + contents.int64_contents.len()
-        + contents.uint_contents.len()
-        + contents.uint64_contents.len()
-        + contents.fp32_contents.len()
-        + contents.fp64_contents.len()
-        + contents.bytes_contents.len();
+    let given = value_count(contents);
     if values != room || given != values {
         return Err(InvalidRows::new(format!(
             "input \"input\" ({}) has {values} values in {list} where its shape needs {room}, \
@@ -118,6 +111,18 @@ pub fn write_contents(
         Datatype::Fp16 | Datatype::Bf16 => {} // refused by list_of
     }
     Ok(())
+}
+
+/// Number of values in all lists.
+pub(crate) fn value_count(contents: &InferTensorContents) -> usize {
+    contents.bool_contents.len()
+        + contents.int_contents.len()
+        + contents.int64_contents.len()
+        + contents.uint_contents.len()
+        + contents.uint64_contents.len()
+        + contents.fp32_contents.len()
+        + contents.fp64_contents.len()
+        + contents.bytes_contents.len()
 }
 
 /// Name and length of the list for values of `datatype`.

@@ -48,7 +48,7 @@ impl ColumnOrder {
             return Err(columns.unknown(&unknown));
         }
         let missing = (0..model.features).filter(|&place| sources[place].is_none());
-        let missing: Vec<String> = missing.map(|place| columns.name(place)).collect();
+        let missing: Vec<String> = missing.map(|place| model.columns.name(place)).collect();
         let may_be_missing = model.missing_is_nan && !names.is_empty();
         if !missing.is_empty() && !may_be_missing {
             let names = some_names(missing.iter().map(String::as_str));
@@ -73,6 +73,17 @@ impl ColumnOrder {
     #[must_use]
     pub fn width(&self) -> usize {
         self.width
+    }
+
+    /// By column of the request: the column of the model.
+    pub(crate) fn columns(&self) -> Vec<usize> {
+        let mut columns = vec![0; self.width];
+        for (column, source) in self.sources.iter().enumerate() {
+            if let Some(place) = source {
+                columns[*place] = column;
+            }
+        }
+        columns
     }
 
     /// Has `write` write the rows of the request into the first bytes of `memory`, then puts them
@@ -130,21 +141,11 @@ struct Columns<'a> {
 
 impl<'a> Columns<'a> {
     fn of(model: &'a ModelInfo) -> Self {
-        let names = &model.columns.names[..];
-        let is_default = |(place, name): (usize, &String)| {
-            let number = name.strip_prefix("Column_");
-            number.is_some_and(|number| number.parse() == Ok(place))
-        };
         Self {
             model,
-            names,
-            is_numbered: names.iter().enumerate().all(is_default),
+            names: &model.columns.names,
+            is_numbered: model.columns.are_numbered(),
         }
-    }
-
-    fn name(&self, place: usize) -> String {
-        let own = self.names.get(place).cloned();
-        own.unwrap_or_else(|| place.to_string())
     }
 
     fn are_in_order(&self, names: &[impl AsRef<str>]) -> bool {

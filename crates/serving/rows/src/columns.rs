@@ -1,12 +1,19 @@
 //! Rows that a request sends as columns, a tensor each: MLServer's codec of pandas, and `inputs` of
 //! MLflow. A column is read as a tensor of its own and then spread over the rows.
 
-use albacore_engine::{ElementType, ModelInfo};
+use std::fmt;
+use std::sync::Arc;
 
+use albacore_engine::{CategoryTable, ElementType, ModelInfo};
+use albacore_proto::inference::InferTensorContents;
+
+use crate::categories::{self, LENGTH_BYTES, WAY_OUT};
 use crate::column_order::put_nan;
 use crate::datatype::Datatype;
 use crate::excerpt::excerpt;
-use crate::{ColumnOrder, InvalidRows};
+use crate::labels::BYTES;
+use crate::row_writer::RowWriter;
+use crate::{ColumnOrder, InvalidRows, binary_values, json_values};
 
 /// A column as the Open Inference Protocol declares it.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +24,133 @@ pub struct DeclaredColumn<'a> {
     pub shape: &'a [i64],
 }
 
+/// What the values of a column are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ColumnKind {
+    Numbers(Datatype),
+    /// Texts of categories, `BYTES`, which become their codes.
+    Texts(Arc<CategoryTable>),
+}
+
+impl From<Datatype> for ColumnKind {
+    fn from(datatype: Datatype) -> Self {
+        Self::Numbers(datatype)
+    }
+}
+
+impl ColumnKind {
+    fn of(
+        model: &ModelInfo,
+        column: &DeclaredColumn<'_>,
+        place: usize,
+    ) -> Result<Self, InvalidRows> {
+        if let Some(datatype) = Datatype::from_name(column.datatype) {
+            return Ok(Self::Numbers(datatype));
+        }
+        let name = excerpt(column.name);
+        if column.datatype == BYTES {
+            let table = model.columns.categories.get(&place);
+            let table = table.map(|table| Self::Texts(Arc::clone(table)));
+            return table.ok_or_else(|| {
+                InvalidRows::new(format!(
+                    "column {name:?} has datatype {BYTES:?}, but the model has no categories of \
+                     it: {WAY_OUT}"
+                ))
+            });
+        }
+        let names = Datatype::NAMES.map(|(_, name)| name);
+        Err(InvalidRows::new(format!(
+            "column {name:?} has datatype {:?}; it takes {} {BYTES}",
+            excerpt(column.datatype),
+            names.join(" ")
+        )))
+    }
+
+    /// The type of the values in rows.
+    #[must_use]
+    pub fn element(&self) -> ElementType {
+        match self {
+            Self::Numbers(datatype) => datatype.element(),
+            Self::Texts(_) => ElementType::F32,
+        }
+    }
+
+    /// The bytes of a binary tensor of so many values.
+    #[must_use]
+    pub fn binary_size(&self, values: usize) -> BinarySize {
+        match self {
+            Self::Numbers(datatype) => BinarySize::Exact(values.saturating_mul(datatype.bytes())),
+            Self::Texts(_) => BinarySize::AtLeast(values.saturating_mul(LENGTH_BYTES)),
+        }
+    }
+
+    /// Writes the values of a JSON list to `memory`, which has room for as many as there should be.
+    ///
+    /// # Errors
+    /// A value is wrong, or there is another number of them.
+    pub fn write_json(&self, text: &str, memory: &mut [u8]) -> Result<(), InvalidRows> {
+        match self {
+            Self::Numbers(datatype) => {
+                json_values::write_json(RowWriter::new(*datatype, memory), 1, text)
+            }
+            Self::Texts(table) => categories::write_json(table, text, memory),
+        }
+    }
+
+    /// The same of a binary tensor.
+    ///
+    /// # Errors
+    /// As [`Self::write_json`].
+    pub fn write_bytes(&self, tensor: &[u8], memory: &mut [u8]) -> Result<(), InvalidRows> {
+        match self {
+            Self::Numbers(datatype) => binary_values::write_bytes(*datatype, tensor, memory),
+            Self::Texts(table) => categories::write_bytes(table, tensor, memory),
+        }
+    }
+
+    /// The same of the typed contents of gRPC.
+    ///
+    /// # Errors
+    /// As [`Self::write_json`].
+    pub fn write_contents(
+        &self,
+        contents: &InferTensorContents,
+        memory: &mut [u8],
+    ) -> Result<(), InvalidRows> {
+        match self {
+            Self::Numbers(datatype) => binary_values::write_contents(*datatype, contents, memory),
+            Self::Texts(table) => categories::write_contents(table, contents, memory),
+        }
+    }
+}
+
+/// Bytes that a binary tensor has for its shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BinarySize {
+    Exact(usize),
+    /// Of texts, whose length is not known before they are read.
+    AtLeast(usize),
+}
+
+impl BinarySize {
+    #[must_use]
+    pub fn admits(self, bytes: usize) -> bool {
+        match self {
+            Self::Exact(need) => bytes == need,
+            Self::AtLeast(need) => bytes >= need,
+        }
+    }
+}
+
+impl fmt::Display for BinarySize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(need) => write!(f, "{need}"),
+            Self::AtLeast(need) => write!(f, "at least {need}"),
+        }
+    }
+}
+
 /// Columns that are those of a model, whose values are not checked yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnTensors {
@@ -25,7 +159,7 @@ pub struct ColumnTensors {
     /// Columns of the model.
     features: usize,
     /// In the order of the request.
-    datatypes: Vec<Datatype>,
+    kinds: Vec<ColumnKind>,
     /// `None` if they are in the model's order.
     order: Option<ColumnOrder>,
 }
@@ -39,26 +173,24 @@ impl ColumnTensors {
     pub fn check(model: &ModelInfo, columns: &[DeclaredColumn<'_>]) -> Result<Self, InvalidRows> {
         let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
         let order = ColumnOrder::find(model, &names).map_err(|error| {
+            let of_texts = match columns.iter().any(|column| column.datatype == BYTES) {
+                true => ", as BYTES has to be",
+                false => "",
+            };
             InvalidRows::new(format!(
-                "{error}; the request has {} inputs, one for each column, or send all columns as \
-                 one input of shape [rows, {}]",
+                "{error}; the request has {} inputs, one for each column{of_texts}, or send all \
+                 columns as one input of numbers, of shape [rows, {}]",
                 names.len(),
                 model.features
             ))
         })?;
-        let mut datatypes = Vec::with_capacity(columns.len());
+        let places = order.as_ref().map(ColumnOrder::columns);
+        let mut kinds = Vec::with_capacity(columns.len());
         let mut rows = None;
-        for column in columns {
+        for (sent, column) in columns.iter().enumerate() {
             let name = excerpt(column.name);
-            let datatype = Datatype::from_name(column.datatype).ok_or_else(|| {
-                let names = Datatype::NAMES.map(|(_, name)| name);
-                InvalidRows::new(format!(
-                    "column {name:?} has datatype {:?}; it takes {}",
-                    excerpt(column.datatype),
-                    names.join(" ")
-                ))
-            })?;
-            datatypes.push(datatype);
+            let place = places.as_ref().map_or(sent, |places| places[sent]);
+            kinds.push(ColumnKind::of(model, column, place)?);
             let own = match *column.shape {
                 [rows] | [rows, 1] => usize::try_from(rows).ok().filter(|&rows| rows > 0),
                 _ => None,
@@ -80,36 +212,36 @@ impl ColumnTensors {
         Ok(Self {
             rows: rows.unwrap_or_default(),
             features: model.features,
-            datatypes,
+            kinds,
             order,
         })
     }
 
-    /// The type of the column at this place in the request.
+    /// What the column at each place of the request holds.
     #[must_use]
-    pub fn datatype(&self, place: usize) -> Datatype {
-        self.datatypes.get(place).copied().unwrap_or(Datatype::Fp32)
+    pub fn kinds(&self) -> &[ColumnKind] {
+        &self.kinds
     }
 
     /// A type whose rows hold every value of the columns.
     #[must_use]
     pub fn row_datatype(&self) -> Datatype {
-        let is_wide = |datatype: &Datatype| datatype.element() == ElementType::F64;
-        match self.datatypes.iter().any(is_wide) {
+        let is_wide = |kind: &ColumnKind| kind.element() == ElementType::F64;
+        match self.kinds.iter().any(is_wide) {
             true => Datatype::Fp64,
             false => Datatype::Fp32,
         }
     }
 
     /// Writes the rows to `memory`. `read` writes the values of the column at a place in the
-    /// request, of a type, into memory for them.
+    /// request into memory for them.
     ///
     /// # Errors
     /// That of `read`.
     pub fn write(
         &self,
         memory: &mut [u8],
-        mut read: impl FnMut(usize, Datatype, &mut [u8]) -> Result<(), InvalidRows>,
+        mut read: impl FnMut(usize, &ColumnKind, &mut [u8]) -> Result<(), InvalidRows>,
     ) -> Result<(), InvalidRows> {
         let element = self.row_datatype().element();
         write_columns(self.features, element, memory, |place, column| {
@@ -120,10 +252,10 @@ impl ColumnTensors {
             let Some(source) = source else {
                 return Ok(None);
             };
-            let datatype = self.datatype(source);
-            column.resize(self.rows * datatype.element().bytes(), 0);
-            read(source, datatype, column)?;
-            Ok(Some(datatype.element()))
+            let kind = &self.kinds[source];
+            column.resize(self.rows * kind.element().bytes(), 0);
+            read(source, kind, column)?;
+            Ok(Some(kind.element()))
         })
     }
 }

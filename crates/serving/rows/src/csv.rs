@@ -7,8 +7,9 @@
 
 use std::borrow::Cow;
 
-use albacore_engine::ModelInfo;
+use albacore_engine::{CategoryTable, ModelInfo};
 
+use crate::categories::{self, WAY_OUT};
 use crate::excerpt::excerpt;
 use crate::row_writer::RowWriter;
 use crate::table::{Key, Params, Table, Values};
@@ -101,43 +102,104 @@ fn after(text: &str, number: usize) -> Lines<'_> {
 
 /// Writes the rows of `lines` in the model's order.
 pub(crate) fn write(
-    mut writer: RowWriter<'_>,
-    features: usize,
+    writer: RowWriter<'_>,
+    model: &ModelInfo,
     lines: &Lines<'_>,
     order: Option<&ColumnOrder>,
 ) -> Result<(), InvalidRows> {
-    let is_narrow = writer.is_narrow();
-    let width = order.map_or(features, ColumnOrder::width);
-    for (number, line) in lines.rows() {
-        let fields = fields(line).map_err(|problem| at(number, problem))?;
-        if fields.len() != width {
-            let problem = match order {
-                Some(_) => format!(
-                    "has {} fields where the first line has {width}",
-                    fields.len()
-                ),
-                None => wrong_count(fields.len(), features),
-            };
-            return Err(at(number, &problem));
-        }
-        for place in 0..features {
-            let Some(source) = order.map_or(Some(place), |order| order.sources()[place]) else {
-                writer.put_f32(f32::NAN);
-                continue;
-            };
-            let field = fields[source].trim();
-            let written = match is_narrow {
-                true => narrow(field).map(|value| writer.put_f32(value)),
-                false => wide(field).map(|value| writer.put_f64(value)),
-            };
-            if written.is_none() {
-                let field = excerpt(field);
-                let problem = format!("field {}, {field:?}, is not a number", source + 1);
+    let tables = &model.columns.categories;
+    let lines = OrderedLines {
+        lines,
+        features: model.features,
+        order,
+    };
+    if tables.is_empty() {
+        return lines.write(writer, |writer, _, field| put_number(writer, field.trim()));
+    }
+    lines.write(writer, |writer, column, field| match tables.get(&column) {
+        Some(table) => put_category(writer, table, field),
+        None => put_number(writer, field.trim()),
+    })
+}
+
+/// Lines with the order of their columns, if it is not the model's.
+struct OrderedLines<'a> {
+    lines: &'a Lines<'a>,
+    features: usize,
+    order: Option<&'a ColumnOrder>,
+}
+
+impl OrderedLines<'_> {
+    /// Writes the rows; `put` writes a field of a column, or says what is wrong with it.
+    fn write(
+        &self,
+        mut writer: RowWriter<'_>,
+        put: impl Fn(&mut RowWriter<'_>, usize, &str) -> Result<(), String>,
+    ) -> Result<(), InvalidRows> {
+        let (order, features) = (self.order, self.features);
+        let width = order.map_or(features, ColumnOrder::width);
+        for (number, line) in self.lines.rows() {
+            let fields = fields(line).map_err(|problem| at(number, problem))?;
+            if fields.len() != width {
+                let problem = match order {
+                    Some(_) => format!(
+                        "has {} fields where the first line has {width}",
+                        fields.len()
+                    ),
+                    None => wrong_count(fields.len(), features),
+                };
                 return Err(at(number, &problem));
             }
+            for place in 0..features {
+                let Some(source) = order.map_or(Some(place), |order| order.sources()[place]) else {
+                    writer.put_f32(f32::NAN);
+                    continue;
+                };
+                let field = &fields[source];
+                put(&mut writer, place, field).map_err(|problem| {
+                    let field = excerpt(field.trim());
+                    at(
+                        number,
+                        &format!("field {}, {field:?}, {problem}", source + 1),
+                    )
+                })?;
+            }
         }
+        Ok(())
     }
-    Ok(())
+}
+
+fn put_number(writer: &mut RowWriter<'_>, field: &str) -> Result<(), String> {
+    let written = match writer.is_narrow() {
+        true => narrow(field).map(|value| writer.put_f32(value)),
+        false => wide(field).map(|value| writer.put_f64(value)),
+    };
+    written.ok_or_else(|| format!("is not a number; texts need categories: {WAY_OUT}"))
+}
+
+/// Writes the code of a category. A number is a code, unless it is the text of a category, too.
+fn put_category(
+    writer: &mut RowWriter<'_>,
+    table: &CategoryTable,
+    field: &str,
+) -> Result<(), String> {
+    let is_numeric = field.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c));
+    let number = wide(field.trim()).filter(|_| is_numeric);
+    match (number, table.code(field)) {
+        (Some(number), Some(code)) if number != f64::from(code) => Err(format!(
+            "is a category and a number, which would be a code: send it in JSON, where a string \
+             is a category, or its code {code}"
+        )),
+        (_, Some(code)) if !field.is_empty() => {
+            writer.put_f32(code as f32); // exact: below 2^24
+            Ok(())
+        }
+        (None, None) if special(field.trim()).is_none() => {
+            writer.put_f32(categories::code(table, field)?);
+            Ok(())
+        }
+        _ => put_number(writer, field.trim()),
+    }
 }
 
 fn wrong_count(fields: usize, features: usize) -> String {

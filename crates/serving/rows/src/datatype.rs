@@ -2,8 +2,8 @@
 
 use albacore_engine::ElementType;
 
-/// A numeric data type of the Open Inference Protocol. `BYTES` is not here: a tree has no use for
-/// text.
+/// A numeric data type of the Open Inference Protocol. `BYTES` is not here: columns of texts become
+/// numbers before they are rows ([`crate::columns::ColumnKind`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Datatype {
     /// One byte, 0 or 1.

@@ -72,6 +72,7 @@ mod tests {
             columns: Columns {
                 names: names.map(str::to_owned).to_vec(),
                 types: Vec::new(),
+                ..Columns::default()
             },
             name: "m".to_owned(),
             features: 3,

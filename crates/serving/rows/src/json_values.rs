@@ -108,7 +108,12 @@ fn values(reader: &mut Reader<'_>, writer: &mut RowWriter<'_>) -> Result<(), Inv
         // bound: each pass consumes at least one byte of the text or ends
         match is_short.then(|| reader.short_f32()).flatten() {
             Some(value) => writer.put_f32(value),
-            None => write_value(reader.token(), writer)?,
+            None => {
+                let token = reader.token();
+                if !put_number(token, writer)? {
+                    put_text(reader, token, writer)?;
+                }
+            }
         }
         if reader.take(b']') {
             return Ok(());
@@ -119,12 +124,39 @@ fn values(reader: &mut Reader<'_>, writer: &mut RowWriter<'_>) -> Result<(), Inv
     }
 }
 
-/// Writes one value, if it has the form of a JSON number or literal.
-pub fn write_value(token: &str, writer: &mut RowWriter<'_>) -> Result<(), InvalidRows> {
+/// Writes the text of a category that begins with `token`; refuses anything else.
+fn put_text(
+    reader: &mut Reader<'_>,
+    token: &str,
+    writer: &mut RowWriter<'_>,
+) -> Result<(), InvalidRows> {
+    match token.starts_with('"') {
+        true => writer.put_text(reader.rest_of_string(token)),
+        false => Err(no_number(token, writer)),
+    }
+}
+
+/// Writes one value, if it has the form of a JSON number or literal, or is the text of a category.
+pub(crate) fn write_value(token: &str, writer: &mut RowWriter<'_>) -> Result<(), InvalidRows> {
+    match put_number(token, writer)? {
+        true => Ok(()),
+        false if token.starts_with('"') => writer.put_text(token),
+        false => Err(no_number(token, writer)),
+    }
+}
+
+fn no_number(token: &str, writer: &RowWriter<'_>) -> InvalidRows {
+    let shown: String = token.chars().take(32).collect();
+    let name = writer.datatype().name();
+    writer.error(&format!("`{shown}` is not a {name} number"))
+}
+
+/// Writes one value, if it has the form of a JSON number or literal; returns whether it has.
+fn put_number(token: &str, writer: &mut RowWriter<'_>) -> Result<bool, InvalidRows> {
     let parsed = match (writer.datatype(), token.as_bytes().first()) {
         (_, Some(b'n')) if token == "null" => {
             writer.put_f32(f32::NAN);
-            return Ok(());
+            return Ok(true);
         }
         (_, Some(b'-' | b'0'..=b'9')) if !is_number(token) => None,
         (Datatype::Fp32, Some(b'-' | b'0'..=b'9')) => token
@@ -137,21 +169,19 @@ pub fn write_value(token: &str, writer: &mut RowWriter<'_>) -> Result<(), Invali
             .ok()
             .filter(|value: &f64| value.is_finite())
             .map(|v| writer.put_f64(v)),
-        (Datatype::Bool, Some(b't')) if token == "true" => return writer.put_integer(1),
-        (Datatype::Bool, Some(b'f')) if token == "false" => return writer.put_integer(0),
+        (Datatype::Bool, Some(b't')) if token == "true" => {
+            return writer.put_integer(1).map(|()| true);
+        }
+        (Datatype::Bool, Some(b'f')) if token == "false" => {
+            return writer.put_integer(0).map(|()| true);
+        }
         (_, Some(b'-' | b'0'..=b'9')) => match integer(token) {
-            Some(value) => return writer.put_integer(value),
+            Some(value) => return writer.put_integer(value).map(|()| true),
             None => None,
         },
         _ => None,
     };
-    parsed.ok_or_else(|| {
-        let shown: String = token.chars().take(32).collect();
-        writer.error(&format!(
-            "`{shown}` is not a {} number",
-            writer.datatype().name()
-        ))
-    })
+    Ok(parsed.is_some())
 }
 
 /// Parses a whole number, also in the forms `3.0` and `3e2`.

@@ -8,11 +8,13 @@
 //! * [`ColumnOrder`] compares the names that a request gives to its columns with the model's.
 //! * [`Table`] is the body of a call of KServe's V1 protocol, MLflow, SageMaker or Vertex AI; its
 //!   rows are lists, objects, columns or CSV.
+//! * `categories` puts codes in the place of texts of categories.
 //! * [`labels`] names the classes of rows in replies.
 //! * [`feature_names`] reads the parameter of that name of the Open Inference Protocol.
 #![forbid(unsafe_code)]
 
 pub mod binary_values;
+mod categories;
 mod column_order;
 pub mod columns;
 mod csv;

@@ -11,6 +11,7 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::InvalidRows;
+use crate::categories::TextColumns;
 use crate::excerpt::excerpt;
 use crate::json_values;
 use crate::row_writer::RowWriter;
@@ -33,6 +34,7 @@ pub(crate) fn write_objects(
         }
         names => names,
     };
+    let writer = writer.with_texts(TextColumns::new(model, None));
     let mut refused = None;
     let rows = ObjectRows {
         model,

@@ -4,7 +4,9 @@
 //! refused rather than rounded: a split on an identifier must not see a neighboring value.
 
 use crate::InvalidRows;
+use crate::categories::{TextColumns, WAY_OUT};
 use crate::datatype::Datatype;
+use crate::excerpt::excerpt;
 use albacore_engine::ElementType;
 
 /// Integers up to this magnitude are exact in a binary64.
@@ -20,6 +22,8 @@ pub struct RowWriter<'a> {
     /// The memory after the last value.
     rest: &'a mut [u8],
     written: usize,
+    /// Where texts of categories may be.
+    texts: Option<TextColumns<'a>>,
 }
 
 impl<'a> RowWriter<'a> {
@@ -36,7 +40,14 @@ impl<'a> RowWriter<'a> {
             element: datatype.element(),
             rest: memory,
             written: 0,
+            texts: None,
         }
+    }
+
+    /// The same, which takes texts of categories in these columns.
+    pub(crate) fn with_texts(mut self, columns: TextColumns<'a>) -> Self {
+        self.texts = Some(columns);
+        self
     }
 
     /// Number of values so far, those beyond the end included.
@@ -93,6 +104,26 @@ impl<'a> RowWriter<'a> {
             )));
         }
         self.put_f64(value as f64); // exact: |value| <= 2^53, and <= 2^16 where rows are f32
+        Ok(())
+    }
+
+    /// Writes the code of a category, given its text as JSON.
+    pub(crate) fn put_text(&mut self, token: &str) -> Result<(), InvalidRows> {
+        let code = match &self.texts {
+            Some(columns) if columns.has_tables() => columns.code(self.written, token),
+            columns => Err(format!(
+                "`{}` is not a {} number{}",
+                excerpt(token),
+                self.datatype.name(),
+                match columns {
+                    Some(_) => format!(", and the model has no categories: {WAY_OUT}"),
+                    None => "; send texts of categories as an input of their own, of datatype \
+                             BYTES and named as the column"
+                        .to_owned(),
+                }
+            )),
+        };
+        self.put_f32(code.map_err(|problem| self.error(&problem))?);
         Ok(())
     }
 

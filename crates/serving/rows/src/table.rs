@@ -4,6 +4,7 @@ use albacore_engine::ModelInfo;
 use albacore_proto::array::Reader;
 use serde::de::IgnoredAny;
 
+use crate::categories::TextColumns;
 use crate::columns::write_columns;
 use crate::datatype::Datatype;
 use crate::row_writer::RowWriter;
@@ -140,17 +141,20 @@ impl<'a> Table<'a> {
                         return Ok(None);
                     };
                     column.resize(self.rows * element.bytes(), 0);
-                    let writer = RowWriter::of_input(input, datatype, column);
+                    let writer = RowWriter::of_input(input, datatype, column)
+                        .with_texts(TextColumns::one(model, place));
                     json_values::write_json(writer, 1, text)?;
                     Ok(Some(element))
                 })
             }
             Values::Lists(text, Some(order)) => order.write(datatype.element(), memory, |memory| {
-                let writer = RowWriter::of_input(input, datatype, memory);
+                let writer = RowWriter::of_input(input, datatype, memory)
+                    .with_texts(TextColumns::new(model, Some(order)));
                 json_values::write_json(writer, order.width(), text)
             }),
             Values::Lists(text, None) => {
-                let writer = RowWriter::of_input(input, datatype, memory);
+                let writer = RowWriter::of_input(input, datatype, memory)
+                    .with_texts(TextColumns::new(model, None));
                 json_values::write_json(writer, features, text)
             }
             Values::Objects(text) => {
@@ -159,14 +163,18 @@ impl<'a> Table<'a> {
             }
             Values::Csv(lines, order) => {
                 let writer = RowWriter::of_input(input, datatype, memory);
-                csv::write(writer, features, lines, order.as_ref())
+                csv::write(writer, model, lines, order.as_ref())
             }
         }
     }
 }
 
 /// Counts the rows in the text of a list, whose members are lists or objects.
-pub(crate) fn count_rows<'a>(key: Key, text: &'a str) -> Result<(usize, Values<'a>), InvalidRows> {
+pub(crate) fn count_rows<'a>(
+    model: &ModelInfo,
+    key: Key,
+    text: &'a str,
+) -> Result<(usize, Values<'a>), InvalidRows> {
     let mut reader = Reader::new(text);
     if !reader.take(b'[') {
         return Err(key.invalid("is not a list of rows"));
@@ -177,9 +185,13 @@ pub(crate) fn count_rows<'a>(key: Key, text: &'a str) -> Result<(usize, Values<'
             .map_err(|error| key.invalid(&format!("is not a list: {error}")))
     };
     match reader.peek() {
-        // The first bracket is that of the list. A text of a string is refused later.
+        // The first bracket is that of the list.
         Some(b'[') => {
-            let brackets = text.bytes().filter(|&byte| byte == b'[').count();
+            let brackets = match may_have_texts(model, text) {
+                true => brackets_outside_of_texts(text),
+                // A text is refused later.
+                false => text.bytes().filter(|&byte| byte == b'[').count(),
+            };
             Ok((brackets - 1, Values::Lists(text, None)))
         }
         Some(b'{') => Ok((members()?, Values::Objects(text))),
@@ -189,6 +201,25 @@ pub(crate) fn count_rows<'a>(key: Key, text: &'a str) -> Result<(usize, Values<'
              [{\"age\": 1, \"amount\": 2}]",
         )),
     }
+}
+
+/// Whether brackets in JSON may be part of texts of categories.
+pub(crate) fn may_have_texts(model: &ModelInfo, json: &str) -> bool {
+    !model.columns.categories.is_empty() && json.contains('"')
+}
+
+fn brackets_outside_of_texts(json: &str) -> usize {
+    let (mut brackets, mut is_text, mut is_escaped) = (0, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_text,
+            b'"' => is_text = !is_text,
+            b'[' if !is_text => brackets += 1,
+            _ => {}
+        }
+    }
+    brackets
 }
 
 #[cfg(test)]

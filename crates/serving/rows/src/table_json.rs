@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use crate::excerpt::excerpt;
 use crate::limits::COLUMNS_MAX;
-use crate::table::{Key, Params, PredictFunction, Table, Values, count_rows};
+use crate::table::{Key, Params, PredictFunction, Table, Values, count_rows, may_have_texts};
 use crate::{ColumnOrder, InvalidRows};
 
 #[derive(Deserialize)]
@@ -68,8 +68,8 @@ impl<'a> Table<'a> {
     /// # Errors
     /// The body is not JSON, or `instances` is not a list of rows.
     pub fn of_instances(model: &ModelInfo, body: &'a [u8]) -> Result<Self, InvalidRows> {
-        let text = find_instances(body)?;
-        let (rows, values) = count_rows(Key::Instances, text)?;
+        let text = find_instances(model, body)?;
+        let (rows, values) = count_rows(model, Key::Instances, text)?;
         Self::new(model, Key::Instances, rows, values, Params::default())
     }
 
@@ -113,7 +113,7 @@ impl<'a> Table<'a> {
         let (rows, values) = match key {
             Key::Split => read_split(model, text)?,
             Key::Inputs if text.starts_with('{') => read_columns(model, text)?,
-            _ => count_rows(key, text)?,
+            _ => count_rows(model, key, text)?,
         };
         if key == Key::Records && !matches!(values, Values::Objects(_)) {
             return Err(key.invalid("is not a list of objects: send [{\"age\": 1, \"amount\": 2}]"));
@@ -123,14 +123,16 @@ impl<'a> Table<'a> {
 }
 
 /// The text of the list.
-fn find_instances(body: &[u8]) -> Result<&str, InvalidRows> {
+fn find_instances<'a>(model: &ModelInfo, body: &'a [u8]) -> Result<&'a str, InvalidRows> {
     // serde takes a list for an object whose names are left out.
     if body.trim_ascii_start().first() == Some(&b'[') {
         return Err(InvalidRows::new(
             "the body is a list: send an object, {\"instances\": [[1, 2]]}",
         ));
     }
+    // Brackets in texts would cut the list in the wrong place.
     if let Some(split) = SplitBody::of_key(body, b"\"instances\"")
+        && !may_have_texts(model, split.array)
         && let Ok(document) = serde_json::from_slice::<InstancesBody<'_>>(&split.rest)
         && document
             .instances
@@ -166,7 +168,7 @@ fn read_split<'a>(model: &ModelInfo, text: &'a str) -> Result<(usize, Values<'a>
                 .map_err(|error| key.invalid(&format!("for {error}")))?
         }
     };
-    match count_rows(key, split.data.get())? {
+    match count_rows(model, key, split.data.get())? {
         (rows, Values::Lists(text, _)) => Ok((rows, Values::Lists(text, order))),
         _ => Err(key.invalid("has objects in data where lists should be")),
     }

@@ -33,6 +33,15 @@ pub const CLASSES_MAX: usize = 1024;
 /// Longest name of a class, in characters: it is part of a reply, once for each row.
 pub const CLASS_CHARS_MAX: usize = 63;
 
+/// Most columns of a model whose categories the settings list.
+pub const CATEGORY_COLUMNS_MAX: usize = 256;
+
+/// Most categories of a column. The size of the file bounds those of all columns.
+pub const CATEGORIES_MAX: usize = 16_384;
+
+/// Longest name of a column with categories, and longest category, in characters.
+pub const CATEGORY_CHARS_MAX: usize = 255;
+
 /// Longest objective or delay: more than ten minutes is a wrong unit.
 pub(crate) const TIMESPAN_MICROS_MAX: u64 = 600_000_000;
 

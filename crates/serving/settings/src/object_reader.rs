@@ -2,6 +2,7 @@
 //! are unknown.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use serde_json::{Map, Value};
@@ -110,6 +111,28 @@ impl ObjectReader {
         elements
             .map(|(index, value)| string(format!("{path}[{index}]"), value))
             .collect()
+    }
+
+    /// An object of any fields, each a list of strings; empty if it is absent.
+    pub(crate) fn lists_of_strings(
+        &mut self,
+        name: &'static str,
+    ) -> Result<BTreeMap<String, Vec<String>>, ValidationError> {
+        let (path, fields) = match self.take(name) {
+            None => return Ok(BTreeMap::new()),
+            Some((path, Value::Object(fields))) => (path, fields),
+            Some((path, other)) => return Err(wrong_type(path, &other, "an object of lists")),
+        };
+        let list = |(field, value): (String, Value)| {
+            let path = format!("{path}.{}", quoted(&field));
+            let Value::Array(elements) = value else {
+                return Err(wrong_type(path, &value, "a list"));
+            };
+            let elements = elements.into_iter().enumerate();
+            let texts = elements.map(|(index, value)| string(format!("{path}[{index}]"), value));
+            Ok((field, texts.collect::<Result<_, _>>()?))
+        };
+        fields.into_iter().map(list).collect()
     }
 
     /// A string that `parse` converts. The error of `parse` completes a sentence that begins with

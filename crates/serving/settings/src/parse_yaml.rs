@@ -107,6 +107,7 @@ fn naming(model: &mut ObjectReader) -> Result<Naming, ValidationError> {
     Ok(Naming {
         missing: missing.unwrap_or_default(),
         classes: model.strings("classes")?,
+        categories: model.lists_of_strings("categories")?,
     })
 }
 

@@ -94,6 +94,14 @@ fn print_model(model: &Model, out: &mut String) -> fmt::Result {
         let names = names.collect::<Vec<_>>().join(", ");
         writeln!(out, "  classes: [{names}]")?;
     }
+    if !model.naming.categories.is_empty() {
+        writeln!(out, "  categories:")?;
+    }
+    for (column, texts) in &model.naming.categories {
+        let texts = texts.iter().map(|text| json_string(text));
+        let texts = texts.collect::<Vec<_>>().join(", ");
+        writeln!(out, "    {}: [{texts}]", json_string(column))?;
+    }
     if let Some(threads) = model.threads {
         writeln!(out, "  threads: {threads}")?;
     }

@@ -1,5 +1,6 @@
 //! The content of a settings file.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -45,6 +46,9 @@ pub struct Naming {
     pub missing: Missing,
     /// The names of its classes, by number; empty to give none.
     pub classes: Vec<String>,
+    /// The texts of the categories of columns, by the name of the column and the number that the
+    /// trees have for each; in place of those of the file.
+    pub categories: BTreeMap<String, Vec<String>>,
 }
 
 /// What becomes of a column that a request with named columns lacks.

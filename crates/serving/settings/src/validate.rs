@@ -1,13 +1,14 @@
 //! Validates settings: each field alone, then fields that depend on each other.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use albacore_batching::{BatchingParams, ModelBatching, Slo};
 
 use crate::limits::{
-    BATCH_ROWS_MAX, CLASS_CHARS_MAX, CLASSES_MAX, MODEL_NAME_CHARS_MAX, MODELS_MAX, PERCENTILE_MAX,
-    PERCENTILE_MIN, QUEUE_ROWS_MAX, SOURCE_CHARS_MAX, WEIGHT_MAX,
+    BATCH_ROWS_MAX, CATEGORIES_MAX, CATEGORY_CHARS_MAX, CATEGORY_COLUMNS_MAX, CLASS_CHARS_MAX,
+    CLASSES_MAX, MODEL_NAME_CHARS_MAX, MODELS_MAX, PERCENTILE_MAX, PERCENTILE_MIN, QUEUE_ROWS_MAX,
+    SOURCE_CHARS_MAX, WEIGHT_MAX,
 };
 use crate::oci::OciReference;
 use crate::settings::{Iterations, Model, Naming, Settings, Source, output_latencies};
@@ -181,10 +182,12 @@ fn check_model(path: &str, model: &Model) -> Result<(), ValidationError> {
         threads,
         weight,
         batching: _,
-        naming: Naming {
-            missing: _,
-            classes,
-        },
+        naming:
+            Naming {
+                missing: _,
+                classes,
+                categories,
+            },
     } = model;
     check_model_name(&format!("{path}.name"), name)?;
     check_source(path, source)?;
@@ -207,6 +210,7 @@ fn check_model(path: &str, model: &Model) -> Result<(), ValidationError> {
         }
     }
     check_classes(&format!("{path}.classes"), classes)?;
+    check_categories(&format!("{path}.categories"), categories)?;
     check_some_threads(&format!("{path}.threads"), *threads)?;
     check_weight(&format!("{path}.weight"), *weight)?;
     slo.as_ref()
@@ -241,6 +245,52 @@ fn check_classes(path: &str, classes: &[String]) -> Result<(), ValidationError> 
             _ => continue,
         };
         return Err(ValidationError::field(format!("{path}[{index}]"), problem));
+    }
+    Ok(())
+}
+
+/// Checks categories of columns; whether a model has the columns is known when it is loaded.
+fn check_categories(
+    path: &str,
+    categories: &BTreeMap<String, Vec<String>>,
+) -> Result<(), ValidationError> {
+    if categories.len() > CATEGORY_COLUMNS_MAX {
+        let problem = format!(
+            "has {} columns, at most {CATEGORY_COLUMNS_MAX}",
+            categories.len()
+        );
+        return Err(ValidationError::field(path, problem));
+    }
+    for (column, texts) in categories {
+        let path = format!("{path}.{}", quoted(column));
+        if column.is_empty() || column.chars().count() > CATEGORY_CHARS_MAX {
+            let problem = format!("is no name of 1 to {CATEGORY_CHARS_MAX} characters");
+            return Err(ValidationError::field(path, problem));
+        }
+        if texts.is_empty() || texts.len() > CATEGORIES_MAX {
+            let problem = format!(
+                "has {} categories, not from 1 to {CATEGORIES_MAX}: list them by the numbers that \
+                 the model was trained with, from 0",
+                texts.len()
+            );
+            return Err(ValidationError::field(path, problem));
+        }
+        let mut known = BTreeSet::new();
+        for (index, text) in texts.iter().enumerate() {
+            let problem = match text.chars().count() {
+                chars if chars > CATEGORY_CHARS_MAX => {
+                    format!(
+                        "{} has more than {CATEGORY_CHARS_MAX} characters",
+                        quoted(text)
+                    )
+                }
+                _ if !known.insert(text) => {
+                    format!("{} is used twice: categories must differ", quoted(text))
+                }
+                _ => continue,
+            };
+            return Err(ValidationError::field(format!("{path}[{index}]"), problem));
+        }
     }
     Ok(())
 }

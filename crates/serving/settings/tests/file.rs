@@ -22,6 +22,9 @@ const WHOLE: &str = r#"models:
   iterations: best
   missing: nan
   classes: ["legit", "fraud"]
+  categories:
+    "size": ["10", "20"]
+    "the \"color\"": ["red", "", "e"]
   threads: 3
   weight: 250
   batching:
@@ -139,7 +142,7 @@ const FILES: [(&str, &str); 7] = [
 ];
 
 /// Fields of a second model beside one with the name a.
-const MODELS: [(&str, &str); 56] = [
+const MODELS: [(&str, &str); 62] = [
     ("path: /b", "models[1].name: is missing"),
     ("name: b", "models[1].path: is missing: write path or url"),
     (
@@ -349,6 +352,30 @@ const MODELS: [(&str, &str); 56] = [
         "has more than 63 characters",
     ),
     (
+        "name: b, path: /b, categories: [a]",
+        "models[1].categories: a list is not an object of lists",
+    ),
+    (
+        "name: b, path: /b, categories: {color: red}",
+        "models[1].categories.\"color\": \"red\" is not a list",
+    ),
+    (
+        "name: b, path: /b, categories: {color: []}",
+        "models[1].categories.\"color\": has 0 categories, not from 1 to 16384",
+    ),
+    (
+        "name: b, path: /b, categories: {size: [10]}",
+        "models[1].categories.\"size\"[0]: 10 is not a string: put it in quotes",
+    ),
+    (
+        "name: b, path: /b, categories: {color: [a, b, a]}",
+        "models[1].categories.\"color\"[2]: \"a\" is used twice",
+    ),
+    (
+        "name: b, path: /b, categories: {'': [a]}",
+        "models[1].categories.\"\": is no name",
+    ),
+    (
         "name: b, path: /b, slow: 1",
         "models[1].\"slow\": is not a known field; known fields are name,",
     ),
@@ -455,7 +482,15 @@ fn any_naming() -> impl Strategy<Value = Naming> {
         Just(Vec::new()),
         names.prop_map(|it| it.into_iter().collect())
     ];
-    (missing, classes).prop_map(|(missing, classes)| Naming { missing, classes })
+    let text = r"[^\x00-\x1f\x7f-\x9f]{0,20}";
+    let texts = proptest::collection::btree_set(text, 1..4);
+    let texts = texts.prop_map(|it| it.into_iter().rev().collect());
+    let columns = proptest::collection::btree_map(r"[^\x00-\x1f\x7f-\x9f]{1,20}", texts, 0..3);
+    (missing, classes, columns).prop_map(|(missing, classes, categories)| Naming {
+        missing,
+        classes,
+        categories,
+    })
 }
 
 fn any_settings() -> impl Strategy<Value = Settings> {

@@ -56,6 +56,11 @@ impl XgboostVersion {
         self.is_since([1, 6, 0]) && !self.is_since([1, 7, 3])
     }
 
+    /// Texts of categories outside of ASCII are cut by their letters where bytes are counted.
+    pub(super) fn cuts_categories_by_letters(self) -> bool {
+        !self.is_since([3, 4, 0])
+    }
+
     /// Sentences for the user about this version.
     pub(super) fn notices(self) -> Vec<String> {
         let [oldest, newest] = TESTED;

@@ -162,6 +162,7 @@ pub(crate) fn model(shape: ModelShape, numbers: &mut RandomStream) -> Model {
         objective: String::new(),
         feature_names: Vec::new(),
         feature_types: Vec::new(),
+        categories: Vec::new(),
         best_iteration: None,
         is_saved_by_sklearn: false,
         classes: None,

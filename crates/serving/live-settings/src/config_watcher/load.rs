@@ -231,6 +231,7 @@ fn install(
     if !request.naming.classes.is_empty() {
         model = model.with_class_names(request.naming.classes.clone())?;
     }
+    model = model.with_categories(request.naming.categories.clone())?;
     log_iterations_notice(model.info());
     let digest = fetched.sha256;
     drop(fetched);

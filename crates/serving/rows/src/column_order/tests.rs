@@ -12,6 +12,7 @@ fn model(names: &[&str], features: usize) -> ModelInfo {
         columns: Columns {
             names: names.iter().map(|name| (*name).to_owned()).collect(),
             types: Vec::new(),
+            ..Columns::default()
         },
         ..ModelInfo::default()
     }

@@ -18,6 +18,7 @@ fn model() -> ModelInfo {
         columns: Columns {
             names: ["age", "amount"].map(str::to_owned).to_vec(),
             types: Vec::new(),
+            ..Columns::default()
         },
         ..nameless()
     }
@@ -77,6 +78,7 @@ fn brackets_in_names_of_columns_are_no_brackets_of_lists() {
         columns: Columns {
             names: ["a]", "[b"].map(str::to_owned).to_vec(),
             types: Vec::new(),
+            ..Columns::default()
         },
         ..model()
     };

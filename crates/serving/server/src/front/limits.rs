@@ -48,6 +48,10 @@ pub const PARAMETERS_MAX: usize = 64;
 /// bytes each. Raw contents have no such limit.
 pub const TYPED_INTEGER_BYTES_MAX: usize = BODY_BYTES_MAX / 8;
 
+/// Typed texts of a gRPC message, which take two bytes at least and some 56 decoded: 56 MiB. Raw
+/// contents have no such limit.
+pub const TYPED_TEXTS_MAX: usize = 1 << 20;
+
 /// Requests of one stream of infer calls that are computed, or whose replies are unsent. Further
 /// ones wait in the client's flow control, and once its window is full with them further calls of
 /// its connection: more in flight than this only wait in the queue.

@@ -1,6 +1,10 @@
 //! A small model for tests and fuzz targets.
 
-use albacore_engine::{Columns, ElementType, Kind, ModelInfo, OutputInfo};
+use std::sync::Arc;
+
+use albacore_engine::{
+    CategoryTable, Columns, ElementType, Kind, ModelInfo, OutputInfo, UnknownCategory,
+};
 
 /// Model `m` with rows of `features` values: a value, and four numbers of kind `other`.
 pub(super) fn sample_model(features: usize, other: Kind) -> ModelInfo {
@@ -18,13 +22,15 @@ pub(super) fn sample_model(features: usize, other: Kind) -> ModelInfo {
     }
 }
 
-/// The model of the fuzz targets: rows of three features, two outputs.
+/// The model of the fuzz targets: rows of three features, the second with categories; two outputs.
 pub(super) fn fuzzed_model() -> ModelInfo {
-    let names = ["a", "b", "c"].map(str::to_owned).to_vec();
+    let names = ["a", "b", "c"].map(str::to_owned);
+    let table = CategoryTable::new(names.clone(), UnknownCategory::Refused);
     ModelInfo {
         columns: Columns {
-            names,
+            names: names.to_vec(),
             types: Vec::new(),
+            categories: [(1, Arc::new(table))].into(),
         },
         ..sample_model(3, Kind::Leaf)
     }

@@ -12,9 +12,10 @@ use albacore_engine::{
 };
 pub(super) use albacore_extensions::tensors::{INPUT, VERSION, input_datatype, output_name};
 use albacore_extensions::{Classification, RegionSlice, Regions};
+use albacore_rows::columns::{BinarySize, ColumnKind};
 use albacore_rows::datatype::Datatype;
 use albacore_rows::labels::{self, LABEL};
-use albacore_rows::{ColumnOrder, InvalidRows, binary_values};
+use albacore_rows::{ColumnOrder, InvalidRows};
 
 /// Looks up a model for a request of `event_loop`; an empty version matches any.
 pub(super) fn find_model(
@@ -331,15 +332,16 @@ impl RegionParameters<'_> {
 /// Refuses an input in shared memory whose size is not `need` bytes, or that the request has, too.
 /// It is read by the event loop, and may be no larger than a body.
 pub(super) fn check_shared(
-    need: usize,
+    need: BinarySize,
     has_own: bool,
     slice: &RegionSlice,
 ) -> Result<(), RequestError> {
     let have = slice.len();
-    if need > BODY_BYTES_MAX {
-        return Err(RequestError::body_too_large(need as u64));
+    let (BinarySize::Exact(least) | BinarySize::AtLeast(least)) = need;
+    if least.max(have) > BODY_BYTES_MAX {
+        return Err(RequestError::body_too_large(least.max(have) as u64));
     }
-    match (has_own, have == need) {
+    match (has_own, need.admits(have)) {
         (false, true) => Ok(()),
         (true, _) => Err(RequestError::invalid(
             "an input has both data and shared_memory_region; send one of them",
@@ -355,12 +357,13 @@ pub(super) fn check_shared(
 /// Reads the values of a tensor in shared memory.
 pub(super) fn write_shared(
     slice: &RegionSlice,
-    datatype: Datatype,
+    kind: &ColumnKind,
     memory: &mut [u8],
 ) -> Result<(), InvalidRows> {
-    let bytes = slice.read();
-    let bytes = bytes.map_err(|error| InvalidRows::new(error.to_string()))?;
-    binary_values::write_bytes(datatype, &bytes, memory)
+    let bytes = slice
+        .read()
+        .map_err(|error| InvalidRows::new(error.to_string()))?;
+    kind.write_bytes(&bytes, memory)
 }
 
 /// The form of an output by its parameters; `classes` is that of `classification`, if there is one,

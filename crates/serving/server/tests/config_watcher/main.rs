@@ -2,6 +2,7 @@
 //! is swapped.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
+mod categories;
 mod errors;
 mod iterations;
 mod model_batching;

@@ -12,11 +12,11 @@ use albacore_proto::inference::infer_parameter::ParameterChoice;
 use albacore_proto::inference::model_infer_request::InferInputTensor;
 use albacore_proto::inference::model_infer_response::InferOutputTensor;
 use albacore_proto::inference::{InferTensorContents, ModelInferRequest, ModelInferResponse};
-use albacore_rows::columns::{ColumnTensors, DeclaredColumn};
+use albacore_rows::columns::{BinarySize, ColumnKind, ColumnTensors, DeclaredColumn};
 use albacore_rows::datatype::Datatype;
 use albacore_rows::feature_names::{self, FEATURE_NAMES};
 use albacore_rows::labels::{self, BYTES, LABEL};
-use albacore_rows::{ColumnOrder, InvalidRows, binary_values};
+use albacore_rows::{ColumnOrder, InvalidRows};
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::{HeaderMap, Response};
@@ -219,7 +219,7 @@ impl<'a> GrpcInferRequest<'a> {
         let (datatype, rows) = validate::check_input(model, &declared, order.as_ref())?;
         let data = GrpcInput::find(request, input, regions)?;
         let columns = order.as_ref().map_or(model.features, ColumnOrder::width);
-        data.check_length(rows * columns, datatype)?;
+        data.check_length(&datatype.into(), rows * columns)?;
         let data = GrpcRows::Tensor(data);
         Ok(Self {
             rows,
@@ -258,7 +258,7 @@ impl<'a> GrpcInferRequest<'a> {
         for (place, input) in inputs.iter().enumerate() {
             let own = if is_shared(input) { None } else { raw.next() };
             let data = GrpcInput::of(input, own, regions).and_then(|data| {
-                data.check_length(columns.rows, columns.datatype(place))?;
+                data.check_length(&columns.kinds()[place], columns.rows)?;
                 Ok(data)
             });
             tensors.push(data.map_err(|error| {
@@ -278,17 +278,16 @@ impl<'a> GrpcInferRequest<'a> {
 
     /// Checks the values and writes them as rows of the engine.
     pub(super) fn write_rows(&self, memory: &mut [u8]) -> Result<(), RequestError> {
+        let numbers = &self.datatype.into();
         Ok(match (&self.data, &self.order) {
-            (GrpcRows::Tensor(tensor), None) => tensor.write(self.datatype, memory),
+            (GrpcRows::Tensor(tensor), None) => tensor.write(numbers, memory),
             (GrpcRows::Tensor(tensor), Some(order)) => {
                 let element = self.datatype.element();
-                order.write(element, memory, |memory| {
-                    tensor.write(self.datatype, memory)
-                })
+                order.write(element, memory, |memory| tensor.write(numbers, memory))
             }
             (GrpcRows::Columns(columns, inputs, tensors), _) => {
-                columns.write(memory, |place, datatype, memory| {
-                    tensors[place].write(datatype, memory).map_err(|error| {
+                columns.write(memory, |place, kind, memory| {
+                    tensors[place].write(kind, memory).map_err(|error| {
                         let name = validate::excerpt(&inputs[place].name);
                         InvalidRows::new(format!("column {name:?}: {error}"))
                     })
@@ -360,7 +359,8 @@ fn has_columns(request: &ModelInferRequest) -> bool {
     let is_pandas =
         matches!(content_type, Some(ParameterChoice::StringParam(text)) if text == "pd");
     match &request.inputs[..] {
-        [input] => is_pandas && input.shape.len() == 1,
+        // Texts are of one column.
+        [input] => is_pandas && input.shape.len() == 1 || input.datatype == BYTES,
         inputs => !inputs.is_empty(),
     }
 }
@@ -411,7 +411,7 @@ impl<'a> GrpcInput<'a> {
     ) -> Result<Self, RequestError> {
         if let Some(slice) = region(&input.parameters).find(regions, &input.name)? {
             let has_own = raw.is_some() || input.contents.is_some();
-            validate::check_shared(slice.len(), has_own, &slice)?;
+            validate::check_shared(BinarySize::Exact(slice.len()), has_own, &slice)?;
             return Ok(Self::Shared(slice));
         }
         match (raw, &input.contents) {
@@ -424,23 +424,23 @@ impl<'a> GrpcInput<'a> {
         }
     }
 
-    fn write(&self, datatype: Datatype, memory: &mut [u8]) -> Result<(), InvalidRows> {
+    fn write(&self, kind: &ColumnKind, memory: &mut [u8]) -> Result<(), InvalidRows> {
         match self {
-            Self::Raw(bytes) => binary_values::write_bytes(datatype, bytes, memory),
-            Self::Typed(contents) => binary_values::write_contents(datatype, contents, memory),
-            Self::Shared(slice) => validate::write_shared(slice, datatype, memory),
+            Self::Raw(bytes) => kind.write_bytes(bytes, memory),
+            Self::Typed(contents) => kind.write_contents(contents, memory),
+            Self::Shared(slice) => validate::write_shared(slice, kind, memory),
         }
     }
 
     /// Refuses a raw tensor whose size is wrong before memory is taken for its shape.
-    fn check_length(&self, values: usize, datatype: Datatype) -> Result<(), RequestError> {
-        let need = values.saturating_mul(datatype.bytes());
+    fn check_length(&self, kind: &ColumnKind, values: usize) -> Result<(), RequestError> {
+        let need = kind.binary_size(values);
         let have = match self {
             Self::Raw(bytes) => bytes.len(),
             Self::Typed(_) => return Ok(()),
             Self::Shared(slice) => return validate::check_shared(need, false, slice),
         };
-        if have == need {
+        if need.admits(have) {
             return Ok(());
         }
         Err(RequestError::invalid(format!(

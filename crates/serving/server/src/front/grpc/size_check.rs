@@ -4,7 +4,9 @@
 //! gigabytes. One pass over the fields, without recursion and without allocation, counts the fields
 //! that grow and refuses too many; an accepted message is at most a few times as large decoded.
 
-use super::super::limits::{DIMENSIONS_MAX, PARAMETERS_MAX, TENSORS_MAX, TYPED_INTEGER_BYTES_MAX};
+use super::super::limits::{
+    DIMENSIONS_MAX, PARAMETERS_MAX, TENSORS_MAX, TYPED_INTEGER_BYTES_MAX, TYPED_TEXTS_MAX,
+};
 use super::super::request_error::RequestError;
 use albacore_rows::limits::COLUMNS_MAX;
 
@@ -16,10 +18,13 @@ pub(super) fn check_decoded_size(message: &[u8]) -> Result<(), RequestError> {
         BoundedCount::new("outputs", TENSORS_MAX),
         BoundedCount::new("raw_input_contents", COLUMNS_MAX),
     ];
-    let mut integers = BoundedCount::new(
-        "typed integers (send raw_input_contents)",
-        TYPED_INTEGER_BYTES_MAX,
-    );
+    let mut typed = [
+        BoundedCount::new(
+            "typed integers (send raw_input_contents)",
+            TYPED_INTEGER_BYTES_MAX,
+        ),
+        BoundedCount::new("bytes_contents (send raw_input_contents)", TYPED_TEXTS_MAX),
+    ];
     for field in Fields(message) {
         let (number, bytes) = field?;
         let Some(count) = usize::from(number)
@@ -30,7 +35,7 @@ pub(super) fn check_decoded_size(message: &[u8]) -> Result<(), RequestError> {
         };
         count.add(1)?;
         match number {
-            5 => check_input(bytes, &mut integers)?,
+            5 => check_input(bytes, &mut typed)?,
             6 => check_parameters(bytes, 2)?,
             _ => {}
         }
@@ -39,30 +44,29 @@ pub(super) fn check_decoded_size(message: &[u8]) -> Result<(), RequestError> {
 }
 
 /// One input tensor: dimensions, parameters, contents.
-fn check_input(tensor: &[u8], integers: &mut BoundedCount) -> Result<(), RequestError> {
+fn check_input(tensor: &[u8], typed: &mut [BoundedCount; 2]) -> Result<(), RequestError> {
     // A packed dimension has one byte at least; the exact number is checked after decoding.
     let mut shape = BoundedCount::new("bytes of dimensions", 10 * DIMENSIONS_MAX);
     check_parameters(tensor, 4)?;
     for field in Fields(tensor) {
         match field? {
             (3, bytes) => shape.add(bytes.len().max(1))?,
-            (5, bytes) => check_contents(bytes, integers)?,
+            (5, bytes) => check_contents(bytes, typed)?,
             _ => {}
         }
     }
     Ok(())
 }
 
-/// Typed values: integers and booleans of variable length grow; text is not accepted.
-fn check_contents(contents: &[u8], integers: &mut BoundedCount) -> Result<(), RequestError> {
+/// Typed values: integers and booleans of variable length grow, and so do short texts.
+fn check_contents(
+    contents: &[u8],
+    [integers, texts]: &mut [BoundedCount; 2],
+) -> Result<(), RequestError> {
     for field in Fields(contents) {
         match field? {
             (1..=5, bytes) => integers.add(bytes.len().max(1))?,
-            (8, _) => {
-                return Err(RequestError::invalid(
-                    "input \"input\" has bytes_contents: trees take numbers, not BYTES",
-                ));
-            }
+            (8, _) => texts.add(1)?,
             _ => {}
         }
     }
@@ -232,12 +236,12 @@ mod tests {
         assert!(
             error(&tensor(InferInputTensor {
                 contents: Some(InferTensorContents {
-                    bytes_contents: vec![Vec::new()],
+                    bytes_contents: vec![Vec::new(); TYPED_TEXTS_MAX + 1],
                     ..Default::default()
                 }),
                 ..Default::default()
             }))
-            .contains("BYTES")
+            .contains("1048576 bytes_contents")
         );
         let integers = InferTensorContents {
             int64_contents: vec![1; TYPED_INTEGER_BYTES_MAX + 1],

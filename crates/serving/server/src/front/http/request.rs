@@ -19,8 +19,9 @@ use super::bounded_list::BoundedList;
 use albacore_engine::{Kind, KindSet, ModelInfo};
 use albacore_extensions::{RegionSlice, Regions};
 use albacore_proto::array::SplitBody;
-use albacore_rows::columns::{ColumnTensors, DeclaredColumn};
+use albacore_rows::columns::{BinarySize, ColumnTensors, DeclaredColumn};
 use albacore_rows::datatype::Datatype;
+use albacore_rows::labels::BYTES;
 use albacore_rows::limits::COLUMNS_MAX;
 use albacore_rows::row_writer::RowWriter;
 use albacore_rows::{
@@ -145,9 +146,10 @@ impl<'a> HttpInferRequest<'a> {
         let columns = order.as_ref().map_or(model.features, ColumnOrder::width);
         let values = rows * columns;
         let text = text.map(|text| (text, json));
+        let need = BinarySize::Exact(values.saturating_mul(datatype.bytes()));
         let data = match input.region(regions)? {
-            Some(slice) => input.shared(values, datatype, (text, binary), slice)?,
-            None => input.data(values, datatype, text, binary)?,
+            Some(slice) => input.shared(need, (text, binary), slice)?,
+            None => input.data(values, need, text, binary)?,
         };
         let (outputs, kinds) = document.outputs(model, regions)?;
         Ok(Self {
@@ -181,10 +183,10 @@ impl<'a> HttpInferRequest<'a> {
             let (own, rest) = binary.split_at(own);
             binary = rest;
             let text = input.data.map(|data| (data.get(), &b""[..]));
-            let (rows, datatype) = (columns.rows, columns.datatype(place));
+            let need = columns.kinds()[place].binary_size(columns.rows);
             let data = match input.region(regions)? {
-                Some(slice) => input.shared(rows, datatype, (text, own), slice),
-                None => input.data(rows, datatype, text, own),
+                Some(slice) => input.shared(need, (text, own), slice),
+                None => input.data(columns.rows, need, text, own),
             };
             let data = data.map_err(|error| {
                 let name = validate::excerpt(&input.name);
@@ -301,15 +303,11 @@ impl<'a> HttpInferRequest<'a> {
         let (datatype, columns_sent) = (self.datatype, self.columns);
         match &self.data {
             HttpInput::Columns(columns, names, tensors) => {
-                let written = columns.write(memory, |place, datatype, memory| {
+                let written = columns.write(memory, |place, kind, memory| {
                     let written = match &tensors[place] {
-                        &HttpInput::Text(text, _) => {
-                            json_values::write_json(RowWriter::new(datatype, memory), 1, text)
-                        }
-                        &HttpInput::Bytes(bytes) => {
-                            binary_values::write_bytes(datatype, bytes, memory)
-                        }
-                        HttpInput::Shared(slice) => validate::write_shared(slice, datatype, memory),
+                        &HttpInput::Text(text, _) => kind.write_json(text, memory),
+                        &HttpInput::Bytes(bytes) => kind.write_bytes(bytes, memory),
+                        HttpInput::Shared(slice) => validate::write_shared(slice, kind, memory),
                         // Inputs of the protocol have these forms alone.
                         HttpInput::Table(_) | HttpInput::Columns(..) => Ok(()),
                     };
@@ -331,7 +329,9 @@ impl<'a> HttpInferRequest<'a> {
                 })
             }
             &HttpInput::Bytes(bytes) => Ok(binary_values::write_bytes(datatype, bytes, memory)?),
-            HttpInput::Shared(slice) => Ok(validate::write_shared(slice, datatype, memory)?),
+            HttpInput::Shared(slice) => {
+                Ok(validate::write_shared(slice, &datatype.into(), memory)?)
+            }
         }
     }
 }
@@ -443,13 +443,12 @@ impl Input<'_> {
     /// Checks values in shared memory, beside which there must be none in the body.
     fn shared<'b>(
         &self,
-        values: usize,
-        datatype: Datatype,
+        need: BinarySize,
         own: (Option<impl Sized>, &[u8]),
         slice: RegionSlice,
     ) -> Result<HttpInput<'b>, RequestError> {
         let has_own = own.0.is_some() || !own.1.is_empty();
-        validate::check_shared(values.saturating_mul(datatype.bytes()), has_own, &slice)?;
+        validate::check_shared(need, has_own, &slice)?;
         Ok(HttpInput::Shared(slice))
     }
 
@@ -457,7 +456,7 @@ impl Input<'_> {
     fn data<'b>(
         &self,
         values: usize,
-        datatype: Datatype,
+        need: BinarySize,
         text: Option<(&'b str, &'b [u8])>,
         binary: &'b [u8],
     ) -> Result<HttpInput<'b>, RequestError> {
@@ -467,8 +466,7 @@ impl Input<'_> {
             parameters.and_then(|parameters| parameters.binary_data_size),
         ) {
             (None, Some(announced)) => {
-                let need = values.saturating_mul(datatype.bytes());
-                if announced != need as u64 || binary.len() != need {
+                if announced != binary.len() as u64 || !need.admits(binary.len()) {
                     return Err(RequestError::invalid(format!(
                         "input \"input\" needs {need} bytes of binary data for its shape; \
                          binary_data_size is {announced} and {} bytes follow the JSON",
@@ -505,7 +503,8 @@ impl<'a> InferBody<'a> {
         let content_type = parameters.and_then(|parameters| parameters.content_type);
         let is_pandas = content_type.is_some_and(|value| value.get() == "\"pd\"");
         match &self.inputs.0[..] {
-            [input] => is_pandas && input.shape.0.len() == 1,
+            // Texts are of one column.
+            [input] => is_pandas && input.shape.0.len() == 1 || input.datatype == BYTES,
             inputs => !inputs.is_empty(),
         }
     }

@@ -1,0 +1,49 @@
+//! The categories of a column, as a file lists them.
+
+use std::collections::HashSet;
+
+use crate::error::{ModelError, ModelResult, excerpt};
+use crate::limits::CATEGORY_TEXTS_MAX;
+
+/// The texts in place of which the trees of a model have numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnCategories {
+    /// Number of the column.
+    pub column: usize,
+    /// By number of the category. Numbers and booleans as the file writes them.
+    pub texts: Vec<String>,
+}
+
+/// Checks the categories of a model of so many features.
+pub(crate) fn check(categories: &[ColumnCategories], features: usize) -> ModelResult<()> {
+    let columns = || categories.iter().map(|it| it.column);
+    if !columns().is_sorted_by(|a, b| a < b) || columns().any(|column| column >= features) {
+        let reason = format!("columns are not ascending numbers below {features}");
+        return Err(ModelError::inconsistent("categories", reason));
+    }
+    check_count(categories.iter().map(|it| it.texts.len()).sum())?;
+    for ColumnCategories { column, texts } in categories {
+        if let Some(text) = repeated(texts) {
+            let reason = format!("'{}' is twice in column {column}", excerpt(text));
+            return Err(ModelError::inconsistent("categories", reason));
+        }
+    }
+    Ok(())
+}
+
+/// A text that comes twice.
+pub(crate) fn repeated(texts: &[String]) -> Option<&str> {
+    let mut known = HashSet::with_capacity(texts.len());
+    let mut texts = texts.iter().map(String::as_str);
+    texts.find(|text| !known.insert(*text))
+}
+
+/// Refuses more texts than a file may have.
+pub(crate) fn check_count(texts: usize) -> ModelResult<()> {
+    match texts <= CATEGORY_TEXTS_MAX {
+        true => Ok(()),
+        false => Err(ModelError::too_large(format!(
+            "more than {CATEGORY_TEXTS_MAX} categories"
+        ))),
+    }
+}

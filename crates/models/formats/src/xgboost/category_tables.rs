@@ -1,0 +1,185 @@
+//! `cats` of XGBoost 3.1 and newer: the categories of each column of the training data, by number.
+//!
+//! `enc` has an object for each column: empty lists for one without categories; `offsets` and
+//! `values`, the bytes of texts, which are cut at the offsets; or `values` alone, numbers.
+//! `feature_segments` counts the categories up to each column.
+//!
+//! XGBoost before 3.4 counts the letters of a text of pandas where it should count its bytes, so
+//! that texts outside of ASCII are cut in the wrong places, and some of the pieces are UTF-8.
+//! Columns that have such texts are taken for columns without a table; of newer versions, which
+//! may have loaded and saved an older file, those that have texts that are not UTF-8.
+
+use super::version::XgboostVersion;
+use crate::categories::{ColumnCategories, check_count};
+use crate::error::{ModelError, ModelResult};
+use crate::limits::{CATEGORY_BYTES_MAX, CATEGORY_TEXTS_MAX, FEATURES_MAX};
+use crate::value_reader::{ValueReader, put_once, required};
+
+/// The tables of a file.
+#[derive(Default)]
+pub(super) struct CategoryTables {
+    /// Columns that have an entry.
+    entries: usize,
+    /// Texts of all columns.
+    count: usize,
+    columns: Vec<CategoryTable>,
+    segments: Option<Vec<i32>>,
+}
+
+/// The categories of a column that has some.
+struct CategoryTable {
+    column: usize,
+    count: usize,
+    texts: TableTexts,
+}
+
+/// The texts of a table.
+enum TableTexts {
+    Ascii(Vec<String>),
+    /// With texts outside of ASCII.
+    Utf8(Vec<String>),
+    Damaged,
+}
+
+impl CategoryTables {
+    pub(super) fn read<S: ValueReader>(source: &mut S) -> ModelResult<Self> {
+        let mut tables = Self::default();
+        let mut is_entered = false;
+        source.object(&mut |source, key| match key {
+            "enc" if is_entered => Err(ModelError::inconsistent("", "the key appears twice")),
+            "enc" => {
+                is_entered = true;
+                source.array(&mut |source, index| tables.read_entry(source, index))
+            }
+            "feature_segments" => {
+                put_once(&mut tables.segments, source.integers(FEATURES_MAX + 1)?)
+            }
+            _ => source.skip(),
+        })?;
+        Ok(tables)
+    }
+
+    /// Reads the entry of a column.
+    fn read_entry<S: ValueReader>(&mut self, source: &mut S, column: usize) -> ModelResult<()> {
+        if column >= FEATURES_MAX {
+            return Err(ModelError::too_large(format!("{column} features")));
+        }
+        let (mut offsets, mut values) = (None, None);
+        source.object(&mut |source, key| match key {
+            "offsets" => put_once(&mut offsets, source.integers(CATEGORY_TEXTS_MAX + 1)?),
+            "values" => put_once(&mut values, source.wide_integers(CATEGORY_BYTES_MAX)?),
+            _ => source.skip(),
+        })?;
+        self.entries = column + 1;
+        let values = required(values, "values")?;
+        let (count, texts) = match offsets {
+            Some(offsets) => texts_of(&offsets, &values)?,
+            None => {
+                check_count(self.count + values.len())?;
+                let texts = values.iter().map(i64::to_string).collect();
+                (values.len(), TableTexts::Ascii(texts))
+            }
+        };
+        if count > 0 {
+            self.columns.push(CategoryTable {
+                column,
+                count,
+                texts,
+            });
+        }
+        self.count += count;
+        check_count(self.count)
+    }
+
+    /// The categories by column, as the version wrote them; notices name columns whose texts it
+    /// damaged.
+    pub(super) fn finish(
+        self,
+        version: XgboostVersion,
+        features: usize,
+        notices: &mut Vec<String>,
+    ) -> ModelResult<Vec<ColumnCategories>> {
+        if self.entries == 0 {
+            return Ok(Vec::new());
+        }
+        if self.entries != features {
+            let reason = format!("{} entries for {features} features", self.entries);
+            return Err(ModelError::inconsistent("enc", reason));
+        }
+        let segments = required(self.segments.as_deref(), "feature_segments")?;
+        check_segments(segments, &self.columns, features)
+            .map_err(|reason| ModelError::inconsistent("feature_segments", reason))?;
+        let mut categories = Vec::with_capacity(self.columns.len());
+        for CategoryTable { column, texts, .. } in self.columns {
+            match texts {
+                TableTexts::Ascii(texts) => categories.push(ColumnCategories { column, texts }),
+                TableTexts::Utf8(texts) if !version.cuts_categories_by_letters() => {
+                    categories.push(ColumnCategories { column, texts });
+                }
+                TableTexts::Utf8(_) | TableTexts::Damaged => notices.push(format!(
+                    "column {column} has categories outside of ASCII, which XGBoost before 3.4 \
+                     writes incompletely: strings are refused in this column until \"categories\" \
+                     of the model lists them; their numbers are taken"
+                )),
+            }
+        }
+        Ok(categories)
+    }
+}
+
+/// How many texts there are in `bytes`, and the texts.
+fn texts_of(offsets: &[i32], bytes: &[i64]) -> ModelResult<(usize, TableTexts)> {
+    let invalid = |reason: String| ModelError::inconsistent("offsets", reason);
+    let Some((&first, &last)) = offsets.first().zip(offsets.last()) else {
+        return match bytes {
+            [] => Ok((0, TableTexts::Ascii(Vec::new()))),
+            _ => Err(invalid(format!("none for {} bytes of values", bytes.len()))),
+        };
+    };
+    if first != 0 || !offsets.is_sorted() || usize::try_from(last) != Ok(bytes.len()) {
+        let reason = format!("not an ascending list from 0 to the {} bytes", bytes.len());
+        return Err(invalid(reason));
+    }
+    // Bytes are written as numbers of 8 bits with a sign.
+    let outside = bytes.iter().find(|byte| !(-128..256).contains(*byte));
+    if let Some(outside) = outside {
+        let reason = format!("{outside} is not a byte");
+        return Err(ModelError::inconsistent("values", reason));
+    }
+    let count = offsets.len() - 1;
+    let text = |ends: &[i32]| {
+        let bytes = &bytes[ends[0] as usize..ends[1] as usize];
+        String::from_utf8(bytes.iter().map(|&byte| byte as u8).collect())
+    };
+    let Ok(texts) = offsets.windows(2).map(text).collect::<Result<Vec<_>, _>>() else {
+        return Ok((count, TableTexts::Damaged));
+    };
+    match texts.iter().all(|text| text.is_ascii()) {
+        true => Ok((count, TableTexts::Ascii(texts))),
+        false => Ok((count, TableTexts::Utf8(texts))),
+    }
+}
+
+/// Checks that the segments are those of the columns.
+fn check_segments(
+    segments: &[i32],
+    columns: &[CategoryTable],
+    features: usize,
+) -> Result<(), String> {
+    if segments.len() != features + 1 || segments[0] != 0 {
+        let length = segments.len();
+        return Err(format!("{length} numbers for {features} features, from 0"));
+    }
+    let mut columns = columns.iter().peekable();
+    for (column, ends) in segments.windows(2).enumerate() {
+        let own = columns.next_if(|it| it.column == column);
+        let count = own.map_or(0, |it| it.count);
+        let given = i64::from(ends[1]) - i64::from(ends[0]);
+        if usize::try_from(given) != Ok(count) {
+            return Err(format!(
+                "{given} categories of column {column}, which has {count}"
+            ));
+        }
+    }
+    Ok(())
+}
