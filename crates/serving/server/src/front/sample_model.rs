@@ -1,10 +1,6 @@
 //! A small model for tests and fuzz targets.
 
-use std::sync::Arc;
-
-use albacore_engine::{
-    CategoryTable, Columns, ElementType, Kind, ModelInfo, OutputInfo, UnknownCategory,
-};
+use albacore_engine::{CategoryTable, Columns, ElementType, Kind, ModelInfo, OutputInfo};
 
 /// Model `m` with rows of `features` values: a value, and four numbers of kind `other`.
 pub(super) fn sample_model(features: usize, other: Kind) -> ModelInfo {
@@ -25,12 +21,12 @@ pub(super) fn sample_model(features: usize, other: Kind) -> ModelInfo {
 /// The model of the fuzz targets: rows of three features, the second with categories; two outputs.
 pub(super) fn fuzzed_model() -> ModelInfo {
     let names = ["a", "b", "c"].map(str::to_owned);
-    let table = CategoryTable::new(names.clone(), UnknownCategory::Refused);
+    let table = CategoryTable::new(names.clone(), albacore_engine::UnknownCategory::Refused);
     ModelInfo {
         columns: Columns {
             names: names.to_vec(),
             types: Vec::new(),
-            categories: [(1, Arc::new(table))].into(),
+            categories: [(1, table.into())].into(),
         },
         ..sample_model(3, Kind::Leaf)
     }

@@ -18,6 +18,7 @@ pub(super) fn check_decoded_size(message: &[u8]) -> Result<(), RequestError> {
         BoundedCount::new("outputs", TENSORS_MAX),
         BoundedCount::new("raw_input_contents", COLUMNS_MAX),
     ];
+    // In the order of `check_contents`.
     let mut typed = [
         BoundedCount::new(
             "typed integers (send raw_input_contents)",
@@ -59,14 +60,11 @@ fn check_input(tensor: &[u8], typed: &mut [BoundedCount; 2]) -> Result<(), Reque
 }
 
 /// Typed values: integers and booleans of variable length grow, and so do short texts.
-fn check_contents(
-    contents: &[u8],
-    [integers, texts]: &mut [BoundedCount; 2],
-) -> Result<(), RequestError> {
+fn check_contents(contents: &[u8], typed: &mut [BoundedCount; 2]) -> Result<(), RequestError> {
     for field in Fields(contents) {
         match field? {
-            (1..=5, bytes) => integers.add(bytes.len().max(1))?,
-            (8, _) => texts.add(1)?,
+            (1..=5, bytes) => typed[0].add(bytes.len().max(1))?,
+            (8, _) => typed[1].add(1)?,
             _ => {}
         }
     }
