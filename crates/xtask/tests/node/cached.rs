@@ -14,7 +14,7 @@ use crate::rig::{Rig, root};
 /// The user of the server's container.
 const USER: u32 = 65_532;
 
-/// A store in the node's network, which serves one file until it is told to refuse.
+/// A store in the network of the node, which serves one file until `refuses` is set.
 struct Store {
     address: String,
     served: Arc<AtomicUsize>,
