@@ -12,7 +12,7 @@ use albacore_proto::inference::infer_parameter::ParameterChoice;
 use albacore_proto::inference::model_infer_request::InferInputTensor;
 use albacore_proto::inference::model_infer_response::InferOutputTensor;
 use albacore_proto::inference::{InferTensorContents, ModelInferRequest, ModelInferResponse};
-use albacore_rows::columns::{BinarySize, ColumnKind, ColumnTensors, DeclaredColumn};
+use albacore_rows::columns::{BinarySize, ColumnKind, ColumnTensors, DeclaredColumn, is_column};
 use albacore_rows::datatype::Datatype;
 use albacore_rows::feature_names::{self, FEATURE_NAMES};
 use albacore_rows::labels::{self, BYTES, LABEL};
@@ -359,8 +359,7 @@ fn has_columns(request: &ModelInferRequest) -> bool {
     let is_pandas =
         matches!(content_type, Some(ParameterChoice::StringParam(text)) if text == "pd");
     match &request.inputs[..] {
-        // Texts are of one column.
-        [input] => is_pandas && input.shape.len() == 1 || input.datatype == BYTES,
+        [input] => is_column(&input.datatype, &input.shape, is_pandas),
         inputs => !inputs.is_empty(),
     }
 }

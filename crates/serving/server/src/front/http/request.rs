@@ -19,9 +19,8 @@ use super::bounded_list::BoundedList;
 use albacore_engine::{Kind, KindSet, ModelInfo};
 use albacore_extensions::{RegionSlice, Regions};
 use albacore_proto::array::SplitBody;
-use albacore_rows::columns::{BinarySize, ColumnTensors, DeclaredColumn};
+use albacore_rows::columns::{BinarySize, ColumnTensors, DeclaredColumn, is_column};
 use albacore_rows::datatype::Datatype;
-use albacore_rows::labels::BYTES;
 use albacore_rows::limits::COLUMNS_MAX;
 use albacore_rows::row_writer::RowWriter;
 use albacore_rows::{
@@ -503,8 +502,7 @@ impl<'a> InferBody<'a> {
         let content_type = parameters.and_then(|parameters| parameters.content_type);
         let is_pandas = content_type.is_some_and(|value| value.get() == "\"pd\"");
         match &self.inputs.0[..] {
-            // Texts are of one column.
-            [input] => is_pandas && input.shape.0.len() == 1 || input.datatype == BYTES,
+            [input] => is_column(&input.datatype, &input.shape.0, is_pandas),
             inputs => !inputs.is_empty(),
         }
     }
