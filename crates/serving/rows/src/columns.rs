@@ -24,8 +24,8 @@ pub struct DeclaredColumn<'a> {
     pub shape: &'a [i64],
 }
 
-/// Whether the only input of a request is a column, and not rows of all of them: MLServer's codec of
-/// pandas says so, or it has texts.
+/// Whether the only input of a request is a column, and not rows of all of them: MLServer's codec
+/// of pandas says so, or it has texts.
 #[must_use]
 pub fn is_column(datatype: &str, shape: &[i64], is_pandas: bool) -> bool {
     match shape {

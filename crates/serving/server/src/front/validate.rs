@@ -71,8 +71,8 @@ pub(super) fn check_input(
     let datatype = Datatype::from_name(declared.datatype).ok_or_else(|| {
         let names = Datatype::NAMES.map(|(_, name)| name);
         RequestError::invalid(format!(
-            "input {INPUT:?} has datatype {:?}; it takes {}, and texts of categories come as an \
-             input for each column",
+            "input {INPUT:?} has datatype {:?}; it takes {}; texts of categories come in inputs \
+             of their own, one for each column",
             excerpt(declared.datatype),
             names.join(" ")
         ))
