@@ -95,12 +95,12 @@ fn unknown_texts_of_lightgbm_are_missing_also_by_the_map_of_the_settings() {
 
 #[test]
 fn categories_of_columns_that_a_model_does_not_have_are_refused_by_name() {
-    let volume = Volume::new(&with("xgboost.ubj", &[("colour", &COLORS)]));
+    let volume = Volume::new(&with("xgboost.ubj", &[("shade", &COLORS)]));
     let server = start(&volume, &[]);
     for (name, said) in [
         (
-            "colour",
-            "column \"colour\", which the model does not have; it has [\"amount\", \"color\", \
+            "shade",
+            "column \"shade\", which the model does not have; it has [\"amount\", \"color\", \
              \"age\", \"size\"]",
         ),
         // Columns with names have no numbers.
