@@ -30,6 +30,12 @@ struct Contender {
 }
 
 impl Contender {
+    /// One with an account of its own.
+    fn of(plane: &ControlPlane, user: &str) -> Self {
+        let config = plane.kubeconfig_of(user, Some("system:masters")).unwrap();
+        Self::start(&config, user, &[])
+    }
+
     fn start(kubeconfig: &Path, name: &str, more: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_contender"));
         command
@@ -135,10 +141,7 @@ fn stale<'a>(writes: &'a [Write], users: [&str; 2]) -> Vec<&'a Write> {
 fn of_two_candidates_one_leads_and_a_paused_leader_writes_nothing_more() {
     let plane = ControlPlane::start(&Options::default()).unwrap();
     let users = ["alice", "bob"];
-    let contender = |user| {
-        let config = plane.kubeconfig_of(user, Some("system:masters")).unwrap();
-        Contender::start(&config, user, &[])
-    };
+    let contender = |user| Contender::of(&plane, user);
     let first = contender("alice");
     first.wait_for(&["leading"]);
     let second = contender("bob");
@@ -192,10 +195,7 @@ fn of_two_candidates_one_leads_and_a_paused_leader_writes_nothing_more() {
 #[test]
 fn a_lease_deleted_under_its_holder_is_not_created_while_that_one_may_write() {
     let plane = ControlPlane::start(&Options::default()).unwrap();
-    let contender = |user| {
-        let config = plane.kubeconfig_of(user, Some("system:masters")).unwrap();
-        Contender::start(&config, user, &[])
-    };
+    let contender = |user| Contender::of(&plane, user);
     let first = contender("alice");
     first.wait_for(&["leading"]);
     let second = contender("bob");
