@@ -61,6 +61,8 @@ spec:
         - {{name: OMP_NUM_THREADS, value: \"2\"}}
         - {{name: PYTHONHOME, value: {}}}
         - {{name: PYTHONPATH, value: {}}}
+        volumeMounts: [{{name: tmp, mountPath: /tmp}}]
+      volumes: [{{name: tmp, emptyDir: {{}}}}]
 ",
         home.display(),
         packages.display(),
