@@ -180,7 +180,7 @@ fn given_levels_replace_those_of_the_machine_and_are_shown() {
 
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.yaml");
-    let spec = "apiVersion: albacore.dev/v1alpha1\nkind: InferenceDeployment\nmetadata: {name: a}\n\
+    let spec = "apiVersion: albacore.dev/v1beta1\nkind: InferenceDeployment\nmetadata: {name: a}\n\
                 spec: {workers: 2, threads: 2, mode: Scatter, models: [{name: m, uri: 'pvc://c/m.ubj'}]}\n";
     std::fs::write(&file, spec).unwrap();
     let joint = ["plan", "-f", file.to_str().unwrap(), "--topology", MACHINE];

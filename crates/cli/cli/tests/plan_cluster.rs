@@ -90,7 +90,7 @@ impl Filled {
 }
 
 fn deployment(name: &str, spec: &Value) -> Value {
-    json!({"apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+    json!({"apiVersion": "albacore.dev/v1beta1", "kind": "InferenceDeployment",
         "metadata": {"name": name}, "spec": spec})
 }
 

@@ -38,7 +38,7 @@ impl Folder {
 
 fn spec(name: &str, (workers, threads, mode): (u16, u16, &str)) -> String {
     format!(
-        "apiVersion: albacore.dev/v1alpha1\nkind: InferenceDeployment\nmetadata: {{name: {name}}}\nspec:\n  \
+        "apiVersion: albacore.dev/v1beta1\nkind: InferenceDeployment\nmetadata: {{name: {name}}}\nspec:\n  \
          workers: {workers}\n  threads: {threads}\n  mode: {mode}\n  models:\n  - {{name: m, uri: \
          'pvc://claim/m.ubj'}}\n"
     )

@@ -45,7 +45,7 @@ fn put_with_status(plane: &ControlPlane, object: &Value) {
 
 fn deployment() -> Value {
     json!({
-        "apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+        "apiVersion": "albacore.dev/v1beta1", "kind": "InferenceDeployment",
         "metadata": {"name": "fraud", "namespace": "default"},
         "spec": {"workers": 4, "threads": 4,
             "models": [{"name": "fraud", "uri": "file:///m", "slo": {"latency": "25ms"}}]},

@@ -29,7 +29,7 @@ fn workload(namespace: &str, name: &str, labels: &Value, container: &Value) -> V
 /// An InferenceDeployment whose pods run `image`.
 fn deploy(plane: &ControlPlane, namespace: &str, name: &str, image: &str, pin: Option<&str>) {
     let mut object = json!({
-        "apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+        "apiVersion": "albacore.dev/v1beta1", "kind": "InferenceDeployment",
         "metadata": {"name": name, "namespace": namespace},
         "spec": {"models": [{"name": "m", "uri": "pvc://models/m.ubj"}]},
     });

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     fn newcomer(spec: &Value) -> Newcomer {
-        let mut object = json!({"apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+        let mut object = json!({"apiVersion": "albacore.dev/v1beta1", "kind": "InferenceDeployment",
             "metadata": {"name": "fraud"}, "spec": {"workers": 2, "threads": 4,
                 "models": [{"name": "m", "uri": "pvc://a/m.ubj"}]}});
         for (field, value) in spec.as_object().unwrap() {

@@ -23,7 +23,7 @@ use crate::report::{Assignment, PodDiff};
 const NOW: &str = "2026-11-21T20:00:00Z";
 
 fn newcomer(spec: &Value) -> Newcomer {
-    let object = json!({"apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+    let object = json!({"apiVersion": "albacore.dev/v1beta1", "kind": "InferenceDeployment",
         "metadata": {"name": "fraud"}, "spec": spec});
     Newcomer::of(&albacore_api::read_deployment(&object.to_string(), "f").unwrap())
 }

@@ -51,7 +51,7 @@ fn the_job_is_bounded_and_without_rights() {
 #[test]
 fn the_pod_has_the_resources_of_a_deployment() {
     let deployment: InferenceDeployment = serde_json::from_value(json!({
-        "apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+        "apiVersion": "albacore.dev/v1beta1", "kind": "InferenceDeployment",
         "metadata": {"name": "fraud"},
         "spec": {
             "resources": {"limits": {"cpu": "4", "memory": "2Gi"}},

@@ -43,7 +43,7 @@ impl Cli<'_> {
 
     /// A file with a deployment, as [`Rig::deploy`] makes it.
     fn file(&self, name: &str, workers: u16, threads: u16, more: &Value) -> String {
-        let mut object = json!({"apiVersion": "albacore.dev/v1alpha1",
+        let mut object = json!({"apiVersion": "albacore.dev/v1beta1",
             "kind": "InferenceDeployment", "metadata": {"name": name, "namespace": "default"},
             "spec": {"workers": workers, "threads": threads,
                 "models": [{"name": "m", "uri": "pvc://models/m.ubj", "slo": {"latency": "25ms"}}]}});

@@ -31,6 +31,7 @@ mod server_settings;
 mod status;
 mod timespan;
 mod uri;
+mod versions;
 mod violation;
 
 pub use condition_state::ConditionState;

@@ -25,6 +25,7 @@ use crate::limits::{FILE_BYTES_MAX, FILE_DEPTH_MAX, VIOLATIONS_MAX};
 use crate::one_machine::{OneMachine, for_one_machine};
 use crate::rules::validate;
 use crate::schema::openapi_schema;
+use crate::versions::API_VERSIONS;
 use crate::violation::{Violation, quoted};
 
 /// Why a file is not a valid `InferenceDeployment`. Printed, each names the file; with several
@@ -35,7 +36,7 @@ pub enum ReadError {
     #[error("{file}: has {bytes} bytes; an InferenceDeployment has at most {FILE_BYTES_MAX}")]
     TooLarge { file: String, bytes: usize },
     /// Nothing but white space and comments.
-    #[error("{file}: is empty; it must hold an InferenceDeployment (albacore.dev/v1alpha1)")]
+    #[error("{file}: is empty; it must hold an InferenceDeployment (albacore.dev/v1beta1)")]
     Empty { file: String },
     /// More than one document.
     #[error(
@@ -54,7 +55,7 @@ pub enum ReadError {
     /// Another kind of object.
     #[error(
         "{file}{}: {field} is {found}; this must be kind InferenceDeployment of apiVersion \
-         albacore.dev/v1alpha1", Line(Some(*.line))
+         albacore.dev/v1beta1", Line(Some(*.line))
     )]
     OtherKind {
         file: String,
@@ -198,13 +199,10 @@ fn parse(text: &str, file: &str) -> Result<Node, ReadError> {
 }
 
 fn check_kind(document: &Node, file: &str) -> Result<(), ReadError> {
-    let wanted = [
-        ("apiVersion", InferenceDeployment::api_version(&())),
-        ("kind", InferenceDeployment::kind(&())),
-    ];
-    for (field, wanted) in wanted {
+    let kind = InferenceDeployment::kind(&());
+    for (field, taken) in [("apiVersion", &API_VERSIONS[..]), ("kind", &[&*kind])] {
         let found = document.get(field).and_then(Node::text);
-        if found != Some(&*wanted) {
+        if !found.is_some_and(|found| taken.contains(&found)) {
             return Err(ReadError::OtherKind {
                 file: file.to_owned(),
                 line: document.line_of(field),

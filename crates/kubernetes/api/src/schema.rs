@@ -23,6 +23,7 @@ use crate::output::Output;
 use crate::quantity;
 use crate::rules::RULES;
 use crate::status::ServerLimit;
+use crate::versions;
 
 /// Most containers of a template, and longest name of one: the API server needs bounds to estimate
 /// the cost of the rules about them. A name is a DNS label.
@@ -70,6 +71,7 @@ pub fn inference_deployment_crd() -> Value {
             rules.push(validation.into());
         }
     }
+    versions::serve_preferred(&mut crd);
     crd
 }
 

@@ -7,7 +7,7 @@ use albacore_api::{OneMachine, Server, read_for_one_machine};
 use albacore_settings::{ModelBatching, Policy, Prefer, Settings, Source};
 
 const HEAD: &str = "\
-apiVersion: albacore.dev/v1alpha1
+apiVersion: albacore.dev/v1beta1
 kind: InferenceDeployment
 metadata: {name: fraud}
 spec:

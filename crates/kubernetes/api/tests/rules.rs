@@ -357,7 +357,7 @@ fn the_front_end_has_no_more_threads_than_the_container_has_cpus() {
 }
 
 fn object(name: &str, spec: &Value) -> Value {
-    json!({"apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+    json!({"apiVersion": "albacore.dev/v1beta1", "kind": "InferenceDeployment",
         "metadata": {"name": name}, "spec": spec})
 }
 

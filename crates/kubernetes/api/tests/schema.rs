@@ -29,7 +29,7 @@ fn names_and_subresources_are_those_of_the_contract() {
     assert_eq!(spec["names"]["shortNames"], json!(["infd"]));
     assert_eq!(spec["names"]["categories"], json!(["all", "albacore"]));
     let version = &spec["versions"][0];
-    assert_eq!(version["name"], "v1alpha1");
+    assert_eq!(version["name"], "v1beta1");
     assert!(version["subresources"]["status"].is_object());
     assert_eq!(
         version["subresources"]["scale"],

@@ -3,6 +3,7 @@
 //! A controller that renews its lease has listed every kind it watches, so two requests are enough:
 //! does the API server serve our kinds, and does a controller hold the lease?
 
+use albacore_api::NodePlacement;
 use albacore_cluster::{ApiResource, Cluster, DynamicObject, ObjectKey};
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -11,9 +12,7 @@ use serde_json::Value;
 
 use crate::args::Args;
 use crate::limits::{CHECK_PAUSE, CHECK_TRIES};
-
-/// The API version of our kinds.
-const API_VERSION: &str = "albacore.dev/v1alpha1";
+use crate::watches::deployments_kind;
 
 /// Checks until everything is right.
 ///
@@ -34,12 +33,17 @@ pub(crate) async fn check(cluster: &Cluster, args: &Args) -> Result<()> {
 }
 
 async fn look(cluster: &Cluster, args: &Args) -> Result<String> {
-    for kind in ["InferenceDeployment", "NodePlacement"] {
-        let served = cluster.discover(API_VERSION, kind).await?;
+    let deployments = deployments_kind();
+    let placements = ApiResource::erase::<NodePlacement>(&());
+    for ApiResource {
+        api_version, kind, ..
+    } in [&deployments, &placements]
+    {
+        let served = cluster.discover(api_version, kind).await?;
         ensure!(
             served.is_some(),
-            "the API server does not serve {API_VERSION} {kind}: install the custom resource \
-             definitions (crds.install, or manifests/crds.yaml)"
+            "the API server does not serve {api_version} {kind}: install the custom resource \
+             definitions of this version (crds.install, or manifests/crds.yaml)"
         );
     }
     let namespace = args.lease_namespace.as_deref();
@@ -50,7 +54,8 @@ async fn look(cluster: &Cluster, args: &Args) -> Result<String> {
     let holder = holder(&found, Timestamp::now())
         .with_context(|| format!("no controller holds the lease {key}; see its pods and logs"))?;
     Ok(format!(
-        "{API_VERSION} is served, and {holder} holds the lease {key}"
+        "{} is served, and {holder} holds the lease {key}",
+        deployments.api_version
     ))
 }
 

@@ -9,7 +9,7 @@ use albacore_controller::{BuildContext, BuiltInOptions, build, validate};
 use serde_json::{Map, Value, json};
 
 fn object(spec: &Value) -> Value {
-    json!({"apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+    json!({"apiVersion": "albacore.dev/v1beta1", "kind": "InferenceDeployment",
         "metadata": {"name": "fraud", "namespace": "bank", "uid": "u"}, "spec": spec})
 }
 

@@ -55,7 +55,7 @@ fn objects_of_other_owners_are_never_touched() {
         rig.get("deployment", "sized").is_some() && found["status"]["selector"].is_string()
     });
     // An HPA begins by reading it.
-    let scale = "/apis/albacore.dev/v1alpha1/namespaces/default/inferencedeployments/sized/scale";
+    let scale = "/apis/albacore.dev/v1beta1/namespaces/default/inferencedeployments/sized/scale";
     let scale: serde_json::Value =
         serde_json::from_str(&rig.kubectl(&["get", "--raw", scale])).unwrap();
     assert_eq!(scale["spec"]["replicas"], 1, "{scale}");

@@ -214,7 +214,7 @@ fn placement(policy: Policy) -> (&'static str, Option<&'static str>) {
 fn deployment(spec: &Spec, cell: &Cell, model: &Model, policy: Policy, port: u16) -> Value {
     let (name, mode) = placement(policy);
     let mut deployment = json!({
-        "apiVersion": "albacore.dev/v1alpha1",
+        "apiVersion": "albacore.dev/v1beta1",
         "kind": "InferenceDeployment",
         "metadata": {"name": spec.name},
         "spec": {

@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn what_it_does_not_choose_of_the_front_end_stays() {
-        let text = "apiVersion: albacore.dev/v1alpha1\nkind: InferenceDeployment\n\
+        let text = "apiVersion: albacore.dev/v1beta1\nkind: InferenceDeployment\n\
             metadata: {name: a}\nspec: {workers: 1, threads: 1, models: [{name: m, uri: 'file:///m.ubj'}]}\n";
         let mut deployment = albacore_api::read_deployment(text, "a").unwrap();
         let spec = &mut deployment.spec;

@@ -36,7 +36,7 @@ mod tests {
 
     fn object(more: &str) -> InferenceDeployment {
         let text = format!(
-            "apiVersion: albacore.dev/v1alpha1\nkind: InferenceDeployment\nmetadata: {{name: a}}\n\
+            "apiVersion: albacore.dev/v1beta1\nkind: InferenceDeployment\nmetadata: {{name: a}}\n\
              spec:\n  workers: 1\n  threads: 1\n{more}"
         );
         albacore_api::read_deployment(&text, "a").unwrap()

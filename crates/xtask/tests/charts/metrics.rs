@@ -121,7 +121,7 @@ impl Controller {
     /// Has it work on a deployment in `namespace` and lets that go again; its metrics then.
     fn work_in(&self, namespace: &str) -> String {
         let deployment = file(&format!(
-            "apiVersion: albacore.dev/v1alpha1\nkind: InferenceDeployment\n\
+            "apiVersion: albacore.dev/v1beta1\nkind: InferenceDeployment\n\
              metadata: {{name: fraud, namespace: {namespace}}}\n\
              spec: {{replicas: 1, models: [{{name: fraud, uri: 'file:///models/fraud.ubj'}}]}}\n"
         ));

@@ -57,7 +57,7 @@ pub(crate) fn deploy(rig: &mut Rig) {
 
 /// Number of pods and selector, as the scale subresource tells them.
 pub(crate) fn scale(rig: &Rig) -> (i64, String) {
-    let path = "/apis/albacore.dev/v1alpha1/namespaces/default/inferencedeployments/fraud/scale";
+    let path = "/apis/albacore.dev/v1beta1/namespaces/default/inferencedeployments/fraud/scale";
     let scale: Value = serde_json::from_str(&rig.kubectl(&["get", "--raw", path])).unwrap();
     let selector = scale["status"]["selector"].as_str().unwrap();
     (

@@ -67,7 +67,7 @@ fn answer(mut stream: TcpStream, file: &[u8]) -> std::io::Result<()> {
 fn deployment(store: &Store, sum: &str, volume: &str) -> String {
     format!(
         "\
-apiVersion: albacore.dev/v1alpha1
+apiVersion: albacore.dev/v1beta1
 kind: InferenceDeployment
 metadata: {{name: cached}}
 spec:

@@ -13,7 +13,7 @@ const REFERENCE: &str = "test.albacore.dev/gunicorn:1";
 /// The deployment; PYTHONHOME and PYTHONPATH are where the image has Python and its packages.
 fn deployment(home: &Path, packages: &Path) -> String {
     format!(
-        "apiVersion: albacore.dev/v1alpha1
+        "apiVersion: albacore.dev/v1beta1
 kind: InferenceDeployment
 metadata: {{name: gunicorn}}
 spec:

@@ -115,7 +115,7 @@ fn deploy(rig: &Rig) {
     rig.kubectl(&["create", "configmap", "fraud-model", &from]);
     let selector = json!({"matchLabels": {"albacore.dev/deployment": "fraud"}});
     let deployment = json!({
-        "apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+        "apiVersion": "albacore.dev/v1beta1", "kind": "InferenceDeployment",
         "metadata": {"name": "fraud"},
         "spec": {
             "workers": 1, "threads": 1, "replicas": 3,

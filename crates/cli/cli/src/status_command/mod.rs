@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn what_auto_chose_is_explained_with_its_reason() {
         let deployment = json!({
-            "apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+            "apiVersion": "albacore.dev/v1beta1", "kind": "InferenceDeployment",
             "metadata": {"name": "fraud", "namespace": "bank"},
             "spec": {"models": [{"name": "m", "uri": "pvc://models/m.ubj"}]},
             "status": {"models": [{"name": "m", "loaded": "2/2", "batching": [

@@ -59,7 +59,7 @@ impl Folder {
             .collect();
         let environment = environment.join(", ");
         self.write(&format!(
-            "apiVersion: albacore.dev/v1alpha1\nkind: InferenceDeployment\n\
+            "apiVersion: albacore.dev/v1beta1\nkind: InferenceDeployment\n\
              metadata: {{name: own}}\nspec:\n  workers: 2\n  threads: 2\n  template:\n    spec:\n\
              \x20     containers:\n      - name: server\n        command: {command:?}\n\
              \x20       env: [{environment}]\n",
@@ -108,7 +108,7 @@ impl Folder {
         let python = python();
         let model = root().join("examples/fraud.ubj");
         self.write(&format!(
-            "apiVersion: albacore.dev/v1alpha1\nkind: InferenceDeployment\n\
+            "apiVersion: albacore.dev/v1beta1\nkind: InferenceDeployment\n\
              metadata: {{name: gunicorn}}\nspec:\n  workers: 2\n  threads: 2\n  mode: Scatter\n\
              \x20 template:\n    spec:\n      containers:\n      - name: server\n\
              \x20       command: [{python:?}]\n        args: {args:?}\n\

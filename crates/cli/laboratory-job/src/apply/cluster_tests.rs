@@ -56,7 +56,7 @@ fn own_address() -> String {
 fn deployment() -> Value {
     let model = root().canonicalize().unwrap().join("examples/fraud.ubj");
     json!({
-        "apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+        "apiVersion": "albacore.dev/v1beta1", "kind": "InferenceDeployment",
         "metadata": {"name": "fraud", "namespace": "default"},
         "spec": {
             "workers": 1, "threads": 1,

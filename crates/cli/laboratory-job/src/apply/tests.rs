@@ -9,7 +9,7 @@ use super::serving::{Standing, standing};
 
 fn object(spec: &Value, status: &Value) -> DynamicObject {
     let object = json!({
-        "apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+        "apiVersion": "albacore.dev/v1beta1", "kind": "InferenceDeployment",
         "metadata": {"name": "fraud", "namespace": "team", "uid": "1", "generation": 2},
         "spec": spec, "status": status,
     });

@@ -31,7 +31,7 @@ fn deployment(more: &Value) -> InferenceDeployment {
         spec[field] = value.clone();
     }
     serde_json::from_value(json!({
-        "apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+        "apiVersion": "albacore.dev/v1beta1", "kind": "InferenceDeployment",
         "metadata": {"name": "fraud", "namespace": "shop", "generation": 3}, "spec": spec}))
     .unwrap()
 }

@@ -128,7 +128,7 @@ impl Rig {
             spec[field] = value.clone();
         }
         self.apply(&[
-            json!({"apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+            json!({"apiVersion": "albacore.dev/v1beta1", "kind": "InferenceDeployment",
             "metadata": {"name": name, "namespace": namespace}, "spec": spec}),
         ]);
     }

@@ -2,7 +2,7 @@
 use super::*;
 
 const GOOD: &str = "\
-apiVersion: albacore.dev/v1alpha1
+apiVersion: albacore.dev/v1beta1
 kind: InferenceDeployment
 metadata:
   name: fraud
@@ -61,7 +61,7 @@ fn a_good_file_is_read_whole() {
 
 #[test]
 fn the_shortest_file_takes_every_default() {
-    let text = "{apiVersion: albacore.dev/v1alpha1, kind: InferenceDeployment, \
+    let text = "{apiVersion: albacore.dev/v1beta1, kind: InferenceDeployment, \
                 metadata: {name: m}, spec: {models: [{name: m, uri: 'file://./m.txt'}]}}";
     let spec = read_deployment(text, "m.yaml").unwrap().spec;
     assert_eq!((spec.workers, spec.threads, spec.replicas), (1, 1, Some(1)));
@@ -304,10 +304,10 @@ const REFUSALS: &[(&str, &str, &str)] = &[
         "kind: InferenceDeployment",
         "kind: Deployment",
         "fraud.yaml:2: kind is \"Deployment\"; this must be kind InferenceDeployment of \
-         apiVersion albacore.dev/v1alpha1",
+         apiVersion albacore.dev/v1beta1",
     ),
     (
-        "apiVersion: albacore.dev/v1alpha1",
+        "apiVersion: albacore.dev/v1beta1",
         "apiVersion: apps/v1",
         "fraud.yaml:1: apiVersion is \"apps/v1\"",
     ),
@@ -324,6 +324,20 @@ const REFUSALS: &[(&str, &str, &str)] = &[
         "metadata.lables is not a field; did you mean \"labels\"?",
     ),
 ];
+
+#[test]
+fn every_version_is_read_and_no_other() {
+    let written = "apiVersion: albacore.dev/v1beta1";
+    let beta = read_deployment(GOOD, "fraud.yaml").unwrap();
+    let read = |version: &str| read_deployment(&GOOD.replace(written, version), "fraud.yaml");
+    assert_eq!(read("apiVersion: albacore.dev/v1alpha1"), Ok(beta));
+    let other = read("apiVersion: albacore.dev/v1").unwrap_err();
+    assert_eq!(
+        other.to_string(),
+        "fraud.yaml:1: apiVersion is \"albacore.dev/v1\"; this must be kind InferenceDeployment of \
+         apiVersion albacore.dev/v1beta1"
+    );
+}
 
 #[test]
 fn a_refusal_names_line_field_value_and_way_out() {
@@ -375,7 +389,7 @@ fn fields_inside_the_pod_template_are_known_or_refused() {
 fn anything_but_a_single_document_is_refused() {
     assert_eq!(
         refusal(""),
-        "fraud.yaml: is empty; it must hold an InferenceDeployment (albacore.dev/v1alpha1)"
+        "fraud.yaml: is empty; it must hold an InferenceDeployment (albacore.dev/v1beta1)"
     );
     assert!(refusal("# only a comment\n").contains("is empty"));
     assert!(refusal(&format!("{GOOD}---\n{GOOD}")).contains("holds several YAML documents"));

@@ -17,7 +17,7 @@ use crate::names::SETTINGS_KEY;
 use crate::validate::validate;
 
 fn deployment(spec: &Value) -> InferenceDeployment {
-    let object = json!({"apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+    let object = json!({"apiVersion": "albacore.dev/v1beta1", "kind": "InferenceDeployment",
         "metadata": {"name": "fraud", "namespace": "bank", "uid": "u"}, "spec": spec});
     read_deployment(&object.to_string(), "f.yaml").unwrap()
 }

@@ -26,7 +26,7 @@ fn one() -> Rollouts {
 /// A valid deployment with further fields in its spec, pinned to an image if one is given.
 fn valid(name: &str, more: &Value, pin: Option<&str>) -> Valid {
     let mut object = json!({
-        "apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+        "apiVersion": "albacore.dev/v1beta1", "kind": "InferenceDeployment",
         "metadata": {"name": name, "namespace": "default", "uid": "u"},
         "spec": {"replicas": 2, "workers": 2, "threads": 2,
             "models": [{"name": "m", "uri": "pvc://models/m.ubj"}]},

@@ -16,7 +16,7 @@ use crate::server_state::{
 const SETTINGS: &str = "in force";
 
 fn deployment() -> InferenceDeployment {
-    let object = json!({"apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+    let object = json!({"apiVersion": "albacore.dev/v1beta1", "kind": "InferenceDeployment",
         "metadata": {"name": "fraud", "namespace": "bank", "uid": "u", "generation": 3},
         "spec": {"workers": 2, "threads": 4, "models": [
             {"name": "m", "uri": "file:///m", "slo": {"latency": "25ms", "percentile": 99}}]}});

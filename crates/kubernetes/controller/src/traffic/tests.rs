@@ -22,7 +22,7 @@ fn spec(more: &Value) -> InferenceDeploymentSpec {
     for (field, value) in more.as_object().into_iter().flatten() {
         spec[field] = value.clone();
     }
-    let object = json!({"apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+    let object = json!({"apiVersion": "albacore.dev/v1beta1", "kind": "InferenceDeployment",
         "metadata": {"name": "fraud"}, "spec": spec});
     read_deployment(&object.to_string(), "f.yaml").unwrap().spec
 }

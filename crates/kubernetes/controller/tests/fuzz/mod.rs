@@ -109,7 +109,11 @@ fn fuzzed(number: usize) -> Value {
 
 /// The kind of deployments with a schema that keeps everything.
 fn loose_crd() -> Value {
-    let keep = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let version = |name: &str| {
+        let keep = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        json!({"name": name, "served": true, "storage": name == "v1alpha1",
+            "subresources": {"status": {}}, "schema": {"openAPIV3Schema": keep}})
+    };
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "inferencedeployments.albacore.dev"},
@@ -117,9 +121,7 @@ fn loose_crd() -> Value {
             "names": {"kind": "InferenceDeployment", "plural": "inferencedeployments",
                 "singular": "inferencedeployment", "shortNames": ["infd"],
                 "listKind": "InferenceDeploymentList"},
-            "versions": [{"name": "v1alpha1", "served": true, "storage": true,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": keep}}]},
+            "versions": [version("v1beta1"), version("v1alpha1")]},
     })
 }
 

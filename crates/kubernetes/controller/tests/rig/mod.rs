@@ -430,7 +430,7 @@ pub(crate) fn deployment(name: &str, more: &Value) -> Value {
     for (field, value) in more.as_object().into_iter().flatten() {
         spec[field] = value.clone();
     }
-    json!({"apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+    json!({"apiVersion": "albacore.dev/v1beta1", "kind": "InferenceDeployment",
         "metadata": {"name": name, "namespace": "default"}, "spec": spec})
 }
 

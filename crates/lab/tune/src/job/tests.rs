@@ -16,7 +16,7 @@ fn options() -> TuneOptions {
 
 fn object() -> Value {
     json!({
-        "apiVersion": "albacore.dev/v1alpha1", "kind": "InferenceDeployment",
+        "apiVersion": "albacore.dev/v1beta1", "kind": "InferenceDeployment",
         "metadata": {"name": "fraud", "namespace": "team", "uid": "1", "managedFields": []},
         "spec": {
             "workers": 2, "threads": 2,

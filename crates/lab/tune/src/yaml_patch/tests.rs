@@ -5,7 +5,7 @@ use albacore_api::{BatchingPolicy, Mode};
 
 const FILE: &str = "\
 # A comment at the top.
-apiVersion: albacore.dev/v1alpha1
+apiVersion: albacore.dev/v1beta1
 kind: InferenceDeployment
 metadata:
   name: fraud
