@@ -283,7 +283,11 @@ fn what_is_said_of_pods(admin: &Path) {
             "-> correct",
         ],
     );
-    says("status pod/web-2", &["worker is not a field"]);
+    for line in ["status pod/web-2", "status", "status -A"] {
+        says(line, &["default/web-2", "worker is not a field"]);
+    }
+    let all = as_user(admin, "status");
+    assert!(!all.out.contains("web-3"), "has not opted in: {all:?}");
     says(
         "explain pod/web-3",
         &["has not opted in", "-> annotate the template"],

@@ -90,6 +90,46 @@ impl Cluster {
         Ok(list.items)
     }
 
+    /// The objects of a kind that have an annotation, in `namespace` or in all of them; only those
+    /// with these fields (a selector). Reads metadata alone, page by page: no selector of the API
+    /// server sees annotations.
+    ///
+    /// # Errors
+    /// A request fails.
+    pub async fn annotated(
+        &self,
+        kind: &ApiResource,
+        namespace: Option<&str>,
+        fields: &str,
+        annotation: &str,
+    ) -> Result<Vec<ObjectKey>, ClusterError> {
+        let api = self.api(kind, namespace.unwrap_or_default());
+        let mut page = ListParams::default().fields(fields).limit(PAGE_OBJECTS);
+        let mut found = Vec::new();
+        // bound: one page each turn; the API server ends the list.
+        loop {
+            let list = api.list_metadata(&page).await;
+            let list =
+                list.map_err(|error| self.explain(&format!("list {}", kind.plural), error))?;
+            let annotated = list
+                .items
+                .into_iter()
+                .map(|object| object.metadata)
+                .filter(|meta| {
+                    let annotations = meta.annotations.as_ref();
+                    annotations.is_some_and(|all| all.contains_key(annotation))
+                });
+            found.extend(annotated.map(|meta| {
+                let namespace = meta.namespace.unwrap_or_default();
+                ObjectKey::new(&namespace, &meta.name.unwrap_or_default())
+            }));
+            match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => return Ok(found),
+            }
+        }
+    }
+
     /// Applies our fields of an object: creates it or changes the fields that differ. Fields of
     /// other managers stay; fields that we applied before and that `object` lacks now are removed.
     /// With `metadata.uid` in `object`, only that very object is changed (else: Conflict), and none

@@ -1,19 +1,20 @@
 //! Pods outside of InferenceDeployments, which opt in by the annotation `albacore.dev/place`.
 
-use albacore_api::{
-    AnnotatedPod, CountSource, NodePlacement, PLACE_ANNOTATION, PlaceAnnotation, counted,
-};
+use albacore_api::{AnnotatedPod, CountSource, PLACE_ANNOTATION, PlaceAnnotation, counted};
 use albacore_cluster::{ApiResource, Cluster, ErrorClass, ObjectKey};
 use albacore_command::{Failure, sentence};
 use k8s_openapi::api::core::v1::Pod;
 use serde::Serialize;
 
 use super::findings::{Finding, finding, of_pod};
-use super::report::{ClusterObjects, DEPLOYMENT_LABEL, NodesAt, PodReport};
+use super::report::{DEPLOYMENT_LABEL, NodesAt, PodReport};
 use crate::cluster_access::typed;
 
 /// Most annotated pods that one report looks up; `albacore status pod/NAME` shows any.
 const PODS_SHOWN_MAX: usize = 64;
+
+/// Selects pods that still have processes, or will have.
+const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 #[derive(Serialize)]
 pub(super) struct AnnotatedPodReport {
@@ -46,10 +47,7 @@ impl AnnotatedPodReport {
             .annotations
             .as_ref()
             .and_then(|a| a.get(PLACE_ANNOTATION));
-        let is_labeled = meta
-            .labels
-            .as_ref()
-            .is_some_and(|l| l.contains_key(DEPLOYMENT_LABEL));
+        let is_labeled = is_of_a_deployment(pod);
         let namespace = meta.namespace.clone().unwrap_or_default();
         let name = meta.name.as_deref().unwrap_or_default();
         let uid = meta.uid.as_deref().unwrap_or_default();
@@ -138,49 +136,38 @@ pub(super) async fn read_one(cluster: &Cluster, key: &ObjectKey) -> Result<Pod, 
     })
 }
 
-/// Reads the annotated pods that the agents report, of one namespace or of all.
-pub(super) async fn read_reported(
+/// Reads the annotated pods that have not ended, of one namespace or of all; also those that no
+/// agent reports, because their annotation is refused or their node has no agent.
+pub(super) async fn read_annotated(
     cluster: &Cluster,
     namespace: Option<&str>,
-    objects: &mut ClusterObjects,
+    unread: &mut Vec<String>,
 ) -> Vec<Pod> {
-    let mut keys = reported_keys(&objects.nodes, namespace);
+    let kind = ApiResource::erase::<Pod>(&());
+    let found = cluster.annotated(&kind, namespace, NOT_ENDED, PLACE_ANNOTATION);
+    let mut keys = found.await.unwrap_or_else(|error| {
+        unread.push(format!("annotated pods: {}", sentence(&error)));
+        Vec::new()
+    });
     if keys.len() > PODS_SHOWN_MAX {
         let rest = counted(keys.len() - PODS_SHOWN_MAX, "annotated pod");
-        objects
-            .unread
-            .push(format!("{rest} more; albacore status pod/NAME shows one"));
+        unread.push(format!("{rest} more; albacore status pod/NAME shows one"));
         keys.truncate(PODS_SHOWN_MAX);
     }
-    let kind = ApiResource::erase::<Pod>(&());
     let mut pods = Vec::new();
     for key in keys {
         match cluster.get(&kind, &key).await {
-            Ok(found) => pods.extend(typed(found.into_iter().collect(), &mut objects.unread)),
+            Ok(found) => pods.extend(typed(found.into_iter().collect(), unread)),
             Err(error) if error.class() == ErrorClass::NotFound => {}
-            Err(error) => {
-                objects
-                    .unread
-                    .push(format!("pod {key}: {}", sentence(&error)));
-            }
+            Err(error) => unread.push(format!("pod {key}: {}", sentence(&error))),
         }
     }
+    pods.retain(|pod: &Pod| !is_of_a_deployment(pod));
     pods
 }
 
-/// Names of the annotated pods in the reports of nodes; a name that was shortened is left out.
-fn reported_keys(nodes: &[NodePlacement], namespace: Option<&str>) -> Vec<ObjectKey> {
-    let entries = nodes
-        .iter()
-        .flat_map(|node| &node.status)
-        .flat_map(|status| &status.pods);
-    let annotated = entries.filter(|entry| entry.annotation.is_some());
-    let keys = annotated.filter_map(|entry| entry.pod.split_once('/'));
-    let keys = keys.filter(|(of, name)| {
-        namespace.is_none_or(|namespace| namespace == *of) && !name.contains('~')
-    });
-    let mut keys: Vec<ObjectKey> = keys.map(|(of, name)| ObjectKey::new(of, name)).collect();
-    keys.sort();
-    keys.dedup();
-    keys
+/// Whether the pod is shown with its InferenceDeployment.
+fn is_of_a_deployment(pod: &Pod) -> bool {
+    let labels = pod.metadata.labels.as_ref();
+    labels.is_some_and(|labels| labels.contains_key(DEPLOYMENT_LABEL))
 }

@@ -257,7 +257,8 @@ async fn fetch_report(args: &ClusterArgs, request: Request<'_>) -> Result<Report
     let nodes = ApiResource::erase::<NodePlacement>(&());
     objects.nodes = read(&cluster, &nodes, None, "", &mut objects.unread).await?;
     if matches!(target, Target::All) {
-        objects.annotated = annotated_pods::read_reported(&cluster, namespace, &mut objects).await;
+        let unread = &mut objects.unread;
+        objects.annotated = annotated_pods::read_annotated(&cluster, namespace, unread).await;
     }
     objects.now = Timestamp::now();
     let mut report = Report::of(objects);
