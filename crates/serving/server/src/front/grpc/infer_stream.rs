@@ -237,8 +237,8 @@ impl Messages {
     /// The next message; `None` at the end.
     ///
     /// # Errors
-    /// No message came for `idle_max`, and none was computed; the frame is wrong; the message is too
-    /// large, too slow or incomplete.
+    /// No message came for `idle_max`, and none was computed; the frame is wrong; the message is
+    /// too large, too slow or incomplete.
     async fn next(&mut self) -> Result<Option<StreamMessage>, RequestError> {
         // bound: each pass waits for the client, until the stream is idle
         while self.unread.is_empty() {
