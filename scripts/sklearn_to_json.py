@@ -3,19 +3,21 @@
 
     python3 sklearn_to_json.py model.joblib model.json
 
-Run it in the Python that trained the model: it opens the file with joblib (or pickle), so only give it files that you
-trust. From a program: `from sklearn_to_json import convert; json.dump(convert(estimator), file)`.
+Run it in the Python that trained the model: it opens the file with joblib (or pickle, or skops), so only give it files
+that you trust. From a program: `from sklearn_to_json import convert; json.dump(convert(estimator), file)`.
 
 Taken: DecisionTree, ExtraTree, RandomForest, ExtraTrees, GradientBoosting and HistGradientBoosting, classifiers and
-regressors, binary, multi-class and (forests) multi-output regression. Anything else is refused by name. The output is
-what `predict` gives for a regressor, and for a classifier what `predict_proba` gives (of two classes: forests give both
-columns, boosting the second alone); margins are `decision_function`'s.
+regressors, binary, multi-class and (forests) multi-output regression; LGBMClassifier and LGBMRegressor. Anything else
+is refused by name. The output is what `predict` gives for a regressor, and for a classifier what `predict_proba` gives
+(of two classes: forests give both columns, boosting the second alone); margins are `decision_function`'s.
 
-Numbers are written with all their digits. Tried with scikit-learn 1.0.2, 1.5.2, 1.8.0 and 1.9.1; needs nothing beside it.
+Numbers are written with all their digits. Tried with scikit-learn 1.0.2, 1.5.2, 1.8.0 and 1.9.1, LightGBM 4.7.0; needs
+nothing beside them.
 """
 
 import json
 import sys
+import zipfile
 
 import numpy as np
 
@@ -120,6 +122,21 @@ def _label(label):
     return json.dumps(label.item() if isinstance(label, np.generic) else label)
 
 
+def _lightgbm(estimator):
+    """The text of the booster, up to the best iteration, beside the classes."""
+    text = estimator.booster_.model_to_string()
+    lines = text.splitlines()
+    objective = next((line[len("objective="):].split()[0] for line in lines if line.startswith("objective=")), "custom")
+    # Of others `predict` of a classifier gives margins, or rounds values of its own.
+    if hasattr(estimator, "classes_") and objective not in ("binary", "multiclass", "multiclassova"):
+        raise NotConvertible(f"{_name(estimator)} with the objective {objective}: only binary, multiclass and multiclassova")
+    return text
+
+
+def _classes(estimator):
+    return {"classes": [_label(label) for label in estimator.classes_]} if hasattr(estimator, "classes_") else {}
+
+
 def convert(estimator):
     """The estimator as a dictionary of plain lists."""
     import sklearn
@@ -133,6 +150,10 @@ def convert(estimator):
                     "and convert the last step alone"
                 )
     name = _name(estimator)
+    # The first key tells what the file is.
+    head = {"scikit_learn": sklearn.__version__, "estimator": name}
+    if name in ("LGBMClassifier", "LGBMRegressor"):
+        return {**head, **_classes(estimator), "lightgbm": _lightgbm(estimator)}
     if name in ("DecisionTreeClassifier", "DecisionTreeRegressor", "ExtraTreeClassifier", "ExtraTreeRegressor"):
         parts, is_rounded, is_averaged = _forest(estimator, [estimator]), True, False
     elif name in ("RandomForestClassifier", "RandomForestRegressor", "ExtraTreesClassifier", "ExtraTreesRegressor"):
@@ -141,33 +162,41 @@ def convert(estimator):
         parts, is_rounded, is_averaged = _boosting(estimator), True, False
     elif name in ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor"):
         parts, is_rounded, is_averaged = _histogram(estimator), False, False
+    elif name.startswith("XGB"):
+        raise NotConvertible(f"{name} saves itself: load it in Python and call save_model(\"model.ubj\")")
     else:
         raise NotConvertible(f"{name} is none of the tree models that can be converted")
     return {
-        # The first key tells what the file is.
-        "scikit_learn": sklearn.__version__,
-        "estimator": name,
+        **head,
         "transform": parts["transform"],
         "counts": [estimator.n_features_in_, parts["groups"], parts["step"], int(is_rounded), int(is_averaged)],
         "base": parts["base"],
         "feature_names": [str(name) for name in getattr(estimator, "feature_names_in_", [])],
-        **({"classes": [_label(label) for label in estimator.classes_]} if hasattr(estimator, "classes_") else {}),
+        **_classes(estimator),
         "trees": parts["trees"],
     }
 
 
-def main():
-    if len(sys.argv) != 3:
-        sys.exit("usage: sklearn_to_json.py MODEL.joblib|MODEL.pkl OUTPUT.json")
+def _load(path):
+    if zipfile.is_zipfile(path):
+        import skops.io
+
+        return skops.io.load(path, trusted=skops.io.get_untrusted_types(file=path))
     try:
         import joblib
 
-        estimator = joblib.load(sys.argv[1])
+        return joblib.load(path)
     except ImportError:
         import pickle
 
-        with open(sys.argv[1], "rb") as file:
-            estimator = pickle.load(file)
+        with open(path, "rb") as file:
+            return pickle.load(file)
+
+
+def main():
+    if len(sys.argv) != 3:
+        sys.exit("usage: sklearn_to_json.py MODEL.joblib|MODEL.pkl|MODEL.skops OUTPUT.json")
+    estimator = _load(sys.argv[1])
     try:
         model = convert(estimator)
     except NotConvertible as reason:

@@ -165,6 +165,30 @@ def test_a_stopping_server_ends_its_streams():
         channel.close()
 
 
+def test_a_stream_without_a_request_is_ended_and_one_with_a_request_in_flight_is_not():
+    # A request waits in the queue for longer than a stream may be idle.
+    waits = ["--policy", "timeout", "--max-delay", "9s", "--stream-idle-max", "1s"]
+    with run_server(["--workers", "1", "--threads", "1", *waits]) as server:
+        replies = queue.Queue()
+        with triton.InferenceServerClient(server.grpc) as client:
+            client.start_stream(lambda result, error: replies.put((result, error)))
+            client.async_stream_infer("small", rows(1), request_id="first")
+            with pytest.raises(queue.Empty):
+                replies.get(timeout=3)
+            client.async_stream_infer("small", rows(1), request_id="second")
+            for wanted in ["first", "second"]:
+                result, error = replies.get(timeout=PATIENCE)
+                assert error is None and result.get_response().id == wanted
+            _, error = replies.get(timeout=PATIENCE)
+            assert error.status() == "StatusCode.UNAVAILABLE"
+            assert "no request came for 1s: open another stream" in error.message()
+            client.stop_stream(cancel_requests=True)
+        with triton.InferenceServerClient(server.grpc) as client:
+            client.start_stream(lambda result, error: replies.put((result, error)))
+            result, error = replies.get(timeout=PATIENCE)
+            assert result is None and error.status() == "StatusCode.UNAVAILABLE"
+
+
 def test_a_message_that_is_no_request_is_an_error_of_its_own(server):
     with grpc.insecure_channel(server.grpc) as channel:
         stream = channel.stream_stream(

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import urllib.request
 import warnings
 
@@ -63,17 +64,44 @@ PICKLED = {
 }
 
 
+def light_classifier(label, **params):
+    return lgb.LGBMClassifier(n_estimators=8, verbose=-1, **params).fit(FRAME, label)
+
+
+def stopped_early(estimator, **further):
+    """It has seen more iterations than it predicts with."""
+    label = (FRAME.age + RANDOM.random(300) > 1).astype(int)
+    estimator.fit(FRAME[:150], label[:150], eval_set=[(FRAME[150:], label[150:])], **further)
+    return estimator
+
+
+# Of LightGBM with scikit-learn's interface: mlflow saves them with skops or as pickles.
+LIGHT = {
+    "binary": light_classifier(BINARY),
+    "several": light_classifier(CLASSES),
+    "texts": light_classifier(TEXTS),
+    "one_against_all": light_classifier(TEXTS, objective="multiclassova"),
+    "regressor": lgb.LGBMRegressor(n_estimators=8, verbose=-1).fit(FRAME, FRAME.amount),
+    "stopped_early": stopped_early(lgb.LGBMClassifier(n_estimators=80, verbose=-1, early_stopping_round=2)),
+}
+XGB_STOPPED = stopped_early(xgb.XGBClassifier(n_estimators=80, early_stopping_rounds=2), verbose=False)
+
+
 def save(flavor, model, folder, **further):
     flavor.save_model(model, str(folder), pip_requirements=[], **further)
     return folder
 
 
-def save_pickle(name, folder):
-    """A folder of mlflow with the conversion beside the pickle."""
-    save(mlflow.sklearn, PICKLED[name], folder, serialization_format="cloudpickle")
-    command = [sys.executable, str(SCRIPT), str(folder / "model.pkl"), str(folder / "model.json")]
+def convert(folder, file):
+    command = [sys.executable, str(SCRIPT), str(folder / file), str(folder / "model.json")]
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     return folder
+
+
+def save_pickle(name, folder, **further):
+    """A folder of mlflow with the conversion beside the pickle."""
+    save(mlflow.sklearn, PICKLED[name], folder, serialization_format="cloudpickle", **further)
+    return convert(folder, "model.pkl")
 
 
 def start(folder):
@@ -139,6 +167,98 @@ def test_both_formats_of_xgboost_are_found(tmp_path, form):
 @pytest.mark.parametrize("name", sorted(PICKLED))
 def test_converted_models_of_scikit_learn_answer_as_mlflow(tmp_path, name):
     check(save_pickle(name, tmp_path / "model"))
+
+
+@pytest.mark.parametrize("name", ["forest", "texts", "boosting"])
+def test_the_function_of_the_folder_answers_as_mlflow(tmp_path, name):
+    folder = save_pickle(name, tmp_path / "model", pyfunc_predict_fn="predict_proba")
+    check(folder)
+    rows = FRAME.head(20).astype("f8")
+    body = {"dataframe_split": rows.to_dict(orient="split"), "params": {"predict_fn": "predict"}}
+    with start(folder) as server:
+        assert_same(post(server, body)[1]["predictions"], PICKLED[name].predict(FRAME.head(20)))
+
+
+def test_an_edit_of_the_function_is_noticed(tmp_path):
+    folder = save_pickle("forest", tmp_path / "model")
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(json.dumps({"models": [{"name": "m", "path": str(folder)}]}))
+    rows = FRAME.head(5).astype("f8")
+    body = {"dataframe_split": rows.to_dict(orient="split")}
+    wanted = PICKLED["forest"].predict_proba(FRAME.head(5)).tolist()
+    arguments = ["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--settings", str(settings)]
+    with run_program(arguments) as server:
+        assert_same(post(server, body)[1]["predictions"], PICKLED["forest"].predict(FRAME.head(5)))
+        described = (folder / "MLmodel").read_text()
+        (folder / "MLmodel").write_text(described.replace("predict_fn: predict", "predict_fn: predict_proba"))
+        deadline = time.monotonic() + 120
+        while post(server, body)[1]["predictions"] != wanted:
+            assert time.monotonic() < deadline, "MLmodel was edited, the answer is the old one"
+            time.sleep(0.2)
+
+
+@pytest.mark.parametrize("function", ["predict_log_proba", "score"])
+def test_other_functions_of_the_folder_are_refused_by_name(tmp_path, function):
+    said = refusal(save_pickle("forest", tmp_path / "model", pyfunc_predict_fn=function))
+    assert f'predict_fn "{function}"' in said, said
+    assert 'pyfunc_predict_fn="predict" or "predict_proba"' in said
+
+
+def test_probabilities_that_the_model_does_not_have_are_refused(tmp_path):
+    """A regressor, whose folder mlflow writes without python_function; this one is edited."""
+    folder = save_pickle("trees", tmp_path / "model")
+    described = (folder / "MLmodel").read_text()
+    (folder / "MLmodel").write_text(described.replace("predict_fn: predict", "predict_fn: predict_proba"))
+    said = refusal(folder)
+    assert 'predict_fn "predict_proba"' in said and "no such function" in said, said
+
+
+@pytest.mark.parametrize("name", sorted(LIGHT))
+@pytest.mark.parametrize("form", ["skops", "cloudpickle"])
+def test_converted_estimators_of_lightgbm_answer_as_mlflow(tmp_path, name, form):
+    folder = save(mlflow.lightgbm, LIGHT[name], tmp_path / "model", serialization_format=form)
+    check(convert(folder, "model.skops" if form == "skops" else "model.pkl"))
+
+
+@pytest.mark.parametrize("function", ["predict", "predict_proba"])
+def test_estimators_of_lightgbm_in_the_flavor_of_scikit_learn_answer_as_mlflow(tmp_path, function):
+    for name in ("binary", "one_against_all"):
+        form = {"serialization_format": "cloudpickle", "pyfunc_predict_fn": function}
+        check(convert(save(mlflow.sklearn, LIGHT[name], tmp_path / name, **form), "model.pkl"))
+
+
+def test_a_booster_beside_a_classifier_of_lightgbm_is_refused(tmp_path):
+    """Its probabilities are not what mlflow answers with, and the text has no classes."""
+    for flavor in (mlflow.lightgbm, mlflow.sklearn):
+        folder = save(flavor, LIGHT["texts"], tmp_path / flavor.__name__, serialization_format="cloudpickle")
+        said = refusal(folder)
+        assert "pickle" in said and "scripts/sklearn_to_json.py FILE model.json" in said, said
+        LIGHT["texts"].booster_.save_model(str(folder / "model.txt"))
+        said = refusal(folder)
+        assert "does not have the classes that MLflow answers with" in said, said
+        assert "scripts/sklearn_to_json.py" in said
+
+
+@pytest.mark.parametrize("form", ["json", "ubj"])
+def test_a_classifier_that_stopped_early_and_its_booster_answer_as_mlflow(tmp_path, form):
+    assert XGB_STOPPED.best_iteration + 1 < XGB_STOPPED.get_booster().num_boosted_rounds()
+    folder = save(mlflow.xgboost, XGB_STOPPED, tmp_path / "classifier", model_format=form)
+    check(folder)
+    # The file of the booster still says that a classifier saved it; MLmodel says otherwise.
+    booster = xgb.Booster(model_file=str(folder / f"model.{form}"))
+    check(save(mlflow.xgboost, booster, tmp_path / "booster", model_format=form))
+
+
+def test_a_classifier_of_which_the_objective_gives_classes_answers_as_mlflow(tmp_path):
+    model = xgb.XGBClassifier(n_estimators=8, objective="multi:softmax").fit(FRAME, CLASSES)
+    check(save(mlflow.xgboost, model, tmp_path / "model"))
+
+
+def test_a_class_of_its_own_is_refused_by_name(tmp_path):
+    folder = save(mlflow.xgboost, MODELS["classifier"][1](), tmp_path / "model")
+    described = (folder / "MLmodel").read_text()
+    (folder / "MLmodel").write_text(described.replace("xgboost.sklearn.XGBClassifier", "own.Classifier"))
+    assert 'model_class "own.Classifier"' in refusal(folder)
 
 
 def test_arrays_answer_as_mlflow(tmp_path):

@@ -131,6 +131,13 @@ fn pickle(bytes: &[u8]) -> Option<ModelError> {
                  joblib.load(\"FILE\").save_model(\"model.ubj\")'"
             ),
         ),
+        Some("lightgbm") if contains(head, b"LGBMClassifier").is_some() => (
+            " of a LightGBM model",
+            format!(
+                "{UNPICKLE}python3 scripts/sklearn_to_json.py FILE model.json; or, without the \
+                 classes that predict gives, booster_.save_model(\"model.txt\")"
+            ),
+        ),
         Some("lightgbm") => (
             " of a LightGBM model",
             format!(
@@ -179,8 +186,8 @@ fn archive(bytes: &[u8]) -> Option<ModelError> {
     let member = String::from_utf8_lossy(member);
     let last = &bytes[bytes.len().saturating_sub(HEAD)..];
     Some(if contains(last, b"schema.json").is_some() {
-        let remedy = "Load it with skops.io.load, save it with joblib.dump and convert that with \
-                      scripts/sklearn_to_json.py";
+        let remedy = "In the Python that wrote it run python3 scripts/sklearn_to_json.py FILE \
+                      model.json, which opens it with skops.io.load and trusts it";
         foreign("a scikit-learn model that skops saved", remedy)
     } else if member.ends_with(".npy") {
         foreign("NumPy arrays (.npz)", &format!("{NOT_DATA}{SUPPORTED}"))

@@ -190,10 +190,23 @@ impl Model {
         (self.range.begin, self.range.end) = (begin, end);
     }
 
+    /// The model as XGBoost's `Booster` predicts with its file, whichever object saved that: with
+    /// all iterations, and values in place of classes.
+    #[must_use]
+    pub fn as_booster(mut self) -> Self {
+        self.parts.is_saved_by_sklearn = false;
+        self.parts.classes = None;
+        self
+    }
+
     /// The checked contents of the file, of the iterations that predict.
     #[must_use]
     pub fn parts(&self) -> &ModelParts {
         &self.parts
+    }
+
+    pub(crate) fn into_parts(self) -> ModelParts {
+        self.parts
     }
 
     /// Whether each leaf holds one value per group (XGBoost's `multi_output_tree`).

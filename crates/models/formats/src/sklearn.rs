@@ -1,6 +1,8 @@
 //! scikit-learn's trees: the JSON that `scripts/sklearn_to_json.py` writes from an estimator in its
 //! user's own Python.
 //!
+//! An estimator of LightGBM has its classes and the text of its booster, which is read as such.
+//!
 //! The first key is `scikit_learn`, its value the library's version. Numbers are `f64` and come
 //! with as many digits as they need. Forests and gradient boosting compare rows that were rounded
 //! to `f32` with thresholds in `f64`; here the rounding moves into the threshold
@@ -8,6 +10,7 @@
 
 use crate::error::{ModelError, ModelResult, excerpt};
 use crate::json::JsonReader;
+use crate::lightgbm;
 use crate::limits::{FEATURES_MAX, GROUPS_MAX, TREE_NODES_MAX, TREES_MAX};
 use crate::model::{Format, Model, ModelParts};
 use crate::transform::Transform;
@@ -27,6 +30,8 @@ struct SklearnFields {
     counts: Option<Vec<i32>>,
     base: Option<Vec<f64>>,
     trees: Option<Vec<SklearnTreeFields>>,
+    /// The text of LightGBM's booster, of an estimator of LightGBM; then only the classes follow.
+    lightgbm: Option<String>,
 }
 
 /// Columns of a tree's table, a row for each node. Of a leaf both children are -1.
@@ -71,6 +76,7 @@ impl SklearnFields {
                 })?;
                 put_once(&mut self.classes, classes)
             }
+            "lightgbm" => put_once(&mut self.lightgbm, source.string()?),
             "counts" => put_once(&mut self.counts, source.integers(5)?),
             "base" => put_once(&mut self.base, source.doubles(GROUPS_MAX)?),
             "trees" => {
@@ -89,6 +95,14 @@ impl SklearnFields {
     }
 
     fn finish(self) -> ModelResult<Model> {
+        if let Some(text) = &self.lightgbm {
+            let model = lightgbm::parse(text.as_bytes());
+            let parts = model
+                .map_err(|error| error.inside("lightgbm"))?
+                .into_parts();
+            let classes = self.classes;
+            return Model::new(ModelParts { classes, ..parts });
+        }
         let counts = required(self.counts, "counts")?;
         let &[features, groups, step, is_rounded, is_averaged] = &counts[..] else {
             let reason = format!("{} numbers instead of 5", counts.len());

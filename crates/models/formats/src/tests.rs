@@ -2,6 +2,7 @@
 
 use crate::error::{ModelError, ModelResult};
 use crate::json;
+use crate::model::{Format, Model};
 use crate::ubjson;
 use crate::value_reader::ValueReader;
 
@@ -154,4 +155,32 @@ fn ubjson_skips_any_value() {
     assert_eq!(offset_of(skip(b"{i\x01aQ}")), 5);
     assert_eq!(offset_of(skip(b"{i\x01aZ")), 5);
     assert_eq!(offset_of(skip(b"Z more")), 1);
+}
+
+#[test]
+fn an_estimator_of_lightgbm_has_the_classes_beside_the_text_of_its_booster() {
+    let text = "tree\nversion=v4\nnum_tree_per_iteration=1\nmax_feature_idx=0\n\
+        objective=binary sigmoid:1\n\nTree=0\nnum_leaves=1\nleaf_value=0.5\n\nend of trees\n";
+    let file = |classes: &str, text: &str| {
+        let text = text.replace('\n', "\\n");
+        format!(
+            r#"{{"scikit_learn":"1.9.1","estimator":"LGBMClassifier","classes":[{classes}],"lightgbm":"{text}"}}"#
+        )
+    };
+    let two = r#""\"no\"","\"yes\"""#;
+    let model = Model::parse(file(two, text).as_bytes()).expect("a classifier");
+    let parts = model.parts();
+    assert_eq!(parts.format, Format::LightgbmText);
+    assert_eq!(parts.objective, "binary");
+    let labels = ["\"no\"", "\"yes\""].map(str::to_owned);
+    assert_eq!(parts.classes.as_deref(), Some(&labels[..]));
+    let three = format!("{two},\"3\"");
+    for (file, part) in [
+        (file(&three, text), "3 classes"),
+        (file(two, "tree\nversion=v4\n"), "lightgbm"),
+        (file("\"no\"", text), "classes"),
+    ] {
+        let error = Model::parse(file.as_bytes()).expect_err(&file).to_string();
+        assert!(error.contains(part), "{error}");
+    }
 }

@@ -67,7 +67,7 @@ pub use event::{EngineEvent, Observer};
 pub use event_loop::EventLoop;
 pub use front_turns::FrontTurn;
 pub use histogram::{DURATION_BOUNDS_NANOS, Histogram};
-pub use load::LoadedModel;
+pub use load::{LoadedModel, no_probabilities};
 pub use load_totals::{LoadTotals, ModelLoadTotals};
 pub use model::{ClassNames, ClassRule, Classes, Edition, KernelChoice, ModelInfo};
 pub use model_window::{KindLoad, Latencies};

@@ -24,6 +24,8 @@ pub struct LoadedModel {
     pub(super) kernels: Vec<KernelChoice>,
     /// Rule and number of its classes, of a classifier that was compiled here.
     class_count: Option<(ClassRule, usize)>,
+    /// It is a classifier's, but its file does not have the classes of `predict`.
+    lacks_classes: bool,
     unknown_category: UnknownCategory,
     image: PlacedImage,
 }
@@ -36,6 +38,24 @@ impl LoadedModel {
     /// hold the iterations.
     pub fn compile(name: &str, bytes: &[u8], iterations: Iterations) -> Result<Self, String> {
         let model = Model::parse(bytes).map_err(|error| error.to_string())?;
+        Self::of_model(name, model, iterations)
+    }
+
+    /// As [`Self::compile`], but as XGBoost's `Booster` predicts with the file, whichever object
+    /// saved it.
+    ///
+    /// # Errors
+    /// As [`Self::compile`].
+    pub fn compile_booster(
+        name: &str,
+        bytes: &[u8],
+        iterations: Iterations,
+    ) -> Result<Self, String> {
+        let model = Model::parse(bytes).map_err(|error| error.to_string())?;
+        Self::of_model(name, model.as_booster(), iterations)
+    }
+
+    fn of_model(name: &str, model: Model, iterations: Iterations) -> Result<Self, String> {
         for notice in &model.parts().notices {
             tracing::warn!(model = name, "{notice}");
         }
@@ -60,6 +80,7 @@ impl LoadedModel {
         };
         let classes = classes_of(&model);
         let class_count = class_count_of(&model, classes.as_ref());
+        let lacks_classes = lacks_classes(&model, class_count.is_some());
         drop(model);
         let predictor = Predictor::open(image.bytes()).map_err(|error| error.to_string())?;
         let info = ModelInfo {
@@ -72,6 +93,7 @@ impl LoadedModel {
             iterations_notice,
             classes,
             class_names: None,
+            predicts_probabilities: false,
             outputs: all_outputs(&predictor),
         };
         let kernels = kernel_choices(&predictor);
@@ -80,6 +102,7 @@ impl LoadedModel {
             info,
             kernels,
             class_count,
+            lacks_classes,
             unknown_category,
             image,
         })
@@ -101,6 +124,7 @@ impl LoadedModel {
             },
             kernels: kernel_choices(&predictor),
             class_count: None,
+            lacks_classes: false,
             unknown_category: UnknownCategory::Refused,
             image,
         })
@@ -132,6 +156,40 @@ impl LoadedModel {
             ));
         }
         self.info.class_names = Some(ClassNames { rule, names });
+        Ok(self)
+    }
+
+    /// Refuses a file without the classes that `predict` of a classifier gives: of each model where
+    /// `is_classifier`, else of one that was trained as a classifier.
+    ///
+    /// # Errors
+    /// A sentence: the file has no classes.
+    pub fn require_classes(&self, is_classifier: bool) -> Result<(), String> {
+        if self.info.classes.is_some() || !(is_classifier || self.lacks_classes) {
+            return Ok(());
+        }
+        Err(
+            "the file does not have the classes that MLflow answers with: convert the file that \
+             MLmodel names with scripts/sklearn_to_json.py, or save an XGBClassifier again with \
+             mlflow.xgboost"
+                .to_owned(),
+        )
+    }
+
+    /// Answers in MLflow's protocol are those of `predict_proba`, where a request does not say
+    /// otherwise.
+    ///
+    /// # Errors
+    /// A sentence: the model has no such function.
+    pub fn with_probabilities(mut self) -> Result<Self, String> {
+        let rule = self.info.classes.as_ref().map(|classes| classes.rule);
+        if let Some(problem) = no_probabilities(rule) {
+            return Err(format!(
+                "MLmodel has the predict_fn \"predict_proba\", but the model has no such \
+                 function: {problem}"
+            ));
+        }
+        self.info.predicts_probabilities = true;
         Ok(self)
     }
 
@@ -227,6 +285,8 @@ fn classes_of(model: &Model) -> Option<Classes> {
     let rule = match (parts.transform, parts.groups) {
         (Transform::Argmax | Transform::Step, _) => ClassRule::Given,
         (_, 1) => ClassRule::AboveHalf,
+        // LGBMClassifier takes one class of those that were trained one against all.
+        (Transform::Sigmoid(_), _) if model.library() == Library::Lightgbm => ClassRule::Largest,
         (Transform::Sigmoid(_), _) => ClassRule::EachAboveHalf,
         _ => ClassRule::Largest,
     };
@@ -253,6 +313,23 @@ fn class_count_of(model: &Model, classes: Option<&Classes>) -> Option<(ClassRule
             _ => None,
         },
         (None, _) => None,
+    }
+}
+
+/// Whether a classifier's file does not have the classes of `predict`.
+fn lacks_classes(model: &Model, has_class_count: bool) -> bool {
+    let parts = model.parts();
+    let is_classifier = has_class_count || parts.objective.ends_with("Classifier");
+    parts.classes.is_none() && is_classifier
+}
+
+/// Why a model whose classes follow by this rule has no `predict_proba`; `None` if it has.
+#[must_use]
+pub fn no_probabilities(rule: Option<ClassRule>) -> Option<&'static str> {
+    match rule {
+        None => Some("its file is not that of a classifier of scikit-learn's interface"),
+        Some(ClassRule::Given) => Some("its objective gives classes alone, without probabilities"),
+        Some(_) => None,
     }
 }
 

@@ -129,6 +129,9 @@ pub struct ModelInfo {
     pub classes: Option<Classes>,
     /// The names that the user gave to its classes.
     pub class_names: Option<ClassNames>,
+    /// Whether answers in MLflow's protocol are probabilities, where a request does not say
+    /// otherwise; classes else, of a classifier.
+    pub predicts_probabilities: bool,
     /// The outputs of the model; [`Kind::Value`] is first.
     pub outputs: Vec<OutputInfo>,
 }

@@ -1,11 +1,13 @@
-//! Calls of Triton that this server has not.
+//! Calls of Triton and SageMaker that this server has not.
 
-/// Calls of Triton that this server has not, and says so.
+/// Calls of Triton and SageMaker that this server has not, and says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnsupportedCall {
     CudaSharedMemory,
     Trace,
     Logging,
+    /// Of SageMaker, for containers with several models.
+    MultiModel,
 }
 
 impl UnsupportedCall {
@@ -36,6 +38,12 @@ impl UnsupportedCall {
             }
             Self::Logging => {
                 "log settings are not supported: the environment of the server sets what it logs"
+            }
+            Self::MultiModel => {
+                "SageMaker's multi-model endpoints, which load and unload models by a path, are \
+                 not supported: this server serves the models of its arguments or settings alone. \
+                 Make an endpoint of one model, or name all models with --model or --settings and \
+                 call them by /models/NAME/invoke"
             }
         }
     }

@@ -9,6 +9,7 @@ use albacore_storage::Storage;
 
 use crate::config_watcher::{log_fetched, log_iterations_notice};
 use crate::effective_config::ModelConfig;
+use crate::mlflow;
 
 /// Percent of the requests that must keep an objective of the command line.
 const PERCENTILE: f64 = 99.0;
@@ -67,7 +68,7 @@ impl CliModel {
             let fetched = storage.fetch(&self.source, None, &|| true);
             let fetched = fetched.map_err(|error| error.to_string())?;
             log_fetched(&self.name, &self.source, &fetched);
-            let model = LoadedModel::compile(&self.name, &fetched.bytes, Iterations::AsSaved);
+            let model = mlflow::compile(&self.name, &fetched, Iterations::AsSaved);
             let source = albacore_storage::redacted(&self.source);
             let model = model.map_err(|reason| format!("{source}: {reason}"))?;
             log_iterations_notice(model.info());

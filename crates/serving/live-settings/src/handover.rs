@@ -54,6 +54,8 @@ pub struct ModelRecord {
     classes: Option<(u8, Vec<String>)>,
     /// Number of the rule, and names.
     class_names: Option<(u8, Vec<String>)>,
+    /// Whether answers in MLflow's protocol are probabilities.
+    predicts_probabilities: bool,
     /// Digest of its file.
     sha256: String,
     /// When it was installed, milliseconds since 1970.
@@ -93,6 +95,7 @@ impl ModelRecord {
                 .class_names
                 .as_ref()
                 .map(|classes| (classes.rule as u8, classes.names.clone())),
+            predicts_probabilities: info.predicts_probabilities,
             sha256: sha256.to_string(),
             loaded_at,
             request,
@@ -131,6 +134,7 @@ impl ModelRecord {
                 rule: ClassRule::from_number(rule),
                 names,
             }),
+            predicts_probabilities: self.predicts_probabilities,
             ..ModelInfo::default()
         }
     }

@@ -145,6 +145,11 @@ pub struct Args {
         env = "ALBACORE_SHARED_MEMORY_BYTES_MAX"
     )]
     pub shared_memory_bytes_max: u64,
+    /// How long a gRPC stream of infer calls may be without a request, computed or new, before it
+    /// is ended.
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration,
+          env = "ALBACORE_STREAM_IDLE_MAX")]
+    pub stream_idle_max: Duration,
     /// How long a server that is to stop goes on as before, but is not ready: the time in which
     /// routers notice. After that it closes its ports [default: it closes them at once].
     #[arg(long, value_name = "TIME", value_parser = parse_duration, env = "ALBACORE_DRAIN_DELAY")]
@@ -259,6 +264,8 @@ pub struct ServerConfig {
     pub load_reports: LoadReportMode,
     /// Most bytes of system shared memory that clients may register; 0 for none.
     pub shared_memory_bytes_max: u64,
+    /// How long a stream of infer calls may be without a request.
+    pub stream_idle_max: Duration,
     /// How long a server that is to stop goes on as before.
     pub drain_delay: Option<Duration>,
     /// How long draining may take after that.
@@ -306,6 +313,7 @@ impl Args {
             params: self.params,
             load_reports: self.load_reports,
             shared_memory_bytes_max: self.shared_memory_bytes_max,
+            stream_idle_max: self.stream_idle_max,
             drain_delay: self.drain_delay,
             drain_timeout: self.drain_timeout,
             envoy_health_header: self.envoy_health_header,

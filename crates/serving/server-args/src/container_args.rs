@@ -20,6 +20,14 @@ pub struct ContainerArgs {
     /// other arguments name one.
     #[arg(value_enum, value_name = "COMMAND")]
     pub command: Option<ContainerCommand>,
+    /// Whether SageMaker starts a container of a multi-model endpoint, which is refused: `true`
+    /// with `serve` needs models that other arguments name.
+    #[arg(
+        long = "sagemaker_multi_model",
+        value_name = "BOOL",
+        env = "SAGEMAKER_MULTI_MODEL"
+    )]
+    pub sagemaker_multi_model: Option<String>,
     /// Vertex AI's port for HTTP, on all addresses.
     #[arg(long = "aip_http_port", value_name = "PORT", env = "AIP_HTTP_PORT")]
     pub aip_http_port: Option<u16>,
@@ -73,7 +81,7 @@ impl ContainerArgs {
     /// The models of other arguments, or that of the platform.
     ///
     /// # Errors
-    /// The model of the platform is no folder, or there is none.
+    /// The model of the platform is no folder, or there is none, or it would be loaded later.
     pub(crate) fn models_or(
         &self,
         models: Vec<(String, Source)>,
@@ -82,7 +90,17 @@ impl ContainerArgs {
             return Ok(models);
         }
         let uri = self.aip_storage_uri.as_deref().unwrap_or_default();
+        let is_multi = |value: &str| value.eq_ignore_ascii_case("true");
+        let is_multi = self.sagemaker_multi_model.as_deref().is_some_and(is_multi);
         let source = match (uri, self.command) {
+            ("", Some(ContainerCommand::Serve)) if is_multi => {
+                return Err(
+                    "SAGEMAKER_MULTI_MODEL is true, but multi-model endpoints, which load models \
+                     by a path, are not supported: make an endpoint of one model, or name all \
+                     models with --model or --settings"
+                        .to_owned(),
+                );
+            }
             ("", Some(ContainerCommand::Serve)) => Source::Path(SAGEMAKER_FOLDER.to_owned()),
             ("", None) => {
                 return Err("AIP_STORAGE_URI is empty: give the model with --model".to_owned());
@@ -158,6 +176,16 @@ mod tests {
             (&["--aip_storage_uri=gs://b/m"], "model", "gs://b/m/"),
             (&["--aip_storage_uri=s3://b/m/"], "model", "s3://b/m/"),
             (&["serve", "--aip_storage_uri="], "model", "/opt/ml/model"),
+            (
+                &["serve", "--sagemaker_multi_model=false"],
+                "model",
+                "/opt/ml/model",
+            ),
+            (
+                &["serve", "--sagemaker_multi_model=true", "--model=a=/b"],
+                "a",
+                "/b",
+            ),
             (&["--model=a=/b", "--aip_storage_uri=gs://b/m"], "a", "/b"),
         ] {
             assert_eq!(model(arguments), (name.to_owned(), path.to_owned()));
@@ -180,6 +208,10 @@ mod tests {
             (
                 &["serve", "--aip_health_route=/p", "--aip_predict_route=/p"],
                 "are the same path",
+            ),
+            (
+                &["serve", "--sagemaker_multi_model=true"],
+                "SAGEMAKER_MULTI_MODEL is true, but multi-model endpoints",
             ),
             (&["predict"], "invalid value 'predict'"),
         ] {

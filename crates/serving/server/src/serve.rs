@@ -192,6 +192,7 @@ pub(crate) fn prepare(
         load_reports: config.load_reports,
         own_routes: config.own_routes.clone(),
         shared_memory_bytes_max: config.shared_memory_bytes_max,
+        stream_idle_max: config.stream_idle_max,
         model_control: is_explicit.then_some(calls),
     };
     let accepting = front::serve(

@@ -166,6 +166,22 @@ fn errors_have_the_form_of_mlflow_and_calls_are_counted() {
 }
 
 #[test]
+fn loading_by_a_path_as_sagemaker_does_is_refused_with_the_way_out() {
+    let server = start("main_small_d6.ubj", &[]);
+    let load = json!({"model_name": "a", "url": "/opt/ml/models/a/model"});
+    let refused = post(&server, "/models", &load);
+    for answer in [refused, server.get("/models"), server.get("/models/m")] {
+        assert_eq!(answer.status, 501);
+        let error = answer.json();
+        assert_eq!(error["error_code"], "NOT_IMPLEMENTED", "{error}");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains("multi-model endpoints"), "{message}");
+        assert!(message.contains("/models/NAME/invoke"), "{message}");
+    }
+    assert_eq!(server.get("/v2/models/m/ready").status, 200);
+}
+
+#[test]
 fn several_models_are_called_by_their_names() {
     let models = [("small", "main_small_d6.ubj"), ("light", "lgb_binary.txt")];
     let server = Running::start(&models, &ALONE);

@@ -14,7 +14,8 @@ use albacore_settings::Digest;
 
 use crate::error::{Problem, StorageError};
 use crate::limits::{
-    LOCK_PAUSE, LOCK_WAIT_MAX, LOCKS, ORIGIN_BYTES_MAX, PARTIAL_AGE_MAX, VERSION_BYTES_MAX,
+    LOCK_PAUSE, LOCK_WAIT_MAX, LOCKS, ORIGIN_BYTES_MAX, ORIGINS_MAX, PARTIAL_AGE_MAX,
+    VERSION_BYTES_MAX,
 };
 use crate::receive::{Fetched, Transfer, receive, sha256};
 
@@ -118,9 +119,10 @@ impl Cache {
         written
     }
 
-    /// Removes files until those that are left have at most `bytes` bytes.
+    /// Removes files until those that are left have at most `bytes` bytes, and the notes of files
+    /// that are gone.
     fn make_room(&self, bytes: u64) -> io::Result<()> {
-        let mut kept = Vec::new();
+        let (mut kept, mut origins) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
             let name = entry.file_name();
@@ -132,6 +134,8 @@ impl Cache {
             let used = found.modified()?;
             if name.starts_with(FILE) {
                 kept.push((used, found.len(), entry.path()));
+            } else if name.starts_with(ORIGIN) && found.is_file() {
+                origins.push(entry.path());
             } else if name.starts_with(PARTIAL) && is_older(used) {
                 remove(&entry.path())?;
             }
@@ -145,22 +149,24 @@ impl Cache {
             remove(&path)?;
             total -= size;
         }
+        self.remove_origins(&origins)
+    }
+
+    /// Removes the notes of files that are not kept any more, and those beyond [`ORIGINS_MAX`].
+    fn remove_origins(&self, paths: &[PathBuf]) -> io::Result<()> {
+        for (place, path) in paths.iter().enumerate() {
+            let origin = read_origin(path).filter(|_| place < ORIGINS_MAX);
+            let is_kept = |origin: Origin| self.path(FILE, origin.digest).exists();
+            if !origin.is_some_and(is_kept) {
+                remove(path)?;
+            }
+        }
         Ok(())
     }
 
     /// What an object store gave last for `key`. Damaged and foreign text counts as none.
     pub(crate) fn origin(&self, key: Digest) -> Option<Origin> {
-        let path = self.path(ORIGIN, key);
-        let found = fs::symlink_metadata(&path).ok()?;
-        if !found.is_file() || found.len() > ORIGIN_BYTES_MAX {
-            return None;
-        }
-        let text = fs::read_to_string(path).ok()?;
-        let (digest, version) = text.trim_end().split_once(' ')?;
-        is_version(version).then_some(Origin {
-            version: version.to_owned(),
-            digest: digest.parse().ok()?,
-        })
+        read_origin(&self.path(ORIGIN, key))
     }
 
     /// Notes what an object store gave for `key`.
@@ -231,6 +237,19 @@ fn is_version(text: &str) -> bool {
     (1..=VERSION_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_printed)
 }
 
+fn read_origin(path: &Path) -> Option<Origin> {
+    let found = fs::symlink_metadata(path).ok()?;
+    if !found.is_file() || found.len() > ORIGIN_BYTES_MAX {
+        return None;
+    }
+    let text = fs::read_to_string(path).ok()?;
+    let (digest, version) = text.trim_end().split_once(' ')?;
+    is_version(version).then_some(Origin {
+        version: version.to_owned(),
+        digest: digest.parse().ok()?,
+    })
+}
+
 fn is_older(time: SystemTime) -> bool {
     time.elapsed().is_ok_and(|age| age > PARTIAL_AGE_MAX)
 }
@@ -241,3 +260,6 @@ fn remove(path: &Path) -> io::Result<()> {
         removed => removed,
     }
 }
+
+#[cfg(test)]
+mod tests;

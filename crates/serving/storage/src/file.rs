@@ -4,11 +4,11 @@ use std::fs::File;
 use std::path::Path;
 
 use crate::error::Problem;
-use crate::folder::model_file;
+use crate::folder::described_file;
 use crate::receive::{Fetched, Transfer, receive};
 
 pub(crate) fn read(path: &str, transfer: Transfer<'_>) -> Result<Fetched, Problem> {
-    let path = model_file(Path::new(path))?;
+    let (path, python) = described_file(Path::new(path))?;
     // Opening a pipe would wait for a writer, so the type is checked before, and again after the
     // open, since the file may have been replaced in between.
     let found = std::fs::metadata(&path).map_err(Problem::File)?;
@@ -21,5 +21,6 @@ pub(crate) fn read(path: &str, transfer: Transfer<'_>) -> Result<Fetched, Proble
         return Err(Problem::NotFile);
     }
     let announced = Some(opened.len());
-    receive(file, transfer, announced, Problem::File)
+    let fetched = receive(file, transfer, announced, Problem::File)?;
+    Ok(Fetched { python, ..fetched })
 }

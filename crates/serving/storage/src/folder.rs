@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Problem;
 use crate::limits::FOLDER_ENTRIES_MAX;
-use crate::mlmodel;
+use crate::mlmodel::{self, Mlmodel, PythonModel};
 
 /// Endings of model files.
 pub(crate) const ENDINGS: [&str; 6] = ["ubj", "json", "bst", "txt", "xgb", "lgb"];
@@ -25,12 +25,31 @@ const BESIDE: [&str; 5] = [
 /// # Errors
 /// The folder cannot be read, or has no or several such files.
 pub fn model_file(path: &Path) -> Result<PathBuf, Problem> {
+    Ok(described_file(path)?.0)
+}
+
+/// As [`model_file`], with what the folder's `MLmodel` says of it.
+pub(crate) fn described_file(path: &Path) -> Result<(PathBuf, Option<PythonModel>), Problem> {
     if !std::fs::metadata(path).map_err(Problem::File)?.is_dir() {
-        return Ok(path.to_owned());
+        return Ok((path.to_owned(), None));
     }
-    let named = mlmodel::of_folder(path)?;
+    let (named, python) = match mlmodel::of_folder(path)? {
+        Some(Mlmodel { file, python }) => (Some(file), Some(python)),
+        None => (None, None),
+    };
     let files = visible_names(path, |found| found.is_file())?;
-    Ok(path.join(choose(&files, named)?))
+    Ok((path.join(choose(&files, named)?), python))
+}
+
+/// The files of which a change makes another model of a path: the model file, and `MLmodel` beside
+/// it.
+///
+/// # Errors
+/// As [`model_file`].
+pub fn watched_files(path: &Path) -> Result<Vec<PathBuf>, Problem> {
+    let (file, python) = described_file(path)?;
+    let described = python.map(|_| path.join(mlmodel::FILE));
+    Ok([Some(file), described].into_iter().flatten().collect())
 }
 
 /// The file of a folder with these files, of which `MLmodel` may have named one.

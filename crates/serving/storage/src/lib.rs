@@ -22,7 +22,8 @@ mod web;
 
 pub use cache::CacheUse;
 pub use error::{Problem, StorageError};
-pub use folder::{model_file, model_folders};
+pub use folder::{model_file, model_folders, watched_files};
 pub use limits::BYTES_DEFAULT;
+pub use mlmodel::{Estimator, PythonModel};
 pub use receive::{Fetched, sha256};
 pub use storage::{Storage, has_versions, redacted};

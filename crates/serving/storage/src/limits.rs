@@ -74,5 +74,9 @@ pub(crate) const VERSION_BYTES_MAX: usize = 1024;
 /// Largest file of an origin: a digest, a version and two separators.
 pub(crate) const ORIGIN_BYTES_MAX: u64 = 64 + 2 + VERSION_BYTES_MAX as u64;
 
+/// Notes of origins that a cache keeps: more than a node has models. One that is removed costs
+/// one download.
+pub(crate) const ORIGINS_MAX: usize = 4096;
+
 /// Largest file of trusted roots: the whole list of Mozilla is 220 KiB.
 pub(crate) const ROOTS_BYTES_MAX: u64 = 4 << 20;

@@ -1,4 +1,5 @@
-//! The model file of a folder that MLflow wrote, as its file `MLmodel` names it.
+//! What the file `MLmodel` of a folder that MLflow wrote says: the model file, and what MLflow's
+//! scoring server answers with.
 //!
 //! Pickles and skops files are named, too: reading them says how they are converted.
 
@@ -17,23 +18,83 @@ pub(crate) const FILE: &str = "MLmodel";
 const FLAVORS: [(&str, [&str; 2]); 3] = [
     ("xgboost", ["data", "data"]),
     ("lightgbm", ["data", "data"]),
-    ("sklearn", ["pickled_model", "data"]),
+    (SKLEARN, ["pickled_model", "data"]),
 ];
 
-/// The file that `MLmodel` in this folder names, by its path in it; `None` if the folder has none.
-pub(crate) fn of_folder(folder: &Path) -> Result<Option<String>, Problem> {
+const SKLEARN: &str = "sklearn";
+
+/// The classes of Python whose `predict` gives values.
+const OF_VALUES: [&str; 7] = [
+    "xgboost.sklearn.XGBRegressor",
+    "xgboost.sklearn.XGBRFRegressor",
+    "xgboost.sklearn.XGBRanker",
+    "xgboost.sklearn.XGBModel",
+    "lightgbm.sklearn.LGBMRegressor",
+    "lightgbm.sklearn.LGBMRanker",
+    "lightgbm.sklearn.LGBMModel",
+];
+
+/// The classes of Python whose `predict` gives classes.
+const OF_CLASSES: [&str; 3] = [
+    "xgboost.sklearn.XGBClassifier",
+    "xgboost.sklearn.XGBRFClassifier",
+    "lightgbm.sklearn.LGBMClassifier",
+];
+
+/// What an `MLmodel` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mlmodel {
+    /// The model file, by its path in the folder.
+    pub(crate) file: String,
+    pub(crate) python: PythonModel,
+}
+
+/// The object that MLflow's scoring server makes of a folder, and what it calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PythonModel {
+    pub estimator: Estimator,
+    /// It calls `predict_proba` in place of `predict`.
+    pub is_predict_proba: bool,
+}
+
+/// Kinds of objects by what their `predict` gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Estimator {
+    /// Values of all iterations, whichever object trained the model.
+    Booster,
+    /// Classes.
+    Classifier,
+    /// Values.
+    Regressor,
+    /// One of scikit-learn's interface; `MLmodel` does not say which.
+    Sklearn,
+}
+
+impl std::fmt::Display for PythonModel {
+    /// A word that differs where models differ.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let function = match self.is_predict_proba {
+            true => "predict_proba",
+            false => "predict",
+        };
+        write!(f, "{:?}.{function}", self.estimator)
+    }
+}
+
+/// What `MLmodel` in this folder says; `None` if the folder has none.
+pub(crate) fn of_folder(folder: &Path) -> Result<Option<Mlmodel>, Problem> {
     match File::open(folder.join(FILE)) {
-        Ok(file) => named_file(file),
+        Ok(file) => read(file),
         Err(_) => Ok(None),
     }
 }
 
-/// The file that an `MLmodel` names, by its path in the folder; `None` if it has no flavors: then
-/// it is not MLflow's.
+/// What an `MLmodel` says; `None` if it has no flavors: then it is not MLflow's.
 ///
 /// # Errors
-/// No flavor is one of trees, or the file's path leaves the folder.
-pub(crate) fn named_file(mlmodel: impl Read) -> Result<Option<String>, Problem> {
+/// No flavor is one of trees, the file's path leaves the folder, or MLflow answers with what is not
+/// computed here.
+pub(crate) fn read(mlmodel: impl Read) -> Result<Option<Mlmodel>, Problem> {
     let mut text = String::new();
     let read = mlmodel.take(MLMODEL_BYTES_MAX).read_to_string(&mut text);
     read.map_err(|error| Problem::Mlmodel(format!("cannot be read: {error}")))?;
@@ -45,17 +106,61 @@ pub(crate) fn named_file(mlmodel: impl Read) -> Result<Option<String>, Problem> 
     let Some(flavors) = tree.get("flavors") else {
         return Ok(None);
     };
-    let path = flavor_file(flavors)?;
+    let (flavor, path) = flavor_file(flavors)?;
     let is_inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
     if !Path::new(path).components().all(is_inside) {
         return Err(Problem::Mlmodel(format!(
             "names the file {path:?}, which is outside of the folder"
         )));
     }
-    Ok(Some(path.to_owned()))
+    let function = flavors.get("python_function");
+    let function = function.and_then(|found| found.get("predict_fn")?.text());
+    let python = PythonModel {
+        estimator: estimator(flavors, flavor)?,
+        is_predict_proba: is_predict_proba(flavor, function.unwrap_or("predict"))?,
+    };
+    let file = path.to_owned();
+    Ok(Some(Mlmodel { file, python }))
 }
 
-fn flavor_file(flavors: &Node) -> Result<&str, Problem> {
+fn estimator(flavors: &Node, flavor: &str) -> Result<Estimator, Problem> {
+    if flavor == SKLEARN {
+        return Ok(Estimator::Sklearn);
+    }
+    let class = flavors
+        .get(flavor)
+        .and_then(|found| found.get("model_class")?.text());
+    match class {
+        // MLflow, too, takes a folder without it for that of a booster.
+        None | Some("xgboost.core.Booster" | "lightgbm.basic.Booster") => Ok(Estimator::Booster),
+        Some(class) if OF_CLASSES.contains(&class) => Ok(Estimator::Classifier),
+        Some(class) if OF_VALUES.contains(&class) => Ok(Estimator::Regressor),
+        Some(class) => Err(Problem::Mlmodel(format!(
+            "has the model_class {class:?}, whose predict is not known here: save its booster \
+             with mlflow.{flavor}"
+        ))),
+    }
+}
+
+/// Whether MLflow calls `predict_proba`; the flavor of scikit-learn alone has other functions than
+/// `predict`.
+fn is_predict_proba(flavor: &str, function: &str) -> Result<bool, Problem> {
+    match (flavor, function) {
+        (_, "predict") => Ok(false),
+        (SKLEARN, "predict_proba") => Ok(true),
+        (SKLEARN, _) => Err(Problem::Mlmodel(format!(
+            "has the predict_fn {function:?}, which is not computed here: save the model again \
+             with pyfunc_predict_fn=\"predict\" or \"predict_proba\""
+        ))),
+        _ => Err(Problem::Mlmodel(format!(
+            "has the predict_fn {function:?}, which the flavor {flavor} of MLflow does not have: \
+             save the model again with mlflow.{flavor}"
+        ))),
+    }
+}
+
+/// The flavor of trees, and the file that it names.
+fn flavor_file(flavors: &Node) -> Result<(&'static str, &str), Problem> {
     for (flavor, fields) in FLAVORS {
         let Some(found) = flavors.get(flavor) else {
             continue;
@@ -63,7 +168,7 @@ fn flavor_file(flavors: &Node) -> Result<&str, Problem> {
         let named = fields
             .into_iter()
             .find_map(|field| found.get(field)?.text());
-        return named.ok_or_else(|| {
+        return named.map(|file| (flavor, file)).ok_or_else(|| {
             Problem::Mlmodel(format!(
                 "has no {} in its flavor {flavor}: save the model again with mlflow.{flavor}",
                 fields[0]
@@ -81,61 +186,4 @@ fn flavor_file(flavors: &Node) -> Result<&str, Problem> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn found(text: &str) -> Result<Option<String>, String> {
-        named_file(text.as_bytes()).map_err(|problem| problem.to_string())
-    }
-
-    #[test]
-    fn the_file_of_a_flavor_of_trees_is_found() {
-        for (text, file) in [
-            (
-                "flavors:\n  python_function: {data: x}\n  xgboost:\n    code: null\n    data: model.ubj\n",
-                "model.ubj",
-            ),
-            (
-                "flavors: {lightgbm: {data: data/model.lgb}}",
-                "data/model.lgb",
-            ),
-            (
-                "flavors: {sklearn: {pickled_model: model.pkl}}",
-                "model.pkl",
-            ),
-            ("flavors: {sklearn: {data: model.skops}}", "model.skops"),
-        ] {
-            assert_eq!(found(text), Ok(Some(file.to_owned())), "{text}");
-        }
-        assert_eq!(found("name: other\n"), Ok(None));
-    }
-
-    #[test]
-    fn other_flavors_and_other_folders_are_refused() {
-        for (text, part) in [
-            (
-                "flavors: {python_function: {}, pytorch: {data: x}}",
-                "\"python_function\", \"pytorch\"], none",
-            ),
-            (
-                "flavors: {xgboost: {code: null}}",
-                "has no data in its flavor xgboost",
-            ),
-            (
-                "flavors: {xgboost: {data: ../model.ubj}}",
-                "outside of the folder",
-            ),
-            (
-                "flavors: {xgboost: {data: /etc/passwd}}",
-                "outside of the folder",
-            ),
-            ("flavors: {xgboost: [", "MLmodel"),
-        ] {
-            let problem = found(text).unwrap_err();
-            assert!(
-                problem.contains(part) && problem.contains("MLmodel"),
-                "{problem}"
-            );
-        }
-    }
-}
+mod tests;

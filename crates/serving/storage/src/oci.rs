@@ -63,6 +63,7 @@ fn fetch_manifest(
             bytes,
             sha256: found,
             version: None,
+            python: None,
             cache: CacheUse::Unused,
         }),
     }

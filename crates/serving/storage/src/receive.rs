@@ -8,6 +8,7 @@ use sha2::{Digest as _, Sha256};
 use crate::cache::CacheUse;
 use crate::error::Problem;
 use crate::limits::PIECE_BYTES;
+use crate::mlmodel::PythonModel;
 
 /// Bounds of a transfer, and its cancellation.
 #[derive(Clone, Copy)]
@@ -22,8 +23,11 @@ pub(crate) struct Transfer<'a> {
 pub struct Fetched {
     pub bytes: Vec<u8>,
     pub sha256: Digest,
-    /// The version that its store names, if it does: an ETag.
+    /// The version that its store names, if it does: an ETag, after which follows what `MLmodel`
+    /// says, if there is one.
     pub version: Option<String>,
+    /// What the `MLmodel` of its folder says, if there is one.
+    pub python: Option<PythonModel>,
     pub cache: CacheUse,
 }
 
@@ -70,6 +74,7 @@ pub(crate) fn receive(
                     bytes,
                     sha256: Digest(hash.finalize().into()),
                     version: None,
+                    python: None,
                     cache: CacheUse::Unused,
                 });
             }

@@ -5,9 +5,10 @@ use std::path::Path;
 use albacore_settings::{Digest, Source};
 use ureq::Agent;
 
-use crate::cache::{self, Cache, CacheUse};
+use crate::cache::{self, Cache, CacheUse, Origin};
 use crate::error::{Problem, StorageError};
 use crate::receive::{Fetched, Transfer};
+use crate::store::Answer;
 use crate::variables::Variables;
 use crate::{file, oci, store, web};
 
@@ -101,7 +102,7 @@ impl Storage {
             Source::Url(url) => {
                 let request = Request { url, known, wanted };
                 match &self.cache {
-                    None => self.download(request, transfer),
+                    None => self.download(request, transfer).map(|answer| answer.object),
                     Some(cache) => self.fetch_cached(cache, request, transfer),
                 }
             }
@@ -123,29 +124,33 @@ impl Storage {
         let is_object = store::is_object(url);
         if !is_object && !oci::is_artifact(url) && wanted.is_none() {
             // A web server names no version.
-            return self.download(request, transfer);
+            return Ok(self.download(request, transfer)?.object);
         }
         let key = cache::key(url, self.variables.places());
         let _lock = cache.lock(key, transfer)?;
-        if let Some(kept) = wanted.and_then(|digest| cache.read(digest, transfer)) {
+        // The store is asked what MLmodel of a folder says, which is no part of the file.
+        let pinned = wanted.filter(|_| !store::is_folder(url));
+        if let Some(kept) = pinned.and_then(|digest| cache.read(digest, transfer)) {
             return Ok(Some(kept));
         }
-        let origin = cache.origin(key).filter(|_| is_object && wanted.is_none());
+        let is_wanted = |origin: &Origin| wanted.is_none_or(|digest| digest == origin.digest);
+        let origin = cache.origin(key).filter(|_| is_object).filter(is_wanted);
         let version = origin.as_ref().map(|origin| origin.version.as_str());
         let asked = Request {
             known: known.or(version),
             ..request
         };
-        let mut received = self.download(asked, transfer)?;
-        if let (None, None, Some(origin)) = (&received, known, origin) {
+        let mut answer = self.download(asked, transfer)?;
+        if let (None, None, Some(origin)) = (&answer.object, known, origin) {
             if let Some(mut kept) = cache.read(origin.digest, transfer) {
                 kept.version = Some(origin.version);
+                kept.python = answer.python;
                 return Ok(Some(kept));
             }
             // The kept file made room for others, or is damaged.
-            received = self.download(request, transfer)?;
+            answer = self.download(request, transfer)?;
         }
-        let Some(fetched) = received else {
+        let Some(fetched) = answer.object else {
             return Ok(None);
         };
         let mut fetched = cache.write(fetched);
@@ -155,27 +160,19 @@ impl Storage {
         Ok(Some(fetched))
     }
 
-    fn download(
-        &self,
-        request: Request<'_>,
-        transfer: Transfer<'_>,
-    ) -> Result<Option<Fetched>, Problem> {
+    fn download(&self, request: Request<'_>, transfer: Transfer<'_>) -> Result<Answer, Problem> {
         let Request { url, known, wanted } = request;
-        let received = if store::is_object(url) {
-            store::fetch(&self.agent, &self.variables, url, known, transfer)?
+        let (agent, variables) = (&self.agent, &self.variables);
+        let answer = if store::is_object(url) {
+            store::fetch(agent, variables, url, known, transfer)?
         } else if oci::is_artifact(url) {
             let cache = self.cache.as_ref();
-            Some(oci::fetch(
-                &self.agent,
-                &self.variables,
-                url,
-                cache,
-                transfer,
-            )?)
+            Answer::of_file(oci::fetch(agent, variables, url, cache, transfer)?)
         } else {
-            Some(web::fetch(&self.agent, url, transfer)?)
+            Answer::of_file(web::fetch(agent, url, transfer)?)
         };
-        received.map(|file| file.checked(wanted)).transpose()
+        let object = answer.object.map(|file| file.checked(wanted)).transpose()?;
+        Ok(Answer { object, ..answer })
     }
 }
 

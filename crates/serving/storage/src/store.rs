@@ -24,6 +24,7 @@ use ureq::Agent;
 
 use crate::error::Problem;
 use crate::limits::TRANSFER_MAX;
+use crate::mlmodel::PythonModel;
 use crate::receive::{Fetched, Transfer, receive};
 use crate::variables::Variables;
 use address::Address;
@@ -36,14 +37,37 @@ pub(crate) fn is_object(url: &str) -> bool {
     scheme.is_some_and(|scheme| address::Store::from_scheme(scheme).is_some())
 }
 
-/// Fetches an object; `None` if it still has the version `known`.
+/// What a store gave.
+pub(crate) struct Answer {
+    /// The object; `None` if it still has the version that was known.
+    pub(crate) object: Option<Fetched>,
+    /// What the `MLmodel` of its folder says, if there is one.
+    pub(crate) python: Option<PythonModel>,
+}
+
+impl Answer {
+    /// A file that has no versions.
+    pub(crate) fn of_file(file: Fetched) -> Self {
+        Self {
+            object: Some(file),
+            python: None,
+        }
+    }
+}
+
+/// Whether the URL of an object is that of a folder.
+pub(crate) fn is_folder(url: &str) -> bool {
+    Address::parse(url).is_ok_and(|address| address.is_folder)
+}
+
+/// Fetches an object, unless it still has the version `known`.
 pub(crate) fn fetch(
     agent: &Agent,
     variables: &Variables,
     url: &str,
     known: Option<&str>,
     transfer: Transfer<'_>,
-) -> Result<Option<Fetched>, Problem> {
+) -> Result<Answer, Problem> {
     let address = Address::parse(url)?;
     let journal = Arc::new(Journal::new(address.store, variables.clone()));
     // Its timers pause retries; requests block this thread.
@@ -59,15 +83,21 @@ pub(crate) fn fetch(
             deadline: Instant::now() + TRANSFER_MAX,
         },
     )?;
+    let (key, python) = match address.is_folder {
+        true => runtime.block_on(folder::model_key(&*client, &address.key, &journal))?,
+        false => (address.key, None),
+    };
+    let known = known.and_then(|version| etag_of(version, python));
     let mut options = GetOptions::new().with_if_none_match(known);
     options.extensions.insert(Wanted::Object);
-    let key = match address.is_folder {
-        true => runtime.block_on(folder::model_key(&*client, &address.key, &journal))?,
-        false => address.key,
-    };
     let object = match runtime.block_on(client.get_opts(&key, options)) {
         Ok(object) => object,
-        Err(object_store::Error::NotModified { .. }) if known.is_some() => return Ok(None),
+        Err(object_store::Error::NotModified { .. }) if known.is_some() => {
+            return Ok(Answer {
+                object: None,
+                python,
+            });
+        }
         Err(error) => return Err(journal.explain(&error)),
     };
     let (announced, version) = (object.meta.size, object.meta.e_tag.clone());
@@ -78,8 +108,35 @@ pub(crate) fn fetch(
     };
     let failed = |error: io::Error| journal.explain(&error);
     let mut received = receive(body, transfer, Some(announced), failed)?;
-    received.version = version;
-    Ok(Some(received))
+    received.version = version.map(|etag| version_of(etag, python));
+    received.python = python;
+    Ok(Answer {
+        object: Some(received),
+        python,
+    })
+}
+
+/// Precedes what `MLmodel` says in a version.
+const MLMODEL_MARK: &str = ";MLmodel=";
+
+/// The version of an object, which differs also where the `MLmodel` beside it does.
+fn version_of(etag: String, python: Option<PythonModel>) -> String {
+    match python {
+        None => etag,
+        Some(python) => format!("{etag}{MLMODEL_MARK}{python}"),
+    }
+}
+
+/// The ETag of a version; `None` if `MLmodel` said something else then, so that the object is
+/// wanted again.
+fn etag_of(version: &str, python: Option<PythonModel>) -> Option<&str> {
+    match python {
+        None if version.contains(MLMODEL_MARK) => None,
+        None => Some(version),
+        Some(python) => version
+            .strip_suffix(&python.to_string())?
+            .strip_suffix(MLMODEL_MARK),
+    }
 }
 
 /// The bytes of an object as they arrive.
@@ -110,6 +167,25 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::mlmodel::Estimator;
+
+    #[test]
+    fn a_version_is_known_only_with_the_same_mlmodel() {
+        let python = |is_predict_proba| {
+            Some(PythonModel {
+                estimator: Estimator::Sklearn,
+                is_predict_proba,
+            })
+        };
+        let all = [None, python(false), python(true)];
+        for saved in all {
+            let version = version_of("\"etag\"".to_owned(), saved);
+            for now in all {
+                let wanted = (saved == now).then_some("\"etag\"");
+                assert_eq!(etag_of(&version, now), wanted, "{version}");
+            }
+        }
+    }
 
     #[test]
     fn a_silent_store_is_not_waited_for_again_and_again() {
@@ -131,7 +207,7 @@ mod tests {
         let agent = Agent::new_with_config(impatient);
         let variables = Variables::new(variables);
         let fetched = fetch(&agent, &variables, "s3://bucket/key", None, transfer);
-        let error = fetched.unwrap_err();
+        let error = fetched.map(|_| ()).unwrap_err();
         assert!(matches!(error, Problem::Slow(_)), "{error}");
         silent.set_nonblocking(true).unwrap();
         let connections = silent.incoming().map_while(Result::ok).count();

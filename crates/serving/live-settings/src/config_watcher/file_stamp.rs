@@ -20,6 +20,13 @@ pub struct FileStamp {
     changed: (i64, i64),
 }
 
+impl FileStamp {
+    /// When it changed last: seconds and nanoseconds since 1970.
+    pub(super) const fn changed(&self) -> (i64, i64) {
+        self.changed
+    }
+}
+
 /// The stamp of the file at `path`; `None` if there is none, or it is not accessible.
 pub(super) fn stamp(path: &Path) -> Option<FileStamp> {
     let metadata = std::fs::metadata(path).ok()?;

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use albacore_engine::{Engine, InstallError, Iterations, LoadedModel, ModelInfo};
+use albacore_engine::{Engine, InstallError, Iterations, ModelInfo};
 use albacore_settings as settings;
 use albacore_settings::{Digest, Source};
-use albacore_storage::{CacheUse, Fetched, Storage};
+use albacore_storage::{CacheUse, Fetched, PythonModel, Storage};
 
 use super::file_stamp::{FileStamp, stamp};
+use crate::mlflow;
 use crate::model_control::LoopMessage;
 
 /// Logs which iterations predict, if the file records a best iteration and the user did not choose.
@@ -75,20 +76,36 @@ impl LoadRequest {
     }
 }
 
+/// What a model was compiled from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LoadedFile {
+    pub(super) digest: Digest,
+    /// What the `MLmodel` beside it said, if there was one.
+    pub(super) python: Option<PythonModel>,
+}
+
+impl LoadedFile {
+    pub(super) const fn of(fetched: &Fetched) -> Self {
+        Self {
+            digest: fetched.sha256,
+            python: fetched.python,
+        }
+    }
+}
+
 /// A served version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServedVersion {
-    /// Of its file.
-    pub(super) digest: Digest,
+    pub(super) file: LoadedFile,
     /// What was requested.
     iterations: Option<settings::Iterations>,
     naming: settings::Naming,
 }
 
 impl ServedVersion {
-    pub(super) fn new(digest: Digest, request: &LoadRequest) -> Self {
+    pub(super) fn new(file: LoadedFile, request: &LoadRequest) -> Self {
         Self {
-            digest,
+            file,
             iterations: request.iterations,
             naming: request.naming.clone(),
         }
@@ -118,19 +135,21 @@ pub(crate) struct LoadAttempt {
     pub(super) stamp: Option<FileStamp>,
     /// The version that the object store names, if the file is in one.
     pub(super) version: Option<String>,
-    /// Digest of the version that is served now, or why loading failed.
-    pub(super) result: Result<Digest, String>,
+    /// The version that is served now, or why loading failed.
+    pub(super) result: Result<LoadedFile, String>,
 }
 
 /// Stamp of a model file; `None` for a URL.
 pub(super) fn stamp_of(source: &Source) -> Option<FileStamp> {
     match source {
-        // In a folder the file counts, as it may be written anew in place; without one or with
-        // several the folder does, so that loading finds out.
+        // In a folder the files count, as they may be written anew in place, the one that changed
+        // last; without one or with several the folder does, so that loading finds out.
         Source::Path(path) => {
             let path = Path::new(path);
-            let file = albacore_storage::model_file(path);
-            stamp(&file.unwrap_or_else(|_| path.to_owned()))
+            let files = albacore_storage::watched_files(path);
+            let files = files.unwrap_or_else(|_| vec![path.to_owned()]);
+            let stamps: Option<Vec<FileStamp>> = files.iter().map(|file| stamp(file)).collect();
+            stamps?.into_iter().max_by_key(FileStamp::changed)
         }
         Source::Url(_) => None,
     }
@@ -158,7 +177,7 @@ pub(super) fn start(
         let stamp = stamp_of(&request.source);
         let loaded = load(&context, &request, served, &is_wanted);
         let (result, version) = match loaded {
-            Ok((digest, version)) => (Ok(digest), version),
+            Ok((file, version)) => (Ok(file), version),
             Err(error) => (Err(error), None),
         };
         // The receiver is gone once the server stops.
@@ -174,16 +193,16 @@ pub(super) fn start(
     thread.spawn(attempt).map(drop)
 }
 
-/// Returns the digest of the version that is served now, and what an object store calls it.
+/// Returns the file of the version that is served now, and what an object store calls it.
 fn load(
     context: &LoadContext,
     request: &LoadRequest,
     served: Served,
     is_wanted: &AtomicBool,
-) -> Result<(Digest, Option<String>), String> {
+) -> Result<(LoadedFile, Option<String>), String> {
     let is_wanted = || is_wanted.load(Ordering::Relaxed);
     let same = served.version.filter(|own| own.has_settings_of(request));
-    let same = same.map(|own| own.digest);
+    let same = same.map(|own| own.file);
     let known = served.of_store.filter(|_| same.is_some());
     let fetched = context
         .storage
@@ -196,13 +215,14 @@ fn load(
         .map_err(|error| error.to_string())?;
     let fetched = match (fetched, same) {
         (Some(fetched), _) => fetched,
-        (None, Some(digest)) => return Ok((digest, known)),
+        (None, Some(file)) => return Ok((file, known)),
         (None, None) => return Err("is unchanged, but was not served: it is tried again".into()),
     };
     let version = fetched.version.clone();
     log_fetched(&request.name, &request.source, &fetched);
-    if same == Some(fetched.sha256) {
-        return Ok((fetched.sha256, version));
+    let file = LoadedFile::of(&fetched);
+    if same == Some(file) {
+        return Ok((file, version));
     }
     let _guard = context
         .install_lock
@@ -215,16 +235,13 @@ fn load(
         let source = albacore_storage::redacted(&request.source);
         format!("{source}: {problem}")
     });
-    Ok((installed?, version))
+    installed?;
+    Ok((file, version))
 }
 
-fn install(
-    context: &LoadContext,
-    request: &LoadRequest,
-    fetched: Fetched,
-) -> Result<Digest, String> {
+fn install(context: &LoadContext, request: &LoadRequest, fetched: Fetched) -> Result<(), String> {
     let iterations = iterations(request.iterations);
-    let mut model = LoadedModel::compile(&request.name, &fetched.bytes, iterations)?;
+    let mut model = mlflow::compile(&request.name, &fetched, iterations)?;
     if request.naming.missing == settings::Missing::Nan {
         model = model.with_missing_as_nan();
     }
@@ -233,11 +250,11 @@ fn install(
     }
     model = model.with_categories(request.naming.categories.clone())?;
     log_iterations_notice(model.info());
-    let digest = fetched.sha256;
     drop(fetched);
     let installed = context.runtime.block_on(context.engine.install(model));
-    installed.map_err(|error: InstallError| error.to_string())?;
-    Ok(digest)
+    installed
+        .map(drop)
+        .map_err(|error: InstallError| error.to_string())
 }
 
 fn iterations(requested: Option<settings::Iterations>) -> Iterations {

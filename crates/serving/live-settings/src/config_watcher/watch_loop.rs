@@ -297,7 +297,8 @@ impl WatchLoop {
         // One that is cancelled to be unloaded has not failed.
         let is_current = is_current && !model.is_to_be_unloaded();
         let is_unloaded = model.is_unloaded;
-        let (request, result) = (attempt.request.clone(), attempt.result.clone());
+        let result = attempt.result.clone().map(|file| file.digest);
+        let request = attempt.request.clone();
         let mut is_news = false;
         self.status.update(|status| {
             let mut models = status.models.iter_mut();

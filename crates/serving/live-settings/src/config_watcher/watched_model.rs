@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use albacore_settings as settings;
 
 use super::file_stamp::FileStamp;
-use super::load::{LoadAttempt, LoadRequest, Served, ServedVersion, is_polled, stamp_of};
+use super::load::{
+    LoadAttempt, LoadRequest, LoadedFile, Served, ServedVersion, is_polled, stamp_of,
+};
 use crate::handover::ModelRecord;
 use crate::limits::{LOAD_BACKOFF_MAX, LOAD_BACKOFF_MIN, STABLE_POLLS};
 use crate::model_control::{ModelAction, Order};
@@ -71,7 +73,11 @@ impl WatchedModel {
         if self.is_watched && request.fingerprint() != record.request {
             return false;
         }
-        self.served = Some(ServedVersion::new(digest, &request));
+        let file = LoadedFile {
+            digest,
+            python: None,
+        };
+        self.served = Some(ServedVersion::new(file, &request));
         self.retry_at = is_polled(&request).then_some(next_poll);
         self.tried = Some((request, record.stamp));
         true
@@ -220,8 +226,8 @@ impl WatchedModel {
         now: Instant,
         poll_period: Duration,
     ) -> bool {
-        if let Ok(digest) = attempt.result {
-            self.served = Some(ServedVersion::new(digest, &attempt.request));
+        if let Ok(file) = attempt.result {
+            self.served = Some(ServedVersion::new(file, &attempt.request));
             self.is_unloaded = false;
         }
         self.tried = Some((attempt.request.clone(), attempt.stamp));

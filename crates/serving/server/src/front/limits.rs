@@ -57,9 +57,6 @@ pub const TYPED_TEXTS_MAX: usize = 1 << 20;
 /// its connection: more in flight than this only wait in the queue.
 pub const STREAM_REQUESTS_MAX: usize = 64;
 
-/// Longest time between two requests of a stream: as long as a connection may be idle.
-pub const STREAM_IDLE_MAX: Duration = albacore_connections::limits::IDLE_TIME_MAX_H2;
-
 /// Bytes of a message to the health and the reflection service: names.
 pub const SMALL_MESSAGE_BYTES_MAX: usize = 64 << 10;
 

@@ -79,6 +79,8 @@ struct Front {
     load_reports: Arc<LoadReporter>,
     own_routes: Arc<OwnRoutes>,
     regions: Arc<Regions>,
+    /// How long a stream of infer calls may be without a request.
+    stream_idle_max: Duration,
     /// `None` where calls do not load and unload models.
     model_control: Option<ModelControl>,
 }
@@ -133,6 +135,8 @@ pub(crate) struct FrontSetup {
     pub(crate) own_routes: OwnRoutes,
     /// Bytes of system shared memory that clients may register; 0 for none.
     pub(crate) shared_memory_bytes_max: u64,
+    /// How long a stream of infer calls may be without a request.
+    pub(crate) stream_idle_max: Duration,
     pub(crate) model_control: Option<ModelControl>,
 }
 
@@ -159,6 +163,7 @@ pub(crate) async fn serve(
         load_reports,
         own_routes,
         shared_memory_bytes_max,
+        stream_idle_max,
         model_control,
     } = setup;
     let limit_metrics = LimitMetrics::default();
@@ -180,6 +185,7 @@ pub(crate) async fn serve(
         load_reports,
         own_routes: Arc::new(own_routes),
         regions: Arc::new(Regions::new(shared_memory_bytes_max)),
+        stream_idle_max,
         model_control,
     };
     let body_budget = BodyBudget::default();

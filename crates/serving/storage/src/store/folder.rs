@@ -12,9 +12,10 @@ use super::client::Wanted;
 use super::explain::Journal;
 use crate::error::Problem;
 use crate::limits::{FOLDER_ENTRIES_MAX, MLMODEL_BYTES_MAX};
+use crate::mlmodel::{Mlmodel, PythonModel};
 use crate::{folder, mlmodel};
 
-/// The key of the model below `prefix`.
+/// The key of the model below `prefix`, and what `MLmodel` there says of it.
 ///
 /// # Errors
 /// The store refuses to list keys, or there is no model, or there are several.
@@ -22,7 +23,7 @@ pub(super) async fn model_key(
     client: &dyn Client,
     prefix: &Path,
     journal: &Journal,
-) -> Result<Path, Problem> {
+) -> Result<(Path, Option<PythonModel>), Problem> {
     let mut options = PaginatedListOptions {
         delimiter: Some("/".into()),
         max_keys: Some(FOLDER_ENTRIES_MAX),
@@ -41,19 +42,25 @@ pub(super) async fn model_key(
     let mut files: Vec<String> = names.filter(is_visible).map(str::to_owned).collect();
     files.sort();
     let named = match files.iter().any(|name| name == mlmodel::FILE) {
-        true => named_file(client, prefix, journal).await?,
+        true => described(client, prefix, journal).await?,
         false => None,
     };
+    let (named, python) = match named {
+        Some(Mlmodel { file, python }) => (Some(file), Some(python)),
+        None => (None, None),
+    };
     let file = folder::choose(&files, named)?;
-    Path::parse(format!("{prefix}/{file}")).map_err(|error| Problem::Address(error.to_string()))
+    let key = Path::parse(format!("{prefix}/{file}"));
+    let key = key.map_err(|error| Problem::Address(error.to_string()))?;
+    Ok((key, python))
 }
 
-/// What `MLmodel` of the folder names.
-async fn named_file(
+/// What `MLmodel` of the folder says.
+async fn described(
     client: &dyn Client,
     prefix: &Path,
     journal: &Journal,
-) -> Result<Option<String>, Problem> {
+) -> Result<Option<Mlmodel>, Problem> {
     let mut options = GetOptions::new();
     options.extensions.insert(Wanted::Object);
     let key = prefix.clone().join(mlmodel::FILE);
@@ -69,5 +76,5 @@ async fn named_file(
         }
     }
     journal.forget_version();
-    mlmodel::named_file(&text[..])
+    mlmodel::read(&text[..])
 }

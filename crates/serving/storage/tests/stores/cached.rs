@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use std::time::{Duration, SystemTime};
 
 use albacore_settings::Source;
-use albacore_storage::{CacheUse, Fetched, Problem, Storage, sha256};
+use albacore_storage::{CacheUse, Estimator, Fetched, Problem, PythonModel, Storage, sha256};
 use tempfile::TempDir;
 
 use crate::registry::Registry;
@@ -257,4 +257,38 @@ fn a_folder_that_cannot_be_written_is_refused_by_name() {
         "{error}"
     );
     assert!(error.contains("--model-cache needs a folder"), "{error}");
+}
+
+#[test]
+fn another_mlmodel_beside_the_same_object_is_noticed_with_and_without_a_cache() {
+    let store = seaweed();
+    let variables = reader(&store.endpoint);
+    let (node, url) = (Node::new(), "s3://models/described/");
+    let source = Source::Url(url.to_owned());
+    let digest = sha256(&model(30));
+    store.put("described/model.json", &model(30));
+    for function in ["predict", "predict_proba"] {
+        let mlmodel = format!(
+            "flavors: {{sklearn: {{pickled_model: model.pkl}}, python_function: {{predict_fn: {function}}}}}"
+        );
+        let plain = storage(&variables);
+        let before = plain.fetch(&source, None, &|| true).ok();
+        store.put("described/MLmodel", mlmodel.as_bytes());
+        let wanted = Some(PythonModel {
+            estimator: Estimator::Sklearn,
+            is_predict_proba: function == "predict_proba",
+        });
+        let known = before.and_then(|fetched| fetched.version);
+        let now = plain.fetch_unless(&source, known.as_deref(), None, &|| true);
+        let now = now.unwrap().unwrap();
+        assert_eq!((now.python, now.sha256), (wanted, digest), "{function}");
+        let again = plain.fetch_unless(&source, now.version.as_deref(), None, &|| true);
+        assert!(again.unwrap().is_none(), "{function}");
+        for sha256 in [None, Some(digest), None] {
+            let kept = node.server(&variables).fetch(&source, sha256, &|| true);
+            assert_eq!(kept.unwrap().python, wanted, "{function}");
+        }
+    }
+    let kept = node.fetch(url, &variables);
+    assert_eq!(kept.cache, CacheUse::Read);
 }

@@ -25,6 +25,13 @@ fn model(path: &str) -> settings::Model {
     }
 }
 
+fn of_digest(digest: Digest) -> LoadedFile {
+    LoadedFile {
+        digest,
+        python: None,
+    }
+}
+
 fn attempt(model: &mut WatchedModel, result: Result<Digest, String>, now: Instant) -> bool {
     let request = model.due(now).unwrap();
     model.started(7, Arc::new(AtomicBool::new(true)));
@@ -35,7 +42,7 @@ fn attempt(model: &mut WatchedModel, result: Result<Digest, String>, now: Instan
         request,
         stamp,
         version: None,
-        result,
+        result: result.map(of_digest),
     };
     assert!(model.take_running(&attempt) && !model.take_running(&attempt));
     model.finished(&attempt, now, POLL)
@@ -72,7 +79,10 @@ fn a_changed_file_is_loaded_once_it_is_stable() {
     attempt(&mut model, Err("broken".to_owned()), now);
     assert_eq!(
         model.served,
-        Some(ServedVersion::new(Digest([1; 32]), &model.request())),
+        Some(ServedVersion::new(
+            of_digest(Digest([1; 32])),
+            &model.request()
+        )),
         "the served version stays"
     );
     std::fs::remove_file(&file).unwrap();

@@ -7,7 +7,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use albacore_connections::{ActiveRequest, ConnState};
 use albacore_proto::inference::infer_parameter::ParameterChoice;
@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tonic::Status;
 
 use super::super::Front;
-use super::super::limits::{STREAM_IDLE_MAX, STREAM_REQUESTS_MAX};
+use super::super::limits::STREAM_REQUESTS_MAX;
 use super::super::metrics::InferCall;
 use super::super::reply_body::{ReplyBody, stopped};
 use super::super::request_body::{BodyBudget, RateGuard, count_error};
@@ -57,12 +57,15 @@ impl GrpcService {
             front: Arc::clone(&self.front),
             headers,
             conn: active.shared_conn(),
+            running: watch::Sender::new(0),
         };
         let messages = Messages {
             body,
             unread: BytesMut::new(),
             budget: self.body_budget.clone(),
             conn: active.shared_conn(),
+            running: stream.running.subscribe(),
+            idle_max: self.front.stream_idle_max,
         };
         tokio::spawn(stream.run(messages, sender, self.streams_end.subscribe()));
         let replies = poll_fn(move |context| {
@@ -79,6 +82,8 @@ struct InferStream {
     front: Arc<Front>,
     headers: HeaderMap,
     conn: Arc<ConnState>,
+    /// Requests that are computed.
+    running: watch::Sender<usize>,
 }
 
 impl InferStream {
@@ -114,9 +119,13 @@ impl InferStream {
                 }
                 Some((slot, reply)) = running.next(), if !running.is_empty() => {
                     drop(ReplySlot::send(slot, reply));
+                    self.running.send_replace(running.len());
                 }
                 request = requests.next(), if trailers.is_none() => match request {
-                    Some(Ok((slot, message))) => running.push_back(self.answer(slot, message)),
+                    Some(Ok((slot, message))) => {
+                        running.push_back(self.answer(slot, message));
+                        self.running.send_replace(running.len());
+                    }
                     Some(Err(error)) => trailers = Some(unary::error_trailers(error)),
                     None => trailers = Some(unary::ok()),
                 },
@@ -218,19 +227,27 @@ struct Messages {
     unread: BytesMut,
     budget: BodyBudget,
     conn: Arc<ConnState>,
+    /// Requests of the stream that are computed.
+    running: watch::Receiver<usize>,
+    /// How long the stream may be without a request.
+    idle_max: Duration,
 }
 
 impl Messages {
     /// The next message; `None` at the end.
     ///
     /// # Errors
-    /// No message came for [`STREAM_IDLE_MAX`]; the frame is wrong; the message is too large, too
-    /// slow or incomplete.
+    /// No message came for `idle_max`, and none was computed; the frame is wrong; the message is
+    /// too large, too slow or incomplete.
     async fn next(&mut self) -> Result<Option<StreamMessage>, RequestError> {
-        // bound: each pass waits for the client, STREAM_IDLE_MAX at most
+        // bound: each pass waits for the client, until the stream is idle
         while self.unread.is_empty() {
-            let frame = tokio::time::timeout(STREAM_IDLE_MAX, self.body.frame()).await;
-            let Some(frame) = frame.map_err(|_| idle())? else {
+            let frame = tokio::select! {
+                biased;
+                frame = self.body.frame() => frame,
+                () = idle_for(self.idle_max, &mut self.running) => return Err(idle(self.idle_max)),
+            };
+            let Some(frame) = frame else {
                 return Ok(None);
             };
             let frame = frame.map_err(|error| {
@@ -266,9 +283,19 @@ impl Messages {
     }
 }
 
-fn idle() -> RequestError {
+/// Waits until no request has been computed for this time.
+async fn idle_for(time: Duration, running: &mut watch::Receiver<usize>) {
+    // bound: a pass for each request that begins or ends, while the stream lives
+    while running.wait_for(|&count| count == 0).await.is_ok() {
+        if tokio::time::timeout(time, running.changed()).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn idle(time: Duration) -> RequestError {
     RequestError::new(
         ErrorKind::Unavailable,
-        format!("no request came for {STREAM_IDLE_MAX:?}: open another stream"),
+        format!("no request came for {time:?}: open another stream"),
     )
 }

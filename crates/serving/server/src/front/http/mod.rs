@@ -22,7 +22,7 @@ use serde_json::json;
 use super::request_body::{self, BodyBudget};
 use super::request_error::RequestError;
 use super::{Front, state, triton, validate};
-use albacore_extensions::{RepositoryCall, json, messages, metadata, repository};
+use albacore_extensions::{RepositoryCall, UnsupportedCall, json, messages, metadata, repository};
 use infer::{InferForm, InferTarget};
 use reply::HttpReply;
 use route::{ModelPath, Route};
@@ -208,6 +208,9 @@ impl HttpService {
             }
             Route::RegionStatus(name) => self.region_status(name)?,
             Route::Unregister(name) => self.unregister(name)?,
+            Route::Unsupported(call @ UnsupportedCall::MultiModel) => {
+                scoring::error(&triton::unsupported(*call))
+            }
             Route::Unsupported(call) => return Err(triton::unsupported(*call)),
             Route::ModelReady(ModelPath { name, version })
             | Route::ModelStatus(ModelPath { name, version }) => {

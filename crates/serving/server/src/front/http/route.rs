@@ -40,7 +40,8 @@ pub(super) enum Route<'a> {
     Register(Cow<'a, str>),
     /// `POST /v2/systemsharedmemory[/region/{name}]/unregister`; an empty name is all regions.
     Unregister(Cow<'a, str>),
-    /// Other calls of Triton under `/v2`, which are refused by name.
+    /// Other calls of Triton under `/v2` and of SageMaker under `/models`, which are refused by
+    /// name.
     Unsupported(UnsupportedCall),
     /// `GET /v1/models`
     ModelNames,
@@ -118,6 +119,7 @@ pub(super) fn parse<'a>(
         Route::Infer(_) | Route::Predict(_) | Route::Explain(_) | Route::Repository(..) => "POST",
         Route::Invocations | Route::Invoke(_) => "POST",
         Route::Register(_) | Route::Unregister(_) => "POST",
+        Route::Unsupported(UnsupportedCall::MultiModel) => "POST, GET, HEAD, DELETE",
         Route::Index | Route::Unsupported(_) => "POST, GET",
         _ => "GET, HEAD",
     };
@@ -151,12 +153,17 @@ fn parse_path(path: &str) -> Option<Route<'_>> {
         "/ping" | "/health" => return Some(Route::Ping),
         "/version" => return Some(Route::Version),
         "/invocations" => return Some(Route::Invocations),
+        "/models" => return Some(Route::Unsupported(UnsupportedCall::MultiModel)),
         _ => {}
     }
     if let Some(rest) = path.strip_prefix("/models/") {
-        let name = rest.strip_suffix("/invoke")?;
-        let is_name = !name.is_empty() && !name.contains('/');
-        return is_name.then_some(Route::Invoke(model_path(name, "")?));
+        let (name, call) = rest.split_once('/').unwrap_or((rest, ""));
+        return match call {
+            _ if name.is_empty() => None,
+            "" if !rest.ends_with('/') => Some(Route::Unsupported(UnsupportedCall::MultiModel)),
+            "invoke" => Some(Route::Invoke(model_path(name, "")?)),
+            _ => None,
+        };
     }
     if let Some(rest) = path.strip_prefix("/v1/models") {
         return parse_v1(rest);

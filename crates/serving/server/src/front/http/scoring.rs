@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use albacore_engine::{ClassRule, Classes, Kind, ModelInfo, Reply};
+use albacore_engine::{ClassRule, Classes, Kind, ModelInfo, Reply, no_probabilities};
 use albacore_rows::{Params, PredictFunction, Table};
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
@@ -111,14 +111,13 @@ fn check_function(model: &ModelInfo, params: Params) -> Result<(), RequestError>
         return Ok(());
     }
     let name = &model.name;
-    let problem = match model.classes.as_ref().map(|classes| classes.rule) {
-        None => "its file is not that of a classifier of scikit-learn's interface: leave it out",
-        Some(ClassRule::Given) => "its objective gives classes alone, without probabilities",
-        Some(_) => return Ok(()),
+    let rule = model.classes.as_ref().map(|classes| classes.rule);
+    let Some(problem) = no_probabilities(rule) else {
+        return Ok(());
     };
     Err(RequestError::invalid(format!(
         "parameter \"predict_fn\" is \"predict_proba\", but model {name:?} has no such function: \
-         {problem}"
+         {problem}; leave it out"
     )))
 }
 
@@ -138,7 +137,10 @@ pub(super) fn print(
     };
     let mut body = frame.begin();
     if let (Some(output), Some(values)) = (model.output(Kind::Value), reply.output(Kind::Value)) {
-        let is_probability = params.predict_function == Some(PredictFunction::PredictProba);
+        let is_probability = match params.predict_function {
+            Some(function) => function == PredictFunction::PredictProba,
+            None => model.predicts_probabilities,
+        };
         match classes(model).as_deref() {
             Some(classes) if is_probability && classes.rule == ClassRule::AboveHalf => {
                 nested::print_pairs(&mut body, frame, output, values);

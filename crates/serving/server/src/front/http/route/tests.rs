@@ -215,3 +215,24 @@ fn regions_of_shared_memory_have_paths_and_other_extensions_are_named() {
     let logging = Route::Unsupported(UnsupportedCall::Logging);
     assert_eq!(found(&Method::POST, "/v2/logging").unwrap(), logging);
 }
+
+#[test]
+fn the_calls_of_multi_model_containers_are_known() {
+    for (method, path) in [
+        (Method::POST, "/models"),
+        (Method::GET, "/models"),
+        (Method::GET, "/models/a"),
+        (Method::DELETE, "/models/a"),
+    ] {
+        let wanted = Route::Unsupported(UnsupportedCall::MultiModel);
+        assert_eq!(found(&method, path).unwrap(), wanted, "{method} {path}");
+    }
+    for path in [
+        "/models/",
+        "/models/a/",
+        "/models//invoke",
+        "/models/a/other",
+    ] {
+        assert!(found(&Method::GET, path).is_err(), "{path}");
+    }
+}

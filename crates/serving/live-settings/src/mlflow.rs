@@ -1,0 +1,31 @@
+//! Compiles a fetched file as the object that MLflow makes of its folder, if `MLmodel` is there.
+
+use albacore_engine::{Iterations, LoadedModel};
+use albacore_storage::{Estimator, Fetched};
+
+/// Checks and compiles a file.
+///
+/// # Errors
+/// A sentence: the file cannot be compiled, or does not have what MLflow answers with.
+pub(crate) fn compile(
+    name: &str,
+    fetched: &Fetched,
+    iterations: Iterations,
+) -> Result<LoadedModel, String> {
+    let Some(python) = fetched.python else {
+        return LoadedModel::compile(name, &fetched.bytes, iterations);
+    };
+    let model = match python.estimator {
+        Estimator::Booster => LoadedModel::compile_booster(name, &fetched.bytes, iterations)?,
+        Estimator::Regressor => LoadedModel::compile(name, &fetched.bytes, iterations)?,
+        Estimator::Classifier | Estimator::Sklearn => {
+            let model = LoadedModel::compile(name, &fetched.bytes, iterations)?;
+            model.require_classes(python.estimator == Estimator::Classifier)?;
+            model
+        }
+    };
+    match python.is_predict_proba {
+        true => model.with_probabilities(),
+        false => Ok(model),
+    }
+}
