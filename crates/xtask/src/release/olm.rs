@@ -399,3 +399,26 @@ fn platforms() -> Value {
         .map(|key| (key, json!("supported")))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_are_pinned_by_the_digests_that_were_built() {
+        let built = ["agent", "cli", "controller", "params", "server"];
+        let digest = |name: &str| {
+            let reference = format!("{REGISTRY}/albacore-{name}:1.2.3");
+            (reference, format!("sha256:{name}"))
+        };
+        let wanted = ["agent", "controller", "params", "server"];
+        let pin = |name: &str| format!("--set={name}.image.digest=sha256:{name}");
+        assert_eq!(pins(&built.map(digest)), wanted.map(pin));
+    }
+
+    #[test]
+    fn the_channel_is_that_of_the_major_version() {
+        assert_eq!(channel("1.22.3"), "stable-v1");
+        assert_eq!(channel("0.2.0-rc.1"), "candidate-v0");
+    }
+}
