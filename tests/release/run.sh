@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Takes what `make release` wrote as its users do: checksums, provenance, programs of both
-# architectures, krew, a registry, the bundle for OLM, containerd, helm and Docker Compose. Argument: the folder,
-# target/dist if there is none. The programs run in namespaces of their own, so that nothing of
-# theirs stays.
+# architectures, krew, a registry, the bundle for OLM, containerd, helm and Docker Compose.
+# Argument: the folder, target/dist if there is none. The programs run in namespaces of their own,
+# so that nothing of theirs stays.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)

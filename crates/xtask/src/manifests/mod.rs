@@ -1,8 +1,8 @@
 //! `xtask manifests` and `xtask charts`: the files that are generated from `charts/albacore`.
 //!
-//! `manifests/crds.yaml`, `install.yaml`, `observe.yaml`, `agent.yaml` and `monitoring/` are the chart
-//! rendered with its default values, without what only Helm needs. The dashboard is a table in
-//! `dashboard.rs`; the chart and `manifests/` carry it as JSON.
+//! In `manifests/`, `crds.yaml`, `install.yaml`, `observe.yaml`, `agent.yaml` and `monitoring/` are
+//! the chart rendered with its default values, without what only Helm needs. The dashboard is a
+//! table in `dashboard.rs`; the chart and `manifests/` carry it as JSON.
 
 mod argocd;
 mod dashboard;

@@ -1,8 +1,8 @@
 //! The bundle for the Operator Lifecycle Manager (OLM), in its format `registry+v1`: definitions, a
 //! ClusterServiceVersion and further objects, all taken from what the chart renders.
 //!
-//! From the ClusterServiceVersion OLM makes the controller's Deployment, its account and its rights.
-//! A bundle can hold neither the DaemonSet of the agent nor its namespace: `agent.yaml` has them.
+//! From the ClusterServiceVersion OLM makes the controller's Deployment, account and rights. A
+//! bundle can hold neither the DaemonSet of the agent nor its namespace: `agent.yaml` has them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -292,8 +292,7 @@ fn about(chart: &Value, version: &str) -> Result<Value> {
     }))
 }
 
-/// Every served version of every definition, the most mature one of each first, as the files have
-/// them.
+/// Every served version of every definition. What is shown of a kind is what the chart shows of it.
 fn owned(chart: &Value) -> Result<Vec<Value>> {
     let shown = text(&chart["annotations"]["artifacthub.io/crds"]);
     let shown: Vec<Value> = serde_saphyr::from_str(&shown).context("artifacthub.io/crds")?;

@@ -1,5 +1,5 @@
-//! The bundle for the Operator Lifecycle Manager: what the chart renders and nothing else, packed as
-//! OLM reads it, and taken by a real API server in the form that OLM gives it.
+//! The bundle for the Operator Lifecycle Manager: what the chart renders and nothing else, packed
+//! as OLM reads it, and taken by a real API server in the form that OLM gives it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
