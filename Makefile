@@ -13,7 +13,7 @@ FUZZ_SECONDS ?= 30
 FUZZED = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 HOST = $(shell rustc -vV | sed -n "s/host: //p")
 
-.PHONY: setup build demo test lint bench fuzz bench-placement bench-trees bench-serving bench-routing e2e soak crds docs manifests charts images release release-test publish version proto clean python cluster routing bignode hpa nodes
+.PHONY: setup build demo test lint bench fuzz bench-placement bench-trees bench-serving bench-routing e2e soak crds docs manifests charts images olm release release-test publish version proto clean python cluster routing bignode hpa nodes
 
 setup: ## install what the system lacks: compilers and Python (apt-get), parts of Rust (rustup)
 	$(SETUP)
@@ -151,6 +151,9 @@ charts: cluster ## lint the chart, compare what is made from it, pack it into ta
 images: ## container images and their bills of materials in target/images, the same wherever they are built
 	@$(SETUP) build musl
 	$(XTASK) images
+
+olm: cluster ## the bundle for the Operator Lifecycle Manager in target/olm, with images in REGISTRY if it is set
+	$(XTASK) olm $(REGISTRY)
 
 release: cluster ## all files of a release in target/dist, for amd64 and arm64, from a commit without changes
 	@$(SETUP) build release

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Takes what `make release` wrote as its users do: checksums, provenance, programs of both
-# architectures, krew, a registry, containerd, helm and Docker Compose. Argument: the folder,
-# target/dist if there is none. The programs run in namespaces of their own, so that nothing of
-# theirs stays.
+# architectures, krew, a registry, the bundle for OLM, containerd, helm and Docker Compose.
+# Argument: the folder, target/dist if there is none. The programs run in namespaces of their own,
+# so that nothing of theirs stays.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -97,6 +97,17 @@ done
 helm pull --plain-http oci://127.0.0.1:5000/albacore/charts/albacore --version "$version" --destination "$work" >"$work/helm.log"
 helm template albacore "$work/albacore-$version.tgz" --kube-version 1.30.0 >"$work/rendered.yaml"
 grep -qF "albacore-server:$version" "$work/rendered.yaml" || fail "the chart names another image"
+
+say "the bundle for OLM names the images of the release"
+mkdir "$work/bundle" "$work/pulled"
+tar -xzf "$dist/albacore-$version-olm-bundle.tar.gz" -C "$work/bundle"
+for name in agent controller params server; do
+    digest=$(skopeo inspect --tls-verify=false --raw "docker://127.0.0.1:5000/albacore/albacore-$name:$version" | sha256sum | cut -d' ' -f1)
+    grep -qF "albacore-$name@sha256:$digest" "$work/bundle/manifests/albacore.clusterserviceversion.yaml" || fail "the bundle names another image of $name"
+done
+skopeo copy --quiet --src-tls-verify=false "docker://127.0.0.1:5000/albacore/albacore-olm-bundle:$version" "dir:$work/layers"
+tar -xzf "$work/layers/$(json 'it["layers"][0]["digest"].split(":")[1]' <"$work/layers/manifest.json")" -C "$work/pulled"
+diff -r "$work/bundle" "$work/pulled"
 
 say "containerd takes the image of its own architecture"
 cat >"$work/containerd.toml" <<END

@@ -7,8 +7,7 @@ use std::process::ExitCode;
 
 use albacore_xtask::{crds, docs, images, manifests, proto, release};
 
-const USAGE: &str =
-    "usage: xtask charts | crds | docs | images | manifests | proto | release | version VERSION";
+const USAGE: &str = "usage: xtask charts | crds | docs | images | manifests | olm [REGISTRY] | proto | release | version VERSION";
 
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -27,6 +26,11 @@ fn main() -> ExitCode {
             .and_then(|own| images::run(root, &root.join("target/images"), &[own]))
             .map(drop),
         "manifests" => manifests::write(root),
+        "olm" => {
+            let registry = std::env::args().nth(2);
+            let registry = registry.as_deref().unwrap_or(images::REGISTRY);
+            release::bundle(root, &root.join("target/olm"), registry)
+        }
         "release" => release::run(root, &root.join("target/dist")),
         "version" => match std::env::args().nth(2) {
             Some(version) => release::version::set(root, &version),

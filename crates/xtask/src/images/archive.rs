@@ -9,7 +9,7 @@ use std::io::{Error, Result};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::layer::{layer, tar};
+use super::layer::{Layer, layer, tar};
 use super::{Architecture, Image, Source};
 
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
@@ -45,17 +45,47 @@ impl Blobs {
     }
 }
 
+/// What an archive is made of, whatever is in its layers.
+pub(crate) struct Contents<'a> {
+    pub(crate) reference: &'a str,
+    /// Labels of the image, also annotations of its manifest.
+    pub(crate) labels: Value,
+    /// Fields of the configuration that say how a container is started.
+    pub(crate) run: Value,
+    pub(crate) layers: Vec<(Architecture, Layer)>,
+}
+
 /// The image's archive: of one architecture a plain image, of several an index of images, from
 /// which runtimes take the one for their machine.
 ///
 /// # Errors
 /// No variant; a name that a tar cannot hold.
 pub fn write(image: &Image, source: &Source, variants: &[Variant<'_>]) -> Result<Written> {
-    let mut blobs = Blobs(Vec::new());
-    let mut manifests = Vec::new();
+    let mut layers = Vec::new();
     for variant in variants {
-        manifests.push(add_image(&mut blobs, image, source, variant)?);
+        let names = image.programs.iter().map(|program| program.name);
+        let files: Vec<(&str, &[u8])> = names.zip(variant.programs.iter().copied()).collect();
+        layers.push((variant.architecture, layer(&files, source.epoch)?));
     }
+    let contents = Contents {
+        reference: &image.reference(source),
+        labels: labels(image.name, image.description, source),
+        run: run(image)?,
+        layers,
+    };
+    pack(&contents, source)
+}
+
+/// The archive of an image or of an index, as [`write()`].
+///
+/// # Errors
+/// No layer.
+pub(crate) fn pack(contents: &Contents<'_>, source: &Source) -> Result<Written> {
+    let mut blobs = Blobs(Vec::new());
+    let layers = contents.layers.iter();
+    let manifests: Vec<Value> = layers
+        .map(|(architecture, layer)| add_image(&mut blobs, contents, source, *architecture, layer))
+        .collect();
     let mut named = match <[Value; 1]>::try_from(manifests) {
         Ok([only]) => only,
         Err(several) if several.is_empty() => return Err(Error::other("no program was compiled")),
@@ -63,7 +93,7 @@ pub fn write(image: &Image, source: &Source, variants: &[Variant<'_>]) -> Result
     };
     let digest = named["digest"].as_str().unwrap_or_default().to_owned();
     named["annotations"] = json!({
-        "io.containerd.image.name": image.reference(source),
+        "io.containerd.image.name": contents.reference,
         "org.opencontainers.image.ref.name": source.version,
     });
     let index = index(&[named]);
@@ -85,32 +115,40 @@ pub fn write(image: &Image, source: &Source, variants: &[Variant<'_>]) -> Result
 /// Adds the blobs of one architecture's image; the description of its manifest.
 fn add_image(
     blobs: &mut Blobs,
-    image: &Image,
+    contents: &Contents<'_>,
     source: &Source,
-    variant: &Variant<'_>,
-) -> Result<Value> {
-    let names = image.programs.iter().map(|program| program.name);
-    let files: Vec<(&str, &[u8])> = names.zip(variant.programs.iter().copied()).collect();
-    let layer = layer(&files, source.epoch)?;
-    let architecture = variant.architecture.oci();
-    let config = configuration(image, source, architecture, &digest(&layer.tar))?;
+    architecture: Architecture,
+    layer: &Layer,
+) -> Value {
+    let architecture = architecture.oci();
+    let mut config = contents.run.clone();
+    config["Labels"] = contents.labels.clone();
+    let config = json!({
+        "created": source.created(),
+        "architecture": architecture,
+        "os": "linux",
+        "config": config,
+        "rootfs": {"type": "layers", "diff_ids": [digest(&layer.tar)]},
+        "history": [{"created": source.created(), "created_by": "make images"}],
+    });
     let manifest = text(json!({
         "schemaVersion": 2,
         "mediaType": MANIFEST,
         "config": blobs.add(CONFIG, text(config)),
-        "layers": [blobs.add(LAYER, layer.gzip)],
-        "annotations": labels(image, source),
+        "layers": [blobs.add(LAYER, layer.gzip.clone())],
+        "annotations": contents.labels,
     }));
     let mut described = blobs.add(MANIFEST, manifest);
     described["platform"] = json!({"architecture": architecture, "os": "linux"});
-    Ok(described)
+    described
 }
 
 fn index(manifests: &[Value]) -> Vec<u8> {
     text(json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}))
 }
 
-fn configuration(image: &Image, source: &Source, architecture: &str, layer: &str) -> Result<Value> {
+/// How a container of `image` is started.
+fn run(image: &Image) -> Result<Value> {
     let ports: Map<String, Value> = image
         .ports
         .iter()
@@ -119,26 +157,19 @@ fn configuration(image: &Image, source: &Source, architecture: &str, layer: &str
     let entrypoint = image.programs.first();
     let entrypoint = entrypoint.ok_or_else(|| Error::other("the image has no program"))?;
     Ok(json!({
-        "created": source.created(),
-        "architecture": architecture,
-        "os": "linux",
-        "config": {
-            "User": image.user,
-            "Entrypoint": [format!("/{}", entrypoint.name)],
-            "Env": ["PATH=/"],
-            "WorkingDir": "/",
-            "ExposedPorts": ports,
-            "Labels": labels(image, source),
-        },
-        "rootfs": {"type": "layers", "diff_ids": [layer]},
-        "history": [{"created": source.created(), "created_by": "make images"}],
+        "User": image.user,
+        "Entrypoint": [format!("/{}", entrypoint.name)],
+        "Env": ["PATH=/"],
+        "WorkingDir": "/",
+        "ExposedPorts": ports,
     }))
 }
 
-fn labels(image: &Image, source: &Source) -> Value {
+/// The labels that every image has.
+pub(crate) fn labels(name: &str, description: &str, source: &Source) -> Value {
     let mut labels = json!({
-        "org.opencontainers.image.title": image.name,
-        "org.opencontainers.image.description": image.description,
+        "org.opencontainers.image.title": name,
+        "org.opencontainers.image.description": description,
         "org.opencontainers.image.version": source.version,
         "org.opencontainers.image.created": source.created(),
         "org.opencontainers.image.licenses": env!("CARGO_PKG_LICENSE"),

@@ -32,12 +32,15 @@ pub fn layer(programs: &[(&str, &[u8])], epoch: u64) -> io::Result<Layer> {
     Ok(Layer { tar, gzip })
 }
 
-/// A tar of `files` (path, mode, bytes) in their order.
+/// A tar of `files` (path, mode, bytes) in their order. A path that ends with a slash is a folder.
 pub(crate) fn tar(files: &[(&str, u32, &[u8])], epoch: u64) -> io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     for (path, mode, bytes) in files {
         let mut header = tar::Header::new_ustar();
-        header.set_entry_type(tar::EntryType::Regular);
+        header.set_entry_type(match path.ends_with('/') {
+            true => tar::EntryType::Directory,
+            false => tar::EntryType::Regular,
+        });
         header.set_mode(*mode);
         header.set_uid(0);
         header.set_gid(0);

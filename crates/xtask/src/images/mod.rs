@@ -23,8 +23,9 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 
 pub use architecture::Architecture;
-pub(crate) use archive::hex;
+pub(crate) use archive::{Contents, hex, labels, pack};
 pub use archive::{Variant, Written, write};
+pub(crate) use layer::Layer;
 pub use layer::layer;
 pub(crate) use layer::{gzip, tar};
 pub use sbom::bill;

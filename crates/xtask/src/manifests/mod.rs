@@ -1,8 +1,8 @@
 //! `xtask manifests` and `xtask charts`: the files that are generated from `charts/albacore`.
 //!
-//! `manifests/crds.yaml`, `manifests/install.yaml` and `manifests/monitoring/` are the chart
-//! rendered with its default values, without what only Helm needs. The dashboard is a table in
-//! `dashboard.rs`; the chart and `manifests/` carry it as JSON.
+//! In `manifests/`, `crds.yaml`, `install.yaml`, `observe.yaml`, `agent.yaml` and `monitoring/` are
+//! the chart rendered with its default values, without what only Helm needs. The dashboard is a
+//! table in `dashboard.rs`; the chart and `manifests/` carry it as JSON.
 
 mod argocd;
 mod dashboard;
@@ -42,8 +42,15 @@ const OBSERVE: &str = "\
 # install.yaml over it to enable pinning.
 ";
 
+/// Comment at the top of `agent.yaml`.
+const AGENT: &str = "\
+# kubectl apply --server-side -f agent.yaml
+# The node agent of install.yaml alone, for those who have the definitions and the controller from
+# the Operator Lifecycle Manager, which installs no DaemonSet.
+";
+
 /// Namespace of the plain install.
-const NAMESPACE: &str = "albacore-system";
+pub(crate) const NAMESPACE: &str = "albacore-system";
 
 /// Labels and annotations that only Helm uses.
 const OF_HELM: [&str; 2] = ["helm.sh/chart", "helm.sh/resource-policy"];
@@ -71,6 +78,7 @@ pub fn generate(root: &Path) -> Result<Vec<(PathBuf, String)>> {
             "manifests/observe.yaml",
             install(root, OBSERVE, &["--set", "agent.enforcement=Observe"])?,
         ),
+        file("manifests/agent.yaml", agent(root)?),
         file("manifests/seccomp/agent.json", seccomp),
         file("manifests/monitoring/dashboard.json", dashboard),
         file("manifests/monitoring/rules.yaml", rules(root)?),
@@ -140,13 +148,27 @@ fn definitions(root: &Path) -> Result<String> {
     ))
 }
 
-fn install(root: &Path, about: &str, values: &[&str]) -> Result<String> {
-    let rendered = helm::template(root, NAMESPACE, values)?;
+/// What the chart renders beside definitions.
+pub(crate) fn rendered(root: &Path, values: &[&str]) -> Result<Vec<Value>> {
+    let mut objects = helm::template(root, NAMESPACE, values)?;
     // A hook of Helm's is run by Helm alone.
     let is_hook = |object: &Value| object["metadata"]["annotations"]["helm.sh/hook"].is_string();
-    let rest = rendered
-        .into_iter()
-        .filter(|o| !is_definition(o) && !is_hook(o));
+    objects.retain(|object| !is_definition(object) && !is_hook(object));
+    Ok(objects)
+}
+
+/// Whether an object belongs to the node agent.
+pub(crate) fn is_agents(object: &Value) -> bool {
+    object["metadata"]["labels"]["app.kubernetes.io/component"] == "agent"
+}
+
+fn agent(root: &Path) -> Result<String> {
+    let rendered = rendered(root, &[])?;
+    Ok(print(AGENT, rendered.into_iter().filter(is_agents)))
+}
+
+fn install(root: &Path, about: &str, values: &[&str]) -> Result<String> {
+    let rest = rendered(root, values)?;
     let namespace = json!({
         "apiVersion": "v1",
         "kind": "Namespace",
@@ -177,7 +199,7 @@ fn rules(root: &Path) -> Result<String> {
 fn print(about: &str, objects: impl Iterator<Item = Value>) -> String {
     let mut text = format!("{HEAD}{about}");
     for (index, mut object) in objects.enumerate() {
-        strip(&mut object);
+        strip(&mut object, "kubectl");
         if index > 0 {
             text.push_str("---\n");
         }
@@ -186,13 +208,14 @@ fn print(about: &str, objects: impl Iterator<Item = Value>) -> String {
     text
 }
 
-fn strip(object: &mut Value) {
+/// Takes away what only Helm needs; `manager` is who manages the object instead.
+pub(crate) fn strip(object: &mut Value, manager: &str) {
     let metadata = &mut object["metadata"];
     for field in ["labels", "annotations"] {
         if let Some(entries) = metadata.get_mut(field).and_then(Value::as_object_mut) {
             entries.retain(|key, _| !OF_HELM.contains(&key.as_str()));
             if let Some(by) = entries.get_mut("app.kubernetes.io/managed-by") {
-                *by = "kubectl".into();
+                *by = manager.into();
             }
             if entries.is_empty()
                 && let Some(metadata) = metadata.as_object_mut()

@@ -1,10 +1,12 @@
 //! `xtask release`: the files that a version is published with.
 //!
 //! In `target/dist`: images for two architectures with their bills of materials, archives of the
-//! programs, the chart, the manifests, the manifest for krew, a provenance statement and checksums
-//! of all of them. Nothing is published; `scripts/publish.sh` pushes images and chart.
+//! programs, the chart, the manifests, the manifest for krew, the bundle for OLM, a provenance
+//! statement and checksums of all of them. Nothing is published; `scripts/publish.sh` pushes images
+//! and chart.
 
 mod krew;
+pub mod olm;
 mod programs;
 mod provenance;
 pub mod version;
@@ -18,7 +20,8 @@ use crate::images::{self, Architecture, Source, hex};
 use crate::manifests::{self, helm};
 
 /// Manifests that are published as they are, and their names in a release.
-const MANIFESTS: [(&str, &str); 4] = [
+const MANIFESTS: [(&str, &str); 5] = [
+    ("manifests/agent.yaml", "agent.yaml"),
     ("manifests/crds.yaml", "crds.yaml"),
     ("manifests/install.yaml", "install.yaml"),
     ("manifests/observe.yaml", "observe.yaml"),
@@ -55,7 +58,7 @@ pub fn run(root: &Path, folder: &Path) -> Result<()> {
     if folder.exists() {
         std::fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
-    let built = images::run(root, folder, &Architecture::ALL)?;
+    let mut built = images::run(root, folder, &Architecture::ALL)?;
     let license = std::fs::read(root.join("LICENSE")).context("LICENSE")?;
     for (&architecture, compiled) in &built.programs {
         let archive = programs::archive(compiled, &license, source.epoch)?;
@@ -72,6 +75,9 @@ pub fn run(root: &Path, folder: &Path) -> Result<()> {
         let path = root.join(from);
         write(folder, to, &std::fs::read(path).context(from)?)?;
     }
+    let pins = olm::pins(&built.digests);
+    let bundle = olm::write(root, folder, &source, images::REGISTRY, &pins)?;
+    built.digests.push(bundle);
     let sums = sums(folder)?;
     let krew = krew::manifest(&source.version, &sums)?;
     write(folder, krew::NAME, krew.as_bytes())?;
@@ -89,6 +95,15 @@ pub fn run(root: &Path, folder: &Path) -> Result<()> {
     )?;
     println!("the release {} is in {}", source.version, folder.display());
     Ok(())
+}
+
+/// Writes the bundle for OLM alone to `folder`. It names images in `registry` by their tags.
+///
+/// # Errors
+/// As [`olm::files`], or a file cannot be written.
+pub fn bundle(root: &Path, folder: &Path, registry: &str) -> Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    olm::write(root, folder, &Source::read(root)?, registry, &[]).map(drop)
 }
 
 fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {

@@ -63,7 +63,7 @@ pub(crate) fn serve_prometheus_kinds() {
 }
 
 /// Asks the API server whether it would take the objects; it must, without a warning.
-fn dry_run(name: &str, objects: &[Value]) {
+pub(crate) fn dry_run(name: &str, objects: &[Value]) {
     let file = file_of(objects);
     let arguments = [
         "apply",

@@ -3,8 +3,8 @@
 //!
 //! `values` walks every value, `pods` and `rights` hold what SECURITY.md promises, `cluster`
 //! installs, upgrades and removes, `admission` and `rights` ask as the accounts of the chart,
-//! `health` runs the check for Argo CD, `metrics` asks the running programs for every metric that
-//! dashboard and rules name.
+//! `health` runs the check for Argo CD, `olm` reads the bundle for OLM, `metrics` asks the running
+//! programs for every metric that dashboard and rules name.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -16,6 +16,7 @@ mod admission;
 mod cluster;
 mod health;
 mod metrics;
+mod olm;
 mod plane;
 mod pods;
 mod rendered;

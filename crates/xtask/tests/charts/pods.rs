@@ -118,6 +118,12 @@ fn pod_of<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
     &found[0]["spec"]["template"]["spec"]
 }
 
+fn mode_of_token(pod: &Value) -> &Value {
+    let volumes = pod["volumes"].as_array().unwrap();
+    let token = volumes.iter().find(|volume| volume["name"] == "token");
+    &token.unwrap()["projected"]["defaultMode"]
+}
+
 fn names(of: &[&str]) -> BTreeSet<String> {
     of.iter().map(ToString::to_string).collect()
 }
@@ -132,7 +138,10 @@ fn the_controller_has_no_exception_but_its_token() {
 
 #[test]
 fn the_agent_has_the_exceptions_that_it_names_and_no_fifth() {
-    let found = exceptions(pod_of(&render(&EVERYTHING), "DaemonSet"));
+    let rendered = render(&EVERYTHING);
+    let pod = pod_of(&rendered, "DaemonSet");
+    assert_eq!(mode_of_token(pod), 0o400);
+    let found = exceptions(pod);
     let wanted = [
         "hostPID",
         "hostPath /sys/fs/cgroup read",
@@ -146,7 +155,10 @@ fn the_agent_has_the_exceptions_that_it_names_and_no_fifth() {
 #[test]
 fn an_agent_that_observes_has_no_capability_and_no_host_pid() {
     let observe = [&EVERYTHING[..], &["--set", "agent.enforcement=Observe"]].concat();
-    let found = exceptions(pod_of(&render(&observe), "DaemonSet"));
+    let rendered = render(&observe);
+    let pod = pod_of(&rendered, "DaemonSet");
+    assert_eq!(mode_of_token(pod), 0o444);
+    let found = exceptions(pod);
     let wanted = [
         "hostPath /proc read",
         "hostPath /sys/fs/cgroup read",
