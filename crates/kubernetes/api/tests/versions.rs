@@ -99,8 +99,9 @@ fn specs(count: usize) -> Vec<Value> {
         let is_auto = draw() < 0.5;
         let mut object = if is_auto { sample_of_auto() } else { sample() };
         thin_out(&mut object["spec"], &mut || draw() < 0.93);
-        let percentile = object.pointer_mut("/spec/models/0/slo/percentile");
-        percentile.map(|value| *value = json!((50_000.0 + 49_000.0 * draw()).round() / 1000.0));
+        if let Some(percentile) = object.pointer_mut("/spec/models/0/slo/percentile") {
+            *percentile = json!((50_000.0 + 49_000.0 * draw()).round() / 1000.0);
+        }
         if read_deployment(&object.to_string(), "f").is_ok() {
             specs.push(object["spec"].take());
         }

@@ -111,18 +111,14 @@ impl Cluster {
             let list = api.list_metadata(&page).await;
             let list =
                 list.map_err(|error| self.explain(&format!("list {}", kind.plural), error))?;
-            let annotated = list
-                .items
-                .into_iter()
-                .map(|object| object.metadata)
-                .filter(|meta| {
-                    let annotations = meta.annotations.as_ref();
-                    annotations.is_some_and(|all| all.contains_key(annotation))
-                });
-            found.extend(annotated.map(|meta| {
-                let namespace = meta.namespace.unwrap_or_default();
-                ObjectKey::new(&namespace, &meta.name.unwrap_or_default())
-            }));
+            for meta in list.items.into_iter().map(|object| object.metadata) {
+                let annotations = meta.annotations.unwrap_or_default();
+                if annotations.contains_key(annotation) {
+                    let (namespace, name) = (meta.namespace, meta.name);
+                    let namespace = namespace.unwrap_or_default();
+                    found.push(ObjectKey::new(namespace, name.unwrap_or_default()));
+                }
+            }
             match list.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => page = page.continue_token(&token),
                 None => return Ok(found),

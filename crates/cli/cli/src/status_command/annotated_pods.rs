@@ -146,7 +146,11 @@ pub(super) async fn read_annotated(
     let kind = ApiResource::erase::<Pod>(&());
     let found = cluster.annotated(&kind, namespace, NOT_ENDED, PLACE_ANNOTATION);
     let mut keys = found.await.unwrap_or_else(|error| {
-        unread.push(format!("annotated pods: {}", sentence(&error)));
+        // Who may not list pods hears it once, of the deployments' pods.
+        let says = sentence(&error);
+        if !unread.contains(&says) {
+            unread.push(says);
+        }
         Vec::new()
     });
     if keys.len() > PODS_SHOWN_MAX {
