@@ -91,6 +91,13 @@ spec:
 const SELECTOR: &str = "albacore.dev/deployment=cached";
 
 fn wait_until_ready(rig: &Rig) {
+    // Before that there may be no Deployment yet, or the former one.
+    rig.until("a status of this edit", || {
+        let path = "jsonpath={.metadata.generation} {.status.observedGeneration}";
+        let shown = rig.kubectl(&["get", "infd/cached", "-o", path]);
+        let (generation, observed) = shown.split_once(' ')?;
+        (generation == observed).then_some(())
+    });
     rig.kubectl(&["rollout", "status", "deployment/cached", "--timeout=180s"]);
     rig.kubectl(&[
         "wait",
