@@ -10,7 +10,7 @@ use kube_client::Api;
 use kube_client::api::{
     DeleteParams, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy,
 };
-use kube_client::core::{ApiResource, DynamicObject};
+use kube_client::core::{ApiResource, DynamicObject, ObjectList, ObjectMeta};
 use serde_json::{Value, json};
 
 use crate::limits::{PAGE_OBJECTS, REQUEST_TIME_MAX, RETRY_AFTER_DEFAULT};
@@ -56,18 +56,34 @@ impl Cluster {
         namespace: Option<&str>,
         labels: &str,
     ) -> Result<Vec<DynamicObject>, ClusterError> {
-        let api = self.api(kind, namespace.unwrap_or_default());
-        let mut page = ListParams::default().labels(labels).limit(PAGE_OBJECTS);
-        let mut all = Vec::new();
+        let api = &self.api(kind, namespace.unwrap_or_default());
+        let all = ListParams::default().labels(labels);
+        self.pages(kind, all, |page| async move { api.list(&page).await })
+            .await
+    }
+
+    /// The items of all pages of a list.
+    async fn pages<K, F>(
+        &self,
+        kind: &ApiResource,
+        all: ListParams,
+        read: impl Fn(ListParams) -> F,
+    ) -> Result<Vec<K>, ClusterError>
+    where
+        K: Clone,
+        F: Future<Output = Result<ObjectList<K>, kube_client::Error>>,
+    {
+        let mut page = all.limit(PAGE_OBJECTS);
+        let mut items = Vec::new();
         // bound: one page each turn; the API server ends the list.
         loop {
-            let list = api.list(&page).await;
+            let list = read(page.clone()).await;
             let list =
                 list.map_err(|error| self.explain(&format!("list {}", kind.plural), error))?;
-            all.extend(list.items);
+            items.extend(list.items);
             match list.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => page = page.continue_token(&token),
-                None => return Ok(all),
+                None => return Ok(items),
             }
         }
     }
@@ -103,27 +119,20 @@ impl Cluster {
         fields: &str,
         annotation: &str,
     ) -> Result<Vec<ObjectKey>, ClusterError> {
-        let api = self.api(kind, namespace.unwrap_or_default());
-        let mut page = ListParams::default().fields(fields).limit(PAGE_OBJECTS);
-        let mut found = Vec::new();
-        // bound: one page each turn; the API server ends the list.
-        loop {
-            let list = api.list_metadata(&page).await;
-            let list =
-                list.map_err(|error| self.explain(&format!("list {}", kind.plural), error))?;
-            for meta in list.items.into_iter().map(|object| object.metadata) {
-                let annotations = meta.annotations.unwrap_or_default();
-                if annotations.contains_key(annotation) {
-                    let (namespace, name) = (meta.namespace, meta.name);
-                    let namespace = namespace.unwrap_or_default();
-                    found.push(ObjectKey::new(namespace, name.unwrap_or_default()));
-                }
-            }
-            match list.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => page = page.continue_token(&token),
-                None => return Ok(found),
-            }
-        }
+        let api = &self.api(kind, namespace.unwrap_or_default());
+        let all = ListParams::default().fields(fields);
+        let read = |page| async move { api.list_metadata(&page).await };
+        let objects = self.pages(kind, all, read).await?;
+        let metadata = objects.into_iter().map(|object| object.metadata);
+        let annotated = metadata.filter(|meta| {
+            let annotations = meta.annotations.as_ref();
+            annotations.is_some_and(|all| all.contains_key(annotation))
+        });
+        let key = |meta: ObjectMeta| {
+            let namespace = meta.namespace.unwrap_or_default();
+            ObjectKey::new(namespace, meta.name.unwrap_or_default())
+        };
+        Ok(annotated.map(key).collect())
     }
 
     /// Applies our fields of an object: creates it or changes the fields that differ. Fields of
