@@ -202,6 +202,7 @@ pub const ERROR_SHARE: f64 = 0.1;
 /// So many errors leave at once before they are paced: those of a burst.
 pub const ERRORS_AT_ONCE: u64 = 64;
 
-/// An error is held no longer than this, a fifth of the shortest `Retry-After` of HTTP: a client
-/// that can ask elsewhere has to know soon.
-pub const HOLD_MAX: Duration = Duration::from_millis(200);
+/// An error is held no longer than this, half of the shortest `Retry-After` of HTTP: long enough
+/// that a thousand clients that resend at once take [`ERROR_SHARE`] and no more; but clients that
+/// do not wait for replies have so many more connections open.
+pub const HOLD_MAX: Duration = Duration::from_millis(500);

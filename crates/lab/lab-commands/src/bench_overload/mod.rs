@@ -1,9 +1,10 @@
 //! `albacore bench overload`: what a server still answers in time where clients ask for far more.
 //!
-//! For each kind of request the peak is the best goodput of a closed loop with few connections.
-//! Beside it stand closed loops with many connections, whose clients resend at once when they are
-//! refused, and an open loop at ten times the peak or at what the generator can send. The server
-//! shares its cpus with the generator, so the figures are lower bounds.
+//! For each kind of request the peak is the goodput of the closed loop with few connections that
+//! has most. Closed loops with many connections, whose clients resend at once when they are
+//! refused, and an open loop at ten times the peak or at what the generator can send, run in turn
+//! with it: a machine whose speed drifts changes the goodput of all, and their ratios less. The
+//! server shares its cpus with the generator, so the figures are lower bounds.
 
 mod kinds;
 
@@ -23,8 +24,9 @@ const MODEL: &str = "model";
 /// Connections of the closed loops among which the peak is searched.
 const PEAK_CONNECTIONS: [usize; 5] = [2, 4, 8, 16, 32];
 
-/// Connections of the open loop.
-const OPEN_CONNECTIONS: usize = 1024;
+/// Connections of the open loop: a refusal may keep one for a second, and no request should wait for
+/// one in the generator.
+const OPEN_CONNECTIONS: usize = 8192;
 
 /// The overload that is asked for.
 const TIMES_PEAK: f64 = 10.0;
@@ -64,6 +66,9 @@ pub(crate) struct BenchOverloadArgs {
     /// How long each run is
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_time)]
     length: Duration,
+    /// How often all loads run in turn; the figures are medians
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
 }
 
 fn parse_kind(text: &str) -> Result<String, String> {
@@ -112,22 +117,7 @@ fn measure(args: &BenchOverloadArgs, model: &Path) -> Result<(), Failure> {
             server: &server,
             kind,
         };
-        let peak = bench.peak()?;
-        for &connections in &args.connections {
-            let name = format!("{connections} connections");
-            let shape = Shape::Closed(args.length);
-            let run = bench.run(shape, connections as usize)?;
-            bench.print_line(&name, &run, peak, "")?;
-        }
-        let rate = (TIMES_PEAK * peak).min(args.open_rate_max);
-        let times = poisson(rate, args.length, 1);
-        let run = bench.run(Shape::Open(times), OPEN_CONNECTIONS)?;
-        let note = match run.lag() > LAG_MAX {
-            true => "  INVALID: the generator was late",
-            false => "",
-        };
-        let name = format!("open loop, {:.1} peaks", rate / peak.max(1.0));
-        bench.print_line(&name, &run, peak, note)?;
+        bench.print_lines(&bench.in_turn()?)?;
     }
     Ok(())
 }
@@ -139,24 +129,47 @@ struct Bench<'a> {
     kind: RequestKind,
 }
 
-/// What one run gave.
-struct Run {
-    samples: Vec<Sample>,
+/// What one run gave; requests per second.
+struct Figures {
+    sent: f64,
+    good: f64,
+    /// Goodput in parts of the goodput of the peak in the same round.
+    of_peak: f64,
+    refused: f64,
+    late: f64,
     /// Memory of the server after [`MEMORY_SETTLED`] and at the end, MiB.
     memory: [f64; 2],
+    /// By how much the generator sent one request in a hundred too late.
+    lag: Duration,
 }
 
-impl Run {
-    /// By how much the generator sent one request in a hundred too late.
-    fn lag(&self) -> Duration {
-        let mut lags: Vec<Duration> = self.samples.iter().map(|sample| sample.lag).collect();
-        lags.sort_unstable();
-        percentile(&lags, 0.99)
+/// A load and its runs.
+struct Line {
+    name: String,
+    shape: Shape,
+    connections: usize,
+    runs: Vec<Figures>,
+}
+
+impl Line {
+    fn new(name: String, shape: Shape, connections: usize) -> Self {
+        Self {
+            name,
+            shape,
+            connections,
+            runs: Vec::new(),
+        }
+    }
+
+    fn median(&self, figure: impl Fn(&Figures) -> f64) -> f64 {
+        let mut values: Vec<f64> = self.runs.iter().map(figure).collect();
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).copied().unwrap_or_default()
     }
 }
 
 impl Bench<'_> {
-    fn run(&self, shape: Shape, connections: usize) -> Result<Run, Failure> {
+    fn run(&self, shape: Shape, connections: usize) -> Result<Figures, Failure> {
         let load = Load {
             requests: self.kind.requests(self.server.http),
             shape,
@@ -169,48 +182,91 @@ impl Bench<'_> {
             .join()
             .map_err(|_| Failure::Failed("the load generator failed".to_owned()))?
             .map_err(|e| Failure::Failed(format!("the load generator: {e}")))?;
-        Ok(Run {
-            samples,
+        let (length, objective) = (self.args.length, self.args.objective);
+        let rate = |is: &dyn Fn(&Sample) -> bool| {
+            samples.iter().filter(|it| is(it)).count() as f64 / length.as_secs_f64()
+        };
+        let mut lags: Vec<Duration> = samples.iter().map(|sample| sample.lag).collect();
+        lags.sort_unstable();
+        Ok(Figures {
+            sent: rate(&|_| true),
+            good: summarize(&samples, length, objective).goodput,
+            of_peak: 1.0,
+            refused: rate(&|it| it.status != 200),
+            late: rate(&|it| it.status == 200 && it.latency > objective),
             memory: [settled, self.server.memory_mib()?],
+            lag: percentile(&lags, 0.99),
         })
     }
 
-    fn goodput(&self, run: &Run) -> f64 {
-        summarize(&run.samples, self.args.length, self.args.objective).goodput
-    }
-
-    /// The best goodput of few clients; prints it.
-    fn peak(&self) -> Result<f64, Failure> {
+    /// With how many of a few clients goodput is best, and that goodput.
+    fn peak(&self) -> Result<(usize, f64), Failure> {
+        let closed = || Shape::Closed(self.args.length);
         // The first run is slow: costs are learned.
-        self.run(Shape::Closed(self.args.length), PEAK_CONNECTIONS[0])?;
-        let mut best: Option<(f64, usize, Run)> = None;
+        self.run(closed(), PEAK_CONNECTIONS[0])?;
+        let mut best = (PEAK_CONNECTIONS[0], 0.0);
         for connections in PEAK_CONNECTIONS {
-            let run = self.run(Shape::Closed(self.args.length), connections)?;
-            let goodput = self.goodput(&run);
-            if best.as_ref().is_none_or(|(known, ..)| goodput > *known) {
-                best = Some((goodput, connections, run));
+            let good = self.run(closed(), connections)?.good;
+            if good > best.1 {
+                best = (connections, good);
             }
         }
-        let Some((peak, connections, run)) = best else {
-            return Ok(0.0);
-        };
-        self.print_line(&format!("peak, {connections} connections"), &run, peak, "")?;
-        Ok(peak)
+        Ok(best)
     }
 
-    fn print_line(&self, name: &str, run: &Run, peak: f64, note: &str) -> Result<(), Failure> {
-        let rate = |count: usize| count as f64 / self.args.length.as_secs_f64();
-        let count = |is: &dyn Fn(&Sample) -> bool| run.samples.iter().filter(|it| is(it)).count();
-        let is_late = |it: &Sample| it.status == 200 && it.latency > self.args.objective;
-        let goodput = self.goodput(run);
-        let [settled, end] = run.memory;
-        print(&format!(
-            "{:14} {name:20} {:8.0} {goodput:8.0} {:7.0} % {:10.0} {:8.0}  {settled:.1} {end:.1}{note}\n",
-            self.kind.name(),
-            rate(run.samples.len()),
-            100.0 * goodput / peak.max(1.0),
-            rate(count(&|it| it.status != 200)),
-            rate(count(&is_late)),
-        ))
+    /// Runs all loads in turn; the first is the peak.
+    fn in_turn(&self) -> Result<Vec<Line>, Failure> {
+        let (connections, peak) = self.peak()?;
+        let closed = |connections: usize, name: String| {
+            Line::new(name, Shape::Closed(self.args.length), connections)
+        };
+        let many =
+            self.args.connections.iter().map(|&connections| {
+                closed(connections as usize, format!("{connections} connections"))
+            });
+        let rate = (TIMES_PEAK * peak).min(self.args.open_rate_max);
+        let open = Line::new(
+            format!("open loop, {:.1} peaks", rate / peak.max(1.0)),
+            Shape::Open(poisson(rate, self.args.length, 1)),
+            OPEN_CONNECTIONS,
+        );
+        let mut lines = vec![closed(
+            connections,
+            format!("peak, {connections} connections"),
+        )];
+        lines.extend(many.chain([open]));
+        for _ in 0..self.args.rounds {
+            let mut peak = None;
+            for line in &mut lines {
+                let mut figures = self.run(line.shape.clone(), line.connections)?;
+                figures.of_peak = figures.good / f64::max(*peak.get_or_insert(figures.good), 1.0);
+                line.runs.push(figures);
+            }
+        }
+        Ok(lines)
+    }
+
+    fn print_lines(&self, lines: &[Line]) -> Result<(), Failure> {
+        for line in lines {
+            let is_late = line.runs.iter().any(|run| run.lag > LAG_MAX);
+            let is_open = matches!(line.shape, Shape::Open(_));
+            let note = match is_open && is_late {
+                true => "  INVALID: the generator was late",
+                false => "",
+            };
+            print(&format!(
+                "{:14} {:20} {:8.0} {:8.0} {:7.0} % {:10.0} {:8.0}  {:.1} {:.1}{note}\n",
+                self.kind.name(),
+                line.name,
+                line.median(|it| it.sent),
+                line.median(|it| it.good),
+                100.0 * line.median(|it| it.of_peak),
+                line.median(|it| it.refused),
+                line.median(|it| it.late),
+                line.median(|it| it.memory[0]),
+                line.median(|it| it.memory[1]),
+            ))?;
+        }
+        Ok(())
     }
 }
