@@ -34,20 +34,23 @@ test: python cluster routing ## every test: Rust, real processes and cgroups, a 
 	$(CARGO) build --workspace --bins --tests
 	@# Many tests wait for processes and for clocks: two lanes take little more than half of the time of one.
 	@# The lanes are letters of test files that take equally long; all letters are in one of them.
+	@# The Python clients wait beside them.
 	@# The end repeats what failed: a long output may be cut.
 	export ALBACORE_PROGRAMS_BUILT=1; status=0; logs=$$(mktemp -d); trap 'rm -rf "$$logs"' EXIT; \
-	$(CARGO) test --workspace --no-fail-fast --test '[np-tv-z]*' >"$$logs/second" 2>&1 & lane=$$!; \
-	$(CARGO) test --workspace --no-fail-fast --lib --bins --test '[a-mou]*' 2>&1 | tee "$$logs/first" || status=1; \
+	$(CARGO) test --workspace --no-fail-fast --test '[n-tv-z]*' >"$$logs/second" 2>&1 & lane=$$!; \
+	tests/clients/run.sh >"$$logs/clients" 2>&1 & clients=$$!; \
+	$(CARGO) test --workspace --no-fail-fast --lib --bins --test '[a-mu]*' 2>&1 | tee "$$logs/first" || status=1; \
 	wait $$lane || status=1; \
 	cat "$$logs/second"; \
 	$(CARGO) test --workspace --doc 2>&1 | tee "$$logs/doc" || status=1; \
+	echo "== Python clients: tritonclient, kserve, mlflow, boto3"; \
+	wait $$clients || status=1; \
+	cat "$$logs/clients"; \
 	if [ $$status -ne 0 ]; then \
 		echo "== failed"; \
-		grep -h -A 4 -e 'panicked at' -e '^test .* FAILED$$' "$$logs"/* | grep -v 'stack backtrace:' | tail -n 200 || true; \
+		grep -h -A 4 -e 'panicked at' -e '^test .* FAILED$$' -e '^FAILED ' "$$logs"/* | grep -v 'stack backtrace:' | tail -n 200 || true; \
 	fi; \
 	exit $$status
-	@echo "== Python clients: tritonclient, kserve"
-	tests/clients/run.sh
 
 ADVISORIES = https://github.com/RustSec/advisory-db
 lint: ## formatting, clippy, documentation, dependencies, spelling, shell scripts; warnings are errors
