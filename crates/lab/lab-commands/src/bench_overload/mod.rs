@@ -24,8 +24,8 @@ const MODEL: &str = "model";
 /// Connections of the closed loops among which the peak is searched.
 const PEAK_CONNECTIONS: [usize; 5] = [2, 4, 8, 16, 32];
 
-/// Connections of the open loop: a refusal may keep one for a second, and no request should wait for
-/// one in the generator.
+/// Connections of the open loop: a refusal may keep one for half a second, and no request should
+/// wait for one in the generator.
 const OPEN_CONNECTIONS: usize = 8192;
 
 /// The overload that is asked for.
