@@ -202,7 +202,7 @@ pub const ERROR_SHARE: f64 = 0.1;
 /// So many errors leave at once before they are paced: those of a burst.
 pub const ERRORS_AT_ONCE: u64 = 64;
 
-/// An error is held no longer than this, half of the shortest `Retry-After` of HTTP: long enough
-/// that a thousand clients that resend at once take [`ERROR_SHARE`] and no more; but clients that
-/// do not wait for replies have so many more connections open.
+/// An error is held no longer than this, half of the shortest `Retry-After` of HTTP. Held longer,
+/// a thousand clients that resend at once are no fewer refusals, as [`ERROR_SHARE`] paces them by
+/// then, and clients that do not wait for replies keep more connections open.
 pub const HOLD_MAX: Duration = Duration::from_millis(500);
