@@ -72,10 +72,16 @@ pub enum LoadError {
     /// No request or no connection.
     #[error("a load needs at least one request and one connection")]
     Empty,
+    #[error(
+        "{connections} connections need more open files than the limit of this process, {limit}: \
+         raise it (`ulimit -Hn`), or ask for fewer connections"
+    )]
+    DescriptorLimit { connections: usize, limit: u64 },
     #[error("cannot start the load generator's runtime")]
     Runtime(#[source] std::io::Error),
-    #[error("cannot time the load")]
-    Timer(#[from] albacore_os::OsError),
+    /// The clock or the limit of open files.
+    #[error("the kernel refuses what the load generator needs")]
+    System(#[from] albacore_os::OsError),
     /// A task of the generator panicked, so the samples are incomplete.
     #[error("a task of the load generator panicked: the run is invalid")]
     Incomplete,

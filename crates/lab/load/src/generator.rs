@@ -14,6 +14,9 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(1);
 /// Until a server has accepted a connection that the kernel has opened.
 const ACCEPT_TIME: Duration = Duration::from_micros(100);
 
+/// Open files beside the connections: standard streams, event queues, those of the program.
+const OTHER_FILES: u64 = 64;
+
 /// A load generator.
 ///
 /// Where the server has kept connections of an earlier run open, all are opened before the clock of
@@ -23,14 +26,18 @@ const ACCEPT_TIME: Duration = Duration::from_micros(100);
 #[derive(Debug)]
 pub struct Generator {
     runtime: tokio::runtime::Runtime,
+    descriptor_limit: u64,
     /// bound: the most that a run asked for.
     connections: Vec<Connection>,
 }
 
 impl Generator {
+    /// Raises the limit of open files of this process as far as it can.
+    ///
     /// # Errors
-    /// The kernel gives no event queue.
+    /// The kernel gives no event queue, or refuses to raise the limit.
     pub fn new() -> Result<Self, LoadError> {
+        let descriptor_limit = albacore_os::raise_descriptor_limit()?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .thread_name("load")
@@ -38,6 +45,7 @@ impl Generator {
             .map_err(LoadError::Runtime)?;
         Ok(Self {
             runtime,
+            descriptor_limit,
             connections: Vec::new(),
         })
     }
@@ -49,6 +57,12 @@ impl Generator {
     pub fn run(&mut self, load: Load) -> Result<Vec<Sample>, LoadError> {
         if load.requests.is_empty() || load.connections == 0 {
             return Err(LoadError::Empty);
+        }
+        if load.connections as u64 > self.descriptor_limit.saturating_sub(OTHER_FILES) {
+            return Err(LoadError::DescriptorLimit {
+                connections: load.connections,
+                limit: self.descriptor_limit,
+            });
         }
         let messages = load.requests.into_iter().map(Message::new);
         let messages: Arc<[Message]> = messages.collect();

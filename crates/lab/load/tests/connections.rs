@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use albacore_load::{Generator, Load, Request, Shape};
+use albacore_load::{Generator, Load, LoadError, Request, Shape};
 
 /// A server that answers so many requests of each connection and closes it then, and how many
 /// connections it has accepted.
@@ -82,4 +82,20 @@ fn a_server_that_closes_connections_gets_one_for_each_request() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(accepted.load(Ordering::Relaxed), 5);
+}
+
+#[test]
+fn more_connections_than_files_may_be_open_are_refused() {
+    let (address, accepted) = server(1);
+    let many = Load {
+        connections: usize::MAX,
+        ..load(address)
+    };
+    match Generator::new().unwrap().run(many).unwrap_err() {
+        LoadError::DescriptorLimit { limit, .. } => {
+            assert_eq!(limit, albacore_os::read_descriptor_limit().unwrap());
+        }
+        other => panic!("{other}"),
+    }
+    assert_eq!(accepted.load(Ordering::Relaxed), 0);
 }

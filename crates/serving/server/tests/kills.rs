@@ -8,9 +8,10 @@ mod running;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use albacore_load::{InferRequest, Load, Request, Shape, WireFormat, drive};
+use albacore_load::{InferRequest, Load, Request, Sample, Shape, WireFormat, drive};
 use running::{Connection, Running};
 use serde_json::{Value, json};
 
@@ -18,6 +19,10 @@ const LENGTH: Duration = Duration::from_secs(6);
 
 /// Clients of each protocol, each of which waits for its answer.
 const CLIENTS: usize = 12;
+
+/// Requests of each sort before the first kill: what a batch costs is known then. The hang timeout
+/// of others is 30 s, and twice that after each death.
+const WARM_UP: usize = 16;
 
 /// Every so many kills a worker is stopped instead.
 const STOP_EVERY: usize = 6;
@@ -27,6 +32,8 @@ const FEATURES: usize = 29;
 /// Clients that compare every byte, and the number of different requests of each.
 const CHECKERS: usize = 2;
 const QUESTIONS: usize = 16;
+
+const INFER: &str = "/v2/models/small/infer";
 
 /// Predictions of few rows and contributions of many.
 fn requests(server: &Running) -> Vec<Request> {
@@ -66,6 +73,38 @@ fn counted(metrics: &str, codes: &[&str]) -> usize {
     metrics.lines().filter(of_code).filter_map(value).sum()
 }
 
+/// A request of a checker for values and contributions.
+fn question(checker: usize, turn: usize) -> Value {
+    let rows = turn % QUESTIONS + 1;
+    let value = |at: usize| (at * 7 + turn % QUESTIONS * 13 + checker) as f32 / 40.0 - 2.0;
+    let data: Vec<f32> = (0..rows * FEATURES).map(value).collect();
+    json!({
+        "id": format!("{checker}.{turn}"),
+        "inputs": [{"name": "input", "shape": [rows, FEATURES], "datatype": "FP32", "data": data}],
+        "outputs": [{"name": "output"}, {"name": "contribs"}],
+    })
+}
+
+/// Sends every sort of request until the costs of each are known; returns all statuses.
+fn warm_up(server: &Running, requests: &[Request]) -> Vec<u16> {
+    let count = WARM_UP * requests.len();
+    let every = Duration::from_millis(20);
+    let load = Load {
+        requests: requests.to_vec(),
+        shape: Shape::Open((0..count as u32).map(|nth| nth * every).collect()),
+        connections: 1,
+    };
+    let samples = drive(load).unwrap();
+    let mut connection = server.connect();
+    let mut ask = |turn| {
+        let body = question(0, turn).to_string();
+        connection.call("POST", INFER, &[], body.as_bytes()).status
+    };
+    let of_checkers: Vec<u16> = (0..WARM_UP).map(&mut ask).collect();
+    let statuses = samples.iter().map(|sample| sample.status);
+    statuses.chain(of_checkers).collect()
+}
+
 /// Sends the same few requests until `is_over`: each reply has the id of its request and the same
 /// bytes each time. Returns all statuses.
 fn check_bytes(mut connection: Connection, checker: usize, is_over: &AtomicBool) -> Vec<u16> {
@@ -75,29 +114,30 @@ fn check_bytes(mut connection: Connection, checker: usize, is_over: &AtomicBool)
         if is_over.load(Ordering::Relaxed) {
             break;
         }
-        let (question, id) = (turn % QUESTIONS, format!("{checker}.{turn}"));
-        let rows = question + 1;
-        let value = |at: usize| (at * 7 + question * 13 + checker) as f32 / 40.0 - 2.0;
-        let data: Vec<f32> = (0..rows * FEATURES).map(value).collect();
-        let body = json!({
-            "id": id,
-            "inputs": [{"name": "input", "shape": [rows, FEATURES], "datatype": "FP32", "data": data}],
-            "outputs": [{"name": "output"}, {"name": "contribs"}],
-        });
-        let path = "/v2/models/small/infer";
-        let answer = connection.call("POST", path, &[], body.to_string().as_bytes());
+        let (body, nth) = (question(checker, turn), turn % QUESTIONS);
+        let answer = connection.call("POST", INFER, &[], body.to_string().as_bytes());
         statuses.push(answer.status);
         if answer.status == 200 {
             let said = answer.json();
-            assert_eq!(said["id"], Value::from(id));
-            let outputs = known[question].get_or_insert_with(|| said["outputs"].clone());
-            assert_eq!(
-                *outputs, said["outputs"],
-                "question {question}, turn {turn}"
-            );
+            assert_eq!(said["id"], body["id"]);
+            let outputs = known[nth].get_or_insert_with(|| said["outputs"].clone());
+            assert_eq!(*outputs, said["outputs"], "question {nth}, turn {turn}");
         }
     }
     statuses
+}
+
+/// Starts the clients of both protocols.
+fn start_traffic(all: &[Request], length: Duration) -> Vec<JoinHandle<Vec<Sample>>> {
+    let start = |requests: &[Request]| {
+        let load = Load {
+            requests: requests.to_vec(),
+            shape: Shape::Closed(length),
+            connections: CLIENTS,
+        };
+        std::thread::spawn(move || drive(load).unwrap())
+    };
+    all.chunks(all.len() / 2).map(start).collect()
 }
 
 /// Kills workers, and sometimes stops one, until `is_over`; returns how many.
@@ -106,7 +146,6 @@ fn kill_until(server: &mut Running, is_over: impl Fn() -> bool) -> usize {
     let mut kills = 0;
     while !is_over() {
         kills += 1;
-        // Stops only once the costs of all queues are known: before, the patience is long.
         let signal = if kills % STOP_EVERY == 0 {
             "-STOP"
         } else {
@@ -131,17 +170,8 @@ fn under_kills_and_stops_each_request_is_answered_or_refused_and_counted() {
     let arguments = ["--workers", "2", "--threads", "1", "--slo", "40ms"];
     let mut server = Running::start(&models, &arguments);
     let all = requests(&server);
-    let traffic: Vec<_> = all
-        .chunks(all.len() / 2)
-        .map(|requests| {
-            let load = Load {
-                requests: requests.to_vec(),
-                shape: Shape::Closed(LENGTH * soak),
-                connections: CLIENTS,
-            };
-            std::thread::spawn(move || drive(load).unwrap())
-        })
-        .collect();
+    let warm_up = warm_up(&server, &all);
+    let traffic = start_traffic(&all, LENGTH * soak);
     let is_over = Arc::new(AtomicBool::new(false));
     let checkers: Vec<_> = (0..CHECKERS)
         .map(|checker| {
@@ -166,6 +196,7 @@ fn under_kills_and_stops_each_request_is_answered_or_refused_and_counted() {
             .iter()
             .map(|sample| sample.status)
             .chain(checked.iter().copied())
+            .chain(warm_up.iter().copied())
     };
     let metrics = String::from_utf8(server.get("/metrics").body).unwrap();
     let (mut sum, statuses) = (0, [200, 429, 503]);
@@ -178,7 +209,7 @@ fn under_kills_and_stops_each_request_is_answered_or_refused_and_counted() {
         assert_eq!(counted(&metrics, &codes), seen, "{status}: {metrics}");
         sum += seen;
     }
-    let all = samples.len() + checked.len();
+    let all = samples.len() + checked.len() + warm_up.len();
     assert_eq!(sum, all, "others than {statuses:?} were among {all}");
     let answered = statuses_seen().filter(|&status| status == 200).count();
     let alike = checked.iter().filter(|&&status| status == 200).count();

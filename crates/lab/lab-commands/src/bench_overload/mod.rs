@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use albacore_bench::random_model;
 use albacore_command::{Failure, print};
-use albacore_load::{Load, Sample, Shape, drive, percentile, poisson, summarize};
+use albacore_load::{Load, Report, Shape, drive, poisson};
 
 use crate::bench_serve::parse_time;
 use crate::local_server::LocalServer;
@@ -106,7 +106,7 @@ fn measure(args: &BenchOverloadArgs, model: &Path) -> Result<(), Failure> {
         format!("{MODEL}={}us", args.objective.as_micros()),
     ];
     print(
-        "kind           load                   sent/s   good/s   of peak  refused/s   late/s  \
+        "kind           load                   sent/s   good/s   of peak  refused/s failed/s   late/s  \
          memory at 2 s and at the end, MiB\n",
     )?;
     for kind in args.kinds.iter().filter_map(|name| kind_of(name)) {
@@ -135,7 +135,10 @@ struct Figures {
     good: f64,
     /// Goodput in parts of the goodput of the peak in the same round.
     of_peak: f64,
+    /// By admission control, with 429 or 503.
     refused: f64,
+    /// With another error, or without a response.
+    failed: f64,
     late: f64,
     /// Memory of the server after [`MEMORY_SETTLED`] and at the end, MiB.
     memory: [f64; 2],
@@ -182,20 +185,17 @@ impl Bench<'_> {
             .join()
             .map_err(|_| Failure::Failed("the load generator failed".to_owned()))?
             .map_err(|e| Failure::Failed(format!("the load generator: {e}")))?;
-        let (length, objective) = (self.args.length, self.args.objective);
-        let rate = |is: &dyn Fn(&Sample) -> bool| {
-            samples.iter().filter(|it| is(it)).count() as f64 / length.as_secs_f64()
-        };
-        let mut lags: Vec<Duration> = samples.iter().map(|sample| sample.lag).collect();
-        lags.sort_unstable();
+        let report = Report::of(&samples, self.args.length, self.args.objective);
+        let rate = |requests: usize| requests as f64 / self.args.length.as_secs_f64();
         Ok(Figures {
-            sent: rate(&|_| true),
-            good: summarize(&samples, length, objective).goodput,
+            sent: rate(report.sent),
+            good: report.goodput,
             of_peak: 1.0,
-            refused: rate(&|it| it.status != 200),
-            late: rate(&|it| it.status == 200 && it.latency > objective),
+            refused: rate(report.shed + report.unavailable),
+            failed: rate(report.failed + report.unanswered),
+            late: rate(report.late),
             memory: [settled, self.server.memory_mib()?],
-            lag: percentile(&lags, 0.99),
+            lag: report.lag_p99,
         })
     }
 
@@ -255,13 +255,14 @@ impl Bench<'_> {
                 false => "",
             };
             print(&format!(
-                "{:14} {:20} {:8.0} {:8.0} {:7.0} % {:10.0} {:8.0}  {:.1} {:.1}{note}\n",
+                "{:14} {:20} {:8.0} {:8.0} {:7.0} % {:10.0} {:8.0} {:8.0}  {:.1} {:.1}{note}\n",
                 self.kind.name(),
                 line.name,
                 line.median(|it| it.sent),
                 line.median(|it| it.good),
                 100.0 * line.median(|it| it.of_peak),
                 line.median(|it| it.refused),
+                line.median(|it| it.failed),
                 line.median(|it| it.late),
                 line.median(|it| it.memory[0]),
                 line.median(|it| it.memory[1]),
