@@ -1,11 +1,92 @@
-//! The memory of mimalloc, which is the server's allocator.
+//! The memory of this process's allocator.
 
-/// Gives pages that the heap of this thread holds without use back to the kernel, so that memory
-/// allocated from now on is touched first by the thread that allocates it. What another thread has
-/// allocated and this one freed is given back when that thread calls this. In a program with
-/// another allocator it has no effect.
+/// The size from which an allocation has a mapping of its own, bytes: glibc's default, which it
+/// otherwise raises to the largest allocation that was freed.
+#[cfg(target_env = "gnu")]
+const MAPPED_BYTES_MIN: nix::libc::c_int = 128 << 10;
+
+/// Gives large allocations mappings of their own, so that they return to the kernel when they are
+/// freed. In the heap of a thread they might become its end, which [`release_free_memory`] keeps.
+/// For processes that allocate large buffers rarely. Another allocator than glibc's is not changed.
+pub fn map_large_allocations() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: changes a parameter of the allocator, which locks it.
+    unsafe {
+        // It fails for values that are out of its range alone.
+        nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, MAPPED_BYTES_MIN);
+    }
+}
+
+/// Gives pages that the allocator holds without use back to the kernel, so that the next thread
+/// that needs memory touches new ones: glibc's allocator, and in static builds mimalloc, for the
+/// calling thread. mimalloc keeps pieces of 64 KiB of which a part is in use.
 pub fn release_free_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: changes only memory that is free to the allocator, which locks it.
+    unsafe {
+        nix::libc::malloc_trim(0);
+    }
+    #[cfg(target_env = "musl")]
+    collect_mimalloc();
+}
+
+/// Gives back what the calling thread allocated from mimalloc and any thread has freed. In a program
+/// with another allocator it has no effect.
+pub fn collect_mimalloc() {
     // SAFETY: changes only memory that is free, of the heap of the calling thread or of arenas,
     // which mimalloc locks.
     unsafe { libmimalloc_sys::mi_collect(true) }
+}
+
+#[cfg(test)]
+#[cfg(target_env = "gnu")]
+mod tests {
+    use super::*;
+
+    const BUFFER_BYTES: usize = 512 << 10;
+
+    /// Resident bytes of the mapping with this address.
+    fn resident_bytes(address: usize) -> u64 {
+        let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut is_it = false;
+        for line in text.lines() {
+            let mut words = line.split_whitespace();
+            let first = words.next().unwrap_or_default();
+            let range = first.split_once('-').and_then(|(start, end)| {
+                let number = |text| usize::from_str_radix(text, 16).ok();
+                Some(number(start)?..number(end)?)
+            });
+            match range {
+                Some(range) => is_it = range.contains(&address),
+                None if is_it && first == "Rss:" => {
+                    return 1024 * words.next().unwrap().parse::<u64>().unwrap();
+                }
+                None => {}
+            }
+        }
+        0
+    }
+
+    #[test]
+    fn buffers_of_a_thread_are_given_back_however_large_those_before_them_were() {
+        let peer = std::thread::spawn(|| {
+            map_large_allocations();
+            drop(std::hint::black_box(vec![1_u8; 8 << 20]));
+            let buffers: Vec<Vec<u8>> = (0..4).map(|_| vec![1_u8; BUFFER_BYTES]).collect();
+            let addresses: Vec<usize> = buffers.iter().map(|b| b.as_ptr() as usize).collect();
+            let resident: Vec<u64> = addresses.iter().map(|&at| resident_bytes(at)).collect();
+            assert!(resident.iter().all(|&bytes| bytes >= BUFFER_BYTES as u64));
+            drop(std::hint::black_box(buffers));
+            addresses
+        });
+        let addresses = peer.join().unwrap();
+        release_free_memory();
+        // Another test may map memory at one of the addresses.
+        let resident: Vec<u64> = addresses.iter().map(|&at| resident_bytes(at)).collect();
+        let is_returned = |bytes: &u64| *bytes < BUFFER_BYTES as u64;
+        assert!(
+            resident.iter().any(is_returned),
+            "{resident:?} bytes are resident"
+        );
+    }
 }

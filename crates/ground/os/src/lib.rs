@@ -62,7 +62,7 @@ pub use error::OsError;
 pub use existing_file::open_existing;
 pub use fifo::{LineFifo, Written};
 pub use fifo_reader::FifoReader;
-pub use heap::release_free_memory;
+pub use heap::{collect_mimalloc, map_large_allocations, release_free_memory};
 pub use host::HostRoot;
 pub use inotify::FileWatch;
 pub use kubepods::{

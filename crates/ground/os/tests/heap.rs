@@ -1,6 +1,6 @@
 //! Memory that a thread has freed, in a program whose allocator is mimalloc.
 
-use albacore_os::release_free_memory;
+use albacore_os::collect_mimalloc;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -25,7 +25,7 @@ fn a_thread_gives_back_what_it_freed_at_once_however_large_the_buffers_were() {
             let buffers: Vec<Vec<u8>> = (0..count).map(|_| vec![1_u8; buffer_bytes]).collect();
             let before = resident_bytes();
             drop(std::hint::black_box(buffers));
-            release_free_memory();
+            collect_mimalloc();
             before.saturating_sub(resident_bytes())
         });
         let returned = thread.join().unwrap();

@@ -29,6 +29,8 @@ pub fn main(arguments: impl Iterator<Item = String>) -> ExitCode {
         report(info);
         std::process::abort();
     }));
+    // Buffers of a thread are kept until it is moved to another node.
+    albacore_os::map_large_allocations();
     match Inherited::from_arguments(arguments).and_then(|inherited| run(&inherited)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
