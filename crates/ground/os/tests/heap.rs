@@ -1,4 +1,5 @@
 //! Memory that a thread has freed, in a program whose allocator is mimalloc.
+#![allow(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
 use albacore_os::collect_mimalloc;
 
