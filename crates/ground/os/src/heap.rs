@@ -30,8 +30,8 @@ pub fn release_free_memory() {
     collect_mimalloc();
 }
 
-/// Gives back what the calling thread allocated from mimalloc and any thread has freed. In a program
-/// with another allocator it has no effect.
+/// Gives back what the calling thread allocated from mimalloc and any thread has freed. In a
+/// program with another allocator it has no effect.
 pub fn collect_mimalloc() {
     // SAFETY: changes only memory that is free, of the heap of the calling thread or of arenas,
     // which mimalloc locks.
