@@ -1,24 +1,44 @@
 //! Memory that a thread has freed, in a program whose allocator is mimalloc.
 #![allow(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
+use std::sync::{Mutex, PoisonError};
+
 use albacore_os::collect_mimalloc;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Held by the test that measures: the figures are those of the whole process.
+static MEASURING: Mutex<()> = Mutex::new(());
+
+/// A number of bytes that the kernel gives in KiB in a file of this process.
+fn bytes(file: &str, name: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/self/{file}")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let kib = line.unwrap().trim().strip_suffix(" kB").unwrap();
+    1024 * kib.parse::<u64>().unwrap()
+}
+
 /// Anonymous resident bytes of this process.
 fn resident_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"))
-        .unwrap();
-    let kib = line.trim().strip_suffix(" kB").unwrap();
-    1024 * kib.parse::<u64>().unwrap()
+    bytes("status", "RssAnon:")
+}
+
+#[test]
+fn the_heap_asks_for_no_huge_pages() {
+    let _measuring = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
+    let buffer = std::hint::black_box(vec![1_u8; 8 << 20]);
+    let huge = bytes("smaps_rollup", "AnonHugePages:");
+    drop(buffer);
+    // With `always` the kernel gives them unasked. One without huge pages has no such file.
+    let mode = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    let is_unasked = mode.is_ok_and(|mode| mode.contains("[always]"));
+    assert!(huge == 0 || is_unasked, "{huge} bytes");
 }
 
 #[test]
 fn a_thread_gives_back_what_it_freed_at_once_however_large_the_buffers_were() {
+    let _measuring = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
     const BYTES: u64 = 8 << 20;
     for buffer_bytes in [4_usize << 10, 64 << 10, 512 << 10, 8 << 20] {
         let thread = std::thread::spawn(move || {

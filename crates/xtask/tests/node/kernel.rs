@@ -47,19 +47,6 @@ pub(crate) fn workers(server: i32) -> BTreeSet<i32> {
     children(server).into_iter().filter(is_worker).collect()
 }
 
-/// Private memory of these processes in huge pages, where the machine gives them only on demand.
-pub(crate) fn huge_heap_kib(pids: &BTreeSet<i32>) -> u64 {
-    let mode = text(Path::new("/sys/kernel/mm/transparent_hugepage/enabled"));
-    if mode.contains("[always]") {
-        return 0;
-    }
-    let of_process = |pid: &i32| {
-        let value = line(&process(*pid).join("smaps_rollup"), "AnonHugePages:")?;
-        value.trim_end_matches(" kB").parse::<u64>().ok()
-    };
-    pids.iter().filter_map(of_process).sum()
-}
-
 /// The mask of each thread of these processes.
 pub(crate) fn masks(pids: &BTreeSet<i32>) -> BTreeMap<Thread, String> {
     let mut found = BTreeMap::new();
