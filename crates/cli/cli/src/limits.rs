@@ -60,6 +60,9 @@ pub(crate) const PAIR_TIME_MIN: Duration = Duration::from_millis(3);
 /// Longest time for a pair: its figure gets no better.
 pub(crate) const PAIR_TIME_MAX: Duration = Duration::from_secs(1);
 
+/// Measurements of a pair whose cpus do not answer, before all is given up: some 6 s.
+pub(crate) const PAIR_ATTEMPTS: u32 = 3;
+
 /// Most passes of `albacore restore`: each finds only threads that were created with an old mask
 /// during the one before.
 pub(crate) const RESTORE_PASSES_MAX: usize = 5;
