@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::batch::Entry;
+use crate::batch::Batch;
 use crate::{Nanos, QueueIndex, RequestKey, WorkerIndex};
 
 /// Hand requests to a worker.
@@ -16,6 +16,8 @@ pub struct Dispatch {
     pub rows: usize,
     /// Workers that were lost with this batch; 0 for the first run.
     pub losses: u32,
+    /// How many of these were ended because the batch took too long.
+    pub hangs: u32,
     members: Range<usize>,
 }
 
@@ -56,20 +58,16 @@ impl Actions {
         self.timer = None;
     }
 
-    pub(crate) fn dispatch(
-        &mut self,
-        worker: WorkerIndex,
-        queue: QueueIndex,
-        entries: &[Entry],
-        losses: u32,
-    ) {
+    pub(crate) fn dispatch(&mut self, worker: WorkerIndex, batch: &Batch) {
         let start = self.members.len();
-        self.members.extend(entries.iter().map(|entry| entry.key));
+        self.members
+            .extend(batch.entries.iter().map(|entry| entry.key));
         self.dispatches.push(Dispatch {
             worker,
-            queue,
-            rows: entries.iter().map(|entry| entry.rows).sum(),
-            losses,
+            queue: batch.queue,
+            rows: batch.entries.iter().map(|entry| entry.rows).sum(),
+            losses: batch.losses,
+            hangs: batch.hangs,
             members: start..self.members.len(),
         });
     }

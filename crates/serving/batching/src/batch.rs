@@ -21,6 +21,8 @@ pub(crate) struct Batch {
     pub(crate) charged: Nanos,
     /// Workers that were lost with it.
     pub(crate) losses: u32,
+    /// How many of these were ended because it took too long.
+    pub(crate) hangs: u32,
     /// How far it is to blame for that.
     pub(crate) blame: u32,
 }

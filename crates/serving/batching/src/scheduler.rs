@@ -95,6 +95,8 @@ pub enum Event {
         worker: WorkerIndex,
         /// How far its batch is to blame: from 0, it had not begun, to [`crate::BLAME_MAX`].
         blame: u32,
+        /// The worker was ended because its batch took too long.
+        is_hung: bool,
     },
     /// [`Actions::timer`] is due.
     Timer,
@@ -426,7 +428,11 @@ impl Scheduler {
             Event::WorkerReady { worker } => self.welcome(worker),
             Event::WorkerHeld { worker } => self.hold(worker),
             Event::BatchDone { worker } => self.finish_batch(worker),
-            Event::WorkerLost { worker, blame } => self.lose_worker(worker, blame, actions),
+            Event::WorkerLost {
+                worker,
+                blame,
+                is_hung,
+            } => self.lose_worker(worker, blame, is_hung, actions),
             Event::Timer => {}
         }
         self.dispatch_replays(actions);

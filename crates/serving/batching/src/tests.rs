@@ -94,6 +94,7 @@ impl Driver {
             Event::WorkerLost {
                 worker,
                 blame: BLAME_MAX / 2,
+                is_hung: false,
             },
             now,
         )
@@ -193,11 +194,14 @@ fn a_batch_that_is_not_to_blame_runs_until_it_is_done() {
     driver.arrive(1, 0);
     for death in 0..100 {
         assert_eq!(driver.ready(0, death), [(0, vec![0])]);
-        assert_eq!(u64::from(driver.actions.dispatches[0].losses), death);
+        let dispatch = &driver.actions.dispatches[0];
+        assert_eq!(u64::from(dispatch.losses), death);
+        assert_eq!(u64::from(dispatch.hangs), death.div_ceil(10));
         driver.step(
             Event::WorkerLost {
                 worker: WorkerIndex(0),
                 blame: 0,
+                is_hung: death % 10 == 0,
             },
             death,
         );
@@ -435,7 +439,9 @@ impl Twin {
                     }
                 }
             }
-            Event::WorkerLost { worker, blame } => abandoned = self.lose(worker.position(), blame),
+            Event::WorkerLost { worker, blame, .. } => {
+                abandoned = self.lose(worker.position(), blame)
+            }
             Event::Timer => {}
         }
         let (dispatches, timer) = self.matches(now);
@@ -606,6 +612,7 @@ fn twin_agrees(policy: Policy, events: Vec<(u8, usize, usize, u64)>) -> Result<(
             7 if size < 6 => Event::WorkerLost {
                 worker,
                 blame: size as u32,
+                is_hung: size % 2 == 1,
             },
             8 => Event::WorkerHeld { worker },
             9 => {

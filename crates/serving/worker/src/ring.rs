@@ -402,7 +402,7 @@ impl Ring {
 
     /// Reports that the worker begins the batch: if it crashes from now on, the batch may be the
     /// cause.
-    pub(crate) fn begin(&self, sequence: u32) {
+    pub fn begin(&self, sequence: u32) {
         self.futex(BEGUN).store(sequence, Ordering::Release);
     }
 

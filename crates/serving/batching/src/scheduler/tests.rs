@@ -101,7 +101,14 @@ impl Driver {
 
     fn lost(&mut self, worker: usize, blame: u32) -> Vec<(usize, Vec<u64>)> {
         let worker = WorkerIndex::at(worker);
-        self.step(Event::WorkerLost { worker, blame }, 0);
+        self.step(
+            Event::WorkerLost {
+                worker,
+                blame,
+                is_hung: false,
+            },
+            0,
+        );
         self.step(Event::WorkerReady { worker }, 0)
     }
 }
@@ -425,7 +432,14 @@ fn a_batch_that_kills_is_halved_until_the_one_that_kills_is_alone() {
             exits += 1;
             let worker = WorkerIndex(0);
             let blame = BLAME_MAX / 2;
-            driver.step(Event::WorkerLost { worker, blame }, 20);
+            driver.step(
+                Event::WorkerLost {
+                    worker,
+                    blame,
+                    is_hung: false,
+                },
+                20,
+            );
             let abandoned = driver.actions.abandoned.iter();
             let abandoned: Vec<_> = abandoned.map(|a| (a.key.0, a.losses)).collect();
             if keys.len() == 1 {

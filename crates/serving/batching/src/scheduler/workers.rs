@@ -47,7 +47,13 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn lose_worker(&mut self, worker: WorkerIndex, blame: u32, actions: &mut Actions) {
+    pub(super) fn lose_worker(
+        &mut self,
+        worker: WorkerIndex,
+        blame: u32,
+        is_hung: bool,
+        actions: &mut Actions,
+    ) {
         let Some(state) = self.workers.get_mut(worker.position()) else {
             return;
         };
@@ -57,6 +63,7 @@ impl Scheduler {
             Worker::Busy(mut batch) | Worker::Held(mut batch) => {
                 self.settle(&batch);
                 batch.losses = batch.losses.saturating_add(1);
+                batch.hangs = batch.hangs.saturating_add(u32::from(is_hung));
                 batch.blame = batch.blame.saturating_add(blame);
                 self.run_again(batch, actions);
             }
@@ -122,7 +129,7 @@ impl Scheduler {
             };
             self.take_from_core(worker);
             (batch.began, batch.end, batch.charged) = (self.now, self.now, Nanos(0));
-            actions.dispatch(worker, batch.queue, &batch.entries, batch.losses);
+            actions.dispatch(worker, &batch);
             self.mark_changed(batch.queue);
             self.workers[worker.position()] = Worker::Busy(batch);
         }
@@ -207,16 +214,18 @@ impl Scheduler {
         let mean = self.profile(queue).mean_cost;
         let charged = mean.map_or(Nanos(0), |cost| cost.of(dispatch.departure.rows));
         self.shares.charge(queue.0, charged);
-        actions.dispatch(worker, queue, &entries, 0);
-        self.workers[worker.position()] = Worker::Busy(Batch {
+        let batch = Batch {
             queue,
             entries,
             began: self.now,
             end: self.end(queue, dispatch.departure.rows),
             charged,
             losses: 0,
+            hangs: 0,
             blame: 0,
-        });
+        };
+        actions.dispatch(worker, &batch);
+        self.workers[worker.position()] = Worker::Busy(batch);
     }
 
     /// When a batch that starts now should be done.

@@ -15,6 +15,7 @@ use crate::model::Usage;
 use crate::state::{Answer, Incarnation, NewRequest, Pending};
 use crate::{Kind, KindSet, ModelInfo};
 
+mod losses;
 mod nodes;
 
 /// A worker that the test simulates.

@@ -54,7 +54,7 @@ impl State {
         out: &mut Outbox,
     ) {
         let worker = dispatch.worker.position();
-        let hang_timer = self.hang_timer(dispatch.queue, dispatch.rows, dispatch.losses, now);
+        let hang_timer = self.hang_timer(dispatch.queue, dispatch.rows, dispatch.hangs, now);
         if worker >= self.workers.slots.len() {
             return;
         }

@@ -6,7 +6,7 @@
 //! from a worker whose cpu is used by others.
 //!
 //! **Approach.** Each batch gets a timeout when it is dispatched: a multiple of the usual time of
-//! such batches, doubled each time the batch runs again, so that a batch which is merely slow
+//! such batches, doubled each time the batch exceeds it, so that a batch which is merely slow
 //! finishes in the end. Once half of the timeout has passed the worker is a suspect, and the
 //! scheduler's times of its threads are sampled at each check. Time in which one of its threads
 //! waited for a cpu, or in the kernel for a page, is excused: a worker that loops runs, one that is
@@ -198,12 +198,12 @@ impl WorkerSlot {
 }
 
 impl State {
-    /// The timer of a batch that is dispatched now after `losses` lost workers.
+    /// The timer of a batch that is dispatched now after `hangs` workers were ended because of it.
     pub(super) fn hang_timer(
         &self,
         queue: QueueIndex,
         rows: usize,
-        losses: u32,
+        hangs: u32,
         now: Nanos,
     ) -> HangTimer {
         let base = match self.queue_costs.longest(queue, rows, &self.scheduler) {
@@ -213,7 +213,7 @@ impl State {
                 Nanos::from(HANG_TIMEOUT_MIN).max(Nanos(longest))
             }
         };
-        let timeout = base.0.saturating_mul(1 << losses.min(16));
+        let timeout = base.0.saturating_mul(1 << hangs.min(16));
         HangTimer::new(now, Duration::from_nanos(timeout))
     }
 

@@ -218,6 +218,8 @@ impl State {
         };
         out.is_changed = true;
         let blame = worker_slot.end_incarnation(exit);
+        // One that stopped before it began its batch says nothing about the batch.
+        let is_hung = worker_slot.is_hung && blame > 0;
         let failures = worker_slot.failures;
         let command = worker_slot.command.take();
         self.rollout.is_pending = true;
@@ -226,7 +228,15 @@ impl State {
             self.count_candidate_crash(&command, exit, out);
         }
         let worker = WorkerIndex::at(worker);
-        self.step(Event::WorkerLost { worker, blame }, now, out);
+        self.step(
+            Event::WorkerLost {
+                worker,
+                blame,
+                is_hung,
+            },
+            now,
+            out,
+        );
         failures
     }
 

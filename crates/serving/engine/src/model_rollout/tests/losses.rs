@@ -1,0 +1,55 @@
+//! The timeout of a batch that runs again.
+
+use std::time::Duration;
+
+use super::*;
+use crate::limits::HANG_TIMEOUT_DEFAULT;
+
+impl Harness {
+    /// The worker takes its batch and is not heard of again.
+    fn begin(&mut self) {
+        let sequence = self.state.workers.slots[0].sequence;
+        let fake = self.fakes[0].as_mut().unwrap();
+        fake.ring.begin(sequence);
+        let mut segments: Vec<Segment> = Vec::new();
+        assert!(!fake.ring.is_command() && fake.ring.read(&mut segments));
+        assert_eq!(segments.len(), 1);
+    }
+
+    /// Whether the worker is found to hang when `time` has passed since its batch was dispatched.
+    fn hangs_after(&mut self, time: Duration) -> bool {
+        let mut is_hung = false;
+        let at = Nanos(self.now).saturating_add(time.into());
+        self.change(|state, _, out| {
+            for suspect in state.suspects(Nanos(0), at, out) {
+                is_hung |= state.check_suspect(&suspect, None, at, at, out).is_some();
+            }
+        });
+        is_hung
+    }
+
+    fn restart(&mut self) {
+        self.kill(0);
+        self.start(0);
+        self.act(0, true);
+    }
+}
+
+#[test]
+fn the_timeout_of_a_batch_doubles_when_it_is_exceeded_and_not_when_somebody_kills_its_worker() {
+    let mut harness = Harness::new(1);
+    harness.settle();
+    harness.request(1);
+    let late = HANG_TIMEOUT_DEFAULT + Duration::from_secs(1);
+    for _ in 0..3 {
+        harness.begin();
+        harness.restart();
+    }
+    harness.begin();
+    assert!(!harness.hangs_after(HANG_TIMEOUT_DEFAULT - Duration::from_secs(1)));
+    assert!(harness.hangs_after(late));
+    harness.restart();
+    harness.begin();
+    assert!(!harness.hangs_after(late));
+    assert!(harness.hangs_after(HANG_TIMEOUT_DEFAULT + late));
+}
