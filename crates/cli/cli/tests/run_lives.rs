@@ -289,7 +289,7 @@ fn prefork() -> String {
 fn masks_are_the_whole_cpuset_before_the_processes_end() {
     let folder = Folder::new("restored");
     for signal in ["INT", "TERM"] {
-        let file = folder.own(&["python3", &prefork()], &[("LINGER", "2")]);
+        let file = folder.own(&["python3", &prefork()], &[("LINGER", "5")]);
         let mut run = Running::start(&file, &["--output", "json"]);
         let placed = run.placed("tuna");
         // Either may come first.
@@ -509,7 +509,7 @@ fn a_run_stays_on_the_cpus_of_its_option_or_mask_whatever_happens() {
         run.until("another server", |e| e["event"] == "server_restarted");
         assert_confined(&run.placed("tuna"), &run, &last);
         end_well(run, "TERM");
-        let own = folder.own(&["python3", &prefork()], &[("LINGER", "2")]);
+        let own = folder.own(&["python3", &prefork()], &[("LINGER", "5")]);
         let args = [&["--output", "json"], more].concat();
         let mut run = Running::start_by(launcher, &own, &args);
         let placed = run.placed("tuna");
