@@ -1,5 +1,5 @@
-// Package main is Kubernetes and etcd in one binary: it runs the program whose name it is called by. One link instead
-// of seven, and one copy of what they have in common.
+// Package main is the servers of Kubernetes and etcd in one binary: it runs the program whose name it is called by. One
+// link instead of six, and one copy of what they have in common.
 package main
 
 import (
@@ -10,12 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
-	_ "k8s.io/client-go/plugin/pkg/client/auth"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
-	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	manager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
@@ -29,7 +27,6 @@ var programs = map[string]func() *cobra.Command{
 	"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
 	"kubelet":                 func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) },
 	"kube-proxy":              proxy.NewProxyCommand,
-	"kubectl":                 kubectl.NewDefaultKubectlCommand,
 }
 
 func main() {
@@ -40,7 +37,7 @@ func main() {
 	}
 	program, known := programs[name]
 	if !known {
-		fmt.Fprintf(os.Stderr, "%s: no such program; link this binary as etcd, kube-apiserver, kubectl...\n", name)
+		fmt.Fprintf(os.Stderr, "%s: no such program; link this binary as etcd, kube-apiserver, kubelet...\n", name)
 		os.Exit(64)
 	}
 	os.Exit(cli.Run(program()))

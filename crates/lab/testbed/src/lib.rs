@@ -6,6 +6,7 @@
 //! of their own, or on an emulated machine.
 #![forbid(unsafe_code)]
 
+mod api_proxy;
 mod certificates;
 mod control_plane;
 mod error;

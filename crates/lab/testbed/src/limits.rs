@@ -6,6 +6,9 @@ use std::time::Duration;
 /// does much else.
 pub(crate) const READY_TIME_MAX: Duration = Duration::from_secs(120);
 
+/// Longest wait for an answer of the API server.
+pub(crate) const READ_TIME_MAX: Duration = Duration::from_secs(60);
+
 /// Pause between two looks whether a program is ready.
 pub(crate) const READY_PERIOD: Duration = Duration::from_millis(50);
 

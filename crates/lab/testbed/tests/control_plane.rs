@@ -35,6 +35,11 @@ fn a_control_plane_keeps_its_objects_over_a_crash_of_the_api_server() {
         ),
         "1"
     );
+    let kept = "/api/v1/namespaces/default/configmaps/kept";
+    assert_eq!(plane.read(kept).unwrap()["data"]["a"], "1");
+    let error = plane.read(&kept.replace("kept", "lost")).unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.starts_with("404 "), "{cause}");
     let log = plane.audit_log().unwrap();
     let creates = log
         .lines()

@@ -30,7 +30,7 @@ const HUGE_PAGE_BYTES: f64 = 2_097_152.0;
 
 /// So many that SHAP values of some rows take most of a worker's private memory.
 const FEATURES: usize = 512;
-const TREES: usize = 8_000;
+const TREES: usize = 4_000;
 const ROWS: usize = 128;
 
 /// Each worker on a node of its own, and then on the other one.

@@ -334,8 +334,8 @@ impl Rig {
 
     /// The status of the node's NodePlacement; null before it exists.
     pub(crate) fn status(&self) -> Value {
-        let output = self.plane.kubectl(&["get", "npl", NODE, "-o", "json"]);
-        let object: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap_or_default();
+        let path = format!("/apis/albacore.dev/v1alpha1/nodeplacements/{NODE}");
+        let object = self.plane.read(&path).unwrap_or_default();
         object["status"].clone()
     }
 
@@ -392,8 +392,7 @@ impl Rig {
 
     /// Reasons of the events of an object, each with its number of events.
     pub(crate) fn events(&self, name: &str) -> Vec<String> {
-        let text = self.kubectl(&["get", "events.events.k8s.io", "-A", "-o", "json"]);
-        let list: Value = serde_json::from_str(&text).unwrap();
+        let list = self.plane.read("/apis/events.k8s.io/v1/events").unwrap();
         let items = list["items"].as_array().unwrap();
         let ours = items.iter().filter(|e| e["regarding"]["name"] == name);
         ours.map(|e| e["reason"].as_str().unwrap().to_owned())
