@@ -216,8 +216,8 @@ impl ControlPlane {
         self.run("kubectl", arguments)
     }
 
-    /// The answer of the API server to an administrator's GET of `path`: an object or a list. It
-    /// costs a hundredth of what `kubectl get` does, for tests that ask again and again.
+    /// The answer of the API server to an administrator's GET of `path`, an object or a list, for
+    /// tests that ask again and again: it starts no program.
     ///
     /// # Errors
     /// The API server does not answer, or not with 200.
