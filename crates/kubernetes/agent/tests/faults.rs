@@ -398,10 +398,8 @@ fn a_deleted_report_is_written_again() {
     let agent = rig.agent(&[]);
     rig.wait_for_verified(&pod, 2);
     let uid = || {
-        let output = rig
-            .plane
-            .kubectl(&["get", "npl", NODE, "-o", "jsonpath={.metadata.uid}"]);
-        String::from_utf8(output.unwrap().stdout).unwrap()
+        let uid = rig.node_placement()["metadata"]["uid"].clone();
+        uid.as_str().unwrap_or_default().to_owned()
     };
     let first = uid();
     for _ in 0..2 {

@@ -4,7 +4,7 @@
 mod rig;
 
 use rig::{Pod, Rig, taskset, wait};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Changes the mask of a thread until the agent stops repairing it.
 fn insist(rig: &Rig, pod: &Pod) {
@@ -25,10 +25,8 @@ fn insist(rig: &Rig, pod: &Pod) {
 
 /// Notes of the events of an object.
 fn notes(rig: &Rig, name: &str, reason: &str) -> Vec<String> {
-    let text = rig.kubectl(&["get", "events.events.k8s.io", "-A", "-o", "json"]);
-    let list: Value = serde_json::from_str(&text).unwrap();
-    let items = list["items"].as_array().unwrap().iter();
-    let ours = items.filter(|e| e["regarding"]["name"] == name && e["reason"] == reason);
+    let events = rig.events_of(name).into_iter();
+    let ours = events.filter(|e| e["reason"] == reason);
     ours.map(|e| e["note"].as_str().unwrap().to_owned())
         .collect()
 }

@@ -332,11 +332,15 @@ impl Rig {
         }
     }
 
-    /// The status of the node's NodePlacement; null before it exists.
-    pub(crate) fn status(&self) -> Value {
+    /// The node's NodePlacement; null before it exists.
+    pub(crate) fn node_placement(&self) -> Value {
         let path = format!("/apis/albacore.dev/v1alpha1/nodeplacements/{NODE}");
-        let object = self.plane.read(&path).unwrap_or_default();
-        object["status"].clone()
+        self.plane.read(&path).unwrap_or_default()
+    }
+
+    /// Its status.
+    pub(crate) fn status(&self) -> Value {
+        self.node_placement()["status"].clone()
     }
 
     /// The entry of a pod in it.
@@ -390,13 +394,20 @@ impl Rig {
         );
     }
 
-    /// Reasons of the events of an object, each with its number of events.
+    /// Reasons of the events of an object, one for each event.
     pub(crate) fn events(&self, name: &str) -> Vec<String> {
-        let list = self.plane.read("/apis/events.k8s.io/v1/events").unwrap();
-        let items = list["items"].as_array().unwrap();
-        let ours = items.iter().filter(|e| e["regarding"]["name"] == name);
-        ours.map(|e| e["reason"].as_str().unwrap().to_owned())
+        let events = self.events_of(name).into_iter();
+        events
+            .map(|e| e["reason"].as_str().unwrap().to_owned())
             .collect()
+    }
+
+    /// The events of an object.
+    pub(crate) fn events_of(&self, name: &str) -> Vec<Value> {
+        let list = self.plane.read("/apis/events.k8s.io/v1/events").unwrap();
+        let items = list["items"].as_array().unwrap().iter();
+        let ours = items.filter(|e| e["regarding"]["name"] == name);
+        ours.cloned().collect()
     }
 
     /// Waits for an event of an object.
