@@ -24,7 +24,7 @@ build: ## release binaries in target/release
 
 demo: ## serve examples/fraud.yaml here, compare kernel and Albacore placement, kill workers, write demo/report.html
 	@$(SETUP) build
-	$(CARGO) build --profile demo --bins --package albacore-cli --package albacore-server --package albacore-params \
+	$(CARGO) build --profile demo --no-default-features --bins --package albacore-cli --package albacore-server --package albacore-params \
 		--package albacore-live-bench
 	target/demo/albacore-live-bench demo
 
@@ -68,6 +68,8 @@ lint: ## formatting, clippy, documentation, dependencies, spelling, shell script
 		echo "NOTICE: $(ADVISORIES) is not reachable from here: known vulnerabilities were not looked up"; \
 	fi
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	@# As `make demo` builds it.
+	$(CARGO) clippy --package albacore-storage --no-default-features -- -D warnings
 	@# The fuzz targets are a workspace of their own. They are compiled, not linked, so libFuzzer is not built.
 	CUSTOM_LIBFUZZER_PATH=/not/linked/libfuzzer.a RUSTFLAGS="--cfg fuzzing -Dwarnings" $(CARGO) check --quiet --locked \
 		--manifest-path fuzz/Cargo.toml --target-dir target/fuzz-check --bins

@@ -13,12 +13,19 @@ mod file;
 mod folder;
 mod limits;
 mod mlmodel;
+#[cfg(any(test, not(feature = "object-storage")))]
+mod no_store;
 mod oci;
 mod receive;
+mod scheme;
 mod storage;
+#[cfg(feature = "object-storage")]
 mod store;
 mod variables;
 mod web;
+
+#[cfg(not(feature = "object-storage"))]
+use no_store as store;
 
 pub use cache::CacheUse;
 pub use error::{Problem, StorageError};

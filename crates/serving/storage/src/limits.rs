@@ -33,25 +33,6 @@ pub(crate) const REDIRECTS_MAX: u32 = 5;
 /// Times that a request to a store, or a download from it that broke, is tried again.
 pub(crate) const RETRIES_MAX: usize = 3;
 
-/// Pause before the first of these; doubles with each ...
-pub(crate) const PAUSE_MIN: Duration = Duration::from_millis(200);
-
-/// ... up to this: a longer outage is left to the caller, who tries again later.
-pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(2);
-
-/// Longest wait for a connection to what gives credentials: it is in the machine or beside it.
-pub(crate) const CREDENTIALS_CONNECT_MAX: Duration = Duration::from_secs(3);
-
-/// Longest wait for credentials, from first to last byte.
-pub(crate) const CREDENTIALS_MAX: Duration = Duration::from_secs(30);
-
-/// Most bytes that are read of an answer that is not a file: errors, tokens.
-pub(crate) const ANSWER_BYTES_MAX: u64 = 1 << 20;
-
-/// Most bytes of a listing: [`FOLDER_ENTRIES_MAX`] keys of the greatest length, 1,024 bytes, in
-/// XML.
-pub(crate) const LISTING_BYTES_MAX: u64 = 4 << 20;
-
 /// Most bytes of a manifest of a registry; registries themselves take no larger ones.
 pub(crate) const MANIFEST_BYTES_MAX: u64 = 4 << 20;
 

@@ -44,6 +44,24 @@ impl Fetched {
     }
 }
 
+/// What a store gave.
+pub(crate) struct Answer {
+    /// The object; `None` if it still has the version that was known.
+    pub(crate) object: Option<Fetched>,
+    /// What the `MLmodel` of its folder says, if there is one.
+    pub(crate) python: Option<PythonModel>,
+}
+
+impl Answer {
+    /// A file that has no versions.
+    pub(crate) fn of_file(file: Fetched) -> Self {
+        Self {
+            object: Some(file),
+            python: None,
+        }
+    }
+}
+
 #[must_use]
 pub fn sha256(bytes: &[u8]) -> Digest {
     Digest(Sha256::digest(bytes).into())

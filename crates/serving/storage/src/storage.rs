@@ -7,8 +7,8 @@ use ureq::Agent;
 
 use crate::cache::{self, Cache, CacheUse, Origin};
 use crate::error::{Problem, StorageError};
-use crate::receive::{Fetched, Transfer};
-use crate::store::Answer;
+use crate::receive::{Answer, Fetched, Transfer};
+use crate::scheme::is_object;
 use crate::variables::Variables;
 use crate::{file, oci, store, web};
 
@@ -121,8 +121,8 @@ impl Storage {
         transfer: Transfer<'_>,
     ) -> Result<Option<Fetched>, Problem> {
         let Request { url, known, wanted } = request;
-        let is_object = store::is_object(url);
-        if !is_object && !oci::is_artifact(url) && wanted.is_none() {
+        let is_versioned = is_object(url);
+        if !is_versioned && !oci::is_artifact(url) && wanted.is_none() {
             // A web server names no version.
             return Ok(self.download(request, transfer)?.object);
         }
@@ -134,7 +134,7 @@ impl Storage {
             return Ok(Some(kept));
         }
         let is_wanted = |origin: &Origin| wanted.is_none_or(|digest| digest == origin.digest);
-        let origin = cache.origin(key).filter(|_| is_object).filter(is_wanted);
+        let origin = cache.origin(key).filter(|_| is_versioned).filter(is_wanted);
         let version = origin.as_ref().map(|origin| origin.version.as_str());
         let asked = Request {
             known: known.or(version),
@@ -154,7 +154,7 @@ impl Storage {
             return Ok(None);
         };
         let mut fetched = cache.write(fetched);
-        if is_object && fetched.cache == CacheUse::Written {
+        if is_versioned && fetched.cache == CacheUse::Written {
             cache.set_origin(key, &mut fetched);
         }
         Ok(Some(fetched))
@@ -163,7 +163,7 @@ impl Storage {
     fn download(&self, request: Request<'_>, transfer: Transfer<'_>) -> Result<Answer, Problem> {
         let Request { url, known, wanted } = request;
         let (agent, variables) = (&self.agent, &self.variables);
-        let answer = if store::is_object(url) {
+        let answer = if is_object(url) {
             store::fetch(agent, variables, url, known, transfer)?
         } else if oci::is_artifact(url) {
             let cache = self.cache.as_ref();
@@ -190,7 +190,7 @@ struct Request<'a> {
 pub fn has_versions(source: &Source) -> bool {
     match source {
         Source::Path(_) => false,
-        Source::Url(url) => store::is_object(url),
+        Source::Url(url) => is_object(url),
     }
 }
 

@@ -10,6 +10,8 @@ mod address;
 mod client;
 mod explain;
 mod folder;
+mod limits;
+mod settings;
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -25,35 +27,11 @@ use ureq::Agent;
 use crate::error::Problem;
 use crate::limits::TRANSFER_MAX;
 use crate::mlmodel::PythonModel;
-use crate::receive::{Fetched, Transfer, receive};
+use crate::receive::{Answer, Transfer, receive};
 use crate::variables::Variables;
 use address::Address;
 use client::{Connector, Wanted};
 use explain::Journal;
-
-/// Whether a URL names an object of a store; its ETag is a version that can be asked for.
-pub(crate) fn is_object(url: &str) -> bool {
-    let scheme = url.split_once("://").map(|(scheme, _)| scheme);
-    scheme.is_some_and(|scheme| address::Store::from_scheme(scheme).is_some())
-}
-
-/// What a store gave.
-pub(crate) struct Answer {
-    /// The object; `None` if it still has the version that was known.
-    pub(crate) object: Option<Fetched>,
-    /// What the `MLmodel` of its folder says, if there is one.
-    pub(crate) python: Option<PythonModel>,
-}
-
-impl Answer {
-    /// A file that has no versions.
-    pub(crate) fn of_file(file: Fetched) -> Self {
-        Self {
-            object: Some(file),
-            python: None,
-        }
-    }
-}
 
 /// Whether the URL of an object is that of a folder.
 pub(crate) fn is_folder(url: &str) -> bool {

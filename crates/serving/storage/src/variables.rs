@@ -3,7 +3,6 @@
 //! Credentials of registries are in a file that they name, `config.json` of Docker.
 
 use std::fmt;
-use std::str::FromStr;
 
 use std::path::PathBuf;
 
@@ -29,9 +28,6 @@ const DOCKER: [&str; 2] = ["DOCKER_CONFIG", "HOME"];
 
 /// Names of Docker's configuration: its own, and the key of a Secret of Kubernetes.
 const DOCKER_FILES: [&str; 2] = ["config.json", ".dockerconfigjson"];
-
-/// What the names of variables with secrets have in them.
-const SECRETS: [&str; 4] = ["KEY", "SECRET", "TOKEN", "SAS"];
 
 /// Names and values.
 #[derive(Clone, Default)]
@@ -63,16 +59,12 @@ impl Variables {
         Self(all.filter(|(name, _)| is_of_store(name)).collect())
     }
 
-    /// Those of a store that `object_store` knows, with the keys that it gives them.
-    pub(crate) fn of<K: FromStr>(&self, prefix: &str) -> impl Iterator<Item = (K, &str)> {
-        let own = self
-            .0
+    /// Names and values.
+    #[cfg(feature = "object-storage")]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0
             .iter()
-            .filter(move |(name, _)| name.starts_with(prefix));
-        own.filter_map(|(name, value)| {
-            let key = name.to_ascii_lowercase().parse().ok()?;
-            Some((key, value.as_str()))
-        })
+            .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     fn value(&self, name: &str) -> Option<&str> {
@@ -119,16 +111,6 @@ impl Variables {
             None => Ok(None),
         }
     }
-
-    /// `text` without the values that may be secrets.
-    pub(crate) fn hide_secrets(&self, text: &str) -> String {
-        let secrets = self.0.iter().filter(|(name, value)| {
-            !value.is_empty() && SECRETS.iter().any(|word| name.contains(word))
-        });
-        secrets.fold(text.to_owned(), |text, (_, secret)| {
-            text.replace(secret, "...")
-        })
-    }
 }
 
 #[cfg(test)]
@@ -136,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_neither_printed_nor_left_in_texts() {
+    fn values_are_not_printed() {
         let variables = [
             ("AWS_SECRET_ACCESS_KEY", "word"),
             ("AWS_REGION", "mars"),
@@ -146,6 +128,5 @@ mod tests {
         let variables = Variables::new(variables);
         let printed = format!("{variables:?}");
         assert_eq!(printed, r#"{"AWS_SECRET_ACCESS_KEY", "AWS_REGION"}"#);
-        assert_eq!(variables.hide_secrets("a word of mars"), "a ... of mars");
     }
 }

@@ -8,27 +8,14 @@ use object_store::path::Path;
 use object_store::{BackoffConfig, ObjectStore, RetryConfig};
 
 use super::client::Connector;
+use super::limits::{PAUSE_MAX, PAUSE_MIN};
+use super::settings::{hide_secrets, settings};
 use crate::error::Problem;
-use crate::limits::{PAUSE_MAX, PAUSE_MIN, RETRIES_MAX, TRANSFER_MAX};
+use crate::limits::{RETRIES_MAX, TRANSFER_MAX};
+use crate::scheme::Store;
 use crate::variables::Variables;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Store {
-    S3,
-    Google,
-    Azure,
-}
-
 impl Store {
-    pub(super) fn from_scheme(scheme: &str) -> Option<Self> {
-        match scheme {
-            "s3" => Some(Self::S3),
-            "gs" => Some(Self::Google),
-            "az" => Some(Self::Azure),
-            _ => None,
-        }
-    }
-
     /// What to set where credentials are missing.
     pub(super) fn credentials(self) -> &'static str {
         match self {
@@ -104,7 +91,7 @@ impl Address {
         };
         let opened: object_store::Result<Box<dyn Client>> = match self.store {
             Store::S3 => {
-                let own = variables.of("AWS_");
+                let own = settings(variables, "AWS_");
                 own.fold(AmazonS3Builder::new(), |to, (key, value)| {
                     to.with_config(key, value)
                 })
@@ -115,7 +102,7 @@ impl Address {
                 .map(|client| Box::new(client) as _)
             }
             Store::Google => {
-                let own = variables.of("GOOGLE_");
+                let own = settings(variables, "GOOGLE_");
                 own.fold(GoogleCloudStorageBuilder::new(), |to, (key, value)| {
                     to.with_config(key, value)
                 })
@@ -126,7 +113,7 @@ impl Address {
                 .map(|client| Box::new(client) as _)
             }
             Store::Azure => {
-                let own = variables.of("AZURE_");
+                let own = settings(variables, "AZURE_");
                 own.fold(MicrosoftAzureBuilder::new(), |to, (key, value)| {
                     to.with_config(key, value)
                 })
@@ -140,7 +127,7 @@ impl Address {
         opened.map_err(|error| Problem::Store {
             found: format!(
                 "cannot be fetched with this environment: {}",
-                variables.hide_secrets(&error.to_string())
+                hide_secrets(variables, &error.to_string())
             ),
             remedy: format!(
                 "correct {} and {}",

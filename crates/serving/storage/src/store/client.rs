@@ -18,11 +18,11 @@ use ureq::http::Request;
 use ureq::{Agent, BodyReader};
 
 use super::explain::Journal;
-use crate::error::Problem;
-use crate::limits::{
-    ANSWER_BYTES_MAX, CREDENTIALS_CONNECT_MAX, CREDENTIALS_MAX, LISTING_BYTES_MAX, PIECE_BYTES,
-    TRANSFER_MAX,
+use super::limits::{
+    ANSWER_BYTES_MAX, CREDENTIALS_CONNECT_MAX, CREDENTIALS_MAX, LISTING_BYTES_MAX,
 };
+use crate::error::Problem;
+use crate::limits::{PIECE_BYTES, TRANSFER_MAX};
 use crate::web::{explain, seconds};
 
 /// Marks requests for what is in the store; others are for credentials.

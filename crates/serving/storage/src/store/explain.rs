@@ -5,8 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ureq::http::HeaderMap;
 use ureq::http::header::ETAG;
 
-use super::address::Store;
+use super::settings::hide_secrets;
 use crate::error::Problem;
+use crate::scheme::Store;
 use crate::variables::Variables;
 
 /// Codes with which stores refuse the credentials themselves.
@@ -109,7 +110,7 @@ impl Journal {
             (None, _) => Problem::Store {
                 found: format!(
                     "cannot be fetched: {}",
-                    self.variables.hide_secrets(&error.to_string())
+                    hide_secrets(&self.variables, &error.to_string())
                 ),
                 remedy: format!(
                     "check {} and {}",

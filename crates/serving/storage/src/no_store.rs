@@ -1,0 +1,49 @@
+//! Stands in for `store` in a build without the feature `object-storage`: refuses objects.
+
+use ureq::Agent;
+
+use crate::error::Problem;
+use crate::receive::{Answer, Transfer};
+use crate::variables::Variables;
+
+/// Whether the URL of an object is that of a folder.
+pub(crate) fn is_folder(url: &str) -> bool {
+    url.ends_with('/')
+}
+
+/// Refuses the URL of an object.
+pub(crate) fn fetch(
+    _: &Agent,
+    _: &Variables,
+    _: &str,
+    _: Option<&str>,
+    _: Transfer<'_>,
+) -> Result<Answer, Problem> {
+    Err(Problem::Store {
+        found: "is an object of a store, and this program was built without object stores"
+            .to_owned(),
+        remedy: "build it with the feature object-storage, or name a path or an http(s) URL"
+            .to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_refusal_of_an_object_names_the_feature() {
+        let agent = Agent::new_with_defaults();
+        let variables = Variables::default();
+        for url in ["s3://bucket/model.ubj", "gs://bucket/models/"] {
+            let transfer = Transfer {
+                bytes_max: 1,
+                is_wanted: &|| true,
+            };
+            let fetched = fetch(&agent, &variables, url, None, transfer);
+            let error = fetched.map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains("feature object-storage"), "{error}");
+            assert_eq!(is_folder(url), url.ends_with('/'));
+        }
+    }
+}

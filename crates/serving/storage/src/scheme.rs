@@ -1,0 +1,25 @@
+//! The stores, by the schemes of their URLs.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Store {
+    S3,
+    Google,
+    Azure,
+}
+
+impl Store {
+    pub(crate) fn from_scheme(scheme: &str) -> Option<Self> {
+        match scheme {
+            "s3" => Some(Self::S3),
+            "gs" => Some(Self::Google),
+            "az" => Some(Self::Azure),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a URL names an object of a store; its ETag is a version that can be asked for.
+pub(crate) fn is_object(url: &str) -> bool {
+    let scheme = url.split_once("://").map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| Store::from_scheme(scheme).is_some())
+}
