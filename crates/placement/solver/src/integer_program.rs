@@ -34,7 +34,7 @@ pub(crate) struct Solved {
 /// A cpu or core that may be full.
 pub(crate) struct FullDomain {
     pub(crate) threads: Expression,
-    /// Mains in groups of which at most one is here.
+    /// Groups of mains; at most one main of each group is here.
     pub(crate) mains: Vec<Expression>,
     /// Fewest and most threads that it holds.
     pub(crate) range: (u32, u32),

@@ -54,7 +54,7 @@ struct TenantAssignment<'a> {
     mains: u32,
     /// Threads that each cpu still has to get.
     left: Vec<u32>,
-    /// The cpus that may have to get some.
+    /// The cpus that may still have to get threads.
     open: Vec<u16>,
 }
 
