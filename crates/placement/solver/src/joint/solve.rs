@@ -1,17 +1,17 @@
 //! Solves joint problems: from a problem to certified mappings.
 //!
-//! The steps are in the head of the crate. Mappings in force that keep all rules and meet the bound
-//! are recognized as the answer before a search is set up. A gap that search and counts leave open
-//! is closed by enumeration if the problem is tiny, or by the integer program if it is small and
-//! nothing runs yet (`reduced`). **Proof sketch.** Optimality is claimed only if the value meets
-//! the bound, if every placement was enumerated, or if the program was solved to the end and its
-//! answer was recounted. A local search starts from the mappings in force as far as the rules
-//! allow; if, once moves are counted with ranks, its result is not worth its moves, that start is
-//! the answer. **Limits.** The budget is checked between steps of the search; balancing, assignment
-//! and ranks are always completed: 6 ms for 3,200 threads on 256 cpus, some 30 ms for the most
-//! threads that are accepted. Without a budget the number of rounds of `perturbation` limits the
-//! search. With running threads the search is local: few moves and a good value, not proven optimal
-//! except on tiny problems or if the counts prove it.
+//! The steps are described at the head of `joint`. Mappings in force that keep all rules and meet
+//! the bound are recognized as the answer before a search is set up. A gap that search and counts
+//! leave open is closed by enumeration if the problem is tiny, or by the integer program if it is
+//! small and nothing runs yet (`reduced`). **Proof sketch.** Optimality is claimed only if the
+//! value meets the bound, if every placement was enumerated, or if the program was solved to the
+//! end and its answer was recounted. A local search starts from the mappings in force as far as the
+//! rules allow; if, once moves are counted with ranks, its result is not worth its moves, that
+//! start is the answer. **Limits.** The budget is checked between steps of the search; balancing,
+//! assignment and ranks are always completed: 6 ms for 3,200 threads on 256 cpus, some 30 ms for
+//! the most threads that are accepted. Without a budget the number of rounds of `perturbation`
+//! limits the search. With running threads the search is local: few moves and a good value, not
+//! proven optimal except on tiny problems or if the counts prove it.
 
 use super::alone::solve_alone;
 use super::assignment::assign;
