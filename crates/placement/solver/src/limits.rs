@@ -80,8 +80,8 @@ pub(crate) const CONSTRUCTION_SEEDS: [u64; 2] = [7_919, 15_838];
 /// Maximum moves of simulated annealing on threads: some fifty nanoseconds each.
 pub(crate) const ANNEALING_MOVES_MAX: usize = 200_000;
 
-/// Most evaluated moves while mains are taken off full cpus and cores (some twenty nanoseconds
-/// each): a fifth of the budget of 50 ms; a start that needs more is given up.
+/// Maximum number of evaluated moves while mains are moved off full cpus and cores (some twenty
+/// nanoseconds each): a fifth of the budget of 50 ms; a start that needs more is abandoned.
 pub(crate) const REPAIR_EVALUATIONS_MAX: usize = 500_000;
 
 /// Maximum number of alternating paths that are compared to give a peer a rank; among a few there

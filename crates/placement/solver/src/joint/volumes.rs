@@ -218,7 +218,7 @@ impl Volumes {
         for &start in &order {
             search.enter(0, start, None);
             let level = held(start);
-            // bound: each cpu is entered once in all
+            // bound: each cpu is entered once in total
             while let Some(at) = search.queue.pop_front() {
                 let ends = &mut |_: &mut BreadthFirst, next: usize| with_one_more(next) < level;
                 if let Some(chain) = self.spread(instance, &mut search, at, may_move, ends) {
