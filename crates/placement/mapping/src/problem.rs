@@ -1,4 +1,5 @@
-//! Types of the problem ([`Problem`]) and its solution ([`Solution`]).
+//! Types of the problem ([`Problem`]) and its solution ([`Solution`]). A worker has one main thread
+//! (*main*, rank 0) and T-1 other threads (*peers*).
 
 use albacore_topology::{CpuId, Distances, Topology};
 use albacore_values::WorkerIndex;

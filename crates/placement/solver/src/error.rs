@@ -34,6 +34,7 @@ pub enum ProblemError {
     /// The topology has more cpus than the solver accepts.
     #[error("the topology has {cpus} cpus, more than {CPUS_MAX}: restrict it to a smaller cpuset")]
     TooManyCpus {
+        /// Number of cpus of the topology.
         cpus: usize,
     },
     /// The distances do not form a tree, or exceed their limit.

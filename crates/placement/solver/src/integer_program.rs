@@ -100,8 +100,8 @@ impl IntegerProgram {
         self.derived.push(Derived::Pairs(pairs, items.clone()));
     }
 
-    /// Adds pairs that gain, among at least `least` and at most `most` items: the k-th item gains k
-    /// - 1 and requires all items before it.
+    /// Adds pairs that gain, among at least `least` and at most `most` items: the k-th item gains
+    /// k-1 and requires all items before it.
     pub(crate) fn many_pairs(
         &mut self,
         items: &Expression,

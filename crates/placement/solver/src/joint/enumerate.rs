@@ -5,8 +5,8 @@
 //! cpus, all placements that keep (2), (3), (8) and (8+) are evaluated. The best has the least
 //! excess over the rules on mains, then the greatest value minus cost of moves, then the fewest
 //! moves, then the lexicographically smallest cpus. **Limits.** The budget is checked every
-//! [`PLACEMENT_STEPS`] steps; an enumeration that is cut short proves nothing, but its incumbent is
-//! used.
+//! [`PLACEMENT_STEPS`] steps; an enumeration that is cut short proves nothing, but the best
+//! placement found so far is used.
 
 use super::instance::{CORE, Instance, NO_CPU};
 use super::rules::Rules;
@@ -20,7 +20,7 @@ pub(super) type RuleExcess = [u32; 4];
 pub(super) type Key = (RuleExcess, i64, u32);
 
 pub(super) struct Enumerated {
-    /// The incumbent: its key and the position of every slot, tenant by tenant.
+    /// The best placement found: its key and the position of every slot, tenant by tenant.
     pub(super) best: Option<(Key, Vec<u16>)>,
     /// The greatest value among placements with the least excess.
     pub(super) most_value: Option<(RuleExcess, i64)>,

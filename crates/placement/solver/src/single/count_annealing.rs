@@ -109,7 +109,7 @@ impl Shares {
         let width = node.children.len();
         let of = |child: usize, rule: usize| {
             let full_main_limits = node.full_main_limits[rule]?;
-            // a need of either kind is counted half for each
+            // full units of either kind are split in halves between cores and cpus
             let wants = |needs: &[i64; 3]| needs[rule] + (needs[2] + rule as i64) / 2;
             let needed: i64 = self.needs.iter().map(wants).sum();
             let rest = (full_main_limits - needed).max(0) as usize;

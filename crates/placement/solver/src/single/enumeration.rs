@@ -169,7 +169,7 @@ impl Enumeration<'_, '_> {
         within - if is_main { closeness(&self.mains) } else { 0 }
     }
 
-    /// Keeps the assignment if it is better than the incumbent and keeps the rules.
+    /// Keeps the assignment if it is better than all before and keeps the rules.
     fn compare(&mut self) {
         if self.value > self.best_value {
             let search = Search::of(self.domains, &self.allowed, &self.assignment);

@@ -92,7 +92,7 @@ fn annealed_start<'a>(
     found.is_valid().then_some(found)
 }
 
-/// The incumbent and the lowest bound so far.
+/// The best assignment and the lowest bound so far.
 pub(crate) struct SearchDriver<'a> {
     pub(crate) best: Search<'a>,
     pub(crate) upper: ProvenBound,
@@ -141,7 +141,7 @@ impl SearchDriver<'_> {
         self.best.objective() >= self.upper.bound || budget.is_spent()
     }
 
-    /// Runs a search on the incumbent; an improvement is attributed to `stage`.
+    /// Runs a search on the best assignment; an improvement is attributed to `stage`.
     fn keep_if_better(&mut self, stage: Stage, search: impl FnOnce(&mut Search<'_>, i64)) {
         let before = self.best.objective();
         search(&mut self.best, self.upper.bound);

@@ -1,8 +1,8 @@
 //! Simulated annealing on the threads themselves.
 //!
 //! **Problem.** Where volumes, mains and full cpus constrain each other, counts per domain do not
-//! determine what is feasible, and a local search ends early. **Approach.** A thread is moved to
-//! the domain of another thread of its worker (compact) or to a random cpu, by exchange or by a
+//! determine what is feasible, and a local search ends early. **Approach.** A thread is moved into
+//! a domain of another thread of its worker (compact) or to a random cpu, by exchange or by a
 //! shift; a loss is accepted with a probability that decreases with the temperature (Kirkpatrick,
 //! Gelatt and Vecchi 1983). Each violated rule costs a penalty. **Proof sketch.** Only states
 //! without violations count, and the best of them is kept. **Limits.** A fixed number of moves with
