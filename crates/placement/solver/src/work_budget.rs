@@ -15,7 +15,8 @@ pub const NANOS_PER_STEP: u64 = 1;
 /// The remaining steps of a search.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorkBudget {
-    /// Negative if the last piece of work was larger than what was left; `None` is no limit.
+    /// Negative by the amount by which the last piece of work exceeded what was left; `None` is no
+    /// limit.
     left: Option<i64>,
 }
 

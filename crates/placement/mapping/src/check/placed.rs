@@ -1,4 +1,4 @@
-//! Rule (1), every thread is on one cpu of its cpuset, and the objective of placed threads.
+//! Rule (1) (every thread is on one cpu of its cpuset) and the objective of placed threads.
 
 use std::collections::BTreeMap;
 

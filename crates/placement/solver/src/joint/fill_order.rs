@@ -1,14 +1,14 @@
 //! The order in which threads fill cpus of different speed.
 //!
 //! **Problem.** Four threads on a fast core and none on a slow one, or one on each: which is
-//! balanced? **Definition.** Threads fill the v usable cpus of a core in the order 0, 1, ..., v -
-//! 1, 0, 1, ...: the n-th thread of cpu j is the x-th of its core, x = (n - 1) v + j + 1. Its
-//! *level* is x divided by the capacity of the core: the time in which the core would do a unit of
-//! work for each of its threads, if second threads of a core add no throughput. The levels of all
-//! threads are minimized lexicographically, from the highest on: scheduling equal jobs on uniform
-//! machines (Q || Cmax; one at a time on the lowest level is optimal). Where all cores are equally
-//! fast, the level of a thread is its number on the cpu, as in rule (8). **Limits.** If a cpuset
-//! lacks the first cpu of a core, its threads count as second threads there.
+//! balanced? **Definition.** Threads fill the v usable cpus of a core in the order 0, 1, ..., v-1,
+//! 0, 1, ...: the n-th thread of cpu j is the x-th of its core, x = (n - 1) v + j + 1. Its *level*
+//! is x divided by the capacity of the core: the time in which the core would do a unit of work for
+//! each of its threads, if second threads of a core add no throughput. The levels of all threads
+//! are minimized lexicographically, from the highest on: scheduling equal jobs on uniform machines
+//! (Q || Cmax; one at a time on the lowest level is optimal). Where all cores are equally fast, the
+//! level of a thread is its number on the cpu, as in rule (8). **Limits.** If a cpuset lacks the
+//! first cpu of a core, its threads count as second threads there.
 
 use albacore_topology::{CAPACITY_MAX, Cpu};
 

@@ -56,7 +56,8 @@ fn places(instance: &Instance, cpus: &[u16]) -> Vec<u32> {
         let of = |&cpu: &u16| level.saturating_sub(loads[usize::from(cpu)]) as usize;
         cpus.iter().map(of).sum()
     };
-    // the highest level to which all cpus can be filled, by bisection from the least load
+    // the highest level to which all cpus can be filled, by bisection between the least load and
+    // that load plus all threads
     let least = cpus.iter().map(|&cpu| loads[usize::from(cpu)]).min();
     let (mut level, mut beyond) = (least.unwrap_or(0), least.unwrap_or(0) + left as u32 + 1);
     while level + 1 < beyond {

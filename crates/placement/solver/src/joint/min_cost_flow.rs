@@ -53,7 +53,7 @@ pub(super) fn least_closeness(instance: &Instance, core_cap: u32, slow_mains: u3
 }
 
 /// Restricts supplies to fast cores, except for `slow_mains` mains. For a single supply it is known
-/// whose mains these are; several supplies are restricted only if there are none.
+/// whose mains these are; several supplies are restricted only if `slow_mains` is 0.
 fn on_fast_cores(instance: &Instance, supplies: Vec<Supply>, slow_mains: usize) -> Vec<Supply> {
     let fast = |cpus: &[u16]| -> Vec<u16> {
         let cpus = cpus.iter().copied();
@@ -221,7 +221,7 @@ impl<'a> MinCostFlow<'a> {
         }
     }
 
-    /// One main more on a forward edge, or one less on the forward edge of a reverse one.
+    /// Adds one main to a forward edge, or removes one from the forward edge of a reverse one.
     fn carry(&mut self, nodes: &Nodes, at: usize, to: usize) {
         match (nodes.kind(at), nodes.kind(to)) {
             (Kind::Supply(supply), Kind::Domain(_, cpu)) => self.from[supply][cpu] += 1,

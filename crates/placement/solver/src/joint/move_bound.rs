@@ -1,6 +1,6 @@
 //! A lower bound on the number of threads that must move.
 //!
-//! **Problem.** A search moves few threads, but does not prove that fewer would not suffice.
+//! **Problem.** A search moves few threads, but does not prove that fewer cannot suffice.
 //! **Approach.** Count what the rules force: displaced threads (their cpu is gone); threads of a
 //! deployment beyond what (2) and (3) allow on a cpu; loads, where, in descending order, no cpu and
 //! no core keeps more than the balanced loads allow; and (12), (12+), where a new main needs a

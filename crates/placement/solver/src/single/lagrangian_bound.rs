@@ -14,17 +14,17 @@
 //! zeros the second. Better ones are found by the volume algorithm (Barahona and Anbil 2000), a
 //! subgradient method that follows a mean of the subgradients. **Mains and volumes.** Where rule
 //! (12+) binds, no two mains share a core, and only a limited number of the cores with mains may be
-//! full: the volume of a domain with m mains is below its capacity by what m cores that stay below
-//! full forgo (`Class::full_cores_needed`), and a worker whose main is on such a core cannot have
-//! the whole core. Rule (12) has the same effect on cpus. The limits of both rules are relaxed with
-//! a multiplier each. A main below both limits keeps both its core and its cpu from being full,
-//! which on half cores requires more than each rule alone (`Class::full_units_needed`). Peers that
-//! must share a cpu with a main are counted last, starting from good multipliers. **Proof sketch.**
-//! Weak duality: in a mapping, parts taken and parts offered are the same, so multipliers cancel,
-//! and each side is no better than its optimum. All numbers are integers ([`SCALE`] units per
-//! cycle), so nothing is lost to rounding. **Limits.** At most [`DUAL_STEPS_MAX`] steps; the bound
-//! holds at any multipliers. The constraint that a domain has at most W parts is relaxed as well,
-//! by the multiplier of the part of 0 threads.
+//! full: the volume of a domain with m mains is limited to its capacity minus the capacity that m
+//! cores that are not full forgo (`Class::full_cores_needed`), and a worker whose main is on such a
+//! core cannot have the whole core. Rule (12) has the same effect on cpus. The limits of both rules
+//! are relaxed with a multiplier each. A main below both limits keeps both its core and its cpu
+//! from being full, which on half cores requires more than each rule alone
+//! (`Class::full_units_needed`). Peers that must share a cpu with a main are counted last, starting
+//! from good multipliers. **Proof sketch.** Weak duality: in a mapping, parts taken and parts
+//! offered are the same, so multipliers cancel, and each side is no better than its optimum. All
+//! numbers are integers ([`SCALE`] units per cycle), so nothing is lost to rounding. **Limits.** At
+//! most [`DUAL_STEPS_MAX`] steps; the bound holds at any multipliers. The constraint that a domain
+//! has at most W parts is relaxed as well, by the multiplier of the part of 0 threads.
 
 use crate::WorkBudget;
 use crate::limits::{DUAL_IDLE_MAX, DUAL_STEPS_MAX, DUAL_WORK_MAX};

@@ -171,7 +171,8 @@ impl Flow {
         self.sources.push(fast);
     }
 
-    /// Cancels negative cycles until there is none; false if there are too many.
+    /// Cancels negative cycles until there is none; false if there are too many and sources can be
+    /// merged.
     fn cancel_negative_cycles(&mut self) -> bool {
         for _ in 0..CYCLES_MAX {
             match self.negative_cycle() {
