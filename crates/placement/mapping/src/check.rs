@@ -1,8 +1,8 @@
-//! Judges mappings by code that the solver does not share.
+//! Checks mappings. Shares no code with the solver.
 //!
-//! `placed` is rule (1) and the objective, for any number of deployments. `one` counts the rules of
-//! a deployment that has the machine to itself, `several` those of deployments that share it
-//! (`balance`, `main_rules`). `bound` counts bounds again.
+//! `placed` implements rule (1) and the objective, for any number of deployments. `one` evaluates
+//! the rules for a deployment that is alone on the machine, `several` those for deployments that
+//! share it (`balance`, `main_rules`). `bound` recomputes bounds.
 
 mod balance;
 mod bound;

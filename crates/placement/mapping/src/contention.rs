@@ -1,9 +1,9 @@
-//! How much of the time that threads are busy they contend for cores.
+//! Contention of busy threads for cores.
 //!
-//! Workers of one deployment can exchange their cpus without a change of the objective or of any
-//! rule. Which worker has which cpus still matters: a dispatcher that prefers low worker numbers
-//! keeps some workers busy while others are idle, and two busy threads on one core slow each other
-//! down while the threads of idle workers would not.
+//! Workers of one deployment can exchange their cpus without changing the objective or any rule.
+//! Which worker has which cpus still matters: a dispatcher that prefers low worker numbers keeps
+//! some workers busy while others are idle, and two busy threads on one core slow each other down,
+//! which threads of idle workers do not.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,21 @@ use albacore_topology::{CAPACITY_MAX, CpuId, Topology};
 
 use crate::Mapping;
 
-/// A thread that is always busy, in percent of a cpu.
+/// Utilization of a thread that is always busy, in percent of a cpu.
 pub const BUSY_MAX: u8 = 100;
 
 /// A mapping whose threads are busy for a known share of the time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BusyMapping<'a> {
     pub mapping: &'a Mapping,
-    /// How busy each thread is, percent of a cpu, in the order of the mapping's slots; 0 of those
-    /// that are not listed.
+    /// Utilization of each thread in percent of a cpu, in the order of the mapping's slots; 0 for
+    /// missing entries.
     pub busy: &'a [u8],
 }
 
-/// How busy each thread is, percent, slot by slot, where the lowest idle worker is always taken,
-/// averaged over 1 to `workers` of them being busy: worker w, counted from 0, for W - w of W loads.
+/// Utilization of each thread in percent, slot by slot, with a dispatcher that always takes the
+/// lowest idle worker, averaged over loads of 1 to `workers` busy workers: worker w, counted from
+/// 0, is busy at W - w of W loads.
 pub fn busy_by_dispatch_order(workers: u16, threads: u16) -> Vec<u8> {
     let all = u32::from(workers);
     let share = |worker: u32| ((all - worker) * u32::from(BUSY_MAX)).div_ceil(all) as u8;
@@ -32,11 +33,11 @@ pub fn busy_by_dispatch_order(workers: u16, threads: u16) -> Vec<u8> {
     (0..all).flat_map(each).collect()
 }
 
-/// Time for which threads are kept from running at full speed, in percent of a cpu, at most:
+/// Upper bound on the time for which threads do not run at full speed, in percent of a cpu:
 /// - two threads contend for a core, and once more for a cpu, as long as the less busy of them is
-///   busy: with a dispatcher that takes the lowest idle worker, that is when both are;
-/// - `background` is load by cpu that no mapping causes, in percent; it contends likewise;
-/// - a busy thread on a core of less than full capacity loses what is missing.
+///   busy: with a dispatcher that takes the lowest idle worker, both are busy then;
+/// - `background` is load per cpu that no mapping causes, in percent; it contends likewise;
+/// - a busy thread on a core of less than full capacity loses the missing share.
 pub fn contention(
     topology: &Topology,
     placed: &[BusyMapping<'_>],

@@ -1,11 +1,10 @@
-//! The nouns of joint problems: what is asked ([`JointProblem`]) and what is answered
-//! ([`JointSolution`]).
+//! Types of the joint problem ([`JointProblem`]) and its solution ([`JointSolution`]).
 
 use albacore_topology::{CpuId, CpuSet, Distances, Topology};
 
 use crate::{Certificate, Mapping, Mode, Problem};
 
-/// One server among those that share the machine.
+/// One of the servers that share the machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Deployment {
     /// W, at least 1.
@@ -15,22 +14,23 @@ pub struct Deployment {
     pub mode: Mode,
     /// The cpus that it may use; all of them are cpus of the machine.
     pub cpuset: CpuSet,
-    /// The mapping in force, if it runs already; `None`: it is placed freely. May hold cpus that
-    /// are gone and may be for another W or T: a thread without a valid cpu is placed anew.
+    /// The mapping in force, if the server is running; `None` if it is placed freely. May contain
+    /// cpus that no longer exist and may be for another W or T: a thread without a valid cpu is
+    /// placed anew.
     pub current: Option<Mapping>,
 }
 
-/// Load on a cpu that no deployment causes. The cpu need not be in any cpuset: on a sibling
-/// outside, it weighs on the core.
+/// Load on a cpu that no deployment causes. The cpu need not be in any cpuset: on an SMT sibling
+/// outside of the cpusets, it adds to the load of the core.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Obstacle {
-    /// Where, any cpu of the machine.
+    /// Any cpu of the machine.
     pub cpu: CpuId,
-    /// As much as so many threads.
+    /// Load as a number of threads.
     pub weight: u32,
 }
 
-/// What is asked: all deployments of one machine, placed together.
+/// Placement problem of all deployments of one machine together.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JointProblem {
     pub topology: Topology,
@@ -38,14 +38,14 @@ pub struct JointProblem {
     pub distances: Distances,
     /// The servers, in any order.
     pub deployments: Vec<Deployment>,
-    /// What else runs; entries for the same cpu add up.
+    /// Other load on the machine; entries for the same cpu add up.
     pub obstacles: Vec<Obstacle>,
-    /// What moving one thread of a mapping in force costs, in cycles of the objective.
+    /// Cost of moving one thread of a mapping in force, in cycles of the objective.
     pub move_cost: u32,
 }
 
 impl JointProblem {
-    /// A deployment that has the machine to itself; moves cost nothing.
+    /// The joint problem of a deployment that is alone on the machine; moves cost nothing.
     pub fn of_one(problem: &Problem) -> Self {
         Self {
             topology: problem.topology.clone(),
@@ -62,7 +62,7 @@ impl JointProblem {
         }
     }
 
-    /// The problem of one of its deployments without the others; `None` if its cpuset has no cpu of
+    /// The problem of one deployment without the others; `None` if its cpuset contains no cpu of
     /// the machine.
     pub fn alone(&self, deployment: &Deployment) -> Option<Problem> {
         Some(Problem {
@@ -78,18 +78,18 @@ impl JointProblem {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JointSolution {
-    /// Where each thread goes; one mapping a deployment, in their order.
+    /// One mapping per deployment, in their order.
     pub mappings: Vec<Mapping>,
-    /// How good that is, all together.
+    /// Quality of all mappings together.
     pub certificate: Certificate,
-    /// What the deployments that had a valid mapping in force (every thread on a cpu of the cpuset)
-    /// gain among themselves, in cycles of the objective: 0 if no thread moved; below 0 where the
-    /// rules or a newcomer made them worse.
+    /// Gain of the deployments that had a valid mapping in force (every thread on a cpu of the
+    /// cpuset), counting only pairs among them, in cycles of the objective: 0 if no thread moved;
+    /// negative if the rules or a new deployment made them worse.
     pub gained: i64,
-    /// Threads of deployments with a mapping in force whose cpu is another one now.
+    /// Number of threads of mappings in force whose cpu has changed.
     pub moved: u32,
-    /// No answer as good moves fewer, so `moved` is the fewest where both are the same: counted
-    /// from what the rules force or, for tiny problems, known because every placement was
-    /// enumerated.
+    /// Lower bound on the moves of any equally good solution, so `moved` is minimal if both are
+    /// equal. Counted from what the rules force or, for tiny problems, found by enumeration of all
+    /// placements.
     pub moved_least: u32,
 }

@@ -1,5 +1,5 @@
-//! Mappings of threads to cpus: the problem that one answers, the certificate that goes with it,
-//! and the checker that judges both. Knows no solver, so no bug of one can hide a bug of the other.
+//! Mappings of threads to cpus: the problem, the solution with its certificate, and the checker of
+//! both. Does not depend on the solver, so that a bug in one cannot hide a bug in the other.
 #![forbid(unsafe_code)]
 
 mod check;

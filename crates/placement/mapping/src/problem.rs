@@ -1,4 +1,5 @@
-//! The nouns: what is asked ([`Problem`]) and what is answered ([`Solution`]).
+//! Types of the problem ([`Problem`]) and its solution ([`Solution`]). A worker has one main thread
+//! (*main*, rank 0) and T-1 other threads (*peers*).
 
 use albacore_topology::{CpuId, Distances, Topology};
 use albacore_values::WorkerIndex;
@@ -7,16 +8,16 @@ use albacore_values::WorkerIndex;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Rank(pub u16);
 
-/// A place that a thread fills.
+/// A thread to be placed, identified by its worker and rank.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Slot {
     pub worker: WorkerIndex,
-    /// The thread inside it.
+    /// The thread within the worker.
     pub rank: Rank,
 }
 
 impl Slot {
-    /// All slots of so many workers and threads, worker by worker, rank by rank.
+    /// All slots of `workers` x `threads`, ordered by worker and rank.
     pub fn all(workers: u16, threads: u16) -> impl Iterator<Item = Self> + Clone {
         (0..workers).flat_map(move |worker| {
             (0..threads).map(move |rank| Self {
@@ -27,16 +28,16 @@ impl Slot {
     }
 }
 
-/// How the threads of one worker lie to each other.
+/// Whether the threads of one worker are placed far apart or close together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mode {
-    /// Far apart: most cache for each.
+    /// Far apart: most cache per thread.
     Scatter,
     /// Close together: cheapest sharing.
     Compact,
 }
 
-/// What is asked: W workers x T threads on the cpus of `topology` (already restricted to the
+/// Placement problem: W workers x T threads on the cpus of `topology` (already restricted to the
 /// cpuset).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
@@ -49,16 +50,16 @@ pub struct Problem {
     pub topology: Topology,
     /// Distance table, clock cycles.
     pub distances: Distances,
-    /// The mapping in force, if any: ties go to the fewest moved threads.
+    /// The mapping in force, if any: ties are broken in favor of the fewest moved threads.
     pub current: Option<Mapping>,
 }
 
-/// Slot -> cpu, for all W x T slots; `cpus[w * T + t]`.
+/// The cpu of each of the W x T slots: `cpus[w * T + t]`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Mapping {
     /// T, to index `cpus`.
     pub threads: u16,
-    /// The cpu of each slot, worker by worker, rank by rank.
+    /// The cpu of each slot, ordered by worker and rank.
     pub cpus: Vec<CpuId>,
 }
 
@@ -86,11 +87,11 @@ impl Mapping {
     }
 }
 
-/// A rule that could not be kept, and by how much it was loosened.
+/// A rule that is not kept, and by how much it is relaxed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Relaxation {
     /// Name of the rule as in the design, section 4: `"8+"`, `"mains-per-core"`, `"12"`, `"12+"`;
-    /// where cores differ in speed `"fast-mains"`; of a round robin or any other mapping also
+    /// where cores differ in speed `"fast-mains"`; for round robin and for any given mapping also
     /// `"2"`, `"3"`, `"8"`.
     pub rule: &'static str,
     /// How far its right-hand side moved: threads (8, 8+), mains (mains-per-core, fast-mains), cpus
@@ -98,27 +99,27 @@ pub struct Relaxation {
     pub amount: u32,
 }
 
-/// How far a rule moved; 0 if it is not among the relaxed ones.
+/// Amount by which a rule is relaxed; 0 if it is not listed.
 pub fn relaxed_by(relaxed: &[Relaxation], rule: &str) -> u32 {
     let found = relaxed.iter().find(|relaxed| relaxed.rule == rule);
     found.map_or(0, |relaxed| relaxed.amount)
 }
 
-/// Why no mapping is better.
+/// Kind of a proof of optimality.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Proof {
-    /// The value meets a bound that is counted from the problem. Of one deployment
-    /// [`check_solution`](crate::check_solution) counts it again and refuses what it cannot
+    /// The objective meets a bound that is counted from the problem. For one deployment
+    /// [`check_solution`](crate::check_solution) recounts it and rejects a bound that it cannot
     /// confirm.
     Bound,
-    /// The value meets a bound that was found by Lagrangian relaxation (`lagrangian_bound`), below
-    /// what counts alone give. It follows from the multipliers by integer arithmetic, but the
-    /// checker does not have them and does not recompute it.
+    /// The objective meets a bound from Lagrangian relaxation (`lagrangian_bound`), tighter than
+    /// counts alone give. It follows from the multipliers by integer arithmetic, but the checker
+    /// does not have them and does not recompute it.
     Lagrangian,
-    /// A search, or an integer program, was completed and found nothing better. The checker does
-    /// not repeat it.
+    /// A search or an integer program was completed and found nothing better. The checker does not
+    /// repeat it.
     Search,
-    /// Nothing is proven: the bound only limits what might be better.
+    /// Nothing is proven: the bound only limits how much better another mapping could be.
     None,
 }
 
@@ -134,7 +135,7 @@ impl Proof {
     }
 }
 
-/// An upper bound of the objective, and the proof of optimality that it is if a value meets it.
+/// An upper bound of the objective, and the kind of proof that it gives if the objective meets it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProvenBound {
     /// Clock cycles.
@@ -143,7 +144,7 @@ pub struct ProvenBound {
 }
 
 impl ProvenBound {
-    /// The lower of the two bounds; unchanged where they are equal.
+    /// The lower of the two bounds; unchanged if they are equal.
     pub fn lowered(self, bound: i64, proof: Proof) -> Self {
         if bound < self.bound {
             Self { bound, proof }
@@ -153,24 +154,24 @@ impl ProvenBound {
     }
 }
 
-/// What is known of a mapping's quality.
+/// Quality of a mapping.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Certificate {
-    /// Value reached: clock cycles summed over pairs; higher is better.
+    /// Clock cycles summed over pairs; higher is better.
     pub objective: i64,
-    /// No mapping that relaxes no rule further is above this.
+    /// Upper bound of the objective of all mappings that relax no rule further.
     pub bound: i64,
     /// `objective == bound`, or a search was completed.
     pub optimal: bool,
     /// Why it is optimal; [`Proof::None`] if and only if it is not.
     pub proof: Proof,
-    /// Rules that had to be loosened; empty if none.
+    /// Rules that had to be relaxed; empty if none.
     pub relaxed: Vec<Relaxation>,
 }
 
 impl Certificate {
-    /// Optimal, by `proof`, where the value meets the bound; a value above it (of a mapping that
-    /// breaks rules which the bound is for) raises the bound and proves nothing.
+    /// Optimal, by `proof`, if the objective meets the bound. A greater objective (of a mapping
+    /// that breaks rules that the bound assumes) raises the bound and proves nothing.
     pub fn of(objective: i64, upper: ProvenBound, relaxed: Vec<Relaxation>) -> Self {
         let ProvenBound { bound, proof } = upper;
         let optimal = objective == bound && proof != Proof::None;
@@ -186,8 +187,6 @@ impl Certificate {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Solution {
-    /// Where each thread goes.
     pub mapping: Mapping,
-    /// How good that is.
     pub certificate: Certificate,
 }

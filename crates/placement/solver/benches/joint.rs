@@ -1,12 +1,12 @@
-//! Prints one table of joint problems: case, threads, objective, bound, what proves it, whether the
-//! checker counts it too, gap, milliseconds with no budget at all and with one, microseconds of the
-//! checker; microseconds after one worker's respawn (nothing changed) from the cached
-//! answer and from a solver without one, with the threads that it moved; milliseconds and
-//! threads moved when one more deployment joins; peak memory.
+//! Prints a table of joint problems with the columns: case, threads, objective, bound, its proof,
+//! whether the checker counts the bound too, gap, milliseconds with a budget of zero and with the
+//! usual one, microseconds of the checker; after one worker's respawn (nothing changed),
+//! microseconds with the cached solution and without it, and the threads that moved; milliseconds
+//! and moved threads when one more deployment joins; peak memory.
 //!
-//! Every answer is checked. Each case is solved several times; times are medians. An argument picks
-//! the cases that have it in their name.
-#![allow(clippy::expect_used)] // a benchmark has nobody to return an error to
+//! Every answer is checked. Each case is solved several times; times are medians. An argument
+//! selects the cases whose names contain it.
+#![allow(clippy::expect_used)] // a benchmark has no caller to return an error to
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use albacore_topology::{CAPACITY_MAX, Cpu, CpuId, CpuSet, Distances, Topology};
 
 const RUNS: usize = 5;
 const RESPAWNS: usize = 101;
-/// As the placer's.
+/// The budget of the placer.
 const BUDGET: Duration = Duration::from_millis(30);
 
 fn main() {
@@ -44,7 +44,7 @@ fn main() {
     run("200 of 16 x 16 on 256 cpus", &square(&large, 200, 16));
 }
 
-/// So many deployments, each of as many workers as threads, on the whole machine.
+/// `count` deployments, each of `side` workers with `side` threads, on the whole machine.
 fn square(topology: &Topology, count: usize, side: u16) -> JointProblem {
     let mut problem = problem(topology, count, Cpusets::Same);
     for deployment in &mut problem.deployments {
@@ -55,13 +55,13 @@ fn square(topology: &Topology, count: usize, side: u16) -> JointProblem {
 
 #[derive(Clone, Copy)]
 enum Cpusets {
-    /// The whole machine for everybody.
+    /// The whole machine for every deployment.
     Same,
-    /// The lower or the upper half of the cores.
+    /// The lower or the upper half of the cores, alternately.
     Halves,
-    /// An L3 each.
+    /// One L3 per deployment.
     Sixteenths,
-    /// A quarter of the cpus each, from a place of its own.
+    /// A quarter of the cpus per deployment, each window at a different offset.
     Windows,
 }
 
@@ -111,7 +111,7 @@ fn problem(topology: &Topology, count: usize, cpusets: Cpusets) -> JointProblem 
     }
 }
 
-/// Packages x L3 each x cores each x cpus each.
+/// Packages x L3 per package x cores per L3 x cpus per core.
 fn machine([packages, l3s, cores, width]: [u32; 4]) -> Topology {
     let all_cores = packages * l3s * cores;
     let cpus = (0..all_cores * width).map(|id| {
@@ -177,7 +177,7 @@ fn run(name: &str, problem: &JointProblem) {
     );
 }
 
-/// Median of the microseconds until it is known that the cached answer holds after a respawn.
+/// Median microseconds to find that the cached solution holds after a respawn.
 fn respawned(problem: &JointProblem, solution: &JointSolution, again: &JointProblem) -> f64 {
     let cached = CachedSolution::new(problem.clone(), solution.clone());
     let mut nanos = Vec::new();
@@ -191,7 +191,7 @@ fn respawned(problem: &JointProblem, solution: &JointSolution, again: &JointProb
     nanos[RESPAWNS / 2] as f64 / 1000.0
 }
 
-/// The answer, checked, and the median of the microseconds it took.
+/// The checked answer and the median microseconds.
 fn timed(problem: &JointProblem, budget: Duration) -> (JointSolution, u128) {
     let mut micros = Vec::new();
     let mut last = None;
@@ -207,7 +207,7 @@ fn timed(problem: &JointProblem, budget: Duration) -> (JointSolution, u128) {
     (solution, micros[RUNS / 2])
 }
 
-/// Most memory that this process had, in MiB.
+/// Peak resident memory of this process in MiB.
 fn peak_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

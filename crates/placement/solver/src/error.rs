@@ -1,11 +1,11 @@
-//! Why a problem cannot be solved as it was asked. A request that can be run never ends here.
+//! Errors of problems outside the limits. A request that can be run is never rejected.
 
 use crate::limits::{CPUS_MAX, SLOTS_MAX, THREADS_MAX, WORKERS_MAX};
 use albacore_topology::DistancesError;
 
 use crate::Problem;
 
-/// What is wrong with a [`Problem`]: names the field, its value and the way out.
+/// Error in a [`Problem`]: names the field, its value and a remedy.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProblemError {
@@ -15,13 +15,13 @@ pub enum ProblemError {
     /// T is 0.
     #[error("threads is 0: a worker needs at least 1 thread, its main thread")]
     NoThreads,
-    /// W is beyond its limit.
+    /// W is above its limit.
     #[error("workers is {workers}, more than {WORKERS_MAX}: use fewer workers")]
     TooManyWorkers { workers: u16 },
-    /// T is beyond its limit.
+    /// T is above its limit.
     #[error("threads is {threads}, more than {THREADS_MAX}: use fewer threads per worker")]
     TooManyThreads { threads: u16 },
-    /// W x T is beyond its limit.
+    /// W x T is above its limit.
     #[error(
         "workers x threads is {workers} x {threads} = {slots}, more than {SLOTS_MAX}: \
          lower workers or threads"
@@ -31,21 +31,21 @@ pub enum ProblemError {
         threads: u16,
         slots: u32,
     },
-    /// The topology has more cpus than the solver takes.
+    /// The topology has more cpus than the solver accepts.
     #[error("the topology has {cpus} cpus, more than {CPUS_MAX}: restrict it to a smaller cpuset")]
     TooManyCpus {
-        /// How many it has.
+        /// Number of cpus of the topology.
         cpus: usize,
     },
-    /// The distances are no tree, or beyond their limit.
+    /// The distances do not form a tree, or exceed their limit.
     #[error(transparent)]
     Distances(#[from] DistancesError),
 }
 
-/// Refuses what no solver of this crate takes.
+/// Rejects a problem that no solver of this crate accepts.
 ///
 /// # Errors
-/// Says which count or distance, its value and its limit.
+/// Names the count or distance, its value and its limit.
 pub fn validate(problem: &Problem) -> Result<(), ProblemError> {
     validate_size(problem.workers, problem.threads)?;
     let cpus = problem.topology.cpus().len();
@@ -55,10 +55,10 @@ pub fn validate(problem: &Problem) -> Result<(), ProblemError> {
     Ok(problem.distances.validate()?)
 }
 
-/// Refuses counts that are nothing or beyond the limits.
+/// Rejects counts that are 0 or above the limits.
 ///
 /// # Errors
-/// Says which count, its value and its limit.
+/// Names the count, its value and its limit.
 pub fn validate_size(workers: u16, threads: u16) -> Result<(), ProblemError> {
     if workers == 0 {
         return Err(ProblemError::NoWorkers);

@@ -1,12 +1,13 @@
-//! What the integer programs of one deployment and of several have in common.
+//! Common parts of the integer programs for one deployment and for several.
 //!
-//! `x[w,c]` threads of a worker on a cpu and `m[w,c]` its main are the only decisions; every other
-//! variable is determined by them and says how ([`Derived`]), so that a known placement can be
-//! handed to microlp as a start. Pairs are counted in domains: where closeness is to be small, by
-//! the tangents of x(x-1)/2, where it is to be large, by steps that must be taken in order. Both
-//! are exact at integers. Values are whole numbers, so microlp is asked for a gap below one clock
-//! cycle: with `|objective| <= magnitude`, a relative gap of 0.9 / magnitude is an absolute one
-//! below 0.9. It computes with floats, so its bound is rounded down with a millionth to spare.
+//! The only decision variables are `x[w,c]`, the threads of a worker on a cpu, and `m[w,c]`, its
+//! main; every other variable is determined by them and records how ([`Derived`]), so that a known
+//! placement can be passed to microlp as a start. Pairs are counted per domain: if closeness is
+//! minimized, by the tangents of x(x-1)/2; if it is maximized, by binary steps that must be taken
+//! in order. Both are exact at integers. Objective values are integers, so microlp is given a gap
+//! below one clock cycle: with `|objective| <= magnitude`, a relative gap of 0.9 / magnitude is an
+//! absolute one below 0.9. It computes in floating point, so its bound is rounded down with a
+//! relative tolerance of 1e-6.
 
 use std::collections::HashMap;
 
@@ -18,13 +19,13 @@ use good_lp::{
 
 use crate::levels::pairs;
 
-/// Asked of microlp in cycles: below 1, where nothing whole lies between value and bound.
+/// Gap for microlp in cycles: below 1, so that no integer lies between objective and bound.
 const GAP: f64 = 0.9;
 
-/// The column of a worker's main and those of its peers.
+/// Column of a worker's main, and columns of its peers.
 pub(crate) type WorkerColumns = (u16, Vec<u16>);
 
-/// What microlp found.
+/// Result of microlp.
 pub(crate) struct Solved {
     pub(crate) workers: Vec<WorkerColumns>,
     pub(crate) proven: bool,
@@ -33,30 +34,30 @@ pub(crate) struct Solved {
 /// A cpu or core that may be full.
 pub(crate) struct FullDomain {
     pub(crate) threads: Expression,
-    /// Mains in groups of which at most one is here.
+    /// Groups of mains; at most one main of each group is here.
     pub(crate) mains: Vec<Expression>,
     /// Fewest and most threads that it holds.
     pub(crate) range: (u32, u32),
 }
 
-/// A variable that follows from the decisions.
+/// A variable that is determined by the decision variables.
 enum Derived {
-    /// x(x-1)/2 of so many items.
+    /// x(x-1)/2 for the number of items.
     Pairs(Variable, Expression),
-    /// Ordered: as many are 1 as there are items beyond so many.
+    /// Ordered binary steps: as many are 1 as there are items beyond a base.
     Steps(Vec<Variable>, Expression, usize),
-    /// 1 if there are at least so many threads, and 1 if there is a main too.
+    /// 1 if there are at least so many threads; and 1 if there is a main as well.
     Full([Variable; 2], Expression, Expression, u32),
 }
 
-/// The program while it is built.
+/// The program under construction.
 pub(crate) struct IntegerProgram {
     pub(crate) variables: ProblemVariables,
     objective: Expression,
     constraints: Vec<Constraint>,
     /// Threads of each worker on its cpus.
     pub(crate) threads: Vec<Vec<Variable>>,
-    /// 1 where the main of each worker is, in the same columns.
+    /// 1 in the column of each worker's main; columns as in `threads`.
     pub(crate) mains: Vec<Vec<Variable>>,
     derived: Vec<Derived>,
 }
@@ -77,8 +78,8 @@ impl IntegerProgram {
         self.constraints.push(constraint);
     }
 
-    /// Pairs that cost, of at least `least` and at most `most` items: at least every tangent of
-    /// x(x-1)/2.
+    /// Adds pairs that cost, among at least `least` and at most `most` items: bounded below by
+    /// every tangent of x(x-1)/2.
     pub(crate) fn few_pairs(
         &mut self,
         items: &Expression,
@@ -99,8 +100,8 @@ impl IntegerProgram {
         self.derived.push(Derived::Pairs(pairs, items.clone()));
     }
 
-    /// Pairs that pay, of at least `least` and at most `most` items: the k-th item brings k - 1,
-    /// after all items before it.
+    /// Adds pairs that gain, among at least `least` and at most `most` items: the k-th item gains
+    /// k-1 and requires all items before it.
     pub(crate) fn many_pairs(
         &mut self,
         items: &Expression,
@@ -128,7 +129,7 @@ impl IntegerProgram {
             .push(Derived::Steps(steps, items.clone(), least));
     }
 
-    /// Each worker has its threads and one main, where it has a thread.
+    /// Requires that the worker has its threads and one main, on a cpu with one of its threads.
     pub(crate) fn keep_worker(&mut self, worker: usize, threads: usize) {
         let (own, mains) = (&self.threads[worker], &self.mains[worker]);
         let threads = threads as f64;
@@ -145,7 +146,8 @@ impl IntegerProgram {
         }
     }
 
-    /// Of two workers that are alike, the main of the first is in no later column.
+    /// Symmetry breaking between two interchangeable workers: the main of the first is in no later
+    /// column.
     pub(crate) fn keep_order(&mut self, first: usize, second: usize) {
         let place = |mains: &[Variable]| -> Expression {
             mains
@@ -158,8 +160,8 @@ impl IntegerProgram {
         self.constraints.push(constraint!(first <= second));
     }
 
-    /// At most `most` domains hold both `full` threads and a main. Where a domain holds `full` or
-    /// one less, it is written as an equation: the same placements, fewer fractions.
+    /// At most `most` domains hold both `full` threads and a main. If a domain holds `full` or one
+    /// less, the constraint is an equation: the same integer solutions, fewer fractional ones.
     pub(crate) fn keep_full_mains(&mut self, domains: Vec<FullDomain>, full: u32, most: u32) {
         if most as usize >= domains.len() {
             return;
@@ -193,8 +195,8 @@ impl IntegerProgram {
         self.constraints.push(constraint!(both <= most));
     }
 
-    /// Solves the program from a start that keeps it. The objective never exceeds `magnitude`, nor
-    /// falls below its negative.
+    /// Solves the program from a feasible start. The absolute value of the objective must not
+    /// exceed `magnitude`.
     pub(crate) fn solve(
         mut self,
         start: &[WorkerColumns],
@@ -227,7 +229,7 @@ impl IntegerProgram {
         })
     }
 
-    /// The values of all variables for such workers.
+    /// Values of all variables for a placement of the workers.
     fn start(&self, workers: &[WorkerColumns]) -> Vec<(Variable, f64)> {
         let mut values: HashMap<Variable, f64> = HashMap::new();
         for ((main, peers), (threads, mains)) in
@@ -251,7 +253,7 @@ impl IntegerProgram {
 }
 
 impl Derived {
-    /// Adds what the decisions make of it.
+    /// Adds the values that follow from the decision variables.
     fn follow(&self, values: &HashMap<Variable, f64>, start: &mut Vec<(Variable, f64)>) {
         let whole = |items: &Expression| items.eval_with(values).round() as u32;
         match self {
@@ -271,7 +273,7 @@ impl Derived {
     }
 }
 
-/// The workers of a solution: a row of threads and a row of mains for each.
+/// The workers of a solution, from a row of threads and a row of mains for each.
 fn columns_of(threads: &[Vec<f64>], mains: &[Vec<f64>]) -> Option<Vec<WorkerColumns>> {
     let whole = |value: f64| value.round().max(0.0) as usize;
     let columns = |(threads, mains): (&Vec<f64>, &Vec<f64>)| {

@@ -1,33 +1,33 @@
-//! Ranks for placed peers, with as few threads renamed as possible.
+//! Ranks for placed peers, with as few changes of rank as possible.
 //!
-//! **Problem.** Peers are placed but have no ranks: ranks 1..T-1 are needed such that no worker has
-//! one twice and at most ceil(W/C) threads of a deployment with equal rank share a cpu (rule 2); a
-//! peer that stays should keep its rank, else it counts as moved. **Approach.** The edge coloring
-//! of [`Peers`]. **Limits.** Few peers are renamed, not always the fewest.
+//! **Problem.** Placed peers need ranks 1..T-1 such that no worker has a rank twice and at most
+//! ceil(W/C) threads of a deployment with equal rank share a cpu (rule 2); a peer that stays should
+//! keep its rank, otherwise it counts as moved. **Approach.** The edge coloring of [`Peers`].
+//! **Limits.** Few peers change their rank, not always the fewest.
 
 pub(crate) mod rank_coloring;
 
 use rank_coloring::Peers;
 
-/// No cpu, where a thread has none.
+/// Value for a thread without a cpu.
 pub(crate) const NO_CPU: u16 = u16::MAX;
 
-/// The threads of one deployment and what they may have.
+/// The placed threads of one deployment, and their limits.
 pub(crate) struct Threads<'a> {
     /// T of each worker.
     pub(crate) threads: usize,
-    /// How many cpus there are.
+    /// Number of cpus.
     pub(crate) cpus: usize,
     /// ceil(W/C).
     pub(crate) rank_cap: usize,
-    /// Position of each thread, worker by worker, the main first.
+    /// Position of each thread, ordered by worker with the main first.
     pub(crate) places: &'a [u16],
-    /// Where each slot runs; [`NO_CPU`] where it does not, empty where nothing runs.
+    /// Current cpu of each slot, [`NO_CPU`] if it has none; empty if nothing runs.
     pub(crate) current: &'a [u16],
 }
 
 impl Threads<'_> {
-    /// The position of every slot, worker by worker, rank by rank.
+    /// The position of every slot, ordered by worker and rank.
     pub(crate) fn ranked(&self) -> Vec<u16> {
         let mut ranked = self.places.to_vec();
         if self.threads < 2 {
@@ -50,7 +50,7 @@ impl Threads<'_> {
         ranked
     }
 
-    /// The rank, less 1, of each peer that stays.
+    /// The rank minus 1 of each peer that stays.
     fn preferred_ranks(&self) -> Vec<Option<u16>> {
         let mut preferred = Vec::with_capacity(self.places.len());
         for (worker, row) in self.places.chunks(self.threads).enumerate() {

@@ -15,26 +15,26 @@ pub(crate) const NUMA: usize = 4;
 /// Index of the package level.
 pub(crate) const PACKAGE: usize = 5;
 
-/// Closeness of a pair that shares a domain of each level, on top of that of the levels above it;
+/// Closeness of a pair that shares a domain of each level, in addition to that of the outer levels;
 /// never negative for valid distances.
 fn gains(distances: &Distances) -> [i64; LEVELS] {
     let cycles = Level::ALL.map(|level| i64::from(distances.at(level)));
     std::array::from_fn(|level| cycles[level + 1] - cycles[level])
 }
 
-/// The levels that differ. Beyond L3, a level with as many domains as the one inside it has the
-/// same domains: its gain is added to that one, and it is left out. On the machine of the article
-/// four levels are left.
+/// The distinct levels. Beyond L3, a level with as many domains as the next inner one has the same
+/// domains: it is left out and its gain is added to the inner one. On the machine of the article
+/// four levels remain.
 pub(crate) struct DistinctLevels {
-    /// How many are left; the others come after them, hold the whole machine and gain nothing.
+    /// Number of distinct levels; further levels contain the whole machine and have no gain.
     pub(crate) count: usize,
-    /// Which of all levels each one is.
+    /// Original index of each level.
     pub(crate) source: [usize; LEVELS],
     pub(crate) gain: [i64; LEVELS],
 }
 
 impl DistinctLevels {
-    /// Of levels with so many domains.
+    /// The distinct levels, given the number of domains of each level.
     pub(crate) fn of(domains: &[usize; LEVELS], distances: &Distances) -> Self {
         let gains = gains(distances);
         let mut distinct = Self {
@@ -55,7 +55,7 @@ impl DistinctLevels {
     }
 }
 
-/// The number that a topology gives to the domain of a cpu, by level.
+/// The topology's number for the domain of a cpu, by level.
 pub(crate) fn domain_keys(cpu: &Cpu) -> [u32; LEVELS] {
     [
         u32::from(cpu.id.0),
@@ -67,8 +67,8 @@ pub(crate) fn domain_keys(cpu: &Cpu) -> [u32; LEVELS] {
     ]
 }
 
-/// The domain of every cpu at a level, numbered densely in order of their first cpus, and how many
-/// there are.
+/// The domain of every cpu at a level, numbered densely in order of their first cpus, and the
+/// number of domains.
 pub(crate) fn number_domains(cpus: &[Cpu], level: usize) -> (Vec<u16>, usize) {
     let mut numbers = std::collections::BTreeMap::new();
     let number = |cpu: &Cpu| {

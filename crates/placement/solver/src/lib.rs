@@ -1,14 +1,15 @@
-//! Which cpu each thread of one deployment, or of several on one machine, runs on: takes a problem,
-//! returns mappings with their certificate. Pure but for good_lp.
+//! Solver of thread mappings: which cpu each thread of one deployment, or of several on one
+//! machine, runs on. Takes a problem and returns mappings with their certificate. Pure, except for
+//! good_lp.
 //!
-//! [`solve()`] answers the problem of one deployment (`single`), [`solve_joint`] that of several
-//! (`joint`), with obstacles and a cost of moves. The nouns and the checker are those of
-//! `albacore-mapping`, which knows no solver. `explain` says why a mapping is as it is and what
-//! each alternative would cost. [`round_robin()`] is the baseline. A [`WorkBudget`] limits every
+//! [`solve()`] solves the problem of one deployment (`single`), [`solve_joint`] that of several
+//! (`joint`), with obstacles and a cost of moves. The types and the checker are those of
+//! `albacore-mapping`, which does not depend on the solver. `explain` explains a mapping and the
+//! cost of each alternative. [`round_robin()`] is the baseline. A [`WorkBudget`] limits every
 //! search.
 #![forbid(unsafe_code)]
 
-// Unit tests share modules with the tests beside this crate, which name it.
+// Unit tests share modules with the integration tests, which refer to this crate by name.
 #[cfg(test)]
 extern crate self as albacore_solver;
 

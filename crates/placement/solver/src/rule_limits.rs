@@ -1,6 +1,6 @@
 //! The right-hand sides of all rules.
 
-/// What the rules allow of W workers x T threads on C cpus in P cores.
+/// Right-hand sides of the rules for W workers x T threads on C cpus in P cores.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleLimits {
     /// Most threads of equal rank on a cpu: ceil(W/C), rule (2).
@@ -20,7 +20,7 @@ pub struct RuleLimits {
 }
 
 impl RuleLimits {
-    /// The limits for a problem whose cpus lie in so many cores.
+    /// The limits for a problem whose cpus are in `cores` cores.
     pub fn of(problem: &crate::Problem, cores: usize) -> Self {
         let (workers, threads) = (u32::from(problem.workers), u32::from(problem.threads));
         let (cpus, cores) = (problem.topology.cpus().len() as u32, cores as u32);
@@ -37,8 +37,9 @@ impl RuleLimits {
     }
 }
 
-/// Rule (12) or (12+): most units (cpus or cores) that hold ceil(slots / units) threads and a main,
-/// max(0, workers - units + r) with r = slots mod units, where the rule applies.
+/// Rule (12) or (12+): the maximum number of units (cpus or cores) that hold ceil(slots / units)
+/// threads and a main, max(0, workers - units + r) with r = slots mod units; `None` if the rule
+/// does not apply.
 pub fn full_mains(workers: u32, slots: u32, units: u32) -> Option<u32> {
     let rest = slots % units;
     let applies = rest > 0 && slots > units && workers <= units;

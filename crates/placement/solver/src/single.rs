@@ -1,16 +1,15 @@
-//! The problem of one deployment.
+//! Solver of the problem of one deployment.
 //!
-//! [`solve()`] goes through these steps; each module has its theory at its head. The problem as
-//! counts in a tree (`domains`), the value of the mapping in force (`incumbent`), maximum
-//! dispersion (`spread`), threads and mains of each cpu with the smallest relaxation of the rules
-//! (`volumes`, `relaxation`, `allowed`), which worker gets which thread
-//! (`hierarchical_construction`, `assignment`), search (`search_driver`: `local_search`,
-//! `penalized_moves`, `count_annealing`, `simulated_annealing`, `perturbation`), upper bounds
+//! [`solve()`] performs these steps; the head of each module contains its theory: the problem as
+//! counts in a tree (`domains`); the value of the mapping in force (`incumbent`); maximum
+//! dispersion (`spread`); threads and mains of each cpu with the smallest relaxation of the rules
+//! (`volumes`, `relaxation`, `allowed`); the assignment of threads to workers
+//! (`hierarchical_construction`, `assignment`); search (`search_driver`: `local_search`,
+//! `penalized_moves`, `count_annealing`, `simulated_annealing`, `perturbation`); upper bounds
 //! (`bound`, `capacities`, `domain_classes`, `lagrangian_bound`, `domain_subproblem`,
-//! `volume_knapsack`); where value and bound do not meet, every assignment of a tiny problem
-//! (`enumeration`) or the integer program of a small one (`reduced`); fewest moves
-//! (`move_minimization`), then ranks, worker indices and which of equal domains (`labeling`,
-//! `symmetry`).
+//! `volume_knapsack`); if a gap remains, enumeration of a tiny problem (`enumeration`) or the
+//! integer program of a small one (`reduced`); fewest moves (`move_minimization`); then ranks,
+//! worker indices and the choice among equal domains (`labeling`, `symmetry`).
 
 pub(crate) mod allowed;
 pub(crate) mod assignment;

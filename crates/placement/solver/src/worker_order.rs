@@ -1,14 +1,15 @@
-//! Which worker has which row of cpus.
+//! Assigns the rows of cpus of a deployment to its workers.
 //!
 //! **Problem.** Rows of cpus are interchangeable between the workers of a deployment: no rule and
-//! no distance tells them apart. Busy workers should have the rows on which they contend least, as
-//! [`contention`](albacore_mapping::contention) counts it. **Approach.** Exchange the rows of two
-//! workers as long as an exchange lowers contention by what it must gain: a local search of a
-//! quadratic assignment problem. Ranks that are equally busy in every worker are one column, so a
-//! row costs as many steps as it has columns and neighbors: one column for a new deployment, two
-//! where mains and peers differ. **Proof sketch.** Rows stay what they are, so rules, objective and
-//! bound do; each exchange lowers a sum that is never negative. **Limits.** No exchange of two is
-//! left that gains, which is not always the least contention: the tests compare with all orders.
+//! no distance distinguishes them. Busy workers should have the rows with least contention, as
+//! counted by [`contention`](albacore_mapping::contention). **Approach.** Exchange the rows of two
+//! workers as long as an exchange lowers contention by the required minimum: a local search for a
+//! quadratic assignment problem. Ranks with equal utilization in every worker are one column, so a
+//! row costs as many steps as it has columns and neighbors: one column for a new deployment, two if
+//! mains and peers differ. **Proof sketch.** Rows do not change, so rules, objective and bound do
+//! not change either; each exchange lowers a nonnegative sum. **Limits.** A local optimum for
+//! exchanges of two workers, which is not always the least contention: the tests compare with all
+//! orders.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -20,12 +21,12 @@ use crate::levels::{CORE, number_domains};
 use crate::limits::ORDER_PASSES_MAX;
 use crate::{JointProblem, Mapping};
 
-/// When the rows of two workers are exchanged.
+/// Condition for an exchange of the rows of two workers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExchangeRule {
-    /// Contention that an exchange must remove, percent of a cpu; at least 1.
+    /// Minimum reduction of contention by an exchange, percent of a cpu; at least 1.
     pub gain_min: u64,
-    /// Only rows in the same NUMA nodes are exchanged: memory stays where it is.
+    /// Exchanges only rows in the same NUMA nodes, because memory does not move.
     pub stays_in_nodes: bool,
 }
 
@@ -37,8 +38,8 @@ impl ExchangeRule {
     };
 }
 
-/// A new mapping with its rows given so that workers of low number, which dispatchers prefer,
-/// contend least.
+/// Orders the rows of a new mapping such that workers of low number, which dispatchers prefer, have
+/// least contention.
 pub(crate) fn in_dispatch_order(topology: &Topology, mapping: Mapping) -> Mapping {
     let threads = usize::from(mapping.threads).max(1);
     let busy = busy_by_dispatch_order((mapping.cpus.len() / threads) as u16, mapping.threads);
@@ -52,7 +53,7 @@ pub(crate) fn in_dispatch_order(topology: &Topology, mapping: Mapping) -> Mappin
     ordered.unwrap_or(mapping)
 }
 
-/// Gives the rows of new mappings, those without one in force, to workers of low number first.
+/// Orders the rows of new mappings, those without one in force, in favor of workers of low number.
 pub(crate) fn order_new(problem: &JointProblem, mappings: &mut [Mapping]) {
     if problem.deployments.iter().all(|of| of.current.is_some()) {
         return;
@@ -80,24 +81,24 @@ pub(crate) fn order_new(problem: &JointProblem, mappings: &mut [Mapping]) {
     }
 }
 
-/// Mappings on one machine with how busy their threads are, and what else runs there.
+/// Mappings on one machine with the utilization of their threads, and other load.
 #[derive(Debug)]
 pub struct WorkerOrder<'a> {
     placed: Vec<BusyMapping<'a>>,
     cpus: &'a [Cpu],
     /// The core of each position.
     cores: Vec<u16>,
-    /// How busy the thread of each slot is, mapping by mapping.
+    /// Utilization of the thread of each slot, mapping by mapping.
     busy: Vec<u8>,
     on_core: Vec<Loads>,
     on_cpu: Vec<Loads>,
 }
 
-/// How many threads are how busy.
+/// Number of threads by utilization.
 type Loads = BTreeMap<u8, u64>;
 
 impl<'a> WorkerOrder<'a> {
-    /// Threads on cpus that the machine does not have are left out.
+    /// Threads on cpus that the machine does not have are ignored.
     pub fn new(
         topology: &'a Topology,
         placed: Vec<BusyMapping<'a>>,
@@ -136,14 +137,14 @@ impl<'a> WorkerOrder<'a> {
         self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok()
     }
 
-    /// The slots of a mapping among those of all.
+    /// The slots of a mapping among those of all mappings.
     fn slots(&self, which: usize) -> Range<usize> {
         let before = self.placed[..which].iter();
         let first: usize = before.map(|of| of.mapping.cpus.len()).sum();
         first..first + self.placed[which].mapping.cpus.len()
     }
 
-    /// Adds the threads of a mapping to the loads of cores and cpus, or takes them away.
+    /// Adds the threads of a mapping to the loads of cores and cpus, or removes them.
     fn count(&mut self, which: usize, is_added: bool) {
         let mapping = self.placed[which].mapping;
         for (slot, &id) in self.slots(which).zip(&mapping.cpus) {
@@ -161,8 +162,8 @@ impl<'a> WorkerOrder<'a> {
         }
     }
 
-    /// The mapping of index `which` with its rows given to other workers, if that gains; later
-    /// calls count with it.
+    /// The mapping of index `which` with its rows reassigned to workers, if that gains; later calls
+    /// use the new order.
     pub fn order(&mut self, which: usize, rule: ExchangeRule) -> Option<Mapping> {
         let mapping = self.placed.get(which)?.mapping;
         let own = self.slots(which);
@@ -198,13 +199,14 @@ impl<'a> WorkerOrder<'a> {
         is_other.then_some(Mapping { threads, cpus })
     }
 
-    /// What the rows of one mapping cost its workers; its own threads are not in the loads.
+    /// Costs of the rows of one mapping for its workers; the loads must not contain its own
+    /// threads.
     fn exchange(&self, rows: &[&[CpuId]], columns: Columns) -> Exchange {
         let positions: Vec<Vec<Option<usize>>> = rows
             .iter()
             .map(|row| row.iter().map(|&id| self.position(id)).collect())
             .collect();
-        // Own threads on each core, by place and position.
+        // own threads on each core, as pairs of place and position
         let mut own = vec![Vec::new(); self.on_core.len()];
         for (row, positions) in positions.iter().enumerate() {
             for (rank, &position) in positions.iter().enumerate() {
@@ -244,7 +246,7 @@ impl<'a> WorkerOrder<'a> {
             met.dedup();
             let of = |other: usize| {
                 let times = std::mem::take(&mut times[other]);
-                // pairs within a place were met from both threads
+                // pairs within a place were counted from both threads
                 (other, if other == place { times / 2 } else { times })
             };
             let met = met.into_iter().map(of);
@@ -259,8 +261,8 @@ impl<'a> WorkerOrder<'a> {
     }
 }
 
-/// What a place costs threads that are so busy, with rivals of other deployments and so much
-/// capacity missing; by percent, and empty if it never costs anything.
+/// Cost of a place for threads of each utilization, given rivals of other deployments and missing
+/// capacity; indexed by percent, empty if it is always 0.
 fn cost_by_busy(rivals: &Loads, missing: u64, busy: &[u8]) -> Vec<u64> {
     if missing == 0 && rivals.values().all(|&threads| threads == 0) {
         return Vec::new();
@@ -274,17 +276,17 @@ fn cost_by_busy(rivals: &Loads, missing: u64, busy: &[u8]) -> Vec<u64> {
     costs
 }
 
-/// Ranks that are equally busy in every worker.
+/// Ranks grouped by equal utilization in every worker.
 struct Columns {
     /// The column of each rank.
     of: Vec<usize>,
     count: usize,
-    /// How busy the threads of each worker are in each column, worker by worker.
+    /// Utilization of the threads of each worker in each column, worker by worker.
     busy: Vec<u8>,
 }
 
 impl Columns {
-    /// Of the threads of all workers, how busy they are, slot by slot.
+    /// Groups ranks, given the utilization of the threads of all workers, slot by slot.
     fn of(busy: &[u8], threads: usize) -> Self {
         let mut known: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
         let mut ranks = Vec::new();
@@ -309,11 +311,12 @@ impl Columns {
     }
 }
 
-/// The rows of one mapping and which worker has each. A place is a row's cpus in one column.
+/// The rows of one mapping and the worker of each row. A place is a row's cpus in one column.
 struct Exchange {
     /// Places that share cores with each place, itself included, and how often.
     shared: Vec<Vec<(usize, u64)>>,
-    /// Cost of each place without those, by how busy its threads are; empty if there is none.
+    /// Cost of each place without those, indexed by utilization of its threads; empty if there is
+    /// none.
     alone: Vec<Vec<u64>>,
     columns: Columns,
     worker_in: Vec<usize>,
@@ -325,10 +328,10 @@ impl Exchange {
         self.columns.busy[self.worker_in[row] * self.columns.count + column]
     }
 
-    /// Exchanges rows while that gains; true if any was exchanged.
+    /// Exchanges rows while that gains; returns whether any were exchanged.
     fn run(&mut self, gain_min: i64, is_allowed: impl Fn(usize, usize) -> bool) -> bool {
         let mut changed = false;
-        // bound: passes
+        // bound: number of passes
         for _ in 0..ORDER_PASSES_MAX {
             let mut is_better = false;
             for a in 0..self.worker_in.len() {
@@ -358,7 +361,7 @@ impl Exchange {
         is_better
     }
 
-    /// What two rows cost, each pair of places once.
+    /// Cost of two rows, each pair of places counted once.
     fn cost_of_both(&self, a: usize, b: usize) -> i64 {
         let count = self.columns.count;
         let places = |row: usize| row * count..(row + 1) * count;

@@ -1,5 +1,5 @@
-//! A cached answer holds for the problem it was given for, and for the same problem with it in
-//! force; for nothing else.
+//! A cached solution answers the problem that it was computed for, and the same problem with the
+//! solution in force; no other problem.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod joint_problems;
@@ -12,7 +12,7 @@ use albacore_topology::CpuId;
 use joint_problems::{Sizes, joint_problems_at_any_speed};
 use proptest::prelude::*;
 
-/// The problem with the mappings in force that were answered.
+/// The problem with its solution in force.
 fn in_force(problem: &JointProblem, cached: &CachedSolution) -> JointProblem {
     let mut next = problem.clone();
     let answer = cached.answer(problem).unwrap();

@@ -1,4 +1,4 @@
-//! The cases that the source article names and the corners of the problem, one by one.
+//! The cases that the source article names and corner cases of the problem, one by one.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod machines;
@@ -13,7 +13,7 @@ use machines::{ARTICLE, Shape, problem};
 const SIZES: [u16; 6] = [2, 4, 6, 8, 12, 16];
 const MODES: [Mode; 2] = [Mode::Scatter, Mode::Compact];
 
-/// Solves without a limit on time and has the answer checked.
+/// Solves with an unlimited budget and checks the answer.
 fn solved(problem: &Problem) -> Solution {
     let solution = solve(problem, &mut WorkBudget::unlimited()).unwrap();
     check_solution(problem, &solution).unwrap();
@@ -62,7 +62,7 @@ fn values_counted_by_hand_are_reached() {
             .certificate
             .objective
     };
-    // 2 mains 50 apart, each worker's 2 threads 50 apart in either mode: (8+) wants 1 on a core
+    // 2 mains 50 apart, each worker's 2 threads 50 apart in either mode: (8+) allows 1 on a core
     assert_eq!(value(2, 2, Mode::Scatter), 50 + 2 * 50);
     assert_eq!(value(2, 2, Mode::Compact), 50 - 2 * 50);
     // 16 workers on a core each: 120 pairs of mains 50 apart, 16 pairs of threads 4 apart
@@ -76,7 +76,7 @@ fn contradictory_rules_are_loosened_by_the_smallest_number() {
     // the 2 cpus with two threads must hold a main, because all peers have rank 1
     let problem = problem(Shape([1, 1, 8, 1, 1]).topology(), (5, 2, Mode::Scatter));
     let solution = solved(&problem);
-    // without SMT a core is a cpu, so (12+) says the same as (12)
+    // without SMT a core is a cpu, so (12+) equals (12)
     assert_eq!(
         solution.certificate.relaxed,
         [relaxation("12", 2), relaxation("12+", 2)]
@@ -159,7 +159,7 @@ fn round_robin_is_the_baseline_of_the_article() {
         .map(|cpu| cpu.0)
         .collect();
     assert_eq!(first, [0, 1, 2, 3]);
-    // T divides C: the mains of all workers meet on cpus 0 and 16
+    // T divides C: the mains of all workers are on cpus 0 and 16
     assert_eq!(solution.certificate.relaxed[0], relaxation("2", 1));
     assert!(!solution.certificate.optimal);
 }

@@ -1,4 +1,5 @@
-//! The checker refuses what is not so: each rule broken by hand, each lie of a certificate.
+//! The checker rejects what is wrong: each rule broken by hand, each false statement of a
+//! certificate.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod machines;
@@ -10,8 +11,8 @@ use albacore_solver::{
 use albacore_topology::CpuId;
 use machines::{Shape, problem};
 
-/// What the checker says of these cpus for 2 cores x 2 cpus (0 and 2 on one core, 1 and 3 on the
-/// other).
+/// Rules that the checker reports as broken for these cpus of 2 cores x 2 cpus (0 and 2 on one
+/// core, 1 and 3 on the other).
 fn broken(workers: u16, threads: u16, cpus: &[u16]) -> Vec<(&'static str, u32)> {
     broken_on(Shape([1, 1, 2, 1, 2]), (workers, threads), cpus)
 }
@@ -89,7 +90,7 @@ fn rule_12_plus_a_full_core_with_a_main() {
 
 #[test]
 fn more_workers_than_cpus_share_by_ceil() {
-    // ceil(5/4) = 2 mains may meet, 3 may not
+    // ceil(5/4) = 2 mains may share a cpu, 3 may not
     assert_eq!(broken(5, 1, &[0, 1, 2, 3, 0]), []);
     assert!(broken(5, 1, &[0, 0, 0, 1, 3]).contains(&("2", 1)));
 }
@@ -216,7 +217,7 @@ fn a_counted_bound_that_counting_does_not_confirm_is_refused() {
         .certificate;
     let (mapping, objective) = (mapping(2, &[0, 2, 1, 3]), 50 + 8);
     assert!(best.optimal && best.objective > objective);
-    // another mapping, whose value is said to be the best
+    // another mapping, whose value is claimed to be optimal
     let mut poor = Solution {
         certificate: Certificate {
             relaxed: check(&problem, &mapping).unwrap().relaxed,
@@ -233,7 +234,7 @@ fn a_counted_bound_that_counting_does_not_confirm_is_refused() {
             counted: best.bound
         }]
     );
-    // without the claim, or claimed by what is not counted, it is a matter of trust
+    // without the claim, or with a proof that is not counted, the checker does not verify it
     (poor.certificate.optimal, poor.certificate.proof) = (false, Proof::None);
     check_solution(&problem, &poor).unwrap();
     (poor.certificate.optimal, poor.certificate.proof) = (true, Proof::Search);

@@ -1,4 +1,4 @@
-//! Explanations say what is so: every figure against the independent checker.
+//! Explanations are correct: every figure is compared with the independent checker.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod machines;
@@ -27,7 +27,7 @@ fn index(problem: &Problem, slot: Slot) -> usize {
     usize::from(slot.worker.0 * problem.threads + slot.rank.0)
 }
 
-/// The mapping after `slot` went to `to` and `partner` came in return.
+/// The mapping after `slot` moved to `to` and `partner` moved in return.
 fn changed(
     problem: &Problem,
     mapping: &Mapping,
@@ -131,7 +131,7 @@ proptest! {
 fn the_rule_that_keeps_compact_workers_off_one_core_is_named_with_its_price() {
     let problem = problem(ARTICLE.topology(), (2, 2, Mode::Compact));
     let explained = explain(&problem, &solved(&problem), &mut WorkBudget::unlimited()).unwrap();
-    // both workers could have their 2 threads on one core, 4 apart in place of 50
+    // both workers could have their 2 threads on one core, 4 apart instead of 50
     let wanted = Binding {
         rule: Rule::CoreVolume,
         gain: 2 * 46,
@@ -146,8 +146,8 @@ fn the_rule_that_keeps_compact_workers_off_one_core_is_named_with_its_price() {
     );
 }
 
-/// Core 2 has one cpu, which takes one of 6 mains by rule (2): by the checker another core may have
-/// 3 of them, although each of 3 cores has 2 on average.
+/// Core 2 has one cpu, which takes one of 6 mains by rule (2): the checker allows 3 of them on
+/// another core, although each of 3 cores has 2 on average.
 #[test]
 fn the_limit_of_mains_on_a_core_is_that_of_the_checker_where_cores_differ_in_speed() {
     let cpu = |(id, core): (u16, u32)| Cpu {
@@ -242,7 +242,7 @@ fn a_difference_lists_the_threads_that_go_elsewhere() {
 
 #[test]
 fn what_is_optimal_uses_all_that_a_loosened_rule_admits() {
-    // half cores: (8+) is loosened above, and the same amount below is then admitted, too
+    // half cores: (8+) is relaxed above, and the same amount below is then admitted as well
     let cpus = [1, 2, 3, 4, 6, 7, 8, 10, 11].map(CpuId);
     let topology = Shape([1, 1, 6, 1, 2]).topology();
     let topology = topology.restrict(&CpuSet::from_iter(cpus)).unwrap();
@@ -266,7 +266,7 @@ fn what_cores_of_each_speed_hold_is_explained() {
         threads,
         mains,
     };
-    // a thread alone on a slow core has the level of the second on a fast one, which comes first
+    // a thread alone on a slow core has the level of the second on a fast one, which has priority
     assert_eq!(explained.speeds, [share(1024, 8, 4), share(512, 0, 0)]);
     let thread = explain_thread(&problem, &mapping, slot(0, 0)).unwrap();
     let places = thread.places.iter();

@@ -1,4 +1,4 @@
-//! Laws of joint problems, on random ones and on machines of real size, judged by the independent
+//! Laws of joint problems, on random ones and on machines of real size, verified by the independent
 //! checker.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -17,7 +17,7 @@ use joint_problems::{
 use machines::Shape;
 use proptest::prelude::*;
 
-/// A budget of so many pieces of work, small ones of some microseconds.
+/// A budget of `pieces` small pieces of work, some microseconds each.
 fn budget(pieces: u32) -> WorkBudget {
     WorkBudget::of_steps(u64::from(pieces) * 2_000)
 }
@@ -59,11 +59,11 @@ proptest! {
         let solution = solve_joint(&problem, &mut budget(questions)).unwrap();
         let stated = &solution.certificate;
         let counted = counted_joint_bound(&problem, &solution).unwrap();
-        // tiny problems are enumerated and small ones solved as an integer program, which give more
-        // than counts
+        // tiny problems are enumerated and small ones solved as an integer program, which prove
+        // more than counts
         let ways = |d: &Deployment| (d.cpuset.len() as f64).powi((d.workers * d.threads).into());
         let is_tiny = problem.deployments.iter().map(ways).product::<f64>() <= 100_000.0;
-        // of at most 60 variables, some of which say where mains are
+        // of at most 60 variables, some of which are the positions of mains
         let cells = |d: &Deployment| match d.threads {
             1 => d.cpuset.len(),
             _ => usize::from(d.workers) * d.cpuset.len(),
@@ -101,7 +101,7 @@ proptest! {
         let again = settled(&problem, &first);
         let second = solved(&again);
         let cost = i64::from(problem.move_cost) * i64::from(second.moved);
-        // a broken rule that was mended is a reason too
+        // repairing a broken rule is a valid reason as well
         let mended = first.certificate.relaxed != second.certificate.relaxed;
         prop_assert!(second.moved == 0 || second.gained > cost || mended, "{second:?}");
         if second.moved == 0 {
@@ -230,7 +230,7 @@ fn a_mapping_in_force_that_is_bad_is_improved_where_it_pays() {
     let problem = mixed(&topology, 3);
     let good = solved(&problem);
     let mut worse = settled(&problem, &good);
-    // the two workers of the second deployment trade half of their threads
+    // the two workers of the second deployment exchange half of their threads
     let current = worse.deployments[1].current.as_mut().unwrap();
     for rank in (0..8).step_by(2) {
         current.cpus.swap(rank, 8 + rank);
@@ -262,7 +262,7 @@ fn obstacles_push_threads_away_and_so_do_those_on_siblings() {
         !mapping.cpus.contains(&CpuId(1)) && !mapping.cpus.contains(&CpuId(5)),
         "{mapping:?}"
     );
-    // the sibling is outside the cpuset: only its core shows it
+    // the sibling is outside the cpuset: its load counts only for its core
     problem.deployments[0].cpuset = (0..4).map(CpuId).collect();
     problem.obstacles = vec![Obstacle {
         cpu: CpuId(6),
@@ -401,7 +401,7 @@ fn a_bound_of_a_lone_deployment_that_counting_does_not_confirm_is_refused() {
     };
     let mut solution = solved(&problem);
     assert_eq!(solution.certificate.objective, 100, "an L3 for each main");
-    // both mains in one L3, and a bound that would make that the best
+    // both mains in one L3, and a bound that would make that optimal
     solution.mappings[0].cpus = vec![CpuId(0), CpuId(1)];
     (solution.certificate.objective, solution.certificate.bound) = (50, 50);
     let violations = check_joint(&problem, &solution).unwrap_err();
@@ -422,7 +422,7 @@ fn a_bound_of_several_that_counting_does_not_confirm_is_refused_and_so_is_one_th
         [JointViolation::Stated(violation)] => violation.clone(),
         other => panic!("{other:?}"),
     };
-    // both mains in the first L3, and a bound that would make that the best
+    // both mains in the first L3, and a bound that would make that optimal
     let mut crowded = best.clone();
     crowded.mappings[0].cpus = vec![CpuId(0), CpuId(1)];
     crowded.mappings[1].cpus = vec![CpuId(2), CpuId(4)];
@@ -440,7 +440,7 @@ fn a_bound_of_several_that_counting_does_not_confirm_is_refused_and_so_is_one_th
         violation(&crowded),
         Violation::Unconfirmed { bound, counted }
     );
-    // nothing is claimed of it: then it is only no best mapping
+    // without a claim of optimality, it is merely not the best mapping
     crowded.certificate = Certificate {
         bound: counted,
         optimal: false,

@@ -1,4 +1,4 @@
-//! Tiny joint problems against brute force: every placement there is.
+//! Tiny joint problems against brute force over every placement.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod joint_problems;
@@ -19,7 +19,7 @@ use joint_problems::{
 use machines::Shape;
 use proptest::prelude::*;
 
-/// Every way to put every thread on a cpu of its cpuset.
+/// Visits every placement of all threads on cpus of their cpusets.
 fn every_placement(problem: &JointProblem, look: &mut dyn FnMut(&[Mapping])) {
     let choices: Vec<Vec<CpuId>> = problem
         .deployments
@@ -51,7 +51,7 @@ fn every_placement(problem: &JointProblem, look: &mut dyn FnMut(&[Mapping])) {
     }
 }
 
-/// mains-per-core, fast-mains, (12), (12+).
+/// Amounts of mains-per-core, fast-mains, (12), (12+).
 fn breaches(report: &JointReport) -> [u32; 4] {
     ["mains-per-core", "fast-mains", "12", "12+"].map(|rule| {
         report
@@ -62,7 +62,7 @@ fn breaches(report: &JointReport) -> [u32; 4] {
     })
 }
 
-/// Whether a placement is refused for another reason than its loads.
+/// Whether a placement is rejected for another reason than its loads.
 fn breaks_2_or_3(violations: &[JointViolation]) -> bool {
     violations
         .iter()
@@ -70,13 +70,13 @@ fn breaks_2_or_3(violations: &[JointViolation]) -> bool {
 }
 
 struct Best {
-    /// Fewest moves of all placements that break the rules on mains by so much.
+    /// Fewest moves of all placements, by the amounts by which they break the rules on mains.
     fewest: BTreeMap<[u32; 4], u32>,
     key: ([u32; 4], Reverse<i64>, u32),
     most: ([u32; 4], Reverse<i64>),
 }
 
-/// The best placement; on the way, that the checker calls exactly the balanced ones balanced.
+/// The best placement; also asserts that the checker accepts exactly the balanced loads.
 fn brute_force(problem: &JointProblem) -> Best {
     let mut balanced = None;
     every_placement(problem, &mut |mappings| {
@@ -119,7 +119,7 @@ fn brute_force(problem: &JointProblem) -> Best {
     best.expect("rules 2, 3, 8 and 8+ can always be kept")
 }
 
-/// Its mapping in force meets the bound of placements that break (12); moving 2 threads keeps (12).
+/// The mapping in force meets the bound of placements that break (12); moving 2 threads keeps (12).
 #[test]
 fn a_rule_is_kept_where_moving_threads_keeps_it() {
     let cpu = |id: u16, core: u32, l3: u32| Cpu {
@@ -155,8 +155,8 @@ fn a_rule_is_kept_where_moving_threads_keeps_it() {
     assert_eq!((report.moved, report.objective), (2, 404));
 }
 
-/// 8^6 placements: too many to enumerate, and the bound by counts is 246. The integer program finds
-/// more than the search, 100 in place of 50, and proves it.
+/// 8^6 placements: too many to enumerate, and the counted bound is 246. The integer program finds
+/// more than the search, 100 instead of 50, and proves it optimal.
 #[test]
 fn what_search_and_counts_leave_open_the_integer_program_proves() {
     let topology = Shape([1, 2, 2, 1, 2]).topology();
@@ -167,7 +167,7 @@ fn what_search_and_counts_leave_open_the_integer_program_proves() {
     assert!(stated.optimal && stated.proof == Proof::Search);
     let best = brute_force(&problem);
     assert_eq!(best.most, ([0; 4], Reverse(100)));
-    // the program is not begun without a budget
+    // the program is not started without a budget
     let hasty = solve_joint(&problem, &mut WorkBudget::of_steps(0)).unwrap();
     assert_ne!(hasty.certificate.proof, Proof::Search);
 }
@@ -221,7 +221,7 @@ fn is_solved_as_by_brute_force(problem: &JointProblem) -> Result<(), TestCaseErr
     let bound = hasty.certificate.bound;
     let mut as_good = best.fewest.range(..=breaches(&report));
     let is_least = as_good.all(|(_, &fewest)| hasty.moved_least <= fewest);
-    // the smallest are enumerated all the same: then fewer moves would gain less
+    // the smallest are enumerated regardless of the budget: then fewer moves would gain less
     let worth = report.objective - i64::from(problem.move_cost) * i64::from(report.moved);
     let is_best = (breaches(&report), Reverse(worth), report.moved) == best.key;
     prop_assert!(is_least || is_best, "what must move is counted");

@@ -1,4 +1,4 @@
-//! Laws that hold for every problem, on thousands of random ones, judged by the independent
+//! Laws that hold for every problem, on thousands of random ones, verified by the independent
 //! checker.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -24,12 +24,12 @@ fn problems() -> impl Strategy<Value = Problem> {
     (topologies(64), sizes, modes()).prop_map(|(topology, (w, t), m)| problem(topology, (w, t, m)))
 }
 
-/// A budget of so many pieces of work, small ones of some microseconds.
+/// A budget of `pieces` small pieces of work, some microseconds each.
 fn budget(pieces: u32) -> WorkBudget {
     WorkBudget::of_steps(u64::from(pieces) * 2_000)
 }
 
-/// Problems of which thousands are solved in a second.
+/// Problems of which thousands are solved per second.
 fn small_problems(mode: Mode) -> impl Strategy<Value = Problem> {
     let sizes = prop_oneof![
         8 => (1..=4u16, 1..=4u16),
@@ -39,7 +39,7 @@ fn small_problems(mode: Mode) -> impl Strategy<Value = Problem> {
     (topologies(16), sizes).prop_map(move |(topology, (w, t))| problem(topology, (w, t, mode)))
 }
 
-/// Whether the answer keeps its promises; `check_solution` counts a counted bound again.
+/// Asserts that the certificate holds; `check_solution` recounts a counted bound.
 fn is_honest(problem: &Problem, solution: &Solution) -> Result<(), TestCaseError> {
     let report = check_solution(problem, solution).map_err(|violations| {
         TestCaseError::fail(format!("{violations:?} of {:?}", solution.certificate))
@@ -66,7 +66,7 @@ fn threads_that_are_all_mains_keep_the_floor_of_cores_without_any_budget() {
     is_honest(&problem, &solution).unwrap();
 }
 
-// 100,000 random problems, a mode each, so that two cpus share them
+// 100,000 random problems, half of them per mode, so that two cpus share the work
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 50_000, failure_persistence: None, max_local_rejects: 100_000_000,
@@ -137,8 +137,8 @@ proptest! {
         prop_assert_eq!(first.mapping, second.mapping);
     }
 
-    /// From any start, whoever named its workers and wherever its budget ended: no thread moves for
-    /// nothing.
+    /// From any start, however its workers are numbered and wherever its budget ended: no thread
+    /// moves without a gain.
     #[test]
     fn no_thread_moves_without_gain(
         problem in problems(), questions in 0..60u32, turn in any::<u16>(),
@@ -215,10 +215,11 @@ proptest! {
     }
 }
 
-// Bounds: the best of more mappings is no less, so a bound has to grow with what is admitted; and a
-// sum of distances grows with a distance, which in scatter all pairs add. More cpus or more workers
-// give no such law: they change the right-hand sides of (8) to (12+), so mappings are lost too; and
-// in compact a longer distance helps mains and hurts workers.
+// Bounds are monotone: the optimum over more mappings is no less, so a bound has to grow with the
+// admitted relaxations; and a sum of distances grows with a distance, which in scatter all pairs
+// add. There is no such law for more cpus or more workers: they change the right-hand sides of (8)
+// to (12+), so mappings are lost as well; and in compact a longer distance favors mains and harms
+// workers.
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 3_000, failure_persistence: None, ..ProptestConfig::default()

@@ -1,5 +1,5 @@
-//! Shapes of real servers, as their kernels describe them: nodes are not straddled without need,
-//! mains are spread over nodes, and the bound is met or the gap is small.
+//! Shapes of real servers, as their kernels describe them: workers straddle nodes only if
+//! necessary, mains are spread over nodes, and the bound is met or the gap is small.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,19 +8,19 @@ use std::time::Duration;
 use albacore_solver::{Mode, Problem, Solution, WorkBudget, check_solution, solve};
 use albacore_topology::{Cpu, CpuSet, SysfsText, Topology, parse_sysfs};
 
-/// A regular server: how many of each there are in the next larger one.
+/// A regular server: number of each unit in the next larger one.
 #[derive(Clone, Copy)]
 struct Server {
     packages: usize,
     nodes: usize,
-    /// L3 caches of a package; they need not be inside of nodes.
+    /// L3 caches of a package; not necessarily inside of nodes.
     l3s: usize,
     /// Cores of a package.
     cores: usize,
     threads: usize,
 }
 
-/// AMD EPYC, 2 x 64 cores, 8 cores to an L3, one NUMA node a package.
+/// AMD EPYC, 2 x 64 cores, 8 cores per L3, one NUMA node per package.
 const EPYC_NPS1: Server = Server {
     packages: 2,
     nodes: 1,
@@ -29,13 +29,13 @@ const EPYC_NPS1: Server = Server {
     threads: 2,
 };
 
-/// The same with four nodes a package.
+/// The same with four nodes per package.
 const EPYC_NPS4: Server = Server {
     nodes: 4,
     ..EPYC_NPS1
 };
 
-/// Intel Xeon, 2 x 32 cores, one L3 a package over two sub-NUMA clusters.
+/// Intel Xeon, 2 x 32 cores, one L3 per package over two sub-NUMA clusters.
 const XEON_SNC2: Server = Server {
     packages: 2,
     nodes: 2,
@@ -44,7 +44,7 @@ const XEON_SNC2: Server = Server {
     threads: 2,
 };
 
-/// Arm, 128 cores without SMT, two nodes; the system-level cache is not shown.
+/// Arm, 128 cores without SMT, two nodes; the system-level cache is not exposed.
 const ARM_128: Server = Server {
     packages: 2,
     nodes: 1,
@@ -54,8 +54,8 @@ const ARM_128: Server = Server {
 };
 
 impl Server {
-    /// What its `/sys/devices/system` says, with ids as Linux numbers them: cores first, then their
-    /// second threads.
+    /// Contents of its `/sys/devices/system`, with ids as in Linux: the first threads of all cores,
+    /// then their second threads.
     fn sysfs(self) -> SysfsText {
         let cores = self.packages * self.cores;
         let mut files = SysfsText::new();
@@ -170,7 +170,7 @@ fn solved(topology: &Topology, (workers, threads): (u16, u16), mode: Mode) -> So
     solution
 }
 
-/// On a usual machine.
+/// Time budget on a usual machine.
 const BUDGET: Duration = Duration::from_millis(50);
 
 fn cpus_of(topology: &Topology, solution: &Solution, worker: usize) -> Vec<Cpu> {
@@ -194,7 +194,7 @@ fn shapes() -> [(&'static str, Topology); 6] {
     ]
 }
 
-/// W and T as people use them, among them workers that do not fit into an L3.
+/// Common values of W and T, among them workers that do not fit into an L3.
 const SIZES: [(u16, u16); 6] = [(4, 4), (8, 8), (4, 12), (2, 24), (16, 4), (32, 2)];
 
 #[test]

@@ -1,5 +1,5 @@
-//! Tiny machines with cores of two speeds against brute force: every mapping there is, judged by
-//! the independent checker.
+//! Tiny machines with cores of two speeds against brute force over every mapping, verified by the
+//! independent checker.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "../src/enumerated/tests.rs"]

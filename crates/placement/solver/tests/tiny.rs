@@ -1,4 +1,4 @@
-//! Tiny problems against brute force: every mapping there is, judged by the independent checker.
+//! Tiny problems against brute force over every mapping, verified by the independent checker.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod machines;
@@ -8,7 +8,7 @@ use albacore_topology::CpuId;
 use machines::{modes, problem, topologies};
 use proptest::prelude::*;
 
-/// What a mapping breaks, in the order in which the solver avoids it.
+/// Breaches of a mapping, in the order in which the solver avoids them.
 fn breaches(report: &CheckReport) -> Vec<u32> {
     let amount = |rule| {
         report

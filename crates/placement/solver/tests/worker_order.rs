@@ -1,5 +1,5 @@
-//! Laws of the order of workers: rows stay what they are, contention falls, and no exchange of two
-//! workers is left that lowers it, as counted by code that the solver does not use.
+//! Laws of the order of workers: rows do not change, contention falls, and no exchange of two
+//! workers that lowers it is left, as counted by code that the solver does not use.
 #![allow(clippy::unwrap_used, reason = "tests fail loudly")]
 
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ impl Case {
         contention(&self.machine, &placed, &self.background)
     }
 
-    /// The first mapping ordered.
+    /// The first mapping after ordering.
     fn ordered(&self, rule: ExchangeRule) -> Mapping {
         let placed = self.mappings.iter();
         let placed = placed.map(|(mapping, busy)| BusyMapping { mapping, busy });
@@ -87,7 +87,7 @@ fn exchanged(mapping: &Mapping, a: usize, b: usize) -> Mapping {
     }
 }
 
-/// Contention of all orders of the rows, the least first.
+/// Contention of all orders of the rows, ascending.
 fn all_orders(case: &Case) -> Vec<u64> {
     fn permute(rows: &mut Vec<Vec<CpuId>>, at: usize, visit: &mut dyn FnMut(&[Vec<CpuId>])) {
         if at == rows.len() {
@@ -126,7 +126,7 @@ proptest! {
         };
         prop_assert_eq!(sorted(&after), sorted(before));
         let reached = case.contention(&case.with_first(after.clone()));
-        // shares of capacity are rounded once in the count, and for each row in the search
+        // capacity shares are rounded once in the count, and per row in the search
         let rounding = rows(&after).len() as u64 + 1;
         prop_assert!(reached <= case.contention(&case.with_first(before.clone())) + rounding);
         for a in 0..rows(&after).len() {
@@ -172,8 +172,8 @@ fn exchanges_of_two_are_close_to_the_best_of_all_orders() {
     assert!(best * 100 >= cases * 95, "{best} of {cases}");
 }
 
-/// With half of the workers busy, hardly any two of their threads share a core, where rows in the
-/// order of their cpus would let many do so.
+/// With half of the workers busy, hardly any two of their threads share a core; with rows in the
+/// order of their cpus, many would.
 #[test]
 fn busy_workers_of_a_new_deployment_keep_apart() {
     let half_busy = |topology: &str, workers: u16, threads: u16| {

@@ -1,13 +1,14 @@
-//! Are the loads of cpus, and then those of cores, as even as the cpusets and rules (2) and (3)
-//! allow?
+//! Checks whether the loads of cpus, and then those of cores, are as even as the cpusets and rules
+//! (2) and (3) allow.
 //!
-//! A thread of deployment d may go from cpu a to cpu b if both are in d's cpuset and b holds fewer
-//! than min(W ceil(T/C), T ceil(W/C)) threads of d: then workers and ranks can be dealt anew so
-//! that (2) and (3) hold. Links of that kind form chains. A chain from a to b whose loads differ by
-//! 2 or more (on cores of different speed: where a thread has a lower level at the end, see
-//! `fill_levels`) is a better balance of cpus. A chain whose loads differ by 1 leaves it as good,
-//! and links their cores; a chain of such links between cores whose loads differ by 2 or more is a
-//! better balance of cores; where cores differ in speed, their levels keep them even.
+//! A thread of deployment d can move from cpu a to cpu b if both are in d's cpuset and b holds
+//! fewer than min(W ceil(T/C), T ceil(W/C)) threads of d: workers and ranks can then be relabeled
+//! so that (2) and (3) hold. Such moves are links of a graph; its paths are called chains. A chain
+//! from a to b improves the balance of cpus if the loads of a and b differ by 2 or more (where
+//! cores differ in speed: if a thread has a lower fill level on b than on a, see `fill_levels`). A
+//! chain between loads that differ by 1 keeps that balance and links the two cores; a chain of such
+//! links between cores whose loads differ by 2 or more improves the balance of cores. Where cores
+//! differ in speed, fill levels keep the cores even.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -19,7 +20,7 @@ use super::several::loads;
 use crate::JointProblem;
 use crate::JointViolation;
 
-/// The first violation of (8) or else of (8+) that is found.
+/// Returns the first violation of (8) that is found, or else of (8+).
 pub(super) fn unbalanced(problem: &JointProblem, placed: &[Placed<'_>]) -> Option<JointViolation> {
     let levels = FillLevels::of(problem);
     if is_even(problem, placed, &levels) {
@@ -50,8 +51,9 @@ pub(super) fn unbalanced(problem: &JointProblem, placed: &[Placed<'_>]) -> Optio
     })
 }
 
-/// Whether no thread has a lower level on another cpu that any deployment may use, and no two cores
-/// have loads that differ by 2: then there is nothing to even out.
+/// Sufficient condition for balance, tested before any search for chains: no thread has a lower
+/// fill level on another cpu that any deployment may use, and the loads of no two cores differ by
+/// 2.
 fn is_even(problem: &JointProblem, placed: &[Placed<'_>], levels: &FillLevels) -> bool {
     let load = loads(problem, placed);
     let mut of_cores: BTreeMap<u32, u32> = BTreeMap::new();
@@ -74,12 +76,12 @@ fn is_even(problem: &JointProblem, placed: &[Placed<'_>], levels: &FillLevels) -
     held.iter().max() <= with_one_more.iter().min() && (even_cores || !is_uniform(problem))
 }
 
-/// Which thread may go where, by positions in the topology's list of cpus.
+/// Graph of the possible moves of threads between cpus, by position in the topology's list of cpus.
 struct Links {
     load: Vec<u32>,
     /// Deployments with a thread on each cpu.
     on: Vec<Vec<usize>>,
-    /// Cpus that could take one more thread of each deployment.
+    /// Cpus that can take one more thread of each deployment.
     open: Vec<Vec<usize>>,
 }
 
@@ -136,7 +138,8 @@ impl Links {
     }
 }
 
-/// Two cpus at the ends of a chain of links between cores that would balance them better.
+/// Returns the cpus at the ends of a chain of links between cores that improves the balance of
+/// cores.
 fn unbalanced_cores(
     problem: &JointProblem,
     load: &[u32],

@@ -1,7 +1,8 @@
-//! The bounds that counts alone give, counted again from the problem: what the checker can confirm.
+//! Bounds that follow from counts alone, recomputed from the problem so that the checker can
+//! confirm them.
 //!
-//! Both bounds, of one deployment and of several, take distances pair by pair or level by level; no
-//! tree order, no solver's tables.
+//! The bounds for one and for several deployments use distances pair by pair or level by level,
+//! without the solver's tree order and tables.
 
 mod mains;
 mod one;
@@ -13,12 +14,12 @@ use albacore_topology::{Cpu, Distances, Topology};
 pub use one::counted_bound;
 pub(super) use several::counted;
 
-/// The number of a cpu's domain.
+/// Returns the number of a cpu's domain on one level.
 type Key = fn(&Cpu) -> u32;
 
-/// A level of the tree.
+/// A level of the topology tree.
 struct Level {
-    /// How much closer a pair is for sharing a domain of it.
+    /// Reduction of a pair's distance if both threads share a domain of this level.
     gain: i64,
     key: Key,
 }
@@ -42,7 +43,7 @@ fn pairs(x: i64) -> i64 {
     x * (x - 1) / 2
 }
 
-/// Pairs in one domain if domains of these sizes are filled one after the other.
+/// Number of pairs within domains of these sizes that are filled one after the other.
 fn fill(sizes: impl Iterator<Item = i64>, mut threads: i64) -> i64 {
     let mut sum = 0;
     for size in sizes {
@@ -53,8 +54,8 @@ fn fill(sizes: impl Iterator<Item = i64>, mut threads: i64) -> i64 {
     sum
 }
 
-/// The greatest sum of distances of so many items with limits on a cpu and on a core: one at a time
-/// where it is farthest from those before.
+/// Greatest sum of distances of `items` items with limits per cpu and per core: greedily, each item
+/// is placed where it is farthest from those before.
 fn farthest(
     cpus: &[&Cpu],
     distances: &Distances,

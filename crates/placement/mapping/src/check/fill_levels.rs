@@ -1,10 +1,10 @@
-//! The level of a thread on its cpu: what has to be even where cores differ in speed.
+//! Fill level of a thread on its cpu: the quantity that is balanced where cores differ in speed.
 //!
-//! **Definition.** Of the v cpus of a core that any deployment may use, in the order of their ids,
-//! the n-th thread of the j-th (from 0) is number (n - 1) v + j + 1 of its core, plus what weighs
-//! on cpus of the core that nobody may use. Its level is that number divided by the core's
-//! capacity. Of equal levels that on the faster core, then that with fewer threads on the cpu comes
-//! first. Where all cores are equally fast, the level is n.
+//! **Definition.** Let a core have v cpus that any deployment may use, in ascending order of id.
+//! The n-th thread on the j-th of them (from 0) has the number (n - 1) v + j + 1 on its core, plus
+//! the load of the core's cpus that no deployment may use. Its level is that number divided by the
+//! core's capacity. Ties are broken in favor of the faster core, then of the cpu with fewer
+//! threads. Where all cores are equally fast, the level is n.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use albacore_topology::{Cpu, CpuId};
 
 use crate::{JointProblem, Problem};
 
-/// A level, to be compared.
+/// A fill level; comparable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct FillLevel {
     number: u64,
@@ -36,10 +36,10 @@ impl PartialOrd for FillLevel {
     }
 }
 
-/// The cpus of a machine, by position.
+/// Fill levels of the cpus of a machine, by position.
 pub(super) struct FillLevels {
-    /// Capacity, then place in the core, cpus of the core, weight beside; empty where all are
-    /// equally fast.
+    /// Capacity, position in the core, usable cpus of the core, and load of its other cpus; empty
+    /// if all are equally fast.
     cpus: Vec<(u64, u64, u64, u64)>,
 }
 
@@ -69,7 +69,7 @@ impl FillLevels {
         }
     }
 
-    /// The level of the last of so many threads, obstacles counted, on a cpu.
+    /// The level of the last of `load` threads on a cpu, obstacles included.
     pub(super) fn level(&self, position: usize, load: u32) -> FillLevel {
         let equally_fast = FillLevel {
             number: load.into(),
@@ -95,7 +95,7 @@ fn is_usable(problem: &JointProblem, cpu: &Cpu) -> bool {
 
 /// Whether all cpus that any deployment may use are equally fast.
 pub(super) fn is_uniform(problem: &JointProblem) -> bool {
-    // quick where it matters: most machines are uniform
+    // fast path: most machines are uniform
     problem.topology.is_uniform() || {
         let slow = slow_cpus(problem);
         let mut cpus = problem.topology.cpus().iter().zip(slow);
@@ -115,9 +115,9 @@ pub(super) fn slow_cpus(problem: &JointProblem) -> Vec<bool> {
     cpus.iter().map(is_slow).collect()
 }
 
-/// Fewest and most threads of each cpu by rule (8), in the order of the topology: where cores
-/// differ in speed, as many as come to it if each thread takes the cpu where its level is lowest
-/// and none takes a cpu that holds as many as (2) and (3) allow.
+/// Fewest and most threads of each cpu by rule (8), in the order of the topology. Where cores
+/// differ in speed, the counts that result if each thread takes the cpu on which its level is
+/// lowest among those that hold fewer threads than (2) and (3) allow.
 pub fn cpu_volumes(problem: &Problem) -> Vec<(u32, u32)> {
     let count = problem.topology.cpus().len();
     let (workers, threads) = (u32::from(problem.workers), u32::from(problem.threads));
@@ -141,7 +141,7 @@ pub fn cpu_volumes(problem: &Problem) -> Vec<(u32, u32)> {
         .map(|(cpu, load)| levels.level(cpu, load))
         .collect();
     all.sort_unstable();
-    // the level of the last thread: those below are filled, of those on it some
+    // the level of the last thread: lower levels are full, this one possibly in part
     let Some(&last) = all.get((slots - 1) as usize) else {
         return vec![(most, most); count];
     };

@@ -9,7 +9,7 @@ use super::placed::Placed;
 use super::several::loads;
 use crate::{Deployment, JointProblem, Obstacle, Relaxation};
 
-/// By how much each rule is broken, where it is.
+/// The rules that are broken, and by how much.
 pub(super) fn relaxed(problem: &JointProblem, placed: &[Placed<'_>]) -> Vec<Relaxation> {
     let (full_cpus, full_cores) = full_with_mains(problem, placed);
     [
@@ -31,7 +31,7 @@ pub(super) fn slow_mains(problem: &JointProblem, placed: &[Placed<'_>]) -> u32 {
     mains.filter(|&position| slow[position]).count() as u32
 }
 
-/// Mains on the most crowded core beyond the least number with which all mains can be placed.
+/// Mains on the most crowded core beyond the smallest limit with which all mains can be placed.
 fn excess_on_core(problem: &JointProblem, placed: &[Placed<'_>]) -> u32 {
     most_on_core(placed) - least_on_core(problem, placed)
 }
@@ -44,10 +44,10 @@ fn most_on_core(placed: &[Placed<'_>]) -> u32 {
     mains.into_values().max().unwrap_or(0)
 }
 
-/// The least number of mains on a core with which every deployment can place its mains.
+/// The smallest limit on mains per core with which every deployment can place its mains.
 pub(super) fn least_on_core(problem: &JointProblem, placed: &[Placed<'_>]) -> u32 {
     let demand = CoreDemand::of(problem);
-    // the mappings at hand reach `most`, and no number below the average is enough
+    // the given mappings reach `most`, and no limit below the average is feasible
     let mut most = most_on_core(placed);
     let mut least = demand.average();
     while least < most {
@@ -61,11 +61,11 @@ pub(super) fn least_on_core(problem: &JointProblem, placed: &[Placed<'_>]) -> u3
     most
 }
 
-/// Deployments of one kind (same cpuset, same W) place their mains alike: what they can do
-/// together, each of them can do, in equal shares.
+/// Mains by kind of deployment (same cpuset, same W). Deployments of one kind are aggregated,
+/// because what they can place together they can place in equal shares.
 struct CoreDemand {
     cores: usize,
-    /// Of each kind its mains, and what each core takes of them: ceil(W/C) on a cpu.
+    /// Per kind: its mains, and how many of them each core takes: ceil(W/C) per cpu.
     kinds: Vec<(u32, Vec<u32>)>,
 }
 
@@ -104,7 +104,7 @@ impl CoreDemand {
         mains.div_ceil(cores.max(1) as u32)
     }
 
-    /// Can all mains be placed with at most `limit` on a core? A flow from kinds to cores.
+    /// Whether all mains can be placed with at most `limit` per core: a flow from kinds to cores.
     fn fits(&self, limit: u32) -> bool {
         let mut flow = vec![vec![0; self.cores]; self.kinds.len()];
         let mut held = vec![0; self.cores];
@@ -116,7 +116,7 @@ impl CoreDemand {
                 held[core] += more;
                 left -= more;
             }
-            // bound: each path places a main at least
+            // bound: each path places at least one main
             while left > 0 {
                 match self.push(kind, (limit, left), (&mut flow, &mut held)) {
                     0 => return false,
@@ -127,7 +127,7 @@ impl CoreDemand {
         true
     }
 
-    /// Places more mains of a kind, others going elsewhere where they must; how many.
+    /// Places more mains of a kind on an augmenting path, which may move others; returns how many.
     fn push(&self, kind: usize, (limit, left): (u32, u32), (flow, held): Flow<'_>) -> u32 {
         let mut to_core: Vec<Option<usize>> = vec![None; self.cores];
         let mut off_core: Vec<Option<usize>> = vec![None; self.kinds.len()];
@@ -158,7 +158,7 @@ impl CoreDemand {
         0
     }
 
-    /// Takes as much as all links of the path to a core allow; how much.
+    /// Augments the path to a core by as much as all its arcs allow; returns how much.
     fn carry(
         &self,
         end: usize,
@@ -167,7 +167,7 @@ impl CoreDemand {
         flow: &mut [Vec<u32>],
     ) -> u32 {
         let (mut more, mut core) = (most, end);
-        // bound: a path sees no core twice
+        // bound: a path contains no core twice
         while let Some(kind) = to_core[core] {
             more = more.min(self.kinds[kind].1[core] - flow[kind][core]);
             let Some(from) = off_core[kind] else { break };
@@ -187,12 +187,12 @@ impl CoreDemand {
 
 type Flow<'a> = (&'a mut Vec<Vec<u32>>, &'a mut Vec<u32>);
 
-/// (12) and (12+): of units (cpus or cores) that share all threads, those with `.0` threads are
-/// full, and `.1` of them may hold a main.
+/// (12) or (12+), for units (cpus or cores) among which all threads are divided: units with `.0`
+/// threads are full, and `.1` full units may hold a main.
 type Full = Option<(u32, u32)>;
 
-/// Both rules, where they bind: all deployments have the same cpus, all equally fast, and nothing
-/// else runs there.
+/// Both rules, where they bind: all deployments have the same cpus, which are equally fast, and
+/// nothing else runs there.
 fn full_rules(problem: &JointProblem) -> (Full, Full) {
     let Some(first) = problem.deployments.first() else {
         return (None, None);
@@ -221,7 +221,7 @@ fn cores_of(problem: &JointProblem, cpuset: &CpuSet) -> BTreeSet<u32> {
     own.map(|cpu| cpu.core).collect()
 }
 
-/// Whether all deployments have the same cpus and nothing else runs there or beside them.
+/// Whether all deployments have the same cpus and nothing else runs on their cores.
 pub(super) fn is_undivided(problem: &JointProblem) -> bool {
     let Some(first) = problem.deployments.first() else {
         return true;
@@ -240,7 +240,7 @@ pub(super) fn full_core_rule(problem: &JointProblem) -> Full {
     full_rules(problem).1
 }
 
-/// (12) and (12+): cpus and cores with the most threads and a main, beyond what the counts force.
+/// (12) and (12+): full cpus and cores with a main, beyond what the counts force.
 fn full_with_mains(problem: &JointProblem, placed: &[Placed<'_>]) -> (u32, u32) {
     let (of_cpus, of_cores) = full_rules(problem);
     if of_cpus.is_none() && of_cores.is_none() {

@@ -1,15 +1,14 @@
-//! Is this mapping an answer, and is it as good as it is said to be? Judged by code that the solver
-//! does not share.
+//! Checks the mapping of one deployment: whether it is feasible, and as good as its certificate
+//! states. Shares no code with the solver.
 //!
-//! **Problem.** A mapping decides where a server runs; neither a solver's bug nor a stale answer
-//! may reach a kernel. **Approach.** Count from the mapping alone, with the rules as they are
-//! written in the source article (numbers in brackets): no tree, no reduction, pair by pair. Every
-//! rule yields one figure: how far its right-hand side would have to move for the mapping to keep
-//! it. [`check`] reports the figures, [`check_solution`] compares them with what a [`Solution`]
-//! admits. **Proof sketch.** Each `fn` below is one constraint. **Limits.** Quadratic in T and W. A
-//! bound that is said to be counted is counted again (`check_bound`) where it is to prove
-//! something; one that was found by Lagrangian relaxation or by a search is compared with the value
-//! only.
+//! **Problem.** A mapping decides where a server runs; a solver bug or a stale answer must not
+//! reach the kernel. **Approach.** Count from the mapping alone, with the rules as written in the
+//! source article (numbers in brackets): pair by pair, without tree or reduction. Every rule yields
+//! one figure: how far its right-hand side would have to move for the mapping to satisfy it.
+//! [`check`] reports the figures, [`check_solution`] compares them with the relaxations that a
+//! [`Solution`] admits. **Proof sketch.** Each `fn` below is one constraint. **Limits.** Quadratic
+//! in T and W. A counted bound is recounted (`counted_bound`) if it is to prove optimality; a bound
+//! from Lagrangian relaxation or from a search is only compared with the objective.
 
 use albacore_topology::{Cpu, CpuId};
 
@@ -21,13 +20,12 @@ use crate::{
     relaxed_by,
 };
 
-/// What [`check`] found of a mapping that places every thread.
+/// Result of [`check`] for a mapping that places every thread.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CheckReport {
-    /// Its value: clock cycles summed over pairs, higher is better.
+    /// Clock cycles summed over pairs; higher is better.
     pub objective: i64,
-    /// Every rule that it does not keep and how far the right-hand side would have to move; empty:
-    /// all are kept.
+    /// Every broken rule and how far its right-hand side would have to move; empty if all hold.
     pub relaxed: Vec<Relaxation>,
 }
 
@@ -43,7 +41,7 @@ pub enum Violation {
         /// T of the problem.
         problem: u16,
     },
-    /// Rule (1): not every thread has a cpu, or there are threads too many.
+    /// Rule (1): the mapping has too few or too many threads.
     #[error("rule (1): the mapping places {placed} threads, the problem has {asked}")]
     OtherCount {
         /// Entries of the mapping.
@@ -58,7 +56,7 @@ pub enum Violation {
     )]
     OutsideCpuset {
         slot: Slot,
-        /// Where it was put.
+        /// The cpu of the thread.
         cpu: CpuId,
     },
     /// A rule is broken by more than the solution admits.
@@ -80,14 +78,14 @@ pub enum Violation {
     /// `optimal` is claimed although bound and objective differ.
     #[error("optimal is claimed, but the objective is {objective} and the bound {bound}")]
     NotProven { objective: i64, bound: i64 },
-    /// `optimal` goes without a proof, or a proof without `optimal`.
+    /// `optimal` is stated without a proof, or a proof without `optimal`.
     #[error(
         "optimal is {}, but the proof is {}",
         if *optimal { "claimed" } else { "not claimed" },
         proof.name()
     )]
     OtherProof { optimal: bool, proof: Proof },
-    /// The bound is said to be counted from the problem, and counting gives a greater one.
+    /// The bound is stated to be counted from the problem, but counting gives a greater one.
     #[error(
         "optimal is claimed by the counted bound {bound}, but counting gives no less than {counted}"
     )]
@@ -103,17 +101,17 @@ pub fn objective(problem: &Problem, mapping: &Mapping) -> Result<i64, Vec<Violat
     Ok(value_of_one(problem, &placed(problem, mapping)?))
 }
 
-/// Counts every rule of the design, section 4, in `mapping`.
+/// Computes by how much `mapping` breaks each rule of the design, section 4.
 ///
 /// # Errors
 /// The mapping does not place exactly the problem's threads on the problem's cpus (rule 1). Every
-/// other rule that is broken is in [`CheckReport::relaxed`]; [`check_solution`] refuses what was
-/// not admitted.
+/// other broken rule is in [`CheckReport::relaxed`]; [`check_solution`] rejects relaxations that
+/// were not admitted.
 pub fn check(problem: &Problem, mapping: &Mapping) -> Result<CheckReport, Vec<Violation>> {
     Ok(count(problem, &placed(problem, mapping)?))
 }
 
-/// The report on a mapping made of the problem's own cpus, one for each thread.
+/// Like [`check`], for a mapping that is known to keep rule (1).
 pub fn report(problem: &Problem, mapping: &Mapping) -> CheckReport {
     count(problem, &Placed::known(&problem.topology, mapping))
 }
@@ -160,12 +158,12 @@ fn relaxations(excesses: impl Iterator<Item = (&'static str, u32)>) -> Vec<Relax
         .collect()
 }
 
-/// [`check`], and the mapping keeps what its certificate says: no rule is broken by more than it
-/// admits, the objective is right, bound, `optimal` and proof do not contradict it, and a counted
-/// bound that is to prove the mapping best is confirmed by counting.
+/// Like [`check`], and verifies the certificate: no rule is broken by more than it admits, the
+/// objective is right, bound, `optimal` and proof are consistent with it, and a counted bound that
+/// is to prove optimality is confirmed by recounting.
 ///
 /// # Errors
-/// Everything that is not so.
+/// All violations that were found.
 pub fn check_solution(
     problem: &Problem,
     solution: &Solution,
@@ -186,15 +184,15 @@ pub fn check_solution(
     }
 }
 
-/// A counted bound that proves something, and is below what counting it again gives.
+/// Returns a violation if a counted bound is to prove optimality and recounting gives more.
 fn unconfirmed_where_speeds_differ(problem: &Problem, solution: &Solution) -> Option<Violation> {
     let joint = JointProblem::of_one(problem);
     let mappings = std::slice::from_ref(&solution.mapping);
     several::unconfirmed(&joint, mappings, &solution.certificate)
 }
 
-/// Where a certificate differs from what was counted: it admits too little, or its objective or
-/// bound is wrong.
+/// Differences between a certificate and the counted figures: relaxations that it does not admit, a
+/// wrong objective or a wrong bound.
 pub fn misstated(actual: i64, relaxed: &[Relaxation], stated: &Certificate) -> Vec<Violation> {
     let mut violations = Vec::new();
     for &Relaxation { rule, amount } in relaxed {
@@ -218,9 +216,9 @@ pub fn misstated(actual: i64, relaxed: &[Relaxation], stated: &Certificate) -> V
     violations
 }
 
-/// What is wrong with what a certificate says of its proof, for any mapping on cores that are
-/// equally fast: [`check_solution`] asks it too. A counted bound that is to prove something is
-/// counted again.
+/// Returns a violation if the proof that a certificate states does not hold, for any mapping on
+/// cores that are equally fast; used by [`check_solution`]. A counted bound that is to prove
+/// optimality is recounted.
 pub fn unproven(problem: &Problem, stated: &Certificate) -> Option<Violation> {
     let contradiction = contradiction(stated);
     if contradiction.is_some() || stated.proof != Proof::Bound {
@@ -230,7 +228,7 @@ pub fn unproven(problem: &Problem, stated: &Certificate) -> Option<Violation> {
     (counted > bound).then_some(Violation::Unconfirmed { bound, counted })
 }
 
-/// Where `optimal`, bound and proof of a certificate contradict each other.
+/// Returns a violation if `optimal`, bound and proof of a certificate contradict each other.
 pub(super) fn contradiction(stated: &Certificate) -> Option<Violation> {
     let &Certificate {
         objective,
@@ -252,7 +250,7 @@ fn placed<'a>(problem: &'a Problem, mapping: &Mapping) -> Result<Placed<'a>, Vec
     Placed::of(&problem.topology, None, size, mapping)
 }
 
-/// W x T threads on their cpus.
+/// The W x T threads on their cpus.
 struct Threads<'a> {
     workers: u32,
     placed: &'a Placed<'a>,
@@ -297,8 +295,8 @@ impl<'a> Threads<'a> {
         units
     }
 
-    /// Rule (2): equal ranks of different workers on distinct cpus; at most ceil(W/C) together
-    /// where W > C.
+    /// Rule (2): equal ranks of different workers are on distinct cpus; where W > C, at most
+    /// ceil(W/C) share a cpu.
     fn equal_ranks_apart(&self) -> u32 {
         let ranks = 0..self.placed.threads();
         let limit = self.workers.div_ceil(self.core_of.len() as u32);
@@ -306,7 +304,8 @@ impl<'a> Threads<'a> {
         most.saturating_sub(limit)
     }
 
-    /// Rule (3): threads of one worker on distinct cpus; at most ceil(T/C) together where T > C.
+    /// Rule (3): threads of one worker are on distinct cpus; where T > C, at most ceil(T/C) share a
+    /// cpu.
     fn worker_apart(&self) -> u32 {
         let workers = self.placed.workers().map(|worker| worker.iter());
         let limit = self.placed.threads().div_ceil(self.core_of.len()) as u32;
@@ -331,7 +330,7 @@ impl<'a> Threads<'a> {
     }
 }
 
-/// What threads are shared out to: cpus or cores.
+/// The units among which threads are divided: cpus or cores.
 struct Units {
     workers: u32,
     threads: u32,
@@ -352,7 +351,7 @@ impl Units {
         self.volume.iter().map(off).max().unwrap_or(0)
     }
 
-    /// How far a unit is from its own fewest and most threads.
+    /// Greatest deviation of a unit from its range of threads (fewest, most).
     fn beyond(&self, ranges: &[(u32, u32)]) -> u32 {
         let held = self.volume.iter().zip(ranges);
         let off = held.map(|(&held, &(least, most))| {
@@ -361,16 +360,16 @@ impl Units {
         off.max().unwrap_or(0)
     }
 
-    /// At most ceil(W/units) mains on one unit; a rule of cores.
+    /// At most ceil(W/units) mains on one unit; applies to cores only.
     fn crowded_mains(&self) -> u32 {
         let most = self.mains.iter().copied().max().unwrap_or(0);
         most.saturating_sub(self.workers.div_ceil(self.count()))
     }
 
     /// Rules (9)-(12) and (12+): where the threads exceed the units and leave a remainder r, at
-    /// most max(0, W - units + r) units hold both ceil(WT/units) threads and a main. For cores
-    /// (fewer units than cpus, or as many) the rule is stated for W <= P; for cpus with W > C its
-    /// right-hand side is at least r and it holds of itself.
+    /// most max(0, W - units + r) units hold both ceil(WT/units) threads and a main. For cores (at
+    /// most as many units as cpus) the rule is stated for W <= P; for cpus with W > C its
+    /// right-hand side is at least r, so it always holds.
     fn overloaded_mains(&self) -> u32 {
         let rest = self.threads % self.count();
         if rest == 0 || self.threads < self.count() || self.workers > self.count() {

@@ -1,4 +1,4 @@
-//! Rule (1), every thread on one cpu of its cpuset, and the objective of what is placed so.
+//! Rule (1) (every thread is on one cpu of its cpuset) and the objective of placed threads.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use albacore_topology::{Cpu, CpuSet, Distances, Topology};
 
 use crate::{Mapping, Mode, Violation};
 
-/// The threads of a deployment on their cpus, worker by worker, rank by rank.
+/// The threads of a deployment on their cpus, ordered by worker and rank.
 pub(super) struct Placed<'a> {
     machine: &'a [Cpu],
     /// T, at least 1.
@@ -16,8 +16,8 @@ pub(super) struct Placed<'a> {
 }
 
 impl<'a> Placed<'a> {
-    /// Rule (1) for a deployment of `size` = (W, T); its cpus are those of `topology` that are in
-    /// the cpuset, if there is one.
+    /// Checks rule (1) for a deployment of `size` = (W, T). Its cpus are those of `topology`,
+    /// restricted to `cpuset` if there is one.
     pub(super) fn of(
         topology: &'a Topology,
         cpuset: Option<&CpuSet>,
@@ -59,7 +59,7 @@ impl<'a> Placed<'a> {
         }
     }
 
-    /// The threads of a mapping made of the problem's own cpus, one for each thread.
+    /// The threads of a mapping that is known to keep rule (1).
     pub(super) fn known(topology: &'a Topology, mapping: &Mapping) -> Self {
         let machine = topology.cpus();
         let known = |id| machine.binary_search_by_key(&id, |cpu: &Cpu| cpu.id).ok();
@@ -107,7 +107,7 @@ impl<'a> Placed<'a> {
     }
 }
 
-/// The objective of deployments among themselves, pair by pair.
+/// The objective of the given deployments, pair by pair.
 pub(super) fn value<'a>(
     distances: &Distances,
     deployments: impl Iterator<Item = (Mode, &'a Placed<'a>)>,
@@ -128,7 +128,7 @@ pub(super) fn value<'a>(
             Mode::Compact => -within,
         };
     }
-    // many mains share a cpu: pairs of cpus instead of pairs of threads
+    // many mains share a cpu: iterate over pairs of cpus instead of pairs of threads
     let distance = |a, b| i64::from(Topology::distance(a, b, distances));
     let held: Vec<(&Cpu, i64)> = mains.into_values().collect();
     for (i, &(a, of_a)) in held.iter().enumerate() {
@@ -140,8 +140,8 @@ pub(super) fn value<'a>(
     sum
 }
 
-/// Pairs of threads by what their cpus have in common. Two cpus that share something share all that
-/// is around it too: a [`Topology`](albacore_topology::Topology) where that is not so is refused.
+/// Pairs of threads by the domains that their cpus share. Domains are nested: a
+/// [`Topology`](albacore_topology::Topology) with other domains is rejected.
 #[derive(Default)]
 struct Pairs {
     all: i64,
@@ -154,12 +154,12 @@ struct Pairs {
 }
 
 impl Pairs {
-    /// Looks at every pair of a group.
+    /// Counts every pair of a group.
     fn count(&mut self, machine: &[Cpu], group: &[usize]) {
         let n = group.len() as i64;
         self.all += n * (n - 1) / 2;
         let alike = |number: fn(&Cpu) -> u32| {
-            // one number beside the other, so that many are compared at a time
+            // contiguous numbers, so that the comparisons are vectorized
             let numbers: Vec<u32> = group.iter().map(|&at| number(&machine[at])).collect();
             let later = |(at, &a): (usize, &u32)| {
                 let same = numbers[at + 1..].iter().map(|&b| u32::from(a == b));
@@ -175,7 +175,7 @@ impl Pairs {
         self.same_package += alike(|cpu| cpu.package);
     }
 
-    /// Each pair at the distance of the nearest item that it shares.
+    /// Sum of the distances: that of each pair is given by the innermost domain that it shares.
     fn distances(&self, distances: &Distances) -> i64 {
         let Self {
             all,

@@ -1,18 +1,17 @@
-//! Is this an answer to the joint problem, and is it as good as it is said to be? Judged by code
-//! that the solver does not share.
+//! Checks a solution of the joint problem: whether it is feasible, and as good as its certificate
+//! states. Shares no code with the solver.
 //!
-//! **Problem.** As in [`check`](crate::check()): no stale answer and no bug of the
-//! solver may reach a kernel. **Approach.** Count from the mappings alone: rules (1), (2), (3) a
-//! deployment at a time, distances pair by pair, mains and loads by their definitions. That loads
-//! are balanced is judged by looking for a chain of threads that could each go one cpu further so
-//! that the loads at its ends come closer (`balance`). A deployment that has the machine to itself
-//! is judged by the rules for one. **Proof sketch.** Loads that can be had are the integral points
-//! of a base polyhedron, on which being lexicographically least (from the largest) is the same as
-//! having no such chain (Frank and Murota, decreasing minimality); for cores the chain's links may
-//! pass through cores. A bound is refused as *wrong* where the mappings exceed it, and as
-//! *unconfirmed* where it is to prove something and counting it again (`bound`) gives more.
-//! **Limits.** What a search proved is not searched again. That the amounts of relaxed rules are
-//! the smallest is not judged.
+//! **Problem.** As in [`check`](crate::check()): a solver bug or a stale answer must not reach the
+//! kernel. **Approach.** Count from the mappings alone: rules (1), (2), (3) per deployment,
+//! distances pair by pair, mains and loads by their definitions. Loads are balanced if there is no
+//! chain of threads, each movable to the next cpu, that would bring the loads at its ends closer
+//! together (`balance`). A deployment that is alone on the machine is checked by the rules for one.
+//! **Proof sketch.** Feasible loads are the integral points of a base polyhedron, on which a point
+//! is lexicographically least (from the largest) if and only if it has no such chain (Frank and
+//! Murota, decreasing minimality); for cores, the links of the chain may pass through cores. A
+//! bound is rejected as *wrong* if the mappings exceed it, and as *unconfirmed* if it is to prove
+//! optimality and recounting (`bound`) gives more. **Limits.** Searches are not repeated. Amounts
+//! of relaxed rules are not checked to be the smallest possible.
 
 use std::collections::BTreeMap;
 
@@ -27,12 +26,12 @@ use crate::{
 };
 use crate::{Deployment, JointProblem, JointSolution};
 
-/// What [`report_joint`] found of mappings that keep the rules which are never relaxed.
+/// Result of [`report_joint`] for mappings that keep the rules that are never relaxed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JointReport {
-    /// Value of all together: clock cycles summed over pairs, higher is better.
+    /// Objective of all deployments: clock cycles summed over pairs, higher is better.
     pub objective: i64,
-    /// Every rule that is not kept and how far the right-hand side would have to move.
+    /// Every broken rule and how far its right-hand side would have to move.
     pub relaxed: Vec<Relaxation>,
     /// See [`JointSolution::gained`].
     pub gained: i64,
@@ -40,20 +39,20 @@ pub struct JointReport {
     pub moved: u32,
 }
 
-/// Why mappings or a solution are refused.
+/// Why mappings or a solution are rejected.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JointViolation {
-    /// Not one mapping a deployment.
+    /// The number of mappings is not the number of deployments.
     #[error("there are {mappings} mappings for {deployments} deployments")]
     OtherCount { mappings: usize, deployments: usize },
-    /// A mapping is no answer for its deployment.
+    /// A mapping is invalid for its deployment.
     #[error("deployment {deployment}: {violation}")]
     Deployment {
         deployment: usize,
         violation: Violation,
     },
-    /// Rule (8) or (8+): threads could go along a chain so that loads come closer.
+    /// Rule (8) or (8+): threads could move along a chain so that loads come closer together.
     #[error(
         "rule ({rule}): threads could move so that cpu {from}'s load falls and cpu {to}'s rises, \
          which is balanced better"
@@ -61,18 +60,18 @@ pub enum JointViolation {
     Unbalanced {
         /// `8` for loads of cpus, `8+` for loads of cores.
         rule: &'static str,
-        /// A cpu that carries too much.
+        /// A cpu with too much load.
         from: CpuId,
-        /// A cpu that could carry more.
+        /// A cpu that could take more load.
         to: CpuId,
     },
-    /// What the solution states is not so.
+    /// The solution states a wrong figure or proof.
     #[error(transparent)]
     Stated(Violation),
     /// The stated gain is not that of the mappings.
     #[error("the solution states a gain of {stated}, it is {actual}")]
     OtherGain { stated: i64, actual: i64 },
-    /// Fewer threads moved than are said to be the fewest.
+    /// Fewer threads moved than the stated minimum.
     #[error("the solution states that at least {least} threads move, and moves {moved}")]
     TooFewMoves { least: u32, moved: u32 },
     /// The stated number of moved threads is not that of the mappings.
@@ -80,11 +79,11 @@ pub enum JointViolation {
     OtherMoves { stated: u32, actual: u32 },
 }
 
-/// [`report_joint`], and the solution keeps what it states: no rule is broken by more than it
-/// admits; objective, gain and moves are right; bound and `optimal` do not contradict them.
+/// Like [`report_joint`], and verifies what the solution states: no rule is broken by more than it
+/// admits; objective, gain and moves are right; bound and `optimal` are consistent with them.
 ///
 /// # Errors
-/// Everything that is not so.
+/// All violations that were found.
 pub fn check_joint(
     problem: &JointProblem,
     solution: &JointSolution,
@@ -119,7 +118,7 @@ pub fn check_joint(
     }
 }
 
-/// A counted bound that proves something, and is below what counting it again gives.
+/// Returns a violation if a counted bound is to prove optimality and recounting gives more.
 pub(super) fn unconfirmed(
     problem: &JointProblem,
     mappings: &[Mapping],
@@ -136,9 +135,9 @@ pub(super) fn unconfirmed(
     (counted > bound).then_some(Violation::Unconfirmed { bound, counted })
 }
 
-/// No mappings that relax no rule beyond what the solution admits have a greater objective: counted
-/// from the problem and the loads that every balanced placement has. `None` for mappings that are
-/// not placed on the cpusets. The solution's own bound may be lower where it rests on a search.
+/// Upper bound of the objective of all mappings that relax no rule beyond what the solution admits,
+/// counted from the problem and the loads that every balanced placement has. `None` if the mappings
+/// are not placed on the cpusets. The solution's own bound may be lower if it rests on a search.
 pub fn counted_joint_bound(problem: &JointProblem, solution: &JointSolution) -> Option<i64> {
     let admitted = &solution.certificate.relaxed;
     match only(problem).and_then(|one| problem.alone(one)) {
@@ -150,12 +149,12 @@ pub fn counted_joint_bound(problem: &JointProblem, solution: &JointSolution) -> 
     }
 }
 
-/// Counts every rule, the objective, gain and moves of `mappings`, one a deployment.
+/// Computes relaxed rules, objective, gain and moves of `mappings`, one per deployment.
 ///
 /// # Errors
-/// A mapping does not place exactly its deployment's threads on its cpuset, breaks rule (2) or (3),
-/// or the loads are not balanced (8), (8+): these are never relaxed where there is more than one
-/// deployment or an obstacle.
+/// A mapping does not place exactly its deployment's threads on its cpuset, a mapping breaks rule
+/// (2) or (3), or the loads are not balanced (8), (8+). These rules are never relaxed if there is
+/// more than one deployment or an obstacle.
 pub fn report_joint(
     problem: &JointProblem,
     mappings: &[Mapping],
@@ -184,7 +183,7 @@ pub fn report_joint(
     })
 }
 
-/// Rule (1), deployment by deployment.
+/// Checks rule (1), deployment by deployment.
 fn placed<'a>(
     problem: &'a JointProblem,
     mappings: &[Mapping],
@@ -213,7 +212,7 @@ fn placed<'a>(
     }
 }
 
-/// The same for one of them.
+/// Checks rule (1) for one deployment.
 fn place<'a>(
     problem: &'a JointProblem,
     asked: &Deployment,
@@ -223,7 +222,7 @@ fn place<'a>(
     Placed::of(&problem.topology, Some(&asked.cpuset), size, mapping)
 }
 
-/// A deployment that has the machine to itself: the rules for one.
+/// Evaluates the rules for a deployment that is alone on the machine.
 fn rules_for_one(
     problem: &JointProblem,
     deployment: &Deployment,
@@ -233,7 +232,7 @@ fn rules_for_one(
         deployment: 0,
         violation,
     };
-    // an empty cpuset places nothing, which rule (1) has refused
+    // rule (1) has already rejected an empty cpuset
     let Some(alone) = problem.alone(deployment) else {
         return Ok(Vec::new());
     };
@@ -243,7 +242,7 @@ fn rules_for_one(
     }
 }
 
-/// The deployment that has the machine to itself, if one has, and all its cores are equally fast.
+/// The only deployment, if there is one, no obstacle, and all its cores are equally fast.
 fn only(problem: &JointProblem) -> Option<&Deployment> {
     let is_free = problem.obstacles.iter().all(|o| o.weight == 0);
     match &problem.deployments[..] {
@@ -296,7 +295,7 @@ fn most_alike<K: Ord>(keys: impl Iterator<Item = K>) -> u32 {
     counts.max().unwrap_or(0)
 }
 
-/// Loads of cpus by id: threads and obstacles.
+/// Loads of cpus by id: threads plus weights of obstacles.
 pub(super) fn loads(problem: &JointProblem, placed: &[Placed<'_>]) -> BTreeMap<CpuId, u32> {
     let mut loads: BTreeMap<CpuId, u32> =
         problem.topology.cpus().iter().map(|c| (c.id, 0)).collect();
@@ -309,7 +308,7 @@ pub(super) fn loads(problem: &JointProblem, placed: &[Placed<'_>]) -> BTreeMap<C
     loads
 }
 
-/// What the deployments with a valid mapping in force gain among themselves.
+/// Gain of the deployments that have a valid mapping in force.
 fn gained(problem: &JointProblem, after: &[Placed<'_>]) -> i64 {
     let (mut before, mut now) = (Vec::new(), Vec::new());
     for (asked, after) in problem.deployments.iter().zip(after) {
@@ -324,7 +323,7 @@ fn gained(problem: &JointProblem, after: &[Placed<'_>]) -> i64 {
     value(&problem.distances, now.into_iter()) - value(&problem.distances, before)
 }
 
-/// Threads of a mapping in force whose cpu is another one now.
+/// Threads of a mapping in force whose cpu has changed.
 fn moved(problem: &JointProblem, mappings: &[Mapping]) -> u32 {
     let mut moved = 0;
     for (asked, mapping) in problem.deployments.iter().zip(mappings) {

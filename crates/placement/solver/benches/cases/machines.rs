@@ -1,8 +1,8 @@
-//! The machines of the table: every kind that a cpuset can leave, regular ones and random ones.
+//! Machines of the table: every kind that a cpuset can leave, regular and random.
 
 use albacore_topology::{CAPACITY_MAX, Cpu, CpuId, CpuSet, Topology};
 
-/// Packages x L3 each x L2 each x cores each x cpus each.
+/// Packages x L3 per package x L2 per L3 x cores per L2 x cpus per core.
 pub(crate) type Shape = [u32; 5];
 
 /// The machine of the source article: one socket, one L3, 16 cores x 2 cpus.
@@ -11,7 +11,7 @@ pub(crate) const ARTICLE: Shape = [1, 1, 16, 1, 2];
 /// 256 cpus: 2 packages, 8 L3 each.
 pub(crate) const LARGE: Shape = [2, 8, 8, 1, 2];
 
-/// The whole machine; ids go round the cores first, as Linux numbers them.
+/// The whole machine; ids number the first cpus of all cores, then the second ones, as in Linux.
 pub(crate) fn machine(shape: Shape) -> Topology {
     Topology::new(cpus(shape)).expect("a regular machine is nested")
 }

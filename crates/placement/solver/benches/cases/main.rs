@@ -1,16 +1,16 @@
-//! Prints one table: case, objective, bound, optimal, gap, micros, micros with the mapping in force
-//! given, the branch that the answer came from, whether counts alone confirm the bound, what had to
-//! be relaxed; then how long it takes to solve again after a respawn, a sweep over random problems,
-//! and the most memory that all of it had.
+//! Prints a table with the columns: case, objective, bound, optimal, gap, micros, micros with the
+//! mapping in force given, the stage that produced the answer, whether counts alone confirm the
+//! bound, and the relaxed rules; then the time to solve again after a respawn, a sweep over random
+//! problems, and the peak memory of all this.
 //!
 //! The 72 cases of the source article (W, T in {2,4,6,8,12,16}, both modes, one socket, 16 cores x
 //! 2 cpus, one L3), every kind of machine, 64 x 64 on 256 cpus. Each case is solved several times;
-//! micros is the least. Every answer is checked. `cargo bench -p albacore-solver --bench cases --
-//! sweep 5000 7` sweeps over 5,000 problems from seed 7 only, `-- respawn` only solves again.
-//! A gap is counted two ways: against the objective, and against its terms, all distances that it
-//! adds or subtracts. In compact the objective is the distances of the mains less those within
-//! workers; where that comes out near 0, a percentage of it says nothing.
-#![allow(clippy::expect_used)] // a benchmark has nobody to return an error to
+//! micros is the minimum. Every answer is checked. `cargo bench -p albacore-solver --bench cases --
+//! sweep 5000 7` only sweeps over 5,000 problems from seed 7, `-- respawn` only solves again. The
+//! gap is computed in two ways: relative to the objective, and relative to the sum of its terms,
+//! all distances that it adds or subtracts. In compact mode the objective is the distances of the
+//! mains minus those within workers; where that is near 0, a percentage of it is meaningless.
+#![allow(clippy::expect_used)] // a benchmark has no caller to return an error to
 
 mod machines;
 mod respawn;
@@ -25,7 +25,7 @@ use table::{peak_kib, run, summary};
 
 const SIZES: [u16; 6] = [2, 4, 6, 8, 12, 16];
 const MODES: [Mode; 2] = [Mode::Scatter, Mode::Compact];
-/// Random problems of the sweep where nothing else is asked.
+/// Default number of random problems of the sweep.
 const SWEEP: u32 = 1_000;
 
 fn main() {
@@ -96,7 +96,7 @@ fn main() {
     println!("# peak resident memory of all this: {} KiB", peak_kib());
 }
 
-/// The sizes that are to be solved again within 200 microseconds.
+/// Solves the sizes that must be solved again within 200 microseconds.
 fn respawns() {
     for mode in MODES {
         respawn("1x1x16x1x2", &machine(ARTICLE), (16, 16, mode));
@@ -104,7 +104,7 @@ fn respawns() {
     }
 }
 
-/// `one 1,4,2,1,2 0-6,8-15 4 4 compact`: one case, on a machine and a cpuset of one's own.
+/// `one 1,4,2,1,2 0-6,8-15 4 4 compact`: one case on the given machine and cpuset.
 fn one(words: &[String]) {
     let [shape, cpuset, workers, threads, mode] = words else {
         return println!("one SHAPE CPUSET WORKERS THREADS MODE");

@@ -1,4 +1,4 @@
-//! Solved again after one respawn: problem and mapping in force are what they were.
+//! Time to solve again after one respawn: the problem and the mapping in force are unchanged.
 
 use std::time::{Duration, Instant};
 
@@ -7,13 +7,13 @@ use albacore_topology::Topology;
 
 use crate::table::{BUDGET, problem};
 
-/// Runs of each line: enough for a 99th percentile.
+/// Runs per line: enough for a 99th percentile.
 const RUNS: usize = 2_000;
 
 /// Prints one line: median and 99th percentile.
 pub(crate) fn respawn(name: &str, topology: &Topology, size: (u16, u16, Mode)) {
     let mut problem = problem(topology, size);
-    // without a budget: on a busy machine it would leave something to be improved
+    // unlimited: on a busy machine a time budget could leave room for improvement
     let first = solve(&problem, &mut WorkBudget::unlimited()).expect("within limits");
     problem.current = Some(first.mapping.clone());
     let mut moved = 0;

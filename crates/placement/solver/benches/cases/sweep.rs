@@ -5,7 +5,8 @@ use albacore_solver::Mode;
 use crate::machines::random;
 use crate::table::{Row, gap, gap_of_terms, problem, summary, timed};
 
-/// Solves `count` random problems; prints those that are neither optimal nor near, then one line.
+/// Solves `count` random problems; prints those with a gap over 1 % or that took over 50 ms, then
+/// the summaries.
 pub(crate) fn sweep(count: u32, seed: u64) {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut below = |n: u32| {

@@ -8,14 +8,14 @@ use albacore_solver::{
 };
 use albacore_topology::{Distances, Topology};
 
-/// Runs of each case: the machine that measures is busy, the least is nearest to the truth.
+/// Runs per case: the machine is busy, so the minimum is the best estimate.
 const RUNS: usize = 5;
-/// Time that the solver may take.
+/// Time budget of the solver.
 pub(crate) const BUDGET: Duration = Duration::from_millis(30);
 
-/// What a summary needs of a row.
+/// Figures of a row that a summary needs.
 pub(crate) struct Row {
-    /// Least microseconds of a solution from nothing.
+    /// Minimum microseconds to solve without a mapping in force.
     pub(crate) micros: u128,
     /// The same with the answer given as the mapping in force.
     pub(crate) again: u128,
@@ -78,13 +78,13 @@ pub(crate) fn run(name: &str, topology: &Topology, size: (u16, u16, Mode)) -> Ro
     row
 }
 
-/// How far the value may be from the best.
+/// Gap between objective and bound, relative to the objective.
 pub(crate) fn gap(stated: &Certificate) -> f64 {
     (stated.bound - stated.objective) as f64 / stated.objective.abs().max(1) as f64
 }
 
-/// The same against the sum of all distances: in compact the objective is a difference, which may
-/// be near 0 while both of its terms are large.
+/// The gap relative to the sum of all distances: in compact mode the objective is a difference,
+/// which may be near 0 while both of its terms are large.
 pub(crate) fn gap_of_terms(problem: &Problem, solution: &Solution) -> f64 {
     let cpu = |id| problem.topology.cpus().iter().find(|cpu| cpu.id == id);
     let places: Vec<_> = solution
@@ -117,7 +117,7 @@ fn label(stage: Stage) -> &'static str {
     }
 }
 
-/// The answer, checked, where it came from, and the least of the microseconds it took.
+/// The checked answer, its stage, and the minimum microseconds.
 pub(crate) fn timed(problem: &Problem, runs: usize) -> (Solution, Stage, u128) {
     let mut least = u128::MAX;
     let mut last = None;
@@ -135,7 +135,7 @@ pub(crate) fn timed(problem: &Problem, runs: usize) -> (Solution, Stage, u128) {
     (solution, stage, least)
 }
 
-/// One line on many rows.
+/// Prints one line on many rows.
 pub(crate) fn summary(name: &str, rows: &[Row]) {
     let sorted = |of: fn(&Row) -> u128| {
         let mut micros: Vec<u128> = rows.iter().map(of).collect();
@@ -163,7 +163,7 @@ pub(crate) fn summary(name: &str, rows: &[Row]) {
     );
 }
 
-/// The most memory that this process has had.
+/// Peak resident memory of this process.
 pub(crate) fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,14 +1,14 @@
 //! Every tree of cpus, cores, L2 and L3 up to a size, in one or two NUMA nodes, each once up to
-//! renaming; and every problem on it, with the best answer found by going through all mappings.
+//! renaming; and every problem on it, with the best answer found by enumeration of all mappings.
 #![allow(dead_code, unreachable_pub, clippy::expect_used)] // each test binary uses a part of it
 
 use albacore_solver::{Mapping, Mode, Problem, check};
 use albacore_topology::{CAPACITY_MAX, Cpu, CpuId, Distances, Topology};
 
-/// What the smallest relaxation is compared in: the solver's order.
+/// The rules in the order in which the solver compares relaxations.
 pub const RULES: [&str; 5] = ["8+", "mains-per-core", "fast-mains", "12", "12+"];
 
-/// All multisets of `parts` (size, part) whose sizes sum to `left`, parts in falling order.
+/// All multisets of `parts` (size, part) with the total size `left`, parts in descending order.
 fn multisets<T: Clone>(parts: &[(usize, T)], left: usize) -> Vec<Vec<T>> {
     if left == 0 {
         return vec![Vec::new()];
@@ -27,7 +27,7 @@ fn multisets<T: Clone>(parts: &[(usize, T)], left: usize) -> Vec<Vec<T>> {
     all
 }
 
-/// Everything of 1 to `most` cpus that is made of such parts.
+/// All multisets of such parts with a total size of 1 to `most` cpus.
 fn made_of<T: Clone>(parts: &[(usize, T)], most: usize) -> Vec<(usize, Vec<T>)> {
     let sized = |size: usize| {
         multisets(parts, size)
@@ -58,12 +58,12 @@ pub fn every_topology_of_two_nodes(most: usize) -> Vec<Topology> {
     two.map(|(_, nodes)| of_nodes(nodes)).collect()
 }
 
-/// L3 by L2 by core: cpus of each.
+/// A topology from the number of cpus of each core, nested by L3 and L2.
 fn topology(machine: &[Vec<Vec<usize>>]) -> Topology {
     of_nodes(&[machine.to_vec()])
 }
 
-/// NUMA node by L3 by L2 by core: cpus of each.
+/// A topology from the number of cpus of each core, nested by NUMA node, L3 and L2.
 fn of_nodes(nodes: &[Vec<Vec<Vec<usize>>>]) -> Topology {
     let mut cpus = Vec::new();
     let (mut core, mut l2, mut l3) = (0, 0, 0);
@@ -98,7 +98,7 @@ pub fn every_size(most: u16) -> Vec<(u16, u16)> {
     (1..=most).flat_map(threads).collect()
 }
 
-/// The problem without a mapping in force.
+/// A problem without a mapping in force.
 pub fn problem(topology: &Topology, (workers, threads): (u16, u16), mode: Mode) -> Problem {
     Problem {
         workers,
@@ -132,9 +132,10 @@ pub fn on_each(topologies: &[Topology], slots: u16, mode: Mode) -> Vec<Problem> 
     topologies.iter().flat_map(on).collect()
 }
 
-/// The least breaches of any mapping that keeps (1), (2), (3) and (8), in the order of [`RULES`],
-/// and the best value with them, by going through the mappings. Workers are alike and so are peers:
-/// of mappings that differ in their names only one is counted.
+/// The smallest breaches of any mapping that keeps (1), (2), (3) and (8), lexicographically in the
+/// order of [`RULES`], and the best objective with them, by enumeration. Workers are
+/// interchangeable, and so are peers: of mappings that differ only in their names, one is
+/// evaluated.
 pub fn best_of_all(problem: &Problem) -> ([u32; 5], i64) {
     let mut all = All {
         problem,
@@ -148,14 +149,14 @@ pub fn best_of_all(problem: &Problem) -> ([u32; 5], i64) {
 
 struct All<'a> {
     problem: &'a Problem,
-    /// Places of the first threads, worker by worker, as indices of cpus.
+    /// Indices of the cpus of the threads placed so far, worker by worker.
     cpus: Vec<usize>,
-    /// Breaches, and the value with its sign changed: less is better.
+    /// Breaches, and the negated objective: less is better.
     best: Option<([u32; 5], i64)>,
 }
 
 impl All<'_> {
-    /// Places the next thread everywhere.
+    /// Branches on the cpu of the next thread.
     fn place(&mut self) {
         let (workers, threads) = (
             usize::from(self.problem.workers),
@@ -174,7 +175,8 @@ impl All<'_> {
         }
     }
 
-    /// Whether the last thread keeps the upper limits of (2), (3), (8) and the order of names.
+    /// Whether the last thread keeps the upper limits of (2), (3), (8) and the order that breaks
+    /// symmetry.
     fn may_lead_on(&self) -> bool {
         let (workers, threads) = (
             usize::from(self.problem.workers),
@@ -187,12 +189,12 @@ impl All<'_> {
         let equal_ranks = (rank..=at).step_by(threads).filter(on_cpu).count();
         let own = (worker * threads..=at).filter(on_cpu).count();
         let volume = (0..=at).filter(on_cpu).count();
-        // where cores differ in speed, a cpu may hold what (2) and (3) let it
+        // where cores differ in speed, only (2) and (3) limit a cpu
         let most = match self.problem.topology.is_uniform() {
             true => (workers * threads).div_ceil(all),
             false => workers * threads,
         };
-        // the peers of the first worker rise, and so do the mains
+        // symmetry breaking: the peers of the first worker are in ascending order, and so are mains
         let named = (worker > 0 || rank < 2 || self.cpus[at - 1] <= last)
             && (worker == 0 || rank > 0 || self.cpus[at - threads] <= last);
         named

@@ -1,4 +1,4 @@
-//! A problem and a mapping that was checked against it, ready to be counted.
+//! A problem with a mapping that was checked against it, prepared for counting.
 
 use albacore_mapping::cpu_volumes;
 
@@ -8,23 +8,22 @@ use crate::explain::counted_mapping::{Change, CountedMapping};
 use crate::single::domains::Domains;
 use crate::{Alternative, ExplainError, Rule};
 
-/// The problem as counts, and how far the mapping loosens each rule.
+/// The problem as domains, and how far the mapping relaxes each rule.
 pub(crate) struct CheckedMapping {
-    /// The problem as counted.
     pub(crate) domains: Domains,
-    /// By rule, how far the mapping breaks it.
+    /// Per rule, how far the mapping breaks it.
     admitted: [u32; Rule::ALL.len()],
     /// Fewest and most threads of each cpu by rule (8), by position.
     cpu_volumes: Vec<(u32, u32)>,
     /// Whether each cpu is slower than the fastest, by position.
     is_slow: Vec<bool>,
-    /// The most mains of a core by rule: its share, or, where cores differ in speed, the least
-    /// number with which all mains can be placed. The checker counts what is beyond it.
+    /// Limit on the mains of a core: its share or, where cores differ in speed, the smallest limit
+    /// with which all mains can be placed. The checker counts mains beyond it.
     pub(crate) core_mains: u32,
 }
 
 impl CheckedMapping {
-    /// Checks and counted.
+    /// Checks the mapping and counts how far it breaks each rule.
     ///
     /// # Errors
     /// The problem is outside the limits, or the mapping does not place its threads on its cpus.
@@ -54,7 +53,7 @@ impl CheckedMapping {
         self.admitted[rule as usize]
     }
 
-    /// The mapping that was checked, as counts on which changes can be tried.
+    /// Counts of the checked mapping, on which changes can be evaluated.
     pub(crate) fn counted(&self, mapping: &Mapping) -> CountedMapping<'_> {
         CountedMapping::of(self, mapping)
     }
@@ -68,14 +67,14 @@ impl CheckedMapping {
         self.is_slow[cpu]
     }
 
-    /// Fewest and most threads of each cpu, loosened as far as the mapping loosens them.
+    /// Fewest and most threads of each cpu, relaxed as far as the mapping relaxes them.
     pub(crate) fn cpu_limits(&self) -> Vec<(u32, u32)> {
         let more = self.admitted(Rule::CpuVolume);
         let loosened = |&(least, most): &(u32, u32)| (least.saturating_sub(more), most + more);
         self.cpu_volumes.iter().map(loosened).collect()
     }
 
-    /// Fewest and most threads of a core, loosened likewise.
+    /// Fewest and most threads of a core, relaxed likewise.
     pub(crate) fn core_limits(&self) -> (u32, u32) {
         if !self.is_uniform() {
             return (0, u32::MAX);
@@ -85,7 +84,7 @@ impl CheckedMapping {
         (least.saturating_sub(more), most + more)
     }
 
-    /// A change by the names of its threads and cpus.
+    /// The change with the slots of its threads and the ids of its cpus.
     pub(crate) fn alternative(&self, change: Change, gain: i64) -> Alternative {
         Alternative {
             slot: self.domains.slot(change.thread),

@@ -1,11 +1,11 @@
-//! A mapping as counts on which single changes can be tried: what a change gains, which rules it
-//! breaks.
+//! Counts of a mapping on which single changes can be evaluated: the gain of a change, and the
+//! rules that it breaks.
 //!
-//! **Approach.** The counts and gains are those of the local search; a change touches two cpus, so
-//! breaches follow from the counts of these two alone. A rule counts as broken by
-//! a change if one of its figures passes what the rule and the mapping's own loosening allow and
-//! gets worse. **Limits.** (2) is judged as if the peers' ranks were given anew (`label`): at most
-//! ceil(W/C) mains and ceil(W/C) (T-1) peers on a cpu.
+//! **Approach.** Counts and gains are those of the local search; a change affects two cpus, so
+//! breaches follow from the counts of these two alone. A change breaks a rule if it worsens one of
+//! the rule's figures beyond what the rule and the mapping's own relaxation allow. **Limits.** (2)
+//! is evaluated as if the peers' ranks were reassigned (`label`): at most ceil(W/C) mains and
+//! ceil(W/C) (T-1) peers on a cpu.
 
 use crate::explain::checked_mapping::CheckedMapping;
 use crate::explain::rules::{Rule, Rules};
@@ -15,7 +15,7 @@ use crate::single::domains::{CORE, CPU};
 use crate::single::local_search::Search;
 use crate::{Mapping, Share};
 
-/// `thread` goes to cpu `to`; `partner`, if any, comes to where it was.
+/// `thread` moves to cpu `to`; `partner`, if any, moves to the previous cpu of `thread`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Change {
     pub(crate) thread: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Change {
     pub(crate) partner: Option<usize>,
 }
 
-/// How far each figure may go: the rules, loosened as far as the mapping loosens them.
+/// Limits of each figure: the rules, relaxed as far as the mapping relaxes them.
 #[derive(Clone)]
 struct Limits<'a> {
     checked: &'a CheckedMapping,
@@ -37,7 +37,7 @@ struct Limits<'a> {
     full_cores: u32,
 }
 
-/// A mapping with its counts, and how far each rule may be broken. Threads are numbered as in
+/// Counts of a mapping, and how far each rule may be broken. Threads are numbered as in
 /// [`Mapping::cpus`], cpus are positions of [`Domains`].
 #[derive(Clone)]
 pub(crate) struct CountedMapping<'a> {
@@ -62,7 +62,6 @@ impl<'a> CountedMapping<'a> {
         }
     }
 
-    /// How many threads there are.
     pub(crate) fn threads(&self) -> usize {
         self.search.threads()
     }
@@ -77,7 +76,7 @@ impl<'a> CountedMapping<'a> {
         self.search.thread(thread).cpu.into()
     }
 
-    /// False if the change would give the same mapping but for the names of its threads.
+    /// False if the resulting mapping differs at most in the names of equivalent threads.
     pub(crate) fn is_change(&self, change: Change) -> bool {
         let own = self.search.thread(change.thread);
         let alike = |other: usize| {
@@ -87,7 +86,7 @@ impl<'a> CountedMapping<'a> {
         usize::from(own.cpu) != change.to && !change.partner.is_some_and(alike)
     }
 
-    /// What the objective gains.
+    /// Gain of the objective.
     pub(crate) fn gain(&self, change: Change) -> i64 {
         let own = self.search.own_gain(change.thread, change.to);
         match change.partner {
@@ -96,7 +95,7 @@ impl<'a> CountedMapping<'a> {
         }
     }
 
-    /// Which rules the change breaks, or breaks further.
+    /// Rules that the change breaks, or breaks further.
     pub(crate) fn broken(&self, change: Change) -> Rules {
         let (search, limits) = (&self.search, &self.limits);
         let (from, to) = (self.cpu(change.thread), change.to);
@@ -148,13 +147,13 @@ impl<'a> CountedMapping<'a> {
         }
     }
 
-    /// How the threads are shared out over cpus.
+    /// Distribution of the threads over cpus.
     pub(crate) fn share_of_cpus(&self) -> Share {
         let rule = self.search.domains.rules.cpu_volume;
         self.share(rule, &self.search.volume)
     }
 
-    /// How the threads are shared out over cores.
+    /// Distribution of the threads over cores.
     pub(crate) fn share_of_cores(&self) -> Share {
         self.share(
             self.search.domains.rules.core_volume,
@@ -162,7 +161,8 @@ impl<'a> CountedMapping<'a> {
         )
     }
 
-    /// Where cores differ in speed, no number is right for all of them: then what is held counts.
+    /// Where cores differ in speed, no limit applies to all units: `least` and `most` are then the
+    /// fewest and most threads held.
     fn share(&self, rule: (u32, u32), volume: &[u32]) -> Share {
         let units = volume.len() as u32;
         let rest = self.threads() as u32 % units;
@@ -186,13 +186,13 @@ impl<'a> CountedMapping<'a> {
         }
     }
 
-    /// How many mains `change.to` gains: -1, 0 or 1.
+    /// Change in the number of mains on `change.to`: -1, 0 or 1.
     fn mains_of(&self, change: Change) -> i32 {
         let is_main = |thread: usize| i32::from(self.search.thread(thread).main);
         is_main(change.thread) - change.partner.map_or(0, is_main)
     }
 
-    /// Has the worker as many threads on the cpu as it may?
+    /// Whether the worker has as many threads on the cpu as allowed.
     fn is_crowded(&self, worker: u16, cpu: usize) -> bool {
         self.search.of_worker(worker, cpu) >= self.limits.own
     }
@@ -221,7 +221,7 @@ impl<'a> Limits<'a> {
     }
 }
 
-/// Does a volume leave its limits, on the side that it moves to?
+/// Whether a volume leaves its limits on the side to which it moves.
 fn leaves(volume: u32, by: i32, (least, most): (u32, u32)) -> bool {
     let then = volume.saturating_add_signed(by);
     (by > 0 && then > most) || (by < 0 && then < least)

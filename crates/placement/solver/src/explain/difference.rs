@@ -1,9 +1,9 @@
-//! What changes between two mappings.
+//! Difference between two mappings.
 
 use crate::{Mapping, Slot};
 use albacore_topology::CpuId;
 
-/// A thread that goes to another cpu.
+/// A thread that moves to another cpu.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Move {
     pub slot: Slot,
@@ -11,7 +11,7 @@ pub struct Move {
     pub to: CpuId,
 }
 
-/// The threads of both mappings that go to another cpu, worker by worker, rank by rank.
+/// The threads of both mappings that change their cpu, ordered by worker and rank.
 pub fn difference(before: &Mapping, after: &Mapping) -> Vec<Move> {
     let moved = |(slot, to)| {
         let from = before.cpu(slot)?;

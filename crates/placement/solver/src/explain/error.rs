@@ -1,15 +1,15 @@
-//! Why nothing can be explained.
+//! Errors of explanations.
 
 use crate::{ProblemError, Slot, Violation};
 
-/// Why nothing can be explained.
+/// Why a mapping cannot be explained.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExplainError {
     /// The problem is outside the limits.
     #[error(transparent)]
     Problem(#[from] ProblemError),
-    /// The mapping is not one for this problem.
+    /// The mapping does not fit this problem.
     #[error("the mapping is not one for this problem: {}", .0.first().map_or_else(String::new, ToString::to_string))]
     Mapping(Vec<Violation>),
     /// The mapping has no such thread.

@@ -1,4 +1,4 @@
-//! What explanations are made of: counts, sums and alternatives. Distances are clock cycles.
+//! Parts of explanations: counts, sums and alternatives. Distances are clock cycles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use albacore_topology::{Cpu, CpuId, Distances, Level};
 
 use crate::{Mapping, Problem, Rule, Slot};
 
-/// Pairs of threads by the nearest thing that both have in common.
+/// Pairs of threads by the innermost level that their cpus share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PairCounts([u32; Level::ALL.len()]);
 
@@ -32,25 +32,25 @@ impl PairCounts {
     }
 }
 
-/// How W x T threads are shared out over cpus, or over cores.
+/// Distribution of W x T threads over cpus, or over cores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Share {
-    /// How many cpus or cores there are.
+    /// Number of cpus or cores.
     pub units: u32,
-    /// Fewest threads of one as the rule wants it: floor(WT / units).
+    /// Fewest threads per unit by the rule: floor(WT / units).
     pub least: u32,
-    /// Most threads of one as the rule wants it: ceil(WT / units).
+    /// Most threads per unit by the rule: ceil(WT / units).
     pub most: u32,
-    /// How many units must hold the most: WT mod units, or all of them where that is 0.
+    /// Number of units that must hold the most: WT mod units, or all of them if that is 0.
     pub at_most: u32,
-    /// Fewest and most threads that one holds in this mapping.
+    /// Fewest and most threads per unit in this mapping.
     pub held: (u32, u32),
 }
 
-/// What the cores of one speed hold.
+/// Threads on the cores of one speed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SpeedShare {
-    /// Of [`CAPACITY_MAX`](albacore_topology::CAPACITY_MAX).
+    /// In units where [`CAPACITY_MAX`](albacore_topology::CAPACITY_MAX) is a full core.
     pub capacity: u16,
     pub cores: u32,
     pub cpus: u32,
@@ -59,7 +59,7 @@ pub struct SpeedShare {
 }
 
 impl SpeedShare {
-    /// The fastest first; empty where all cores are equally fast.
+    /// The fastest first; empty if all cores are equally fast.
     pub(crate) fn of(problem: &Problem, mapping: &Mapping) -> Vec<Self> {
         let cpus = problem.topology.cpus();
         let mut capacities: Vec<u16> = cpus.iter().map(|cpu| cpu.capacity).collect();
@@ -88,19 +88,19 @@ impl SpeedShare {
     }
 }
 
-/// Pairs of threads of different workers on one core, and how many of them are busy where the lower
-/// half of the workers is.
+/// Pairs of threads of different workers on one core, and how many of these pairs are busy while
+/// the lower half of the workers is busy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CoreSharing {
     pub pairs: u32,
-    /// Half of the workers, rounded up: those of the lowest numbers, which dispatchers prefer.
+    /// Half of the workers, rounded up: those with the lowest numbers, which dispatchers prefer.
     pub busy_workers: u16,
-    /// Pairs of which both threads are of these.
+    /// Pairs whose threads both belong to busy workers.
     pub busy_pairs: u32,
 }
 
 impl CoreSharing {
-    /// `None` where workers share no core.
+    /// `None` if no workers share a core.
     pub(crate) fn of(problem: &Problem, mapping: &Mapping) -> Option<Self> {
         let busy_workers = problem.workers.div_ceil(2);
         let mut on: BTreeMap<u32, Vec<u16>> = BTreeMap::new();
@@ -125,69 +125,68 @@ impl CoreSharing {
     }
 }
 
-/// Threads of which the objective sums the distances: the mains, or the threads of one worker.
+/// Threads whose distances the objective sums: the mains, or the threads of one worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Group {
     pub pairs: PairCounts,
     /// Sum of their distances, clock cycles.
     pub cycles: i64,
-    /// The best sum that this group could have if it were alone on the machine and kept the rules,
-    /// loosened as far as this mapping loosens them: greatest, for workers in compact least.
+    /// The best sum that this group could reach alone on the machine under the rules, relaxed as
+    /// far as this mapping relaxes them: the greatest, or the least for workers in compact mode.
     pub alone: i64,
 }
 
-/// Two threads that exchange their cpus, or one that goes elsewhere.
+/// An exchange of the cpus of two threads, or a shift of one thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Alternative {
-    /// The thread that goes.
+    /// The thread that moves.
     pub slot: Slot,
     pub to: CpuId,
-    /// The thread that comes in return; `None`: no other thread moves.
+    /// The thread that moves in return; `None` if no other thread moves.
     pub partner: Option<Slot>,
-    /// What the objective gains; negative: it costs.
+    /// Gain of the objective; negative if the change costs.
     pub gain: i64,
 }
 
-/// A rule that keeps the value down.
+/// A rule that limits the objective.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Binding {
     pub rule: Rule,
-    /// What the objective would gain, at the least, if this rule alone were dropped; on top of what
-    /// could be gained with it.
+    /// Lower bound on the gain of the objective if this rule alone were dropped, beyond any gain
+    /// that is possible with it.
     pub gain: i64,
 }
 
 /// The explanation of a mapping.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
-    /// Its value: clock cycles summed over pairs, higher is better.
+    /// Clock cycles summed over pairs, higher is better.
     pub objective: i64,
-    /// Threads over cpus, rule (8). Where cores differ in speed, `least` and `most` are what is
-    /// held, here and in `cores`.
+    /// Threads over cpus, rule (8). Where cores differ in speed, `least` and `most` are the fewest
+    /// and most threads held, here and in `cores`.
     pub cpus: Share,
     /// Threads over cores, rule (8+).
     pub cores: Share,
     /// Most mains on one core: ceil(W/P).
     pub mains_per_core: u32,
-    /// By the speed of cores, the fastest first; empty where all are equally fast.
+    /// By the speed of cores, the fastest first; empty if all are equally fast.
     pub speeds: Vec<SpeedShare>,
-    /// `None` where no two workers share a core.
+    /// `None` if no two workers share a core.
     pub sharing: Option<CoreSharing>,
     pub mains: Group,
     pub workers: Vec<Group>,
-    /// The mains and every worker at the best that each could have alone: nothing that keeps the
-    /// rules is above this.
+    /// Sum of the best values that the mains and every worker could reach alone: an upper bound of
+    /// every mapping that keeps the rules.
     pub parts: i64,
-    /// Rules that keep the value down, the costliest first.
+    /// Rules that limit the objective, the costliest first.
     pub binding: Vec<Binding>,
-    /// How many single exchanges and shifts keep every rule and cost nothing.
+    /// Number of single exchanges and shifts that keep every rule and cost nothing.
     pub equal: u64,
-    /// The best single exchange or shift that keeps every rule and gains; `None` for a mapping that
-    /// no such step improves.
+    /// The best single exchange or shift that keeps every rule and gains; `None` if there is none.
     pub better: Option<Alternative>,
     /// The cheapest single exchange or shift that keeps every rule and costs something.
     pub runner_up: Option<Alternative>,
-    /// False if the budget ended before every step and every rule was tried: then `binding`,
-    /// `equal`, `better` and `runner_up` are of what was.
+    /// False if the budget ended before every change and every rule was tried: `binding`, `equal`,
+    /// `better` and `runner_up` then cover only what was tried.
     pub complete: bool,
 }

@@ -1,12 +1,13 @@
-//! What the mains, or the threads of one worker, could reach if nothing else ran.
+//! Best value of the mains, or of the threads of one worker, alone on the machine.
 //!
-//! **Problem.** The greatest or least sum of distances over all pairs of k threads with at most so
-//! many on a cpu and on a core. **Approach.** Distances form a tree (`domains`), so the sum is a
-//! constant minus a closeness that each domain adds by how many threads it holds. From the cpus
-//! outwards, a table of the best closeness for 0..k threads in a domain is merged from those of its
-//! parts. **Proof sketch.** Parts of a domain do not share a pair nearer than the domain, so any
-//! best arrangement is best in each part for the number it holds; the merge tries all numbers.
-//! **Limits.** O(C k^2) at worst, once for the mains and once for all workers.
+//! **Problem.** The greatest or least sum of distances over all pairs of k threads with a cap per
+//! cpu and per core. **Approach.** Distances form a tree (`domains`), so the sum is a constant
+//! minus a closeness to which each domain contributes by the number of its threads. Dynamic
+//! programming from the cpus outwards: the table of the best closeness for 0..k threads in a domain
+//! is merged from the tables of its parts. **Proof sketch.** Pairs across parts of a domain are no
+//! closer than the domain, so any optimal arrangement is optimal in each part for its number of
+//! threads; the merge tries all numbers. **Limits.** O(C k^2) at worst, once for the mains and once
+//! for all workers.
 
 use crate::single::domains::{CORE, CPU, Domains, LEVELS, pairs};
 
@@ -17,7 +18,7 @@ pub(crate) struct Caps {
     pub(crate) core: u32,
 }
 
-/// The greatest (`is_far`) or least sum of distances; `None` if the caps leave no room.
+/// The greatest (`is_far`) or least sum of distances; `None` if the caps are infeasible.
 pub(crate) fn best_alone(
     domains: &Domains,
     things: usize,
@@ -25,7 +26,7 @@ pub(crate) fn best_alone(
     is_far: bool,
     takes: &dyn Fn(usize) -> bool,
 ) -> Option<i64> {
-    // tables hold what closeness costs, so that less is better in either case
+    // tables contain the cost of closeness, so that less is better in either case
     let sign = if is_far { 1 } else { -1 };
     let most = |level: usize| match level {
         CPU => caps.cpu as usize,
@@ -68,7 +69,7 @@ pub(crate) fn best_alone(
     Some(domains.beyond * pairs(things as u32) - sign * cost)
 }
 
-/// The best cost for every number of things in either of two parts, up to `most`.
+/// The best cost for every total number of things in two parts, up to `most`.
 fn merge(a: &[i64], b: &[i64], most: usize) -> Vec<i64> {
     let length = (a.len() + b.len() - 1).min(most + 1);
     let mut merged = vec![i64::MAX; length];

@@ -1,4 +1,4 @@
-//! The mains and the threads of each worker: how far apart they are, and could be alone.
+//! Distances of the mains and of the threads of each worker: actual, and the best alone.
 
 use crate::{Mapping, Mode, Problem};
 use albacore_topology::{Cpu, CpuId};
@@ -7,20 +7,20 @@ use crate::explain::checked_mapping::CheckedMapping;
 use crate::explain::group_bound::{Caps, best_alone};
 use crate::{Group, PairCounts, Rule};
 
-/// The pairs that the objective counted.
+/// The pairs that the objective counts.
 pub(crate) struct Groups {
     pub(crate) mains: Group,
     pub(crate) workers: Vec<Group>,
 }
 
 impl Groups {
-    /// CountedMapping a mapping that was checked.
+    /// Counts the pairs of a checked mapping.
     pub(crate) fn of(problem: &Problem, mapping: &Mapping, checked: &CheckedMapping) -> Self {
         let domains = &checked.domains;
         let volumes = checked.cpu_limits();
         let cpu_most = volumes.iter().map(|&(_, most)| most).max().unwrap_or(0);
         let core_most = checked.core_limits().1;
-        // by rule, mains are on fast cores; where some are not, on any
+        // by rule, mains are on fast cores; if the mapping breaks that rule, on any
         let fast_mains = checked.admitted(Rule::FastMains) == 0;
         let takes_mains = |cpu: usize| !(fast_mains && checked.is_slow(cpu));
         let mains_caps = Caps {

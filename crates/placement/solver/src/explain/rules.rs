@@ -1,4 +1,4 @@
-//! The rules by name, and sets of them.
+//! The rules that a mapping can break, and sets of them.
 
 /// A rule of the design, section 4, that a mapping can break.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -8,17 +8,17 @@ pub enum Rule {
     /// (3) Threads of one worker on distinct cpus; for T > C at most ceil(T/C) on one.
     OwnThreads,
     /// (8) Every cpu holds floor(WT/C) to ceil(WT/C) threads; where cores differ in speed, as many
-    /// as keep the levels of threads low.
+    /// as minimize the fill levels of threads.
     CpuVolume,
-    /// (8+) Every core holds floor(WT/P) to ceil(WT/P) threads, if all are equally fast.
+    /// (8+) Every core holds floor(WT/P) to ceil(WT/P) threads, if all cores are equally fast.
     CoreVolume,
     /// At most ceil(W/P) mains on one core.
     MainsPerCore,
     /// No main on a core that is slower than the fastest.
     FastMains,
-    /// (12) At most so many cpus hold both ceil(WT/C) threads and a main.
+    /// (12) Limit on the cpus that hold both ceil(WT/C) threads and a main.
     FullCpus,
-    /// (12+) At most so many cores hold both ceil(WT/P) threads and a main.
+    /// (12+) Limit on the cores that hold both ceil(WT/P) threads and a main.
     FullCores,
 }
 

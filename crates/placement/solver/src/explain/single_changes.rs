@@ -1,20 +1,20 @@
-//! Which rules keep the value down: every single change is tried, and where one would gain but for
-//! a single rule, a climb shows how much that rule costs.
+//! Finds the rules that limit the objective: every single change is evaluated, and if one would
+//! gain but for a single rule, a hill climb without that rule shows its cost.
 
 use crate::WorkBudget;
 use crate::explain::counted_mapping::{Change, CountedMapping};
 use crate::explain::rules::Rule;
 use crate::limits::{CHANGE_STEPS, CLIMB_LOOKS_MAX, LOOKS_A_QUESTION};
 
-/// What all single changes would do.
+/// Results of all single changes.
 pub(crate) struct Tried {
-    /// By rule: is there a change that gains and breaks this rule alone?
+    /// Per rule: whether there is a change that gains and breaks this rule alone.
     pub(crate) gains: [bool; Rule::ALL.len()],
-    /// Changes that keep every rule and cost nothing.
+    /// Number of changes that keep every rule and cost nothing.
     pub(crate) equal: u64,
     /// The change that keeps every rule and gains most.
     pub(crate) better: Option<(Change, i64)>,
-    /// The change that keeps every rule and costs least, but something.
+    /// The cheapest change that keeps every rule and costs something.
     pub(crate) runner_up: Option<(Change, i64)>,
     /// Whether all changes were tried.
     pub(crate) complete: bool,
@@ -84,8 +84,8 @@ fn changes<'b>(
         .filter(|&change| counted.is_change(change))
 }
 
-/// What changes gain that keep every rule but `rule`, until there is none that gains or the budget
-/// or the work that one rule is worth is spent.
+/// Gain of a hill climb by changes that keep every rule except `rule`, until none gains or the
+/// budget or the work limit per rule is spent.
 pub(crate) fn climb_without(
     counted: &CountedMapping<'_>,
     rule: Option<Rule>,
@@ -94,7 +94,7 @@ pub(crate) fn climb_without(
     let mut free = counted.clone();
     let (mut gained, mut looks, mut idle, mut thread) = (0, 0, 0, 0);
     let count = free.threads();
-    // bound: looks
+    // bound: the number of looks
     while idle < count {
         let changes = count + free.cpus().len();
         if looks > CLIMB_LOOKS_MAX || budget.spend(CHANGE_STEPS * changes) {
@@ -120,7 +120,7 @@ pub(crate) fn climb_without(
     gained
 }
 
-/// Does the change keep every rule but `rule`?
+/// Whether the change keeps every rule except `rule`.
 fn keeps_others(counted: &CountedMapping<'_>, change: Change, rule: Option<Rule>) -> bool {
     let broken = counted.broken(change);
     rule.map_or(broken, |rule| broken.without(rule)).is_empty()

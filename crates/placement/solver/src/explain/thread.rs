@@ -1,4 +1,4 @@
-//! One thread: why it is where it is, cpu by cpu.
+//! Explains one thread: the alternative of every other cpu.
 
 use crate::{Mapping, Problem, Slot};
 use albacore_topology::{Cpu, CpuId, Level, Topology};
@@ -9,22 +9,22 @@ use crate::explain::counted_mapping::Change;
 use crate::explain::rules::{Rule, Rules};
 use crate::explain::single_changes::changes_of;
 
-/// Another cpu for the thread, and the best way to bring it there: one that keeps every rule, or
-/// if there is none, one that breaks the fewest rules.
+/// Another cpu for the thread, with the best change that moves it there: one that keeps every rule
+/// or, if there is none, one that breaks the fewest rules.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
     pub cpu: CpuId,
-    /// What it has in common with the thread's own.
+    /// The innermost level that it shares with the thread's own cpu.
     pub nearness: Level,
-    /// The thread that would come in return; `None`: no other thread moves.
+    /// The thread that would move in return; `None` if no other thread moves.
     pub partner: Option<Slot>,
-    /// What the objective would gain; negative: it costs.
+    /// Gain of the objective; negative if the change costs.
     pub gain: i64,
-    /// The rules that forbid it; empty: it is allowed.
+    /// The rules that forbid the change; empty if it is allowed.
     pub forbidden: Vec<Rule>,
 }
 
-/// Why a thread is where it is.
+/// Explanation of the cpu of one thread.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ThreadExplanation {
     pub slot: Slot,
@@ -33,14 +33,14 @@ pub struct ThreadExplanation {
     pub to_mains: i64,
     /// Sum of its distances to the other threads of its worker, clock cycles.
     pub to_worker: i64,
-    /// Every other cpu, by id.
+    /// Every other cpu, in ascending order of id.
     pub places: Vec<Place>,
 }
 
-/// What it would cost to run one thread on each of the other cpus, and which rules forbid it.
+/// Evaluates one thread on each of the other cpus: the cost, and the rules that forbid it.
 ///
 /// # Errors
-/// The problem is outside the limits, the mapping is not one for it or has no such thread.
+/// The problem is outside the limits, or the mapping does not fit it or has no such thread.
 pub fn explain_thread(
     problem: &Problem,
     mapping: &Mapping,
@@ -103,7 +103,7 @@ pub fn explain_thread(
     })
 }
 
-/// The distance of one cpu to others, summed.
+/// Sum of the distances from one cpu to others.
 fn sum_of_distances<'a>(
     problem: &Problem,
     from: &Cpu,

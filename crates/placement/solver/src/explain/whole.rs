@@ -1,4 +1,4 @@
-//! The whole mapping: its groups, all its alternatives, the rules that bind it.
+//! Explains the whole mapping: its groups, all its alternatives, and the binding rules.
 
 use crate::{Mapping, Mode, Problem, WorkBudget};
 
@@ -8,8 +8,7 @@ use crate::explain::groups::Groups;
 use crate::explain::single_changes::{Tried, climb_without, try_all};
 use crate::{Binding, CoreSharing, ExplainError, Explanation, Rule, SpeedShare};
 
-/// CountedMapping and tries everything that explains `mapping`, or as much of it as `budget`
-/// allows.
+/// Explains `mapping`, as far as `budget` allows.
 ///
 /// # Errors
 /// The problem is outside the limits, or the mapping does not place its threads on its cpus.
@@ -28,7 +27,7 @@ pub fn explain(
         runner_up,
         mut complete,
     } = try_all(&counted, budget);
-    // what could be gained anyway is no rule's fault
+    // a gain that is possible anyway is not due to a rule
     let anyway = match better {
         Some(_) => climb_without(&counted, None, budget),
         None => 0,
@@ -36,7 +35,7 @@ pub fn explain(
     let mut binding = Vec::new();
     for rule in Rule::ALL.into_iter().filter(|&rule| gains[rule as usize]) {
         let gain = climb_without(&counted, Some(rule), budget);
-        // a climb that was cut short is still a gain; none at all is one that never began
+        // a climb that was cut short still has a gain; without any gain it never started
         complete &= gain > 0;
         if gain > anyway {
             let gain = gain - anyway;
@@ -67,7 +66,7 @@ pub fn explain(
     })
 }
 
-/// What distance within a worker is worth: +1 scatter, -1 compact.
+/// Sign of the distances within a worker in the objective: +1 scatter, -1 compact.
 fn worth(mode: Mode) -> i64 {
     match mode {
         Mode::Scatter => 1,

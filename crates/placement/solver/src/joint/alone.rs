@@ -1,4 +1,4 @@
-//! One deployment that has the machine to itself is the problem of one deployment.
+//! A single deployment that is alone on the machine: a problem of one deployment.
 
 use super::instance::{Instance, NO_CPU};
 use super::move_bound::displaced;
@@ -8,8 +8,7 @@ use crate::{
     Solution, WorkBudget, check, relaxed_by, solve,
 };
 
-/// One deployment that has the machine to itself: the answer of [`solve`], unless it gains less
-/// than it moves.
+/// Returns the answer of [`solve`], unless it gains less than its moves cost.
 pub(super) fn solve_alone(
     problem: &JointProblem,
     instance: &Instance,
@@ -45,8 +44,8 @@ pub(super) fn solve_alone(
     })
 }
 
-/// The mapping in force, if it keeps the rules as far as the solution does and the solution gains
-/// no more than its moves cost.
+/// Returns the mapping in force if it keeps the rules as well as the solution does and the solution
+/// gains no more than its moves cost.
 fn worth_keeping(problem: &Problem, solution: &Solution, move_cost: u32) -> Option<Solution> {
     let current = problem.current.as_ref().filter(|_| move_cost > 0)?;
     let report = check(problem, current).ok()?;

@@ -1,15 +1,15 @@
-//! Assigns the threads that the volumes foresee to workers.
+//! Assigns the threads of the volumes to workers.
 //!
-//! **Problem.** Every worker gets one main and T-1 peers, so that each cpu holds what the volumes
-//! say. **Approach.** Threads that run stay, as far as the volumes have a place for them. Then
-//! mains go where the other mains are farthest, on cpus whose peers alone would be too many for T-1
-//! ranks first. Then peers, worker by worker, each where it is best for the worker. A worker for
-//! which nothing is left that it may take gets a place along an augmenting chain: it takes one of
-//! another worker's, who takes another. **Proof sketch.** Once mains are placed, with n threads on
-//! a cpu of which m are mains, peers are a transportation problem of T-1 from each worker, n - m to
-//! each cpu, at most ceil(T/C) threads of a worker on a cpu; it has a solution because the
-//! fractions n/W are one (see the head of `assignment` for one deployment), and a transport that is
-//! not complete has an augmenting chain. **Limits.** O(threads x C), and O(W x C) for a chain.
+//! **Problem.** Every worker gets one main and T-1 peers, so that each cpu holds its volume.
+//! **Approach.** Running threads stay, as far as the volumes have a place for them. Then mains are
+//! placed where the other mains are farthest, first on cpus whose volume exceeds the T-1 ranks of
+//! peers. Then peers, worker by worker, each on the best cpu for the worker. A worker without an
+//! allowed place gets one along an augmenting chain: it takes a place of another worker, which
+//! takes another. **Proof sketch.** Once mains are placed, with n threads on a cpu of which m are
+//! mains, peers are a transportation problem with a supply of T-1 per worker, a demand of n - m per
+//! cpu, and at most ceil(T/C) threads of a worker on a cpu; it is feasible because the fractions
+//! n/W are a solution (see the head of `assignment` for one deployment), and an incomplete
+//! transport has an augmenting chain. **Limits.** O(threads x C), and O(W x C) for a chain.
 
 use std::collections::VecDeque;
 
@@ -17,8 +17,8 @@ use super::instance::{NO_CPU, Tenant};
 use super::search_state::{SearchState, Thread};
 use super::volumes::Volumes;
 
-/// Places every thread; mains on the cores where `rules` have placed them if `crowded`: a placement
-/// that keeps mains-per-core, but knows nothing of distances.
+/// Places every thread. If `crowded`, mains go to the cores that `rules` assigned: such a placement
+/// keeps mains-per-core but ignores distances.
 pub(super) fn assign(search: &mut SearchState<'_>, volume: &Volumes, crowded: bool) {
     for index in 0..search.instance.tenants.len() {
         let tenant = &search.instance.tenants[index];
@@ -43,18 +43,18 @@ pub(super) fn assign(search: &mut SearchState<'_>, volume: &Volumes, crowded: bo
     }
 }
 
-/// What is assigned to one tenant.
+/// State of the assignment of one tenant.
 struct TenantAssignment<'a> {
     tenant: &'a Tenant,
     index: u16,
     first: usize,
-    /// Mains that each core shall still get, if that is prescribed.
+    /// Mains that each core still has to get, if prescribed.
     cores: Option<Vec<u32>>,
     /// Mains that still have to be placed.
     mains: u32,
     /// Threads that each cpu still has to get.
     left: Vec<u32>,
-    /// The cpus that may have to get some.
+    /// The cpus that may still have to get threads.
     open: Vec<u16>,
 }
 
@@ -71,7 +71,7 @@ impl TenantAssignment<'_> {
         }
     }
 
-    /// Mains, or else peers, stay where they run.
+    /// Keeps mains, or else peers, on their current cpus.
     fn keep(&mut self, search: &mut SearchState<'_>, mains: bool) {
         if !self.tenant.is_running {
             return;
@@ -91,12 +91,13 @@ impl TenantAssignment<'_> {
         }
     }
 
-    /// Mains that a cpu needs, because its threads are too many for the ranks of peers.
+    /// Mains that a cpu needs because its remaining threads exceed the ranks of peers.
     fn needed(&self, cpu: usize) -> u32 {
         self.left[cpu].saturating_sub(self.tenant.peers_cap())
     }
 
-    /// Whether the mains that are left suffice for the other cpus' needs if one stays on this one.
+    /// Whether the remaining mains suffice for the needs of the other cpus if one stays on this
+    /// cpu.
     fn may_keep_main(&self, cpu: usize) -> bool {
         let all: u32 = self
             .tenant
@@ -130,7 +131,7 @@ impl TenantAssignment<'_> {
         }
     }
 
-    /// How much a cpu wants the next main, as one number: need of it, the rules on mains, distance.
+    /// Preference for a cpu for the next main as one number: need, the rules on mains, distance.
     fn main_worth(&self, search: &SearchState<'_>, cpu: usize) -> i64 {
         let core = search.instance.core(cpu);
         let has_room = match &self.cores {
@@ -150,7 +151,7 @@ impl TenantAssignment<'_> {
         let fits = bits
             .into_iter()
             .fold(0, |all, bit| 2 * all + i64::from(bit));
-        // no sum of distances of mains needs more bits
+        // sums of distances of mains need at most 56 bits
         (fits << 56) + search.mains_distance(cpu)
     }
 
@@ -177,7 +178,7 @@ impl TenantAssignment<'_> {
         let peers = search.own_peers(self.index);
         let (worker_cap, peers_cap) = (self.tenant.worker_cap, self.tenant.peers_cap());
         let open = self.open.iter().map(|&cpu| usize::from(cpu));
-        // as one number: pull before places left before the lowest cpu
+        // as one number: distance within the worker, then places left, then the lowest cpu
         let mut best = (i64::MIN, None);
         for cpu in open {
             let worker_distance = (self.tenant.sign * i64::from(worker_distance[cpu])) << 18;
@@ -190,8 +191,8 @@ impl TenantAssignment<'_> {
         best.1
     }
 
-    /// The worker takes a peer's place from another worker, who takes one from another, until one
-    /// takes a place that is left.
+    /// The worker takes the place of another worker's peer, which takes that of another, until one
+    /// takes a free place.
     fn place_by_chain(&mut self, search: &mut SearchState<'_>, thread: usize) {
         let instance = search.instance;
         let mut chain = Chain {
@@ -213,7 +214,7 @@ impl TenantAssignment<'_> {
                 }
             }
         }
-        // no chain: the proof sketch says that this is not so; the checker would refuse the rest
+        // excluded by the proof sketch; otherwise the checker rejects the result
         if let Some(cpu) = (self.tenant.cpus.iter().map(|&cpu| usize::from(cpu)))
             .find(|&cpu| search.has_room(self.index, search.threads[thread].worker, cpu))
         {
@@ -221,7 +222,7 @@ impl TenantAssignment<'_> {
         }
     }
 
-    /// Moves every thread on the chain that ends at a cpu one place on.
+    /// Moves every thread on the chain that ends at a cpu by one place.
     fn follow(&mut self, search: &mut SearchState<'_>, chain: &Chain, end: usize) {
         self.left[end] -= 1;
         let mut to = end;
@@ -240,16 +241,16 @@ impl TenantAssignment<'_> {
     }
 }
 
-/// Who would come to each cpu.
+/// Search for an augmenting chain.
 struct Chain {
-    /// The thread that would come.
+    /// Per cpu, the thread that would move there.
     by: Vec<Option<usize>>,
     /// Cpus that were entered and not visited yet.
     queue: VecDeque<usize>,
 }
 
 impl Chain {
-    /// Enters the cpus that a thread may go to.
+    /// Enters the cpus that a thread may move to.
     fn extend(&mut self, search: &SearchState<'_>, tenant: &Tenant, thread: usize) {
         let Thread {
             tenant: index,

@@ -1,15 +1,15 @@
 //! Upper bounds of the joint objective, from counts alone.
 //!
-//! **Problem.** As for one deployment: a value needs a bound beside it. **Approach.** The mains of
-//! all deployments and the pairs within workers are bounded alone. *Mains*: see `min_cost_flow`.
-//! *Within, scatter*: each worker spread as if it were alone on the cpuset. *Within, compact*:
-//! level by level, each worker packed as if alone into domains that take no more of it than rule
-//! (3) and the loads allow; on cpus and cores also what all compact workers together find: a core
-//! of load X holds at most X/k workers with k threads; where (12+) holds, mains take a place beside
-//! a full core's. **Proof sketch.** Loads as multisets are the same in every placement that keeps
-//! (8) and (8+), so the largest of them limits every worker. Where cores differ in speed, see
-//! `speed_bound`. The rest is as in `bound` for one deployment. **Limits.** The bound ignores which
-//! mains may be where peers are wanted.
+//! **Problem.** As for one deployment: an objective needs an upper bound beside it. **Approach.**
+//! The mains of all deployments and the pairs within workers are bounded separately. *Mains*: see
+//! `min_cost_flow`. *Within, scatter*: each worker is spread as if it were alone on the cpuset.
+//! *Within, compact*: level by level, each worker is packed as if alone into domains that take no
+//! more of it than rule (3) and the loads allow; on cpus and cores also a bound for all compact
+//! workers together: a core of load X holds at most X/k workers with k threads; where (12+) holds,
+//! a limited number of mains are on full cores. **Proof sketch.** Loads as multisets are the same
+//! in every placement that keeps (8) and (8+), so the largest load limits every worker. Where cores
+//! differ in speed, see `speed_bound`. The rest is as in `bound` for one deployment. **Limits.**
+//! Competition of mains and peers for the same cpus is ignored.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,8 @@ use super::speed_bound::SpeedBound;
 use super::spread::Spread;
 use super::volumes::Volumes;
 
-/// No placement that breaks no rule on mains further than by these `violations` is above this.
+/// Upper bound of the objective of all placements that break no rule on mains by more than
+/// `excess`.
 pub(super) fn upper_bound(
     instance: &Instance,
     rules: &Rules,
@@ -62,18 +63,18 @@ pub(super) fn upper_bound(
     sum - scattered + (0..instance.levels).map(at).sum::<i64>()
 }
 
-/// The loads of cores that all balanced placements have, in some order; `None` where cores differ
-/// in speed and some of them are open to a part of the deployments only.
+/// The loads of cores that all balanced placements have, up to permutation; `None` if cores differ
+/// in speed and some of them are open to only part of the deployments.
 fn common_core_loads(instance: &Instance, volume: &Volumes) -> Option<Vec<u32>> {
     let is_common = instance.fill_order.is_uniform() || instance.is_undivided();
     is_common.then(|| instance.core_loads(&volume.loads))
 }
 
-/// Of each level: most pairs of a worker alone, and with its main on a core that is not full.
+/// Per level: most pairs of a worker alone, and with its main on a core that is not full.
 type Alone = [(i64, i64); LEVELS];
 
-/// Most pairs of compact workers in domains of each level if each worker were alone. Where (12+)
-/// holds, all but so many workers as it lets through have their main on a core that is not full.
+/// Most pairs of compact workers within domains of each level if each worker were alone. Where
+/// (12+) holds, all but the allowed number of workers have their main on a core that is not full.
 fn packed(
     instance: &Instance,
     rules: &Rules,
@@ -97,7 +98,7 @@ fn packed(
             most_more[level] = (free - bound).max(most_more[level]);
         }
     }
-    // cores that may be full beside mains, times mains on each
+    // cores that may be full and hold mains, times mains on each
     let (_, through) = rules.full_cores.unwrap_or((0, 0));
     let mains = i64::from(rules.core_mains + excess[0]);
     let free = workers.min(i64::from(through + excess[3]) * mains);
@@ -107,13 +108,13 @@ fn packed(
     sums
 }
 
-/// The least closeness of a worker that is alone on its cpuset.
+/// Least closeness of a worker that is alone on its cpuset.
 fn least_alone(instance: &Instance, tenant: &Tenant) -> i64 {
     let caps = (tenant.worker_cap.into(), u32::MAX);
     Spread::new(instance, &tenant.cpus, caps).place(tenant.threads)
 }
 
-/// Most pairs of threads of a worker in one domain of a level, if it is alone on its cpuset and no
+/// Most pairs of threads of a worker within domains of a level, if it is alone on its cpuset and no
 /// core takes more than `most` threads; and the same if its main's core is not full.
 fn most_alone(
     instance: &Instance,
@@ -126,7 +127,7 @@ fn most_alone(
     for &cpu in &tenant.cpus {
         cores[instance.core(cpu.into())] += u32::from(tenant.worker_cap);
     }
-    // of each domain: how many threads it takes, and how many less if the main is there
+    // per domain: how many threads it takes, and how many fewer if the main is there
     let mut rooms: BTreeMap<u16, (u32, u32)> = BTreeMap::new();
     let mut seen = vec![false; cores.len()];
     for &cpu in &tenant.cpus {
@@ -166,7 +167,7 @@ fn most_alone(
     (free, with_main.min(free))
 }
 
-/// Pairs within domains if they are filled one after the other.
+/// Pairs within domains that are filled one after the other.
 fn fill(rooms: impl Iterator<Item = u32>, threads: u32) -> i64 {
     let mut left = threads;
     let mut sum = 0;
@@ -178,7 +179,7 @@ fn fill(rooms: impl Iterator<Item = u32>, threads: u32) -> i64 {
     sum
 }
 
-/// Most pairs of threads of compact workers in units (cpus or cores) with these loads.
+/// Most pairs of threads of compact workers within units (cpus or cores) with these loads.
 fn most_together(instance: &Instance, loads: &[u32], level: usize) -> i64 {
     let mut of_worker = vec![0u32; loads.len()];
     for tenant in instance.tenants.iter().filter(|tenant| tenant.sign < 0) {
@@ -190,7 +191,7 @@ fn most_together(instance: &Instance, loads: &[u32], level: usize) -> i64 {
             *most = (*most).max(own.min(tenant.threads as u32));
         }
     }
-    // which unit has which load may differ from placement to placement, the loads as such do not
+    // placements may permute the loads among units; the multiset of loads is fixed
     let cap = of_worker.into_iter().max().unwrap_or(0).max(1);
     let filled = |&load: &u32| i64::from(load / cap) * pairs(cap) + pairs(load % cap);
     loads.iter().map(filled).sum()

@@ -1,40 +1,40 @@
-//! A problem with its solution, and whether that answers the present problem.
+//! A cache of one problem with its solution.
 //!
-//! **Problem.** A worker is respawned and the problem is posed again, although nothing that its
-//! answer depends on has changed; where no proof ended the search, it would take its whole budget
-//! again. **Approach.** A cache of one. It answers the problem that it was given, and the same
-//! problem with that answer in force: then no thread moves and the certificate stays. **Proof
-//! sketch.** A certificate speaks of objective, bound and relaxed rules; none of them depends on
-//! the mappings in force. With every mapping in force as answered, moves and gain are 0 by their
-//! definitions, so what passed the checker once passes again. **Limits.** Any other change is a new
+//! **Problem.** When a worker is respawned, the problem is posed again although nothing that its
+//! answer depends on has changed; a search that did not end with a proof would take its whole
+//! budget again. **Approach.** The cached solution answers the cached problem, and the same problem
+//! with that solution in force: then no thread moves and the certificate stays valid. **Proof
+//! sketch.** A certificate states objective, bound and relaxed rules; none of them depends on the
+//! mappings in force. If the solution is in force, moves and gain are 0 by definition, so a
+//! solution that passed the checker once passes again. **Limits.** Any other change is a new
 //! problem. An answer that was not proven optimal is not improved: for another attempt call
 //! [`solve_joint`](crate::solve_joint). **Cost.** One comparison of both problems.
 
 use crate::{Deployment, JointProblem, JointSolution};
 
-/// A problem and its answer.
+/// A problem and its solution.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CachedSolution {
     problem: JointProblem,
     solution: JointSolution,
 }
 
-/// How mappings in force compare with what was answered.
+/// Mappings in force that are expected in a problem.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CurrentMappings {
-    /// As when it was asked.
+    /// The same as in the cached problem.
     SameAsProblem,
     SameAsSolution,
 }
 
 impl CachedSolution {
-    /// A problem with its answer; that it is one, the caller has checked.
+    /// Caches a problem with its solution, which the caller has checked.
     pub fn new(problem: JointProblem, solution: JointSolution) -> Self {
         Self { problem, solution }
     }
 
-    /// The answer to `problem`, if it is the one that was answered, or that with the answer in
-    /// force.
+    /// Returns the solution of `problem` if it is the cached problem, with the same mappings in
+    /// force or with the solution in force.
     pub fn answer(&self, problem: &JointProblem) -> Option<JointSolution> {
         if self.is_same_problem(problem, CurrentMappings::SameAsSolution) {
             return Some(JointSolution {
@@ -48,8 +48,7 @@ impl CachedSolution {
         same.then(|| self.solution.clone())
     }
 
-    /// Whether `problem` is the one that was answered with the answer in force: nothing is to be
-    /// done.
+    /// Whether `problem` is the cached one with its solution in force: nothing has to be done.
     pub fn is_in_force(&self, problem: &JointProblem) -> bool {
         self.is_same_problem(problem, CurrentMappings::SameAsSolution)
     }
@@ -82,7 +81,7 @@ impl CachedSolution {
     }
 }
 
-/// Whether two deployments ask the same, whatever is in force.
+/// Whether two deployments are equal, except for their mappings in force.
 fn is_same_deployment(a: &Deployment, b: &Deployment) -> bool {
     let Deployment {
         workers,

@@ -1,34 +1,34 @@
-//! Tiny problems: every placement.
+//! Enumerates every placement of tiny problems.
 //!
 //! **Problem.** A local search proves nothing and may miss the optimum or the fewest moves.
-//! **Approach.** Where there are at most [`PLACEMENTS_MAX`] ways to put each thread on one of its
-//! cpus, all that keep (2), (3), (8) and (8+) are evaluated. The best has the least excess over the
-//! rules on mains, then the most value less cost of moves, then the fewest moves, then the
-//! lexicographically smallest cpus. **Limits.** The budget is asked every so many steps; cut short
-//! it proves nothing, but what it found counts.
+//! **Approach.** If there are at most [`PLACEMENTS_MAX`] ways to put each thread on one of its
+//! cpus, all placements that keep (2), (3), (8) and (8+) are evaluated. The best has the least
+//! excess over the rules on mains, then the greatest value minus cost of moves, then the fewest
+//! moves, then the lexicographically smallest cpus. **Limits.** The budget is checked every
+//! [`PLACEMENT_STEPS`] steps; an enumeration that is cut short proves nothing, but the best
+//! placement found so far is used.
 
 use super::instance::{CORE, Instance, NO_CPU};
 use super::rules::Rules;
 use crate::WorkBudget;
 use crate::limits::{PLACEMENT_STEPS, PLACEMENTS_MAX};
 
-/// mains-per-core, fast-mains, (12), (12+): by how much each is broken.
+/// Excess over mains-per-core, fast-mains, (12), (12+).
 pub(super) type RuleExcess = [u32; 4];
 
-/// What is small in the best placement, in order: violations, minus value less cost of moves,
-/// moves.
+/// Minimized lexicographically: excess, negated value after the cost of moves, moves.
 pub(super) type Key = (RuleExcess, i64, u32);
 
 pub(super) struct Enumerated {
-    /// The best placement: its key and the position of every slot, tenant by tenant.
+    /// The best placement found: its key and the position of every slot, tenant by tenant.
     pub(super) best: Option<(Key, Vec<u16>)>,
-    /// Among placements with the least violations, the most value.
+    /// The greatest value among placements with the least excess.
     pub(super) most_value: Option<(RuleExcess, i64)>,
     /// Whether every placement was evaluated.
     pub(super) complete: bool,
 }
 
-/// Looks at every placement; `None` if there are too many.
+/// Enumerates all placements; `None` if there are too many.
 pub(super) fn enumerate(
     instance: &Instance,
     rules: &Rules,
@@ -63,7 +63,7 @@ struct Enumeration<'a> {
     slots: Vec<Slot>,
     places: Vec<u16>,
     loads: Vec<u32>,
-    /// Levels of cpus from the highest; loads of cores from the largest, on cores of equal speed.
+    /// Fill levels of cpus, descending; loads of cores, descending, if cores are equally fast.
     balanced: (Vec<u128>, Vec<u32>),
     value: i64,
     moved: u32,
@@ -101,7 +101,7 @@ impl<'a> Enumeration<'a> {
         }
     }
 
-    /// Places the slots from `slot` on in every way; false if the budget was spent.
+    /// Branches on the cpus of the slots from `slot` on; false if the budget was spent.
     fn descend(&mut self, slot: usize, budget: &mut WorkBudget) -> bool {
         self.steps += 1;
         if self.steps.is_multiple_of(PLACEMENT_STEPS) && budget.spend(40 * PLACEMENT_STEPS) {
@@ -133,7 +133,7 @@ impl<'a> Enumeration<'a> {
         true
     }
 
-    /// What the slot adds to the value on a cpu; `None` if (2), (3) or (8) forbid it.
+    /// Contribution of the slot to the value on a cpu; `None` if (2), (3) or (8) forbid it.
     fn added(&self, slot: usize, cpu: u16) -> Option<i64> {
         let own = &self.slots[slot];
         let tenant = &self.instance.tenants[own.tenant];
@@ -189,7 +189,7 @@ impl<'a> Enumeration<'a> {
     }
 }
 
-/// What all balanced placements have in common.
+/// The sorted loads, which are the same for all balanced placements.
 pub(super) fn sorted_loads(instance: &Instance, loads: &[u32]) -> (Vec<u128>, Vec<u32>) {
     let order = &instance.fill_order;
     let levels = loads

@@ -1,4 +1,4 @@
-//! Why a joint problem cannot be solved as it was asked.
+//! Errors of joint problems outside the limits.
 
 use std::collections::BTreeSet;
 
@@ -10,16 +10,15 @@ use crate::{Deployment, JointProblem};
 use crate::limits::{CELLS_MAX, DEPLOYMENTS_MAX, JOINT_SLOTS_MAX, WEIGHT_MAX};
 use crate::{ProblemError, validate_size};
 
-/// What is wrong with a [`JointProblem`]: names the deployment (by its index, from 0), the field,
-/// its value and the way out.
+/// Error in a [`JointProblem`]: names the deployment (by its index, from 0), the field, its value
+/// and a remedy.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JointError {
-    /// A deployment is wrong by itself.
+    /// A deployment is invalid by itself.
     #[error("deployment {deployment}: {error}")]
     Deployment {
         deployment: usize,
-        /// What is wrong with it.
         error: ProblemError,
     },
     /// The machine or the distances are invalid for every deployment.
@@ -28,7 +27,7 @@ pub enum JointError {
     /// A deployment has no cpu.
     #[error("deployment {deployment}: the cpuset is empty: give it at least one cpu")]
     EmptyCpuset { deployment: usize },
-    /// A cpuset holds cpus that the machine does not have.
+    /// A cpuset contains cpus that the machine does not have.
     #[error(
         "deployment {deployment}: the cpuset holds {outside}, which the machine does not have \
          (it has {machine}): take them out"
@@ -39,7 +38,7 @@ pub enum JointError {
         outside: CpuSet,
         machine: CpuSet,
     },
-    /// An obstacle sits on a cpu that the machine does not have.
+    /// An obstacle is on a cpu that the machine does not have.
     #[error(
         "obstacle {obstacle}: cpu {cpu} is not a cpu of the machine (it has {machine}): \
          leave the obstacle out or name the cpu it sits on"
@@ -81,7 +80,7 @@ pub enum JointError {
     TooManyWorkers { workers: u64, cpus: usize },
 }
 
-/// Refuses what the joint solver does not take.
+/// Rejects problems that the joint solver does not accept.
 pub(super) fn validate(problem: &JointProblem) -> Result<(), JointError> {
     let cpus = problem.topology.cpus().len();
     if cpus > CPUS_MAX {

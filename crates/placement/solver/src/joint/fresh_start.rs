@@ -1,21 +1,22 @@
-//! First loads of the cpus for deployments that all start anew on the same cpus.
+//! Initial loads of the cpus for deployments that all start anew on the same cpus.
 //!
-//! **Problem.** Loads are to be balanced, but where balance leaves a choice (which cores carry one
-//! more) it should suit workers that want to be close. **Approach.** The loads of all deployments
-//! together first: one thread at a time where least runs, the surplus side by side. Then compact
-//! workers take whole blocks of that, one after the other: the L3 with the least capacity that is
-//! enough, in it the cores with most room. What they leave goes to scattered workers, thread by
-//! thread to the L3 and core with fewest of their own. **Proof sketch.** One at a time is exact for
-//! nested domains, so the loads are balanced whichever worker takes which place. **Limits.** A
-//! construction: exchanges follow. Where the caps of (2) and (3) leave a thread without a place,
-//! there is no answer, and the tenants are placed one after the other (`volumes`).
+//! **Problem.** Loads must be balanced, but where balance leaves a choice (which cores carry one
+//! more) it should suit compact workers. **Approach.** First the loads of all deployments together:
+//! one thread at a time on the least loaded cpu, the surplus on adjacent cpus. Then compact workers
+//! take whole blocks of these places, one after the other: the smallest L3 that is large enough, in
+//! it the cores with most room. The remaining places go to scatter workers, thread by thread in the
+//! L3 and core with fewest of their own. **Proof sketch.** Placing one thread at a time is exact
+//! for nested domains, so the loads are balanced whichever worker takes which place. **Limits.** A
+//! construction heuristic: exchanges follow. If the caps of (2) and (3) leave a thread without a
+//! place, it returns nothing and the tenants are placed one after the other (`volumes`).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::instance::{CORE, Instance, L3, LEVELS, NUMA, PACKAGE, Tenant};
 
-/// Threads of each tenant on each cpu, row by row; `None` if this is not the case at hand.
+/// Threads of each tenant on each cpu, row by row; `None` if not all tenants start anew on the same
+/// cpus, or if a thread has no place.
 pub(super) fn fresh_loads(instance: &Instance) -> Option<Vec<u32>> {
     let first = instance.tenants.first()?;
     let alike = |tenant: &Tenant| !tenant.is_running && tenant.cpus == first.cpus;
@@ -44,7 +45,7 @@ pub(super) fn fresh_loads(instance: &Instance) -> Option<Vec<u32>> {
     Some(start.counts)
 }
 
-/// How many threads each cpu shall get.
+/// Number of threads that each cpu gets.
 fn places(instance: &Instance, cpus: &[u16]) -> Vec<u32> {
     if !instance.fill_order.is_uniform() {
         return places_by_level(instance, cpus);
@@ -55,8 +56,8 @@ fn places(instance: &Instance, cpus: &[u16]) -> Vec<u32> {
         let of = |&cpu: &u16| level.saturating_sub(loads[usize::from(cpu)]) as usize;
         cpus.iter().map(of).sum()
     };
-    // the highest level to which all can be filled; between the least load and what is left above
-    // it
+    // the highest level to which all cpus can be filled, by bisection between the least load and
+    // that load plus all threads
     let least = cpus.iter().map(|&cpu| loads[usize::from(cpu)]).min();
     let (mut level, mut beyond) = (least.unwrap_or(0), least.unwrap_or(0) + left as u32 + 1);
     while level + 1 < beyond {
@@ -73,7 +74,7 @@ fn places(instance: &Instance, cpus: &[u16]) -> Vec<u32> {
         *load = level.max(*load);
     }
     let mut cores = instance.core_loads(&loads);
-    // bound: less than one thread a cpu
+    // bound: less than one thread per cpu
     for _ in 0..left {
         let open = cpus.iter().map(|&cpu| usize::from(cpu));
         let least = open.min_by_key(|&cpu| {
@@ -91,7 +92,7 @@ fn places(instance: &Instance, cpus: &[u16]) -> Vec<u32> {
     loads
 }
 
-/// The same on cores of different speed, as far as (2) and (3) let the cpus be filled.
+/// The same on cores of different speed, with the cpus filled at most as far as (2) and (3) allow.
 fn places_by_level(instance: &Instance, cpus: &[u16]) -> Vec<u32> {
     let mut places = vec![0; instance.cpus];
     let most: u32 = instance.tenants.iter().map(Tenant::cpu_cap).sum();
@@ -115,12 +116,12 @@ fn places_by_level(instance: &Instance, cpus: &[u16]) -> Vec<u32> {
 struct FreshStart<'a> {
     instance: &'a Instance,
     counts: Vec<u32>,
-    /// Places that no worker has taken.
+    /// Places that no worker has taken yet.
     left: Vec<u32>,
 }
 
 impl FreshStart<'_> {
-    /// Places that a worker with `own` threads on each cpu may still take on one.
+    /// Places on a cpu that a worker with `own` threads on each cpu may still take.
     fn room(&self, index: usize, own: &[u32], cpu: usize) -> u32 {
         let tenant = &self.instance.tenants[index];
         let held = self.counts[index * self.instance.cpus + cpu];
@@ -135,7 +136,7 @@ impl FreshStart<'_> {
         self.counts[index * self.instance.cpus + cpu] += 1;
     }
 
-    /// A compact worker takes its places.
+    /// Assigns places to a compact worker.
     fn pack(&mut self, index: usize) -> Option<()> {
         let (instance, tenant) = (self.instance, &self.instance.tenants[index]);
         let mut own = vec![0; instance.cpus];
@@ -149,7 +150,7 @@ impl FreshStart<'_> {
                     rooms[usize::from(of[usize::from(cpu)])] += room;
                 }
             }
-            // enough and as little as can be, else as much as there is
+            // best fit: enough and as little as possible, else as much as there is
             let fit = |room: u32| {
                 if room >= missing {
                     (0, room)
@@ -183,7 +184,7 @@ impl FreshStart<'_> {
         Some(())
     }
 
-    /// A scattered worker takes its places.
+    /// Assigns places to a scatter worker.
     fn scatter(&mut self, index: usize) -> Option<()> {
         let (instance, tenant) = (self.instance, &self.instance.tenants[index]);
         let mut own = vec![0; instance.cpus];
@@ -192,7 +193,7 @@ impl FreshStart<'_> {
         // own threads in each domain of each level
         let mut held: [Vec<u32>; LEVELS] =
             std::array::from_fn(|level| vec![0; instance.counts[level]]);
-        // of each L3: its cpus, the best of them
+        // per L3: its cpus, and the best preference among them
         let mut l3s: Vec<(Vec<usize>, u64)> = vec![(Vec::new(), NEVER); instance.counts[L3]];
         for &cpu in &tenant.cpus {
             let cpu = usize::from(cpu);
@@ -228,8 +229,8 @@ impl FreshStart<'_> {
         Some(())
     }
 
-    /// What is small in the cpu that a scattered worker takes, as one number: own threads on the
-    /// core, minus places left, the cpu.
+    /// Preference of a scatter worker for a cpu as one number, lower is better: own threads on the
+    /// core, then most places left, then the cpu.
     fn preference(&self, index: usize, own: &[u32], cores: &[u64], cpu: usize) -> u64 {
         if self.room(index, own, cpu) == 0 {
             return NEVER;

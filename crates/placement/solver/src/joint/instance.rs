@@ -1,4 +1,4 @@
-//! An instance: a joint problem as indices. Cpus are positions, distances a table, deployments
+//! An instance: a joint problem in index form. Cpus are positions, distances a table, deployments
 //! *tenants* in an order that does not depend on how they were listed.
 
 use std::cmp::Ordering;
@@ -14,13 +14,13 @@ pub(super) use crate::labeling::NO_CPU;
 pub(super) use crate::levels::{CORE, L3, LEVELS, NUMA, PACKAGE, pairs};
 
 pub(super) struct Tenant {
-    /// Index in the problem.
+    /// Index of the deployment in the problem.
     pub(super) original: usize,
     pub(super) workers: usize,
     pub(super) threads: usize,
-    /// What distance within a worker is worth: +1 scatter, -1 compact.
+    /// Sign of the distances within a worker in the objective: +1 scatter, -1 compact.
     pub(super) sign: i64,
-    /// Positions that it may use.
+    /// Positions of the cpus that it may use.
     pub(super) cpus: Vec<u16>,
     /// The same as a table over all positions.
     pub(super) allows: Vec<bool>,
@@ -28,13 +28,13 @@ pub(super) struct Tenant {
     pub(super) worker_cap: u16,
     /// ceil(W/C), rule (2).
     pub(super) rank_cap: u16,
-    /// Number of its first worker among those of all tenants.
+    /// Index of its first worker among the workers of all tenants.
     pub(super) first_worker: usize,
     /// Whether there is a mapping in force.
     pub(super) is_running: bool,
-    /// Where each slot runs, if that cpu may still be used.
+    /// Current cpu of each slot, [`NO_CPU`] if it has none or may no longer use it.
     pub(super) current_cpus: Vec<u16>,
-    /// Which slots have a cpu in force, usable or not.
+    /// Whether each slot has a cpu in force, usable or not.
     pub(super) had_cpu: Vec<bool>,
 }
 
@@ -44,13 +44,13 @@ impl Tenant {
         u32::from(self.rank_cap) * (self.threads as u32 - 1)
     }
 
-    /// Most of its threads on a cpu: beyond, (2) or (3) cannot hold.
+    /// Most of its threads on a cpu by (2) and (3).
     pub(super) fn cpu_cap(&self) -> u32 {
         let of_workers = self.workers as u32 * u32::from(self.worker_cap);
         of_workers.min(self.threads as u32 * u32::from(self.rank_cap))
     }
 
-    /// Where its mains run.
+    /// Current cpus of its mains.
     pub(super) fn mains(&self) -> impl Iterator<Item = u16> + '_ {
         self.current_cpus.iter().step_by(self.threads).copied()
     }
@@ -60,40 +60,40 @@ impl Tenant {
     }
 }
 
-/// A validated problem, indexed.
+/// A validated problem in index form.
 pub(super) struct Instance {
-    /// How many cpus the machine has.
+    /// Number of cpus of the machine.
     pub(super) cpus: usize,
-    /// How many levels differ; those after them hold the whole machine and gain nothing.
+    /// Number of distinct levels; further levels contain the whole machine and have no gain.
     pub(super) levels: usize,
     /// Domain of each position at each level.
     pub(super) of: [Vec<u16>; LEVELS],
-    /// How many domains each level has.
+    /// Number of domains of each level.
     pub(super) counts: [usize; LEVELS],
-    /// Closeness of a pair that shares a domain of the level, on top of the levels above.
+    /// Closeness of a pair that shares a domain of the level, in addition to that of outer levels.
     pub(super) gain: [i64; LEVELS],
-    /// Distance where no domain is shared.
+    /// Distance of two positions that share no domain.
     pub(super) beyond: i64,
     /// Distance of two positions, row by row.
     distance: Vec<u32>,
-    /// Domains of the level below, domain by domain, and where those of each domain start.
+    /// The domains of the next inner level, grouped by domain, and the start of each group.
     inner: [(Vec<u16>, Vec<u16>); LEVELS],
-    /// Which positions any tenant may use.
+    /// Whether any tenant may use each position.
     pub(super) is_used: Vec<bool>,
-    /// Whether each position is slower than the fastest that is used.
+    /// Whether each position is slower than the fastest one in use.
     pub(super) is_slow: Vec<bool>,
     pub(super) fill_order: FillOrder,
-    /// Weight of the obstacles of each position.
+    /// Weight of the obstacles on each position.
     pub(super) obstacles: Vec<u32>,
     pub(super) tenants: Vec<Tenant>,
     pub(super) workers: usize,
     pub(super) slots: usize,
-    /// Cycles that a moved thread costs.
+    /// Cost of a moved thread in cycles.
     pub(super) move_cost: i64,
 }
 
 impl Instance {
-    /// Indexes a validated problem.
+    /// Converts a validated problem.
     pub(super) fn of(problem: &JointProblem) -> Self {
         let cpus = problem.topology.cpus();
         let numbered: [_; LEVELS] = std::array::from_fn(|level| number_domains(cpus, level));
@@ -173,7 +173,7 @@ impl Instance {
         self.fill_order = FillOrder::of(cpus, &self.of[CORE], &self.is_used, &self.obstacles);
     }
 
-    /// Whether all deployments have the same cpus and nothing else runs there or beside them.
+    /// Whether all deployments have the same cpus and nothing else runs on their cores.
     pub(super) fn is_undivided(&self) -> bool {
         let mut cores = vec![false; self.counts[CORE]];
         for &cpu in self.tenants.iter().flat_map(|tenant| &tenant.cpus) {
@@ -194,7 +194,7 @@ impl Instance {
         &self.distance[from * self.cpus..][..self.cpus]
     }
 
-    /// The domains of the level below that a domain holds; none of cpus.
+    /// The domains of the next inner level that a domain contains; none for cpus.
     pub(super) fn inner(&self, level: usize, domain: usize) -> impl Iterator<Item = usize> + '_ {
         let (inner, starts) = &self.inner[level];
         let (from, to) = (usize::from(starts[domain]), usize::from(starts[domain + 1]));
@@ -221,7 +221,7 @@ impl Instance {
     }
 }
 
-/// Distances of all pairs of positions, row by row: that of the nearest domain that both are in.
+/// Distances of all pairs of positions, row by row, by the innermost domain that both share.
 fn distances(of: &[Vec<u16>; LEVELS], counts: &[usize; LEVELS], table: &Distances) -> Vec<u32> {
     let count = of[0].len();
     let within = [
@@ -246,13 +246,14 @@ fn distances(of: &[Vec<u16>; LEVELS], counts: &[usize; LEVELS], table: &Distance
     all
 }
 
-/// The domain of each cpu at a level, and how many domains the level has.
+/// The domain of each cpu at a level, and the number of domains of the level.
 struct Level<'a> {
     of: &'a [u16],
     count: usize,
 }
 
-/// The domains of a level that each of the next one holds, and where each starts.
+/// The domains of a level, grouped by the domain of the next outer one, and the start of each
+/// group.
 fn inner(inner: Level<'_>, outer: Level<'_>) -> (Vec<u16>, Vec<u16>) {
     let (of, count) = (inner.of, inner.count);
     let (outers, outer) = (outer.count, outer.of);
@@ -296,7 +297,7 @@ fn usable(cpus: &[Cpu], deployment: &Deployment) -> (Vec<u16>, Vec<bool>) {
     (own, allows)
 }
 
-/// An order by content: deployments that compare equal are the same problem.
+/// Orders deployments by content: those that compare equal are the same problem.
 fn compare(a: &Deployment, b: &Deployment) -> Ordering {
     let scatter = |d: &Deployment| d.mode == Mode::Scatter;
     fn current(d: &Deployment) -> Option<(u16, &[CpuId])> {

@@ -1,11 +1,11 @@
-//! Ranks and worker indices of a tenant whose threads are placed.
+//! Assigns ranks and worker indices to the placed threads of a tenant.
 
 use crate::labeling::Threads;
 
 use super::instance::Tenant;
 
-/// The position of every slot of a tenant, worker by worker, rank by rank, from the positions of
-/// its threads: worker by worker, the main first.
+/// The position of every slot of a tenant, ordered by worker and rank, from the positions of its
+/// threads, ordered by worker with the main first.
 pub(super) fn label(tenant: &Tenant, places: &[u16]) -> Vec<u16> {
     if keeps_rank_cap(tenant, places) && places == tenant.current_cpus {
         return places.to_vec();

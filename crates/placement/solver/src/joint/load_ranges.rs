@@ -1,15 +1,16 @@
-//! Between which bounds each load is in all balanced placements.
+//! The range of each load over all balanced placements.
 //!
 //! **Problem.** The integer program needs rule (8) as linear constraints, but balanced loads are
-//! known as a multiset only: which cpu has which of them differs. **Approach.** In all balanced
-//! placements a cpu has one of two loads at most, n and n + 1 (decreasingly minimal elements of an
-//! M-convex set are the bases of a matroid, moved: Frank and Murota). From the loads of `volumes`,
-//! a cpu can have one more if a chain of threads leads to it from a cpu that has one more, and one
-//! less if a chain leads from it to a cpu that has one less. The cpus with the same n have the same
-//! sum in all balanced placements, or the multiset would differ. So the ranges and these sums are
-//! (8), exactly. Loads of cores are sums of elements of the matroid, so the same holds for (8+);
-//! their chains are made of exchanges of two loads of cpus that differ by 1, and may go on from
-//! another cpu of a core. **Limits.** For small problems: every cpu is the start of a search.
+//! known only as a multiset: which cpu has which of them varies. **Approach.** Over all balanced
+//! placements a cpu has at most two different loads, n and n + 1 (decreasingly minimal elements of
+//! an M-convex set are the bases of a matroid, translated: Frank and Murota). Given the loads of
+//! `volumes`, a cpu can have one more if a chain of threads leads to it from a cpu that has one
+//! more, and one less if a chain leads from it to a cpu that has one less. The cpus with the same n
+//! have the same sum in all balanced placements, otherwise the multiset would differ. So the ranges
+//! and these sums are equivalent to (8). Loads of cores are sums of elements of the matroid, so the
+//! same holds for (8+); their chains consist of exchanges of two loads of cpus that differ by 1,
+//! and may continue from another cpu of a core. **Limits.** For small problems: every cpu is the
+//! start of a search.
 
 #[cfg(test)]
 mod tests;
@@ -17,7 +18,7 @@ mod tests;
 use super::instance::{CORE, Instance};
 use super::volumes::Volumes;
 
-/// Least and most load of each cpu and of each core that is used; the loads of `volumes` of others.
+/// Least and most load of each used cpu and core; for others, the loads of `volumes`.
 pub(super) struct LoadRanges {
     pub(super) cpus: Vec<(u32, u32)>,
     pub(super) cores: Vec<(u32, u32)>,
@@ -42,7 +43,7 @@ impl LoadRanges {
     }
 }
 
-/// Whether a chain of threads leads from each cpu to each.
+/// Whether a chain of threads leads from each cpu to each other cpu.
 fn chains(instance: &Instance, volume: &Volumes) -> Vec<Vec<bool>> {
     let mut leads = vec![vec![false; instance.cpus]; instance.cpus];
     for (from, row) in leads.iter_mut().enumerate() {
@@ -58,7 +59,7 @@ fn chains(instance: &Instance, volume: &Volumes) -> Vec<Vec<bool>> {
     leads
 }
 
-/// Adds what leads from one to another by way of others.
+/// Transitive closure.
 fn close(leads: &mut [Vec<bool>]) {
     for by in 0..leads.len() {
         let onward = leads[by].clone();
@@ -70,7 +71,7 @@ fn close(leads: &mut [Vec<bool>]) {
     }
 }
 
-/// The range of each load, where one can be passed on along the ways that lead on.
+/// The range of each load: one unit can be passed along a chain between loads that differ by 1.
 fn ranges(loads: &[u32], leads: &[Vec<bool>]) -> Vec<(u32, u32)> {
     let all = loads.iter().enumerate();
     all.clone()

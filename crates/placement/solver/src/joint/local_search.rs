@@ -1,16 +1,16 @@
-//! Better placements by moves: exchanges of two threads and shifts of one.
+//! Local search of joint problems: exchanges of two threads and shifts of one.
 //!
-//! **Problem.** An assignment made thread by thread is not the best. **Approach.** Moves that leave
+//! **Problem.** An assignment made thread by thread is not optimal. **Approach.** Moves that keep
 //! the loads balanced: an *exchange* of the cpus of two threads, of any tenants, and a *shift* of a
-//! thread to a cpu that carries exactly one less (on a core that does too, or on its own): the
-//! loads swap. First moves that lower the violation of the rules on mains (`repair`), then moves
-//! that raise worth. A table keeps for each pair of cpus the most that any thread on one gains by
-//! going to the other, so that most pairs are dismissed by one comparison. **Proof sketch.** Each
-//! move lowers the violation, or keeps it and raises worth, an integer with a bound; the table is
-//! an upper limit for a cpu's threads when it was last filled, and it is filled again where one of
-//! their workers moved; a round over all cpus that changes nothing ends the search. **Limits.** A
-//! local search. The budget is asked before the gains of a cpu are filled and before each move of a
-//! pair.
+//! thread to a cpu whose load is exactly one less (on the same core, or on a core whose load is
+//! also one less): the loads swap. First moves that reduce the violation of the rules on mains
+//! (`repair`), then moves that increase worth. A table contains, for each pair of cpus, an upper
+//! bound on the gain of any thread on one that moves to the other, so that most pairs are pruned by
+//! one comparison. **Proof sketch.** Each move reduces the violation, or keeps it and increases
+//! worth, a bounded integer; the table bounds the gains of a cpu's threads at the time it was
+//! filled, and is filled again when one of their workers has moved; the search ends after a round
+//! over all cpus without a move. **Limits.** The result is a local optimum. The budget is checked
+//! before the gains of a cpu are filled and before each move of a pair.
 
 use std::collections::VecDeque;
 
@@ -28,11 +28,11 @@ pub(super) fn make(search: &mut SearchState<'_>, step: Move) {
     }
 }
 
-/// Whether one thread may go from a cpu to another without unbalancing loads.
+/// Whether a thread may shift from a cpu to another without unbalancing loads.
 pub(super) fn may_trade(search: &SearchState<'_>, from: usize, to: usize) -> bool {
     let (a, b) = (search.instance.core(from), search.instance.core(to));
     let order = &search.instance.fill_order;
-    // equal levels on cores of different speed mean equal loads, too
+    // equal fill levels on cores of different speed imply equal loads
     search.loads[from] == search.loads[to] + 1
         && match order.is_uniform() {
             true => a == b || search.core_loads[a] == search.core_loads[b] + 1,
@@ -40,7 +40,7 @@ pub(super) fn may_trade(search: &SearchState<'_>, from: usize, to: usize) -> boo
         }
 }
 
-/// How violations and worth change with a move; `None` if it is not legal.
+/// Change of violation and worth by a move; `None` if the move is infeasible.
 pub(super) fn evaluate(search: &SearchState<'_>, step: Move) -> Option<(i64, i64)> {
     match step {
         Move::Exchange(first, second) => evaluate_exchange(search, first, second),
@@ -117,7 +117,8 @@ fn evaluate_exchange(search: &SearchState<'_>, first: usize, second: usize) -> O
     Some((violation, worth))
 }
 
-/// For each pair of cpus the most that a main or a peer on the one wants to be on the other.
+/// For each ordered pair of cpus, the greatest gain of a main, and of a peer, that moves from the
+/// one to the other.
 struct GainTable {
     cpus: usize,
     mains: Vec<i64>,
@@ -164,7 +165,7 @@ impl GainTable {
         }
     }
 
-    /// Whether some exchange or shift between two cpus might raise worth.
+    /// Whether an exchange or shift between two cpus might increase worth.
     fn may_improve(&self, search: &SearchState<'_>, a: usize, b: usize) -> bool {
         let at = |of: &[i64], from: usize, to: usize| of[from * self.cpus + to];
         let (main_a, peer_a) = (at(&self.mains, a, b), at(&self.peers, a, b));
@@ -178,21 +179,21 @@ impl GainTable {
     }
 }
 
-/// A local search that remembers what it evaluated: after a few moves only what they touch is
-/// evaluated again.
+/// A local search that remembers which cpus are evaluated: after a few moves only the affected cpus
+/// are evaluated again.
 pub(super) struct LocalSearch {
     gains: GainTable,
-    /// Cpus whose row of the gain table is out of date.
+    /// Cpus whose rows of the gain table are out of date.
     is_stale: Vec<bool>,
-    /// Cpus to visit, in order, and whether each is among them.
+    /// Cpus to visit, in order, and whether each cpu is queued.
     queue: VecDeque<usize>,
     waits: Vec<bool>,
-    /// How many threads could stay if there were no rules.
+    /// Number of threads that could stay if there were no rules.
     max_unmoved: i64,
 }
 
 impl LocalSearch {
-    /// Nothing evaluated yet.
+    /// Starts with nothing evaluated.
     pub(super) fn new(search: &SearchState<'_>) -> Self {
         let cpus = search.instance.cpus;
         let current_cpus = search
@@ -215,8 +216,8 @@ impl LocalSearch {
         }
     }
 
-    /// Makes moves that raise worth until there is none, the objective reaches `goal` with nothing
-    /// moved that could stay, or the budget is spent.
+    /// Makes moves that increase worth until there is none, the objective reaches `goal` with no
+    /// thread moved that could stay, or the budget is spent.
     pub(super) fn climb(
         &mut self,
         search: &mut SearchState<'_>,
@@ -225,7 +226,7 @@ impl LocalSearch {
     ) {
         let cpus = search.instance.cpus;
         let mut before = None;
-        // bound: each round but the last raises worth
+        // bound: each round but the last increases worth
         while before != Some(search.total_worth()) {
             before = Some(search.total_worth());
             (0..cpus).for_each(|cpu| self.enqueue(cpu));
@@ -235,14 +236,15 @@ impl LocalSearch {
         }
     }
 
-    /// The same from the cpus that wait alone; false if the goal was met or the budget spent.
+    /// The same, but starts from the queued cpus only; false if the goal was reached or the budget
+    /// spent.
     pub(super) fn climb_on(
         &mut self,
         search: &mut SearchState<'_>,
         goal: i64,
         budget: &mut WorkBudget,
     ) -> bool {
-        // bound: a cpu waits again only after a move, which raises worth
+        // bound: a cpu is queued again only after a move, which increases worth
         while let Some(cpu) = self.queue.pop_front() {
             self.waits[cpu] = false;
             let is_done = search.value >= goal && search.unmoved == self.max_unmoved;
@@ -254,7 +256,7 @@ impl LocalSearch {
         true
     }
 
-    /// Notes what moves touch: all cpus of the workers that moved.
+    /// Marks all cpus of the workers that moved as out of date and queues them.
     pub(super) fn mark_touched(&mut self, search: &SearchState<'_>, undo_log: &[Move]) {
         for &step in undo_log {
             let (thread, other) = match step {
@@ -296,9 +298,9 @@ impl LocalSearch {
         }
     }
 
-    /// Makes moves of the threads on a cpu.
+    /// Makes improving moves of the threads on a cpu.
     fn improve(&mut self, search: &mut SearchState<'_>, cpu: usize, budget: &mut WorkBudget) {
-        // bound: each turn raises worth
+        // bound: each iteration increases worth
         while let Some(step) = main_with_own_peer(search, cpu) {
             self.make(search, step);
         }
@@ -308,7 +310,7 @@ impl LocalSearch {
                 return;
             }
             self.refresh(search, other, budget);
-            // bound: each turn raises worth
+            // bound: each iteration increases worth
             while self.gains.may_improve(search, cpu, other) {
                 let moves = search.on[cpu].len() * search.on[other].len();
                 if budget.spend(EXCHANGE_STEPS * moves + 4 * search.instance.cpus) {
@@ -331,7 +333,7 @@ impl LocalSearch {
     }
 }
 
-/// The exchange of a main on the cpu with a peer of its worker that raises worth most.
+/// The exchange of a main on the cpu with a peer of its worker that increases worth most.
 fn main_with_own_peer(search: &SearchState<'_>, cpu: usize) -> Option<Move> {
     let mut best: Option<((i64, i64), Move)> = None;
     for &main in search.on[cpu]
@@ -346,7 +348,7 @@ fn main_with_own_peer(search: &SearchState<'_>, cpu: usize) -> Option<Move> {
     best.map(|(_, step)| step)
 }
 
-/// The best move between two cpus, if one raises worth.
+/// The best improving move between two cpus.
 fn best_between(search: &SearchState<'_>, a: usize, b: usize) -> Option<Move> {
     let mut best: Option<((i64, i64), Move)> = None;
     for &first in &search.on[a] {
@@ -361,7 +363,7 @@ fn best_between(search: &SearchState<'_>, a: usize, b: usize) -> Option<Move> {
     best.map(|(_, step)| step)
 }
 
-/// Keeps the move if it is legal, better than nothing and better than the best so far.
+/// Keeps the move if it is feasible, improves, and is better than the best so far.
 fn consider(search: &SearchState<'_>, step: Move, best: &mut Option<((i64, i64), Move)>) {
     if let Some((violation, worth)) = evaluate(search, step) {
         let key = (violation, -worth);

@@ -1,13 +1,13 @@
 //! The least closeness of the mains of all tenants, as a minimum-cost flow up the tree.
 //!
 //! **Problem.** Tenants with different cpusets place their mains where they may, not where it is
-//! best for all. **Approach.** Tenants with the same cpus are one supply; each main goes along the
-//! cheapest path of a flow from its supply over the levels of the tree to the machine, where the
-//! x-th main in a domain costs x-1 times the domain's gain. Supplies that share no package are
-//! independent and are solved alone; a single supply needs no rerouting (`spread`). **Proof
-//! sketch.** Successive cheapest paths give a cheapest flow, because costs are convex (Ahuja,
-//! Magnanti and Orlin 1993). **Limits.** With more work than [`FLOW_WORK_MAX`] all mains of
-//! supplies that overlap count as one that may use all their cpus: still a bound.
+//! best for all. **Approach.** Tenants with the same cpus form one supply; each main is sent along
+//! a cheapest path from its supply over the levels of the tree to the machine, where the x-th main
+//! in a domain costs x-1 times the domain's gain. Supplies that share no package are independent
+//! and are solved separately; a single supply needs no rerouting (`spread`). **Proof sketch.**
+//! Successive shortest paths yield a minimum-cost flow, because costs are convex (Ahuja, Magnanti
+//! and Orlin 1993). **Limits.** With more work than [`FLOW_WORK_MAX`], all mains of overlapping
+//! supplies are merged into one supply that may use all their cpus, which still gives a bound.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use super::instance::{CORE, Instance, LEVELS};
 use super::spread::Spread;
 use crate::limits::FLOW_WORK_MAX;
 
-/// Cpus of a supply, most of its mains on each, how many mains it has.
+/// A supply: its cpus, the most of its mains on each, the number of its mains.
 type Supply = (Vec<u16>, u32, usize);
 
-/// The least closeness of all mains, at most `core_cap` of them on a core and `slow_mains` on slow
-/// cores.
+/// The least closeness of all mains, with at most `core_cap` of them on a core and `slow_mains` on
+/// slow cores.
 pub(super) fn least_closeness(instance: &Instance, core_cap: u32, slow_mains: u32) -> i64 {
     let mut groups: BTreeMap<&[u16], (u32, usize)> = BTreeMap::new();
     for tenant in &instance.tenants {
@@ -52,8 +52,8 @@ pub(super) fn least_closeness(instance: &Instance, core_cap: u32, slow_mains: u3
         .sum()
 }
 
-/// Supplies whose mains are on fast cores but for so many. Whose mains these are is known of a
-/// single supply; of several only if there are none.
+/// Restricts supplies to fast cores, except for `slow_mains` mains. For a single supply it is known
+/// whose mains these are; several supplies are restricted only if `slow_mains` is 0.
 fn on_fast_cores(instance: &Instance, supplies: Vec<Supply>, slow_mains: usize) -> Vec<Supply> {
     let fast = |cpus: &[u16]| -> Vec<u16> {
         let cpus = cpus.iter().copied();
@@ -63,7 +63,7 @@ fn on_fast_cores(instance: &Instance, supplies: Vec<Supply>, slow_mains: usize) 
     match (&supplies[..], slow_mains) {
         (supplies, 0) => {
             let of = |(cpus, most, mains): &Supply| match fast(cpus) {
-                // nothing to choose from
+                // no fast cpu to choose from
                 none if none.is_empty() => (cpus.clone(), *most, *mains),
                 fast => (fast, *most, *mains),
             };
@@ -132,14 +132,14 @@ impl<'a> MinCostFlow<'a> {
         let mut sum = 0;
         for supply in 0..self.supplies.len() {
             for _ in 0..self.supplies[supply].2 {
-                // a main without a way at all costs nothing: lower, so the bound stays one
+                // a main without a path costs nothing: the sum is lower, so it still gives a bound
                 sum += self.push(&nodes, supply).unwrap_or(0);
             }
         }
         sum
     }
 
-    /// Adds a main of a supply along the cheapest path; what it costs.
+    /// Adds a main of a supply along the cheapest path; returns its cost.
     fn push(&mut self, nodes: &Nodes, supply: usize) -> Option<i64> {
         let mut cost = vec![i64::MAX; nodes.count];
         let mut before = vec![usize::MAX; nodes.count];
@@ -221,7 +221,7 @@ impl<'a> MinCostFlow<'a> {
         }
     }
 
-    /// One main more along an edge, or one less against it.
+    /// Adds one main to a forward edge, or removes one from the forward edge of a reverse one.
     fn carry(&mut self, nodes: &Nodes, at: usize, to: usize) {
         match (nodes.kind(at), nodes.kind(to)) {
             (Kind::Supply(supply), Kind::Domain(_, cpu)) => self.from[supply][cpu] += 1,
@@ -241,7 +241,7 @@ enum Kind {
     Machine,
 }
 
-/// Numbers for supplies, domains and the machine.
+/// Node numbers of supplies, domains and the machine.
 struct Nodes {
     supplies: usize,
     starts: [usize; LEVELS],

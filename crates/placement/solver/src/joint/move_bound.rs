@@ -1,21 +1,22 @@
 //! A lower bound on the number of threads that must move.
 //!
-//! **Problem.** A search moves few threads; it does not prove that fewer would not do.
+//! **Problem.** A search moves few threads, but does not prove that fewer cannot suffice.
 //! **Approach.** Count what the rules force: displaced threads (their cpu is gone); threads of a
-//! deployment beyond what (2) and (3) let a cpu have; loads, where from the largest on no cpu and
-//! no core keeps more than balance leaves it; and (12), (12+), where a new main needs a place on a
-//! cpu, or core, that is not full, and other threads have to leave one where there are too few.
-//! **Proof sketch.** All balanced placements have the same loads, in some order; matching the
-//! current loads with them from the largest on leaves the least excess (majorization). A thread
-//! counts in one place only, so the terms for usable cpus are not added up: the largest is taken.
-//! **Limits.** A lower bound: cpusets that overlap, and gains worth a move, may force more.
+//! deployment beyond what (2) and (3) allow on a cpu; loads, where, in descending order, no cpu and
+//! no core keeps more than the balanced loads allow; and (12), (12+), where a new main needs a
+//! place on a cpu, or core, that is not full, and other threads have to leave one if there are too
+//! few. **Proof sketch.** All balanced placements have the same loads, up to permutation; matching
+//! the current loads with them in descending order gives the least excess (majorization). The terms
+//! for usable cpus may count the same thread, so they are not added up: the largest is taken.
+//! **Limits.** A lower bound: overlapping cpusets, and gains that are worth a move, may require
+//! more moves.
 
 use super::enumerate::RuleExcess;
 use super::instance::{Instance, NO_CPU, Tenant};
 use super::rules::Rules;
 use super::volumes::Volumes;
 
-/// Threads with a cpu in force that is not there any more.
+/// Threads whose cpu in force is no longer usable.
 pub(super) fn displaced(instance: &Instance) -> u32 {
     let gone = |(had_cpu, current_cpu): (&bool, &u16)| *had_cpu && *current_cpu == NO_CPU;
     let of = |tenant: &Tenant| {
@@ -25,8 +26,8 @@ pub(super) fn displaced(instance: &Instance) -> u32 {
     instance.tenants.iter().map(of).sum()
 }
 
-/// No placement that keeps (2), (3), (8) and (8+), and the rules on mains as well as by these
-/// `violations`, moves fewer threads.
+/// Lower bound on the moves of any placement that keeps (2), (3), (8) and (8+), and breaks the
+/// rules on mains by no more than `excess`.
 pub(super) fn least_moves(
     instance: &Instance,
     rules: &Rules,
@@ -47,7 +48,7 @@ pub(super) fn least_moves(
     let mains = instance.tenants.iter().flat_map(Tenant::mains);
     let coming = mains.filter(|&current_cpu| current_cpu == NO_CPU).count() as u32;
     let [crowding, _, of_12, of_12_plus] = excess;
-    // a rule that is kept better may be paid for by those after it
+    // a rule may be kept better at the expense of those after it
     let full_cpus = rules.full_cpus.filter(|_| crowding == 0);
     let full_cores = rules.full_cores.filter(|_| crowding == 0 && of_12 == 0);
     let used = (0..instance.cpus).filter(|&cpu| instance.is_used[cpu]);
@@ -56,7 +57,7 @@ pub(super) fn least_moves(
     used_cores.dedup();
     let on_cpus: Vec<u32> = used.map(|cpu| held[cpu]).collect();
     let on_cores: Vec<u32> = used_cores.into_iter().map(|core| cores[core]).collect();
-    // loads of cores are the same in all balanced placements where cores are equally fast
+    // where cores are equally fast, loads of cores are the same in all balanced placements
     let on_cores_beyond = match instance.fill_order.is_uniform() {
         true => beyond(cores, instance.core_loads(&volume.loads)),
         false => 0,
@@ -71,7 +72,7 @@ pub(super) fn least_moves(
     displaced(instance) + forced.into_iter().max().unwrap_or(0)
 }
 
-/// Threads that leave a place on a unit which is not full to a main that comes.
+/// Threads that must leave a unit that is not full to make room for a new main.
 fn displaced_by_mains(coming: u32, held: &[u32], rule: Option<(u32, u32)>, violation: u32) -> u32 {
     let Some((full, through)) = rule else {
         return 0;
@@ -81,7 +82,7 @@ fn displaced_by_mains(coming: u32, held: &[u32], rule: Option<(u32, u32)>, viola
     coming.saturating_sub(on_full + free.sum::<u32>())
 }
 
-/// What is held beyond the loads, both from the largest on.
+/// Excess of what is held over the loads, both in descending order.
 fn beyond(mut held: Vec<u32>, mut loads: Vec<u32>) -> u32 {
     for counts in [&mut held, &mut loads] {
         counts.sort_unstable_by(|a, b| b.cmp(a));
@@ -90,7 +91,7 @@ fn beyond(mut held: Vec<u32>, mut loads: Vec<u32>) -> u32 {
     pairs.map(|(held, load)| held.saturating_sub(load)).sum()
 }
 
-/// Threads of a tenant beyond those with the same worker, or the same rank, that a cpu may have.
+/// Threads of a tenant beyond its caps per worker, or per rank, on a cpu.
 fn over_caps(tenant: &Tenant) -> u32 {
     let by_worker = |slot: usize| slot / tenant.threads;
     let by_rank = |slot: usize| slot % tenant.threads;

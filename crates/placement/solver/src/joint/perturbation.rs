@@ -1,9 +1,9 @@
-//! Leaves a local optimum: a few random exchanges, where cores differ in speed also shifts (there
-//! loads leave more choice), then repair and local search again.
+//! Perturbation, to leave a local optimum: a few random exchanges, where cores differ in speed also
+//! shifts (loads leave more choice there), then repair and local search again.
 //!
-//! As `perturbation` for one deployment: every state on the way is valid, what is not better is
-//! undone, the random numbers are fixed. Where every thread runs already and may stay, nothing is
-//! perturbed: then only moves that gain one by one are proposed.
+//! As in `perturbation` for one deployment: every intermediate state is valid, a worse result is
+//! undone, the random seed is fixed. If every thread runs already and may stay, nothing is
+//! perturbed: only moves that gain one by one are proposed.
 
 use albacore_values::XorShift64;
 
@@ -13,14 +13,14 @@ use super::search_state::{Move, SearchState};
 use crate::WorkBudget;
 use crate::limits::{JOINT_PERTURBATION_WORK_MAX, PERTURBATION_TRIES_MAX, PERTURBATIONS_MAX};
 
-/// What is small in a good state: violations, minus value less cost of moves, minus threads that
-/// stay.
+/// Minimized lexicographically: violation, negated value after cost of moves, negated number of
+/// unmoved threads.
 fn key(search: &SearchState<'_>) -> (i64, i64, i64) {
     let worth = search.value + search.move_cost * search.unmoved;
     (search.violation(), -worth, -search.unmoved)
 }
 
-/// Tries to reach `goal` from where `local_search` ended; leaves the best state found in
+/// Tries to reach `goal` from the local optimum of `local_search`; leaves the best state found in
 /// `search`.
 pub(super) fn perturb(
     search: &mut SearchState<'_>,
@@ -58,7 +58,7 @@ pub(super) fn perturb(
     }
 }
 
-/// A move that breaks no rule on mains further.
+/// Makes a random move that does not increase the violation of the rules on mains.
 fn random_move(search: &mut SearchState<'_>, random: &mut XorShift64) {
     let threads = search.threads.len();
     let shifts = !search.instance.fill_order.is_uniform();

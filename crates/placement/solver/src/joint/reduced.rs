@@ -2,16 +2,16 @@
 //!
 //! **Problem.** Search and counted bound do not meet, and there are too many placements to
 //! enumerate. **Approach.** As for one deployment (`single::reduced`): `x[w,c]` threads of a worker
-//! on a cpu of its cpuset and `m[w,c]` its main. Rules: (3) bounds x[w,c], (2) is what
-//! `rank_coloring` needs for each deployment, (8) and (8+) are ranges and sums of loads
-//! (`load_ranges`), and those on mains are loosened as far as the start breaks them. What is alike
-//! is asked to be in order: workers of one deployment, by their mains, and domains (`alike`).
-//! Workers of one thread are counted by cpu. Domains that hold the same cpus of a worker are
-//! counted once. **Proof sketch.** Every balanced placement gives, once it is in order, such x and
-//! m with the same value, and the reverse holds. microlp computes with floats: its answer is taken
-//! only if counting confirms it, and its proof only together with that answer. **Limits.** Where
+//! on a cpu of its cpuset and `m[w,c]` its main. Rules: (3) bounds x[w,c], (2) is the condition of
+//! `rank_coloring` for each deployment, (8) and (8+) are ranges and sums of loads (`load_ranges`),
+//! and those on mains are relaxed as far as the start breaks them. Symmetry is broken by ordering
+//! the workers of one deployment by their mains, and interchangeable domains by their loads
+//! (`alike`). Workers of one thread are counted by cpu. Domains with the same cpus of a worker are
+//! counted once. **Proof sketch.** Every balanced placement, once ordered, gives such x and m with
+//! the same value, and conversely. microlp computes in floating point: its answer is accepted only
+//! if counting confirms it, and its proof only together with that answer. **Limits.** Only if
 //! nothing runs yet, so that moves do not count, and cores are equally fast; up to
-//! [`REDUCED_VARIABLES_MAX`] integer variables, for [`REDUCED_SECONDS_MAX`]. The proof is of
+//! [`REDUCED_VARIABLES_MAX`] integer variables, for [`REDUCED_SECONDS_MAX`]. The proof covers
 //! placements that break the rules on mains no further than the start.
 
 mod alike;
@@ -28,21 +28,21 @@ use crate::limits::{REDUCED_SECONDS_MAX, REDUCED_VARIABLES_MAX};
 use alike::arranged;
 use model::{Model, has_at_most, magnitude, rows};
 
-/// What the program found.
+/// Result of the program.
 pub(super) struct Found {
-    /// Position of each thread, worker by worker, the main first.
+    /// Position of each thread, ordered by worker with the main first.
     pub(super) threads: Vec<u16>,
     pub(super) proven: bool,
 }
 
-/// Whether there is a program for the problem that is small enough to be solved.
+/// Whether the problem has a program that is small enough to be solved.
 pub(super) fn is_small(instance: &Instance) -> bool {
     !instance.has_running()
         && instance.fill_order.is_uniform()
         && has_at_most(instance, REDUCED_VARIABLES_MAX)
 }
 
-/// The placement that the program starts from.
+/// The placement from which the program starts.
 #[derive(Clone, Copy)]
 pub(super) struct Start<'a> {
     /// By how much it breaks the rules on mains.
@@ -85,8 +85,8 @@ fn solve_within(
     Some(Found { threads, proven })
 }
 
-/// The workers of a placement by the columns of their cpusets, those of a tenant in the order of
-/// their mains; all workers of one thread as one, the first as its main.
+/// The workers of a placement by the columns of their cpusets, those of a tenant ordered by their
+/// mains; all workers of one thread are merged into one, the first as its main.
 fn in_columns(instance: &Instance, places: &[u16]) -> Option<Vec<WorkerColumns>> {
     let mut workers = Vec::with_capacity(instance.workers);
     let mut first = 0;
@@ -106,7 +106,8 @@ fn in_columns(instance: &Instance, places: &[u16]) -> Option<Vec<WorkerColumns>>
     Some(workers)
 }
 
-/// Whether threads, worker by worker, the main first, keep (3) and what ranks need for (2).
+/// Whether threads, ordered by worker with the main first, keep (3) and the conditions on ranks for
+/// (2).
 pub(super) fn keeps_caps(instance: &Instance, threads: &[u16]) -> bool {
     let mut first = 0;
     instance.tenants.iter().all(|tenant| {

@@ -1,11 +1,11 @@
-//! Lowers the violations of the rules on mains, before worth counts.
+//! Reduces the violation of the rules on mains, with priority over worth.
 
 use super::local_search::{evaluate, make, may_trade};
 use super::search_state::{CYCLE, Move, SearchState, Thread};
 use crate::WorkBudget;
 use crate::limits::FROZEN_COST;
 
-/// Lowers the violations of the rules on mains, thread by thread: first by moves that keep every
+/// Reduces the violation of the rules on mains, thread by thread: first by moves that keep every
 /// thread on its current cpu, then by any.
 pub(super) fn repair(search: &mut SearchState<'_>, budget: &mut WorkBudget) {
     let move_cost = search.move_cost;
@@ -17,10 +17,10 @@ pub(super) fn repair(search: &mut SearchState<'_>, budget: &mut WorkBudget) {
     repair_with(search, i64::MIN, budget);
 }
 
-/// The same by moves that are worth at least so much.
+/// The same by moves with a worth of at least `least`.
 fn repair_with(search: &mut SearchState<'_>, least: i64, budget: &mut WorkBudget) {
     let (mut idle, mut thread) = (0, 0);
-    // bound: each round over all threads but the last lowers the violations
+    // bound: each round over all threads but the last reduces the violation
     while search.violation() > 0 && idle < search.threads.len() {
         idle += 1;
         let cpu = usize::from(search.threads[thread].cpu);
@@ -37,7 +37,7 @@ fn repair_with(search: &mut SearchState<'_>, least: i64, budget: &mut WorkBudget
     }
 }
 
-/// The move of a thread that lowers the violations most.
+/// The move of a thread that reduces the violation most.
 fn best_repair(search: &SearchState<'_>, thread: usize, least: i64) -> Option<Move> {
     let mut best: Option<((i64, i64), Move)> = None;
     let Thread { main, cpu, .. } = search.threads[thread];

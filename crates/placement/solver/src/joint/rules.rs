@@ -1,9 +1,9 @@
 //! The rules on mains in their joint form: mains-per-core, fast-mains, (12), (12+), and how far a
 //! state violates them.
 //!
-//! The limit of mains per core is the smallest maximum of a balanced placement: mains go one by one
-//! to the core with fewest, and augmenting chains of mains lower the maximum until none is left
-//! that could (the same argument as for loads in `volumes`).
+//! The limit of mains per core is the smallest possible maximum: mains are placed one by one on the
+//! core with fewest, and augmenting chains of mains lower the maximum until no chain can (the same
+//! argument as for loads in `volumes`).
 
 use std::collections::VecDeque;
 
@@ -19,9 +19,9 @@ pub(super) struct Rules {
     pub(super) crowding: Vec<u32>,
     /// Most mains on a core.
     pub(super) core_mains: u32,
-    /// (12): a cpu with so many threads is full; so many full cpus may hold a main.
+    /// (12): number of threads of a full cpu, and how many full cpus may hold a main.
     pub(super) full_cpus: Option<(u32, u32)>,
-    /// (12+): the same of cores.
+    /// (12+): the same for cores.
     pub(super) full_cores: Option<(u32, u32)>,
 }
 
@@ -38,7 +38,7 @@ impl Rules {
         }
     }
 
-    /// RuleExcess as one number, mains-per-core before the others. Where mains may be slow, (12)
+    /// The excess as one number, mains-per-core before the others. Where mains may be slow, (12)
     /// and (12+) do not bind.
     pub(super) fn violation(
         &self,
@@ -53,7 +53,7 @@ impl Rules {
             + beyond(full_cores, self.full_cores)
     }
 
-    /// By how much a placement with these loads and mains of cpus and of cores breaks each rule.
+    /// Excess over each rule of a placement with these loads and mains of cpus and of cores.
     pub(super) fn excess(
         &self,
         instance: &Instance,
@@ -97,7 +97,7 @@ impl Rules {
 
 type Full = Option<(u32, u32)>;
 
-/// (12) and (12+), where all deployments have the same cpus, all equally fast, and nothing else
+/// (12) and (12+), if all deployments have the same cpus, these are equally fast, and nothing else
 /// runs there.
 fn full(instance: &Instance) -> (Full, Full) {
     if !instance.fill_order.is_uniform() || !instance.is_undivided() {
@@ -121,8 +121,8 @@ fn full(instance: &Instance) -> (Full, Full) {
     (rule(own.cpus.len() as u32), rule(cores.len() as u32))
 }
 
-/// The least number such that every tenant can place its mains with at most so many on a core, and
-/// such a placement.
+/// The smallest limit on mains per core with which every tenant can place its mains, and such a
+/// placement.
 fn least_core_mains(instance: &Instance) -> (u32, Vec<u32>) {
     let cores = instance.counts[CORE];
     let mut room = vec![0u32; instance.tenants.len() * cores];
@@ -141,7 +141,7 @@ fn least_core_mains(instance: &Instance) -> (u32, Vec<u32>) {
             let counts = held[row..][..cores].iter().zip(&room[row..][..cores]);
             let counts = counts.zip(&mains).zip(0u64..);
             let open = counts.map(|(((held, room), &mains), core)| match held < room {
-                // among equals a fast core
+                // ties are broken in favor of a fast core
                 true => (u64::from(mains) << 33) + (u64::from(slow[core as usize]) << 32) + core,
                 false => u64::MAX,
             });
@@ -157,7 +157,7 @@ fn least_core_mains(instance: &Instance) -> (u32, Vec<u32>) {
     (mains.into_iter().max().unwrap_or(0), held)
 }
 
-/// Takes a main from a fullest core along a chain to one with at least 2 less.
+/// Takes a main from a fullest core along a chain to one with at least 2 fewer.
 fn relieve(cores: usize, room: &[u32], held: &mut [u32], mains: &mut [u32]) -> bool {
     let most = mains.iter().copied().max().unwrap_or(0);
     let mut before: Vec<Option<(usize, usize)>> = vec![None; cores];

@@ -1,21 +1,23 @@
-//! A placement of all threads with its counts, ready for moves.
+//! A placement of all threads with its counts, on which moves can be evaluated.
 //!
-//! The gain of a move is read from two tables that every move keeps up to date: `worker_distance`,
-//! for each worker and cpu the distances from there to the worker's threads, and `mains_distance`,
-//! for each cpu those to all mains. So evaluating a move costs O(1), making one O(C). Peers of a
-//! worker are interchangeable here: how many of them stay is the overlap of their cpus with their
-//! current ones; ranks are assigned later. *Worth* is what the search maximizes: value minus the
-//! cost of moves, then the number of unmoved threads, as one number.
+//! The gain of a move is read from two tables that every move updates: `worker_distance`, for each
+//! worker and cpu the distances from there to the worker's threads, and `mains_distance`, for each
+//! cpu those to all mains. So evaluating a move costs O(1), making one O(C). Peers of a worker are
+//! interchangeable here: the number that stays is the overlap of their cpus with their current
+//! ones; ranks are assigned later. *Worth* is maximized by the search: value minus the cost of
+//! moves, then the number of unmoved threads, as one number.
 
 use super::enumerate::RuleExcess;
 use super::instance::{CORE, Instance, NO_CPU};
 use super::rules::Rules;
 use super::volumes::Volumes;
 
-/// One cycle of worth; above any number of threads, so that value comes before the count of moves.
+/// One cycle of worth; above any number of threads, so that value has priority over the number of
+/// moves.
 pub(super) const CYCLE: i64 = 1 << 17;
 
-/// A thread: which tenant's, which worker's among those of all, whether the main, where.
+/// A thread: its tenant, its worker among those of all tenants, whether it is the main, and its
+/// cpu.
 #[derive(Clone, Copy)]
 pub(super) struct Thread {
     pub(super) tenant: u16,
@@ -28,37 +30,37 @@ pub(super) struct Thread {
 pub(super) enum Move {
     /// Two threads exchange their cpus.
     Exchange(usize, usize),
-    /// A thread goes to a cpu.
+    /// A thread moves to a cpu.
     Shift(usize, usize),
 }
 
 pub(super) struct SearchState<'a> {
     pub(super) instance: &'a Instance,
     pub(super) rules: &'a Rules,
-    /// Cycles that a moved thread costs.
+    /// Cost of a moved thread in cycles.
     pub(super) move_cost: i64,
-    /// Worker by worker, the main first.
+    /// Ordered by worker, the main first.
     pub(super) threads: Vec<Thread>,
-    /// First thread of each tenant, and their number at the end.
+    /// First thread of each tenant, and the number of threads at the end.
     pub(super) starts: Vec<usize>,
-    /// Distances to the threads of each worker, by cpu.
+    /// Sum of distances to the threads of each worker, by cpu.
     pub(super) worker_distance: Vec<u32>,
     /// Threads of each worker, by cpu.
     pub(super) held: Vec<u16>,
-    /// Peers of each worker that run there, by cpu.
+    /// Peers of each worker in the mapping in force, by cpu.
     current_cpus: Vec<u16>,
-    /// Where each worker's main runs.
+    /// Cpu of each worker's main in the mapping in force.
     current_main_cpus: Vec<u16>,
-    /// Where each worker's main is placed.
+    /// Cpu of each worker's main in this placement.
     main_cpus: Vec<u16>,
     own_mains: Vec<u16>,
     own_peers: Vec<u32>,
-    /// Threads and obstacles of each cpu.
+    /// Threads and obstacles on each cpu.
     pub(super) loads: Vec<u32>,
     pub(super) core_loads: Vec<u32>,
     mains: Vec<u32>,
     core_mains: Vec<u32>,
-    /// Distances to all mains, by cpu.
+    /// Sum of distances to all mains, by cpu.
     mains_distance: Vec<i64>,
     /// Threads on each cpu.
     pub(super) on: Vec<Vec<u32>>,
@@ -67,14 +69,14 @@ pub(super) struct SearchState<'a> {
     full_cpus: u32,
     full_cores: u32,
     pub(super) value: i64,
-    /// Threads that are where they run.
+    /// Threads on their cpus in force.
     pub(super) unmoved: i64,
-    /// What takes back the moves made since it was emptied, the first move first.
+    /// Inverses of the moves made since it was cleared, the first move first.
     pub(super) undo_log: Vec<Move>,
 }
 
 impl<'a> SearchState<'a> {
-    /// Nobody placed yet; loads are those of the volumes to come.
+    /// A state without placed threads; loads are those of the volumes.
     pub(super) fn new(instance: &'a Instance, rules: &'a Rules, volume: &Volumes) -> Self {
         let cells = instance.workers * instance.cpus;
         let rows = instance.tenants.len() * instance.cpus;
@@ -129,7 +131,7 @@ impl<'a> SearchState<'a> {
         search
     }
 
-    /// The cell of a worker and a cpu.
+    /// Index of the cell of a worker and a cpu.
     pub(super) fn cell(&self, worker: u32, cpu: usize) -> usize {
         worker as usize * self.instance.cpus + cpu
     }
@@ -148,7 +150,7 @@ impl<'a> SearchState<'a> {
         usize::from(tenant) * self.instance.cpus + cpu
     }
 
-    /// How far the rules on mains are broken.
+    /// Violation of the rules on mains.
     pub(super) fn violation(&self) -> i64 {
         self.rules.violation([
             self.crowding,
@@ -158,7 +160,7 @@ impl<'a> SearchState<'a> {
         ])
     }
 
-    /// Whether mains on a cpu, or on its core, may be why a rule on mains is broken.
+    /// Whether mains on a cpu, or on its core, may contribute to the violation.
     pub(super) fn may_violate(&self, cpu: usize) -> bool {
         let core = self.instance.core(cpu);
         let (load, mains) = (self.core_loads[core], self.core_mains[core]);
@@ -174,14 +176,14 @@ impl<'a> SearchState<'a> {
         most.saturating_sub(self.rules.core_mains)
     }
 
-    /// By how much each rule on mains is broken.
+    /// Excess over each rule on mains.
     pub(super) fn excess(&self) -> RuleExcess {
         let (loads, mains) = (&self.loads, &self.mains);
         let cores = (&self.core_loads[..], &self.core_mains[..]);
         self.rules.excess(self.instance, (loads, mains), cores)
     }
 
-    /// Distances from a cpu to all mains.
+    /// Sum of distances from a cpu to all mains.
     pub(super) fn mains_distance(&self, cpu: usize) -> i64 {
         self.mains_distance[cpu]
     }
@@ -191,7 +193,7 @@ impl<'a> SearchState<'a> {
         self.core_mains[self.instance.core(cpu)]
     }
 
-    /// Puts a thread that has no cpu on one.
+    /// Places a thread that has no cpu.
     pub(super) fn place(&mut self, thread: usize, to: usize) {
         let Thread {
             tenant,
@@ -225,7 +227,7 @@ impl<'a> SearchState<'a> {
         }
     }
 
-    /// Takes a thread off its cpu.
+    /// Removes a thread from its cpu.
     pub(super) fn unplace(&mut self, thread: usize) {
         let Thread {
             tenant,
@@ -260,7 +262,7 @@ impl<'a> SearchState<'a> {
         self.unmoved -= i64::from(self.is_current(thread, from));
     }
 
-    /// Whether an unplaced thread would be where it runs on a cpu.
+    /// Whether an unplaced thread would count as unmoved on a cpu.
     fn is_current(&self, thread: usize, cpu: usize) -> bool {
         let Thread { worker, main, .. } = self.threads[thread];
         if main {
@@ -294,7 +296,7 @@ impl<'a> SearchState<'a> {
         self.tally(cpu, core, 1);
     }
 
-    /// Adds or takes what a cpu and its core contribute to the violations.
+    /// Adds or subtracts the contribution of a cpu and its core to the violation.
     fn tally(&mut self, cpu: usize, core: usize, sign: i32) {
         let crowding = self.core_mains[core].saturating_sub(self.rules.core_mains) as i32;
         let cpus = self.rules.is_full_cpu(self.loads[cpu], self.mains[cpu]);
@@ -321,7 +323,7 @@ impl<'a> SearchState<'a> {
             && self.own_peers[row] as i32 + peers <= of.peers_cap() as i32
     }
 
-    /// What a thread's worker gains if the thread goes to a cpu, moves counted, mains not.
+    /// Gain of a thread's worker if the thread moves to a cpu, including moves, excluding mains.
     pub(super) fn worth(&self, thread: usize, to: usize) -> i64 {
         let Thread {
             tenant,
@@ -345,12 +347,12 @@ impl<'a> SearchState<'a> {
         of.sign * farther * CYCLE + stays * self.stay_worth()
     }
 
-    /// What it is worth that a thread stays.
+    /// Worth of an unmoved thread.
     pub(super) fn stay_worth(&self) -> i64 {
         self.move_cost * CYCLE + 1
     }
 
-    /// How many more threads are where they run if a thread goes to a cpu.
+    /// Change in the number of unmoved threads if a thread moves to a cpu.
     pub(super) fn stays(&self, thread: usize, to: usize) -> i64 {
         let Thread {
             worker, main, cpu, ..
@@ -365,13 +367,13 @@ impl<'a> SearchState<'a> {
         i64::from(comes) - i64::from(leaves)
     }
 
-    /// What the mains gain if one of them goes from a cpu to another.
+    /// Gain of the mains if one of them moves from a cpu to another.
     pub(super) fn mains_worth(&self, from: usize, to: usize) -> i64 {
         let at = |cpu: usize| self.instance.distance(from, cpu);
         (self.mains_distance[to] - at(to) - self.mains_distance[from] + at(from)) * CYCLE
     }
 
-    /// How the violations change if so many mains and threads go from a cpu to another.
+    /// Change of the violation if so many mains and threads move from a cpu to another.
     pub(super) fn violation_change(&self, from: usize, to: usize, mains: i32, load: i32) -> i64 {
         let (a, b) = (self.instance.core(from), self.instance.core(to));
         let (mut crowding, mut full_cpus, mut full_cores) = (
@@ -402,7 +404,7 @@ impl<'a> SearchState<'a> {
         self.rules.violation(after) - self.violation()
     }
 
-    /// What counts, of all: value less cost of moves, then threads that stay.
+    /// Total worth: value minus cost of moves, then unmoved threads.
     pub(super) fn total_worth(&self) -> i64 {
         self.value * CYCLE + self.unmoved * self.stay_worth()
     }
@@ -415,7 +417,7 @@ impl<'a> SearchState<'a> {
         first..first + threads
     }
 
-    /// Takes back all moves on the trail, and gives them.
+    /// Undoes all moves of the undo log and returns them.
     pub(super) fn undo(&mut self) -> Vec<Move> {
         let undo_log = std::mem::take(&mut self.undo_log);
         for &step in undo_log.iter().rev() {

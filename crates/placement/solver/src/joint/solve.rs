@@ -1,17 +1,17 @@
-//! From a joint problem to certified mappings.
+//! Solves joint problems: from a problem to certified mappings.
 //!
-//! The steps are in the head of the crate. Mappings in force that keep all rules and meet the bound
-//! are recognized as the answer before a search is set up. What search and counts leave open is
-//! enumerated where the problem is tiny; where it is small and nothing runs yet, the integer
-//! program decides (`reduced`). **Proof sketch.** Optimal is claimed only where the value meets the
-//! bound, where every placement was enumerated, or where the program was solved to its end and its
-//! answer was counted again. A local search starts from what the rules leave of the mappings in
-//! force; if it found nothing that is worth its moves once they are counted with ranks, that start
-//! is the answer. **Limits.** The budget is asked between steps of the search; balancing,
+//! The steps are described at the head of `joint`. Mappings in force that keep all rules and meet
+//! the bound are recognized as the answer before a search is set up. A gap that search and counts
+//! leave open is closed by enumeration if the problem is tiny, or by the integer program if it is
+//! small and nothing runs yet (`reduced`). **Proof sketch.** Optimality is claimed only if the
+//! value meets the bound, if every placement was enumerated, or if the program was solved to the
+//! end and its answer was recounted. A local search starts from the mappings in force as far as the
+//! rules allow; if, once moves are counted with ranks, its result is not worth its moves, that
+//! start is the answer. **Limits.** The budget is checked between steps of the search; balancing,
 //! assignment and ranks are always completed: 6 ms for 3,200 threads on 256 cpus, some 30 ms for
-//! the most threads that are accepted. Without a budget the rounds of `perturbation` end it. With
-//! threads that run already the search is local: few moves and a good value, not proven optimal
-//! except on tiny problems or where the counts prove it.
+//! the most threads that are accepted. Without a budget the number of rounds of `perturbation`
+//! limits the search. With running threads the search is local: few moves and a good value, not
+//! proven optimal except on tiny problems or if the counts prove it.
 
 use super::alone::solve_alone;
 use super::assignment::assign;
@@ -35,8 +35,8 @@ use crate::{
     WorkBudget,
 };
 
-/// The best mappings for all deployments together that can be found within the
-/// budget; whatever it is, the answer is valid and its gap to the bound is honest.
+/// Returns the best mappings for all deployments together that are found within the budget.
+/// Regardless of the budget, the answer is valid and its bound holds.
 ///
 /// # Errors
 /// A deployment, an obstacle or the machine is outside the limits.
@@ -67,7 +67,7 @@ fn solve_instance(
     instance: &Instance,
     budget: &mut WorkBudget,
 ) -> JointSolution {
-    // what is done whatever the budget says
+    // work that is done regardless of the budget
     budget.spend(FIRST_PLACEMENT_STEPS * instance.slots * instance.cpus);
     let rules = Rules::of(instance);
     let volume = balance(instance);
@@ -76,14 +76,14 @@ fn solve_instance(
     answer(problem, instance, best, limits)
 }
 
-/// What limits an answer.
+/// Bounds of an answer.
 struct Limits {
     upper: ProvenBound,
-    /// No answer as good moves fewer threads.
+    /// Lower bound on the moves of any answer that is as good.
     moved_least: u32,
 }
 
-/// What is in force, if it keeps all rules and meets the bound.
+/// The mappings in force, if they keep all rules and meet the bound.
 fn keep_current(
     instance: &Instance,
     rules: &Rules,
@@ -115,7 +115,7 @@ fn keep_current(
     Some((best, limits))
 }
 
-/// How far a placement with these loads breaks the rules on mains, and its value.
+/// Excess over the rules on mains and value of a placement with these loads.
 pub(super) fn counted(
     instance: &Instance,
     rules: &Rules,
@@ -140,7 +140,7 @@ pub(super) fn counted(
     (excess, value + mains_distance(instance, &mains))
 }
 
-/// The best that is found by search.
+/// The best placement that is found by search.
 fn search_best(
     instance: &Instance,
     rules: &Rules,
@@ -148,7 +148,7 @@ fn search_best(
     budget: &mut WorkBudget,
 ) -> (Placement, Limits) {
     let mut search = first_placement(instance, rules, volume, budget);
-    // ranks may cost moves that the search does not foresee: then its start may be the better
+    // ranks may cost moves that the search does not foresee: its start may then be the better
     // answer
     let start = instance.has_running().then(|| Outcome::of(&search));
     let excess = search.excess();
@@ -168,7 +168,7 @@ fn search_best(
         bound = upper_bound(instance, rules, volume, best.key.0);
     }
     let mut moved_least = least_moves(instance, rules, volume, best.key.0);
-    // the bound is of placements that break the rules as much; others may break them less
+    // the bound covers placements with at most this excess; others may have less
     let is_proven =
         best.key.0 == RuleExcess::default() && best.value >= bound && best.key.2 == moved_least;
     let tiny = if is_proven {
@@ -189,7 +189,7 @@ fn search_best(
             moved_least = best.key.2;
         }
         if let Some((_, most)) = tiny.most_value.filter(|_| tiny.complete) {
-            // a bound that was met by counting alone stays the proof
+            // a bound that counting alone has met remains the proof
             if most != bound {
                 (bound, proof) = (most, Proof::Search);
             }
@@ -215,8 +215,8 @@ fn search_best(
     (best, limits)
 }
 
-/// What the integer program finds from a placement, and whether it is the best of all that break
-/// the rules on mains no further than that. `None` unless counting confirms what was found.
+/// The placement that the integer program finds from a start, and whether it is the best of all
+/// that break the rules on mains no further than the start. `None` unless counting confirms it.
 fn reduced(
     instance: &Instance,
     rules: &Rules,
@@ -249,7 +249,7 @@ fn reduced(
     Some((found.labeled(instance), proven))
 }
 
-/// A first placement. Where it crowds mains, another that is led by cores may not.
+/// A first placement. If it crowds mains, one that is guided by cores is tried as well.
 pub(super) fn first_placement<'a>(
     instance: &'a Instance,
     rules: &'a Rules,
@@ -271,8 +271,8 @@ pub(super) fn first_placement<'a>(
 }
 
 /// Local search and perturbation: first of new threads alone, as if moving any other cost more than
-/// it could gain, then of all, so that each move of a running thread pays beside the best without
-/// it.
+/// it could gain, then of all threads, so that each move of a running thread must pay compared with
+/// the best placement without it.
 fn find_best(search: &mut SearchState<'_>, goal: i64, budget: &mut WorkBudget) {
     let runs_on = search.unmoved == search.threads.len() as i64 && search.violation() == 0;
     if runs_on {
@@ -293,7 +293,7 @@ fn find_best(search: &mut SearchState<'_>, goal: i64, budget: &mut WorkBudget) {
     }
 }
 
-/// Everybody's cpu, with ranks.
+/// The cpu of every slot, with ranks.
 pub(super) struct Placement {
     pub(super) key: Key,
     value: i64,
@@ -344,7 +344,7 @@ impl Placement {
     }
 }
 
-/// Slots of mappings in force that have another cpu.
+/// Number of slots of mappings in force whose cpu has changed.
 pub(super) fn moved(instance: &Instance, places: &[u16]) -> u32 {
     let current_cpus = instance
         .tenants
@@ -358,7 +358,7 @@ pub(super) fn moved(instance: &Instance, places: &[u16]) -> u32 {
         .count() as u32
 }
 
-/// What the tenants that have a valid mapping in force gain among themselves.
+/// Gain of the tenants that have a valid mapping in force, among themselves.
 pub(super) fn gained(instance: &Instance, places: &[u16]) -> i64 {
     let mut values = [0; 2];
     let mut mains = [vec![0; instance.cpus], vec![0; instance.cpus]];
@@ -385,7 +385,7 @@ pub(super) fn gained(instance: &Instance, places: &[u16]) -> i64 {
         - mains_distance(instance, &mains[0])
 }
 
-/// What the pairs within the workers of a tenant add to the objective.
+/// Contribution of the pairs within the workers of a tenant to the objective.
 fn worker_distances(instance: &Instance, tenant: &Tenant, places: &[u16]) -> i64 {
     let mut sum = 0;
     for worker in places.chunks(tenant.threads) {
@@ -398,8 +398,8 @@ fn worker_distances(instance: &Instance, tenant: &Tenant, places: &[u16]) -> i64
     tenant.sign * sum
 }
 
-/// Distances of all pairs of mains, `held` on each cpu: all of them beyond, less what the domains
-/// of the tree bring them closer.
+/// Distances of all pairs of mains, `held` on each cpu: the greatest distance for all, minus the
+/// gains of the domains that they share.
 fn mains_distance(instance: &Instance, held: &[u32]) -> i64 {
     let mut sum = instance.beyond * pairs(held.iter().sum());
     for level in 0..instance.levels {

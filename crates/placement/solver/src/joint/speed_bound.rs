@@ -1,15 +1,15 @@
-//! Bounds on pairs within workers from how many threads the cores of each speed hold.
+//! Bounds on pairs within workers, from the number of threads on the cores of each speed.
 //!
-//! **Problem.** Where cores differ in speed, (8) fixes how many threads the cores of each speed
-//! hold together; a bound that takes every worker alone lets all of them have the same best cores.
-//! **Approach.** Level by level, the threads of each speed in domains of that speed. *Scatter*: the
-//! cells (worker, domain) share them evenly. *Compact*: cells are filled one after the other, each
-//! up to what a worker may have in such a domain; a cell on slow cores has no main, but for as many
-//! as are there. **Proof sketch.** x(x-1)/2 is convex, so even shares have the fewest pairs and
-//! full cells the most; equal levels of `fill_order` mean equal capacities, so the threads of each
-//! speed are the same in every balanced placement. **Limits.** For deployments with the same cpus.
-//! A level with a domain of mixed speed counts as of one speed for scatter and bounds nothing for
-//! compact.
+//! **Problem.** Where cores differ in speed, (8) fixes the number of threads that the cores of each
+//! speed hold together; a bound that takes every worker alone gives all of them the same best
+//! cores. **Approach.** Level by level, the threads of each speed in domains of that speed.
+//! *Scatter*: the cells (worker, domain) share them evenly. *Compact*: cells are filled one after
+//! the other, each up to the room of such a domain for one worker; a cell on slow cores has no
+//! main, except for the `slow_mains`. **Proof sketch.** x(x-1)/2 is convex, so even shares have the
+//! fewest pairs and full cells the most; equal levels of `fill_order` mean equal capacities, so the
+//! threads of each speed are the same in every balanced placement. **Limits.** For deployments with
+//! the same cpus. On a level where a domain contains cores of different speed, all cores count as
+//! one speed for scatter, and compact is not bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,12 +28,13 @@ struct SpeedClass {
     is_slow: bool,
     threads: u32,
     domains: BTreeSet<u16>,
-    /// Most threads of a worker in one of them.
+    /// Most threads of one worker in one of them.
     room: u32,
 }
 
 impl<'a> SpeedBound<'a> {
-    /// `None` where the loads say nothing of single workers.
+    /// `None` if cores are equally fast, or if deployments differ in their cpus or share them with
+    /// obstacles.
     pub(super) fn of(instance: &'a Instance, loads: &'a [u32]) -> Option<Self> {
         let applies = !instance.fill_order.is_uniform() && instance.is_undivided();
         applies.then(|| Self {
@@ -43,7 +44,7 @@ impl<'a> SpeedBound<'a> {
         })
     }
 
-    /// Fewest pairs of scattered workers in domains of a level; 0 where some are compact.
+    /// Fewest pairs of scatter workers in domains of a level; 0 if any worker is compact.
     pub(super) fn fewest(&self, level: usize) -> i64 {
         if self.instance.tenants.iter().any(|tenant| tenant.sign < 0) {
             return 0;
@@ -60,7 +61,7 @@ impl<'a> SpeedBound<'a> {
         classes.iter().map(of_class).sum()
     }
 
-    /// Most pairs of compact workers in domains of a level with so many mains on slow cores.
+    /// Most pairs of compact workers in domains of a level with `slow_mains` mains on slow cores.
     pub(super) fn most(&self, level: usize, slow_mains: u32) -> i64 {
         let classes = self.classes(level);
         let compact = self
@@ -101,7 +102,7 @@ impl<'a> SpeedBound<'a> {
             return Vec::new();
         };
         let mut classes: BTreeMap<u16, SpeedClass> = BTreeMap::new();
-        // of each core: its capacity, its domain, what it takes of a worker
+        // per core: its capacity, its domain, its room for one worker
         let mut cores: BTreeMap<u16, (u16, u16, u32)> = BTreeMap::new();
         let mut fullest: BTreeMap<u16, u32> = BTreeMap::new();
         for cpu in tenant.cpus.iter().map(|&cpu| usize::from(cpu)) {
@@ -133,14 +134,14 @@ impl<'a> SpeedBound<'a> {
     }
 }
 
-/// Whether cores of two speeds share a domain.
+/// Whether any domain contains cores of two speeds.
 fn is_mixed(classes: &[SpeedClass]) -> bool {
     let mut seen = BTreeSet::new();
     let mut domains = classes.iter().flat_map(|class| &class.domains);
     !domains.all(|domain| seen.insert(domain))
 }
 
-/// Pairs if cells share threads evenly.
+/// Number of pairs if cells share threads evenly.
 fn evenly(threads: u32, cells: u32) -> i64 {
     let cells = cells.max(1);
     let (each, more) = (threads / cells, threads % cells);

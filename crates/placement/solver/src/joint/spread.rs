@@ -1,16 +1,17 @@
-//! Maximum dispersion: items placed one by one on the cpu where they are least close to those
+//! Maximum dispersion: items are placed one by one on the cpu where they are least close to those
 //! before.
 //!
-//! **Problem.** Mains of all deployments, or threads of one scattered worker, should be as far
-//! apart as possible. **Approach.** The x-th item in a domain costs x-1 times the domain's gain, so
-//! the cheapest cpu is the cheapest path down the tree; each domain stores the price of its
-//! cheapest open cpu, and a new item changes that on its own path alone. **Proof sketch.** Costs
-//! are convex and limits nested, so one at a time is a cheapest flow. **Limits.** All items may go
-//! to the same cpus; for supplies with overlapping cpus see `min_cost_flow`.
+//! **Problem.** Mains of all deployments, or threads of one scatter worker, should be as far apart
+//! as possible. **Approach.** The x-th item in a domain costs x-1 times the domain's gain, so the
+//! cheapest cpu is the end of the cheapest path down the tree; each domain stores the price of its
+//! cheapest open cpu, and a new item changes only the prices on its own path. **Proof sketch.**
+//! Costs are convex and limits nested, so the greedy placement is a minimum-cost flow. **Limits.**
+//! All items must be allowed on the same cpus; for supplies with overlapping cpus see
+//! `min_cost_flow`.
 
 use super::instance::{CORE, Instance, LEVELS};
 
-/// The price of a domain that takes nothing more.
+/// The price of a domain that takes no more items.
 const CLOSED: i64 = i64::MAX;
 
 /// Counts in a tree with the price of the next item.
@@ -19,12 +20,12 @@ pub(super) struct Spread<'a> {
     cpu_cap: u32,
     core_cap: u32,
     counts: [Vec<u32>; LEVELS],
-    /// Of each domain the price of its cheapest open cpu, its own share included.
+    /// Per domain, the price of its cheapest open cpu, including the cost of the domain itself.
     prices: [Vec<i64>; LEVELS],
 }
 
 impl<'a> Spread<'a> {
-    /// Nothing placed yet: at most so many items on each of the cpus and on a core.
+    /// Nothing placed yet; at most `cpu_cap` items on each of `cpus` and `core_cap` on a core.
     pub(super) fn new(
         instance: &'a Instance,
         cpus: &[u16],
@@ -45,7 +46,7 @@ impl<'a> Spread<'a> {
         }
     }
 
-    /// Places so many items; what they cost. One without a place costs nothing.
+    /// Places `items` items; returns their cost. An item without a place costs nothing.
     pub(super) fn place(&mut self, items: usize) -> i64 {
         (0..items).map_while(|_| self.place_one()).sum()
     }

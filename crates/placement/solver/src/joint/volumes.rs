@@ -1,16 +1,17 @@
-//! How many threads of each deployment every cpu holds, before they are assigned to workers.
+//! The number of threads of each deployment on every cpu, before they are assigned to workers.
 //!
 //! **Problem.** Loads must be balanced, (8) and (8+), with few threads moved. **Approach.** Threads
-//! stay on their current cpus as far as (2) and (3) allow, the others go one by one where least
-//! runs. Then augmenting chains of links (a thread of a deployment goes from one cpu to another)
-//! are searched along which one of the largest loads falls and one lower by 2 or more rises (or, on
-//! cores of different speed, to a lower level: see `fill_order`); first with threads that do not
-//! run yet, then with all. Cores in the same way, with chains whose links change no load of cpus
-//! but by exchanging two. **Proof sketch.** Each chain lowers the sum of squares, so the search
-//! ends; where there is none, loads are decreasingly minimal (Frank and Murota). Whatever a search
-//! from the largest loads reaches without finding a chain is closed: no chain from a smaller load
-//! into it helps either, so each cpu and deployment is visited once for all loads. **Limits.**
-//! Chains are shortest, not always those of the fewest moves.
+//! stay on their current cpus as far as (2) and (3) allow, the others are placed one by one on the
+//! least loaded cpu. Then the search looks for augmenting chains of links (a thread of a deployment
+//! moves from one cpu to another) that lower one of the largest loads and raise one that is smaller
+//! by 2 or more (or, where cores differ in speed, that end at a lower fill level: see
+//! `fill_order`); first with threads that do not run yet, then with all. Cores likewise, with
+//! chains whose links change the loads of cpus only by exchanging two. **Proof sketch.** Each chain
+//! lowers the sum of squares, so the search terminates; without such a chain, loads are
+//! decreasingly minimal (Frank and Murota). The set that a search from the largest loads reaches
+//! without finding a chain is closed: no chain from a smaller load into it helps either, so each
+//! cpu and deployment is visited once for all loads. **Limits.** Chains are the shortest ones, not
+//! always those with the fewest moves.
 
 use std::collections::VecDeque;
 
@@ -24,13 +25,13 @@ pub(super) struct Volumes {
     counts: Vec<u32>,
     /// How many of them run there already.
     in_place: Vec<u32>,
-    /// Mains that run on each cpu.
+    /// Number of mains that run on each cpu.
     mains: Vec<u32>,
-    /// Threads and obstacles of each cpu.
+    /// Threads and obstacles on each cpu.
     pub(super) loads: Vec<u32>,
 }
 
-/// One thread of a tenant goes from one cpu to another.
+/// One thread of a tenant moves from one cpu to another.
 #[derive(Clone, Copy)]
 struct ChainLink {
     tenant: usize,
@@ -38,7 +39,7 @@ struct ChainLink {
     to: usize,
 }
 
-/// Balanced counts close to what runs.
+/// Balanced counts that are close to the mappings in force.
 pub(super) fn balance(instance: &Instance) -> Volumes {
     let mut volume = Volumes {
         cpus: instance.cpus,
@@ -81,17 +82,17 @@ pub(super) fn balance(instance: &Instance) -> Volumes {
 }
 
 impl Volumes {
-    /// Whether every thread stays where it runs.
+    /// Whether every thread stays on its current cpu.
     pub(super) fn is_unchanged(&self, instance: &Instance) -> bool {
         self.in_place.iter().sum::<u32>() as usize == instance.slots
     }
 
-    /// Threads of a tenant that a cpu shall hold.
+    /// Number of threads of a tenant on a cpu.
     pub(super) fn count(&self, tenant: usize, cpu: usize) -> u32 {
         self.counts[tenant * self.cpus + cpu]
     }
 
-    /// The threads of a tenant that may stay where they run.
+    /// Counts the threads of a tenant that may stay on their current cpus.
     fn keep_in_place(&mut self, index: usize, tenant: &Tenant) {
         let mut mains = vec![0; self.cpus];
         let mut peers = vec![0; self.cpus];
@@ -121,9 +122,9 @@ impl Volumes {
         }
     }
 
-    /// The other threads of a tenant go where least runs; among equals where no main runs, then
-    /// scatter to the package, NUMA node and L3 with fewest of its own, compact in the order of the
-    /// tree.
+    /// Places the other threads of a tenant on the least loaded cpus; ties are broken in favor of
+    /// the cpu with fewest running mains, then for scatter in favor of the package, NUMA node and
+    /// L3 with fewest threads of the tenant, for compact by the order of the tree.
     fn add_free(&mut self, instance: &Instance, index: usize, cores: &mut [u32]) {
         let tenant = &instance.tenants[index];
         let row = index * self.cpus;
@@ -172,7 +173,7 @@ impl Volumes {
         of.allows[cpu] && self.counts[tenant * self.cpus + cpu] < of.cpu_cap()
     }
 
-    /// Moves threads along a chain; false, and nothing moved, if a link does not hold.
+    /// Moves threads along a chain; returns false, with nothing moved, if a link is infeasible.
     fn follow(&mut self, instance: &Instance, chain: &[ChainLink]) -> bool {
         for (done, link) in chain.iter().enumerate() {
             let (from, to) = (
@@ -203,7 +204,7 @@ impl Volumes {
         self.loads[to] += 1;
     }
 
-    /// A chain from a cpu to one on which a thread has a lower level.
+    /// A chain from a cpu to one on which a thread has a lower fill level.
     fn chain_of_cpus(&self, instance: &Instance, may_move: bool) -> Option<Vec<ChainLink>> {
         let usable = (0..self.cpus).filter(|&cpu| instance.is_used[cpu]);
         let held = |cpu: usize| instance.fill_order.level(cpu, self.loads[cpu]);
@@ -217,7 +218,7 @@ impl Volumes {
         for &start in &order {
             search.enter(0, start, None);
             let level = held(start);
-            // bound: each cpu is entered once in all
+            // bound: each cpu is entered once in total
             while let Some(at) = search.queue.pop_front() {
                 let ends = &mut |_: &mut BreadthFirst, next: usize| with_one_more(next) < level;
                 if let Some(chain) = self.spread(instance, &mut search, at, may_move, ends) {
@@ -228,8 +229,8 @@ impl Volumes {
         None
     }
 
-    /// A chain from a core to one that carries at least 2 less, which changes the loads of cpus
-    /// only by exchanging some. Where cores differ in speed, the order of filling keeps them even.
+    /// A chain from a core to one whose load is at least 2 less, which changes the loads of cpus
+    /// only by exchanging some. Where cores differ in speed, the fill order keeps them even.
     fn chain_of_cores(&self, instance: &Instance, may_move: bool) -> Option<Vec<ChainLink>> {
         if !instance.fill_order.is_uniform() {
             return None;
@@ -256,7 +257,7 @@ impl Volumes {
             for &cpu in &members[start] {
                 search.enter(level(self.loads[cpu]), cpu, None);
             }
-            // bound: each cpu is entered once for each load that a chain started with
+            // bound: each cpu is entered once per load with which a chain started
             while let Some(at) = search.queue.pop_front() {
                 let started = at.0;
                 let ends = &mut |search: &mut BreadthFirst, next: usize| {
@@ -281,8 +282,8 @@ impl Volumes {
         None
     }
 
-    /// Enters every cpu that a thread may go to from `cpu`, in the same state; the chain to the
-    /// first of them that `ends`.
+    /// Enters every cpu that a thread may move to from `cpu`, in the same state; returns the chain
+    /// to the first of them for which `ends` is true.
     fn spread(
         &self,
         instance: &Instance,
@@ -315,7 +316,7 @@ impl Volumes {
     }
 }
 
-/// Whether no two loads differ by 2: then no chain has anything to even out.
+/// Whether no two loads differ by 2 or more: then no chain can improve the balance.
 fn is_even(loads: impl Iterator<Item = u32>) -> bool {
     let (least, most) = loads.fold((u32::MAX, 0), |(a, b), load| (a.min(load), b.max(load)));
     most <= least.saturating_add(1)
@@ -327,13 +328,13 @@ enum Reached {
     Unseen,
     /// A chain starts here.
     Start,
-    /// By a link, from a cpu in the state of that number.
+    /// By a link, from a cpu in the state with this number.
     Link(usize, ChainLink),
-    /// Within a core: the chain goes on here from another cpu in the state of that number.
+    /// Within a core: the chain continues here from another cpu in the state with this number.
     Hop(usize, usize),
 }
 
-/// A search over cpus in states.
+/// A breadth-first search over cpus in states.
 struct BreadthFirst {
     cpus: usize,
     reached: Vec<Reached>,
@@ -352,7 +353,7 @@ impl BreadthFirst {
         }
     }
 
-    /// Notes how a cpu was reached; false if it was reached before.
+    /// Records how a cpu was reached; false if it was reached before.
     fn enter(&mut self, state: usize, cpu: usize, by: Option<(usize, ChainLink)>) -> bool {
         let way = by.map_or(Reached::Start, |(state, link)| Reached::Link(state, link));
         self.note(state, cpu, way)
@@ -372,11 +373,11 @@ impl BreadthFirst {
         is_new
     }
 
-    /// The links that lead to a cpu, from the start on.
+    /// The links that lead to a cpu, in order from the start.
     fn chain(&self, state: usize, cpu: usize) -> Vec<ChainLink> {
         let (mut state, mut cpu) = (state, cpu);
         let mut chain = Vec::new();
-        // bound: ways lead to states that were entered earlier
+        // bound: each link leads back to a state that was entered earlier
         loop {
             match self.reached[state * self.cpus + cpu] {
                 Reached::Link(before, link) => {

@@ -1,20 +1,21 @@
-//! Ranks for the peers: a bipartite edge coloring that renames as few peers as possible.
+//! Ranks for the peers: a bipartite edge coloring that changes as few ranks as possible.
 //!
 //! **Problem.** Once every worker has its cpus and its main, its T-1 peers need ranks 1..T-1 such
 //! that no rank is used twice within a worker and at most `rank_cap` threads of equal rank share a
-//! cpu (rule 2); a peer that stays should keep its rank, else it counts as moved. **Approach.**
-//! Workers on one side, cpus on the other, one edge per peer; a cpu is split into `rank_cap` copies
-//! with at most T-1 edges each. Peers with a preferred rank are colored first; the others get a
-//! color that is free at both ends, and where there is none, a path that alternates between two
-//! colors is flipped: of several the one that takes the fewest preferred ranks away. **Proof
-//! sketch.** Koenig: a bipartite graph of degree d has an edge coloring with d colors. A worker
-//! has T-1 edges, a copy at most T-1, so T-1 colors suffice; in a bipartite graph the alternating
-//! path cannot come back to the edge's other end, so the flip frees the color. **Limits.** O(edges
-//! x (W + copies)) for each path that is compared; few peers are renamed, not always the fewest.
+//! cpu (rule 2); a peer that stays should keep its rank, otherwise it counts as moved.
+//! **Approach.** Workers are the vertices on one side, cpus those on the other, each peer is an
+//! edge; a cpu is split into `rank_cap` copies with at most T-1 edges each. Peers with a preferred
+//! rank are colored first; the others get a color that is free at both ends, and if there is none,
+//! a path that alternates between two colors is flipped: of several paths, the one that takes the
+//! fewest preferred ranks away. **Proof sketch.** Koenig: a bipartite graph of degree d has an edge
+//! coloring with d colors. A worker has T-1 edges, a copy at most T-1, so T-1 colors suffice; in a
+//! bipartite graph the alternating path cannot return to the edge's other end, so the flip frees
+//! the color. **Limits.** O(edges x (W + copies)) for each path that is compared; few peers change
+//! their rank, not always the fewest.
 
 use crate::limits::ALTERNATING_PATHS_MAX;
 
-/// No edge of that color.
+/// No edge has that color.
 const NONE: u32 = u32::MAX;
 
 /// Peers that have a cpu and need a rank.
@@ -22,18 +23,18 @@ pub(crate) struct Peers<'a> {
     pub(crate) workers: usize,
     /// T; each worker has T - 1 of the peers.
     pub(crate) threads: usize,
-    /// How many cpus there are.
+    /// Number of cpus.
     pub(crate) cpus: usize,
     /// Most threads of equal rank on a cpu: ceil(W/C). No cpu has more than this times T - 1 peers.
     pub(crate) rank_cap: usize,
     /// Worker and cpu of each peer, as numbers from 0.
     pub(crate) edges: &'a [(u16, u16)],
-    /// The rank that each peer should have, less 1, if it matters.
+    /// The preferred rank of each peer, minus 1, if any.
     pub(crate) preferred: &'a [Option<u16>],
 }
 
 impl Peers<'_> {
-    /// The rank of each peer, less 1: 0..T-1.
+    /// The rank of each peer, minus 1: 0..T-1.
     pub(crate) fn ranks(&self) -> Vec<u16> {
         if self.threads < 2 {
             return Vec::new();
@@ -42,7 +43,7 @@ impl Peers<'_> {
     }
 }
 
-/// A coloring in the making: a peer is an edge between its worker and a copy of its cpu.
+/// A partial coloring: a peer is an edge between its worker and a copy of its cpu.
 struct Coloring {
     colors: usize,
     /// Both ends of each edge.
@@ -133,7 +134,7 @@ impl Coloring {
         }
     }
 
-    /// Flips the path that renames fewest; the color that is then free at both ends.
+    /// Flips the path that changes fewest ranks; returns the color that is then free at both ends.
     fn make_free(&mut self, edge: usize) -> usize {
         let [worker, cpu] = self.ends[edge];
         let (mine, others) = (self.free_at(worker), self.free_at(cpu));
@@ -169,7 +170,7 @@ impl Coloring {
         mine
     }
 
-    /// The path that leaves a vertex by `first` and alternates with `second`.
+    /// The path that starts at a vertex with color `first` and alternates with `second`.
     fn path(&self, vertex: u32, first: usize, second: usize) -> Vec<usize> {
         let mut path = Vec::new();
         let (mut vertex, mut color) = (vertex, first);

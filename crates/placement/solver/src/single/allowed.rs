@@ -1,10 +1,10 @@
-//! What a search may do to cores and to full cpus: the rules, loosened as far as the volumes could
-//! not keep them.
+//! Limits of a search on cores and full cpus: the rules, relaxed as far as the volumes could not
+//! keep them.
 
 use crate::single::domains::{CORE, Domains};
 use crate::single::volumes::Volumes;
 
-/// What the rules allow, after the relaxations that the volumes could not avoid.
+/// Right-hand sides of the rules after the relaxations that the volumes could not avoid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Allowed {
     /// Fewest and most threads of a core.
@@ -18,7 +18,7 @@ pub(crate) struct Allowed {
 }
 
 impl Allowed {
-    /// The rules as they are written, without any relaxation.
+    /// The rules as stated, without any relaxation.
     pub(crate) fn strict(domains: &Domains) -> Self {
         Self {
             core_volume: domains.rules.core_volume,
@@ -28,7 +28,7 @@ impl Allowed {
         }
     }
 
-    /// The rules, loosened to what `volumes` does.
+    /// The rules, relaxed as far as `volumes` breaks them.
     pub(crate) fn by(domains: &Domains, volumes: &Volumes) -> Self {
         let mut allowed = Self::strict(domains);
         let (mut full, mut full_cores) = (0, 0);
@@ -45,8 +45,8 @@ impl Allowed {
                 full += u32::from(at_top && volumes.mains[cpu] > 0);
             }
         }
-        // One amount is admitted for both sides, so both may use it: what is proven is proven for
-        // all of that.
+        // One amount is admitted for both sides, so both may use it, and a proof covers all of
+        // that.
         let (lower, upper) = domains.rules.core_volume;
         let off = allowed.volume_off(domains);
         allowed.core_volume = (lower.saturating_sub(off), upper + off);
@@ -55,14 +55,14 @@ impl Allowed {
         allowed
     }
 
-    /// By how much (8+) is loosened, on the side where it is more.
+    /// Amount by which (8+) is relaxed, on the side where it is more.
     fn volume_off(&self, domains: &Domains) -> u32 {
         let (lower, upper) = domains.rules.core_volume;
         let above = self.core_volume.1.saturating_sub(upper);
         above.max(lower.saturating_sub(self.core_volume.0))
     }
 
-    /// By how much each rule is loosened.
+    /// Amount by which each rule is relaxed.
     pub(crate) fn amounts(&self, domains: &Domains) -> [(&'static str, u32); 4] {
         let beyond = |allowed: u32, rule: Option<u32>| rule.map_or(0, |rule| allowed - rule);
         [

@@ -1,15 +1,15 @@
-//! Assigns the threads that the volumes foresee to workers.
+//! Assigns the threads of the volumes to workers.
 //!
 //! **Problem.** Give every worker one main and T-1 peers, at most `worker_cap` threads on a cpu,
 //! such that the cpus' volumes and mains are used up exactly: a transportation problem.
 //! **Approach.** Worker by worker. A worker must take what the workers after it could not
-//! (`forced`); beyond that it is free and takes, thread by thread, what is best for itself; once
-//! the budget is spent, what is most left. **Proof sketch.** Let n' and m' be what is left of a
-//! cpu, W' the workers left. With n' <= cap W' everywhere, sum n' = W'T, sum m' = W' and m' <= n',
-//! each row n'/W' is a fractional answer, so any choice of T threads with at least n' - cap (W'-1)
-//! and at most cap on each cpu keeps the same invariant. The forced threads are at most T, because
-//! n' - cap (W'-1) <= n'/W'; where they are exactly T they are all that is left and hold the mains.
-//! **Limits.** O(W T C).
+//! (`forced`); beyond that it takes, thread by thread, what is best for itself; once the budget is
+//! spent, from the cpus with most left. **Proof sketch.** Let n' and m' be the remaining threads
+//! and mains of a cpu, W' the remaining workers. With n' <= cap W' everywhere, sum n' = W'T, sum m'
+//! = W' and m' <= n', each row n'/W' is a fractional solution, so any choice of T threads with at
+//! least n' - cap (W'-1) and at most cap on each cpu keeps the same invariant. The forced threads
+//! are at most T, because n' - cap (W'-1) <= n'/W'; if they are exactly T, they are all that is
+//! left and include the mains. **Limits.** O(W T C).
 
 use std::cmp::Reverse;
 
@@ -18,7 +18,7 @@ use crate::single::spread::{add, zero_counts};
 use crate::single::volumes::Volumes;
 use crate::{Mode, WorkBudget};
 
-/// Who is where: the main's cpu and the peers' cpus of every worker, as positions.
+/// The cpus of the main and of the peers of every worker, as positions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Assignment {
     /// Cpu of each worker's main.
@@ -31,7 +31,7 @@ pub(crate) fn assign(domains: &Domains, volumes: &Volumes) -> Assignment {
     assign_in_budget(domains, volumes, &mut WorkBudget::unlimited())
 }
 
-/// Assigns all threads, the plain way from when the budget is spent.
+/// Assigns all threads; once the budget is spent, regardless of distances.
 pub(crate) fn assign_in_budget(
     domains: &Domains,
     volumes: &Volumes,
@@ -59,7 +59,7 @@ pub(crate) fn assign_in_budget(
     assignment
 }
 
-/// What no worker has taken yet.
+/// Threads and mains that no worker has taken yet.
 struct Remaining {
     threads: Vec<u32>,
     mains: Vec<u32>,
@@ -67,12 +67,12 @@ struct Remaining {
 }
 
 impl Remaining {
-    /// How many threads on `cpu` the current worker must take.
+    /// Number of threads on `cpu` that the current worker must take.
     fn forced(&self, domains: &Domains, cpu: usize) -> u32 {
         self.threads[cpu].saturating_sub(domains.rules.worker_cap * (self.workers - 1))
     }
 
-    /// A main cpu; within the forced ones if these are all that the worker may take.
+    /// The main's cpu; one of the forced cpus if these are all that the worker may take.
     fn take_main(&mut self, domains: &Domains) -> usize {
         let forced: u32 = (0..domains.cpus).map(|cpu| self.forced(domains, cpu)).sum();
         let all = forced as usize >= domains.threads;
@@ -121,7 +121,7 @@ impl Remaining {
         peers
     }
 
-    /// Fills a row without a look at distances: the cpus of which most is left.
+    /// Fills a row regardless of distances, from the cpus with most left.
     fn take_most_left(
         &mut self,
         domains: &Domains,
@@ -135,7 +135,7 @@ impl Remaining {
             order.sort_by_key(|&cpu| (cpu - first(cpu), cpu));
         }
         order.sort_by_key(|&cpu| Reverse(self.threads[cpu].saturating_sub(self.mains[cpu])));
-        // bound: T threads are at most worker_cap for each cpu
+        // bound: T threads are at most worker_cap per cpu
         for _ in 0..domains.rules.worker_cap {
             for &cpu in &order {
                 let open = self.threads[cpu] > self.mains[cpu];
@@ -159,8 +159,8 @@ impl Remaining {
         peers.push(cpu as u16);
     }
 
-    /// What a worker could still take of each domain: its cpus with a peer left and none of this
-    /// worker.
+    /// What a worker could still take of each domain: the cpus with a peer left and no thread of
+    /// this worker.
     fn free(&self, domains: &Domains, counts: &[Vec<u32>; LEVELS]) -> [Vec<u32>; LEVELS] {
         let mut free = zero_counts(domains);
         for (cpu, &held) in counts[CPU].iter().enumerate() {
@@ -172,9 +172,9 @@ impl Remaining {
     }
 }
 
-/// How much a worker with `counts` wants a thread on `cpu`: its own gain; then, where it has to
-/// open a new domain, the largest that it can use up or else the smallest (compact), so that large
-/// ones stay whole for others; the caller adds where most is left to take.
+/// Preference of a worker with `counts` for a thread on `cpu`: its own gain; then, if it has to
+/// open a new domain (compact), the largest that it can use up, or else the smallest, so that large
+/// ones stay whole for others; the caller adds the number of threads left.
 fn preference(
     domains: &Domains,
     counts: &[Vec<u32>; LEVELS],

@@ -1,19 +1,19 @@
 //! Upper bounds of the objective, from counts alone and by Lagrangian relaxation.
 //!
-//! **Problem.** A value says little without a limit that no mapping exceeds. **Approach.** The
+//! **Problem.** Without an upper bound, the quality of a value is unknown. **Approach.** The
 //! objective is a constant minus the closeness of the mains, minus (scatter) or plus (compact) the
-//! closeness within workers. Each of the two is bounded alone. Within workers there are two limits:
-//! what one worker could reach with the machine to itself, W times; and what the volumes leave to
-//! all of them together, level by level. **Proof sketch.** (a) Placing one item at a time where it
-//! adds least closeness minimizes a sum of convex functions of nested counts, so nothing is less
-//! close than [`spread`]. (b) In a domain of volume n where a worker can have at most k threads,
-//! the sum over workers of x(x-1)/2 is greatest if as many workers as possible have k (convexity),
-//! and least if all have n/W, rounded. (c) The volumes of a level's domains sum to WT and each lies
-//! between what the rules on cpus and cores leave it; the best such volumes come from a dynamic
-//! program over domains and threads (compact, where the function of (b) is not convex in n) or one
-//! at a time (scatter, where it is). A bound on every level bounds their sum. **Limits.** The bound
-//! ignores which worker gets what, and whether mains may be where the best volumes want them, so it
-//! can be above every mapping.
+//! closeness within workers. The two are bounded separately. Within workers there are two bounds: W
+//! times what one worker could reach alone on the machine; and what the volumes allow for all of
+//! them together, level by level. **Proof sketch.** (a) Placing one item at a time where it adds
+//! least closeness minimizes a sum of convex functions of nested counts, so nothing is less close
+//! than [`spread`]. (b) In a domain of volume n where a worker can have at most k threads, the sum
+//! over workers of x(x-1)/2 is greatest if as many workers as possible have k (convexity), and
+//! least if all have n/W, rounded. (c) The volumes of a level's domains sum to WT, and each is
+//! within the range that the rules on cpus and cores allow; the best such volumes result from a
+//! dynamic program over domains and threads (compact, where the function of (b) is not convex in n)
+//! or from a greedy choice (scatter, where it is). A bound on every level bounds their sum.
+//! **Limits.** The bound ignores which worker gets which threads, and whether mains may be where
+//! the best volumes need them, so it can be above every mapping.
 
 use crate::single::allowed::Allowed;
 use crate::single::capacities::{Capacity, capacities, pairs_if_filled, pairs_if_filled_with_main};
@@ -25,7 +25,7 @@ use crate::single::spread::{spread, zero_counts};
 use crate::single::volumes::main_limits;
 use crate::{Mode, WorkBudget};
 
-/// What the assignment of a search is worth on the levels of a group.
+/// The value of a search's assignment on the levels of a group.
 fn value_of_group(search: &Search<'_>, group: LevelGroup) -> i64 {
     let (within, mains) = (search.closeness(), search.closeness_of_mains());
     let level = |level: usize| search.sign * within[level] - mains[level];
@@ -33,13 +33,13 @@ fn value_of_group(search: &Search<'_>, group: LevelGroup) -> i64 {
 }
 
 /// A bound that is at most `bound`, by Lagrangian relaxation in every group of levels; the value of
-/// the assignment of `search` is the goal of the dual.
+/// the assignment of `search` is the target of the dual.
 pub(crate) fn lagrangian_bound(search: &Search<'_>, bound: i64, budget: &mut WorkBudget) -> i64 {
     if search.objective() >= bound {
         return bound;
     }
     let domains = search.domains;
-    // a level alone, the outermost first: it is most of the objective
+    // each level alone, the outermost first: it is most of the objective
     let mut alone = [0i64; LEVELS];
     for level in (0..domains.levels).rev() {
         let group = LevelGroup {
@@ -62,7 +62,7 @@ pub(crate) fn lagrangian_bound(search: &Search<'_>, bound: i64, budget: &mut Wor
     bound.min(domains.objective(0, 0).saturating_add(up_to))
 }
 
-/// A bound on what all workers are worth on the levels of a group.
+/// A bound on the value of all workers on the levels of a group.
 fn bound_of_group(search: &Search<'_>, group: LevelGroup, budget: &mut WorkBudget) -> i64 {
     let (domains, allowed) = (search.domains, &search.allowed);
     let classes = classes(domains, allowed, group).classes;
@@ -80,7 +80,7 @@ fn dimensions(domains: &Domains, allowed: &Allowed) -> Dimensions {
     }
 }
 
-/// No mapping within `allowed` is above this.
+/// Upper bound of all mappings within `allowed`.
 pub(crate) fn upper_bound(domains: &Domains, allowed: &Allowed) -> i64 {
     let within = match domains.mode {
         Mode::Scatter => least_closeness(domains, allowed),
@@ -120,7 +120,8 @@ fn least_closeness(domains: &Domains, allowed: &Allowed) -> i64 {
     alone.max(together)
 }
 
-/// Fewest pairs of threads of one worker in one domain, over all workers and domains of a level.
+/// Fewest pairs of threads of one worker in one domain, summed over all workers and domains of a
+/// level.
 fn least_of_level(domains: &Domains, capacities: &[Capacity]) -> i64 {
     let workers = domains.workers as u32;
     let mut volumes: Vec<u32> = capacities.iter().map(|capacity| capacity.least).collect();
@@ -141,7 +142,7 @@ fn least_of_level(domains: &Domains, capacities: &[Capacity]) -> i64 {
     volumes.into_iter().map(even).sum()
 }
 
-/// Level by level, the smaller of what each worker could reach alone and what the volumes leave for
+/// Level by level, the smaller of what each worker could reach alone and what the volumes allow for
 /// all.
 fn most_closeness(domains: &Domains, allowed: &Allowed) -> i64 {
     (0..domains.levels)
@@ -154,8 +155,8 @@ fn most_closeness(domains: &Domains, allowed: &Allowed) -> i64 {
         .sum()
 }
 
-/// Most pairs of threads that share a worker and a domain if each worker had the machine to itself.
-/// On the level of cores all but `full_core_mains` workers have their main on a core that is not
+/// Most pairs of threads that share a worker and a domain if each worker were alone on the machine.
+/// On the level of cores, all but `full_core_mains` workers have their main on a core that is not
 /// full, beside few peers.
 fn most_of_workers(
     domains: &Domains,
@@ -180,7 +181,8 @@ fn most_of_workers(
     beside_full * free + (workers - beside_full) * with_main
 }
 
-/// Most pairs of threads of one worker in one domain, over all workers and domains of a level.
+/// Most pairs of threads of one worker in one domain, summed over all workers and domains of a
+/// level.
 fn most_of_level(domains: &Domains, capacities: &[Capacity]) -> i64 {
     const NEVER: i64 = i64::MIN / 2;
     let least: u32 = capacities.iter().map(|capacity| capacity.least).sum();

@@ -1,11 +1,11 @@
-//! What domains hold at least and at most, and how many pairs of threads they hold if they are
-//! filled one after the other or evenly.
+//! Capacities of domains, and the number of pairs of threads if domains are filled one after the
+//! other or evenly.
 
 use crate::single::allowed::Allowed;
 use crate::single::domains::{CORE, Domains, pairs};
 use crate::single::volumes::main_limits;
 
-/// How many threads a domain may hold.
+/// Range of the number of threads in a domain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub(crate) struct Capacity {
     pub(crate) least: u32,
@@ -46,7 +46,7 @@ pub(crate) fn capacities(domains: &Domains, allowed: &Allowed, level: usize) -> 
     capacities
 }
 
-/// How many mains a domain can hold.
+/// Most mains in a domain.
 pub(crate) fn main_capacity(
     domains: &Domains,
     allowed: &Allowed,
@@ -65,7 +65,7 @@ pub(crate) fn main_capacity(
         .min(domains.workers as u32)
 }
 
-/// Pairs within domains if they are filled one after the other.
+/// Pairs within domains that are filled one after the other.
 pub(crate) fn pairs_if_filled(caps: &[u32], threads: u32) -> i64 {
     let mut left = threads;
     let mut sum = 0;
@@ -77,8 +77,8 @@ pub(crate) fn pairs_if_filled(caps: &[u32], threads: u32) -> i64 {
     sum
 }
 
-/// The same if one of the threads is a main on a core with at most `below` of them: at best it is
-/// the smallest core that the main takes from the peers.
+/// The same if one of the threads is a main on a core with at most `below` of them: at best, the
+/// main takes the smallest core from the peers.
 pub(crate) fn pairs_if_filled_with_main(caps: &[u32], threads: u32, below: u32) -> i64 {
     let whole = pairs_if_filled(caps, threads);
     (1..=below.min(threads))
@@ -87,12 +87,12 @@ pub(crate) fn pairs_if_filled_with_main(caps: &[u32], threads: u32, below: u32) 
         .map_or(whole, |with_main| with_main.min(whole))
 }
 
-/// Pairs within domains if they are filled evenly; `caps` fall.
+/// Pairs within domains that are filled evenly; `caps` are in descending order.
 pub(crate) fn pairs_if_even(caps: &[u32], threads: u32) -> i64 {
     let mut left = threads;
     let mut sum = 0;
     for (at, &cap) in caps.iter().enumerate().rev() {
-        // the smallest first: it takes its share or all it can
+        // the smallest first: it takes its share, at most its cap
         let here = cap.min(left / (at as u32 + 1));
         left -= here;
         sum += pairs(here);

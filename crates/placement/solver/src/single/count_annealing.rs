@@ -1,20 +1,20 @@
-//! Simulated annealing of counts: distributes the threads of many workers over a few domains.
+//! Simulated annealing on counts: distributes the threads of many workers over a few domains.
 //!
 //! **Problem.** How many threads of each worker, and which mains, go to each of the domains inside
-//! one node of the tree: the choice that a greedy assignment, one worker after the other, gets
-//! wrong where whole workers, volumes and mains compete. **Approach.** Counts only: moving any
-//! number of a worker's threads from one domain to another, against those of a second worker or
-//! alone, changes a few terms. The value of a count is taken from `domain_classes`, as if the
-//! inside of each domain could be arranged at will. Violated volumes cost a penalty above anything
-//! that they could gain. **Proof sketch.** None is needed: the result is assigned and counted like
-//! any other start. **Limits.** A fixed number of moves from fixed random numbers.
+//! one node of the tree: a greedy assignment, one worker after the other, gets this wrong where
+//! whole workers, volumes and mains compete. **Approach.** Counts only: moving any number of a
+//! worker's threads from one domain to another, in exchange for those of a second worker or alone,
+//! changes a few terms. The value of a count is taken from `domain_classes`, as if the inside of
+//! each domain could be arranged at will. Violated volumes cost a penalty above anything that they
+//! could gain. **Proof sketch.** None is needed: the result is assigned and counted like any other
+//! start. **Limits.** A fixed number of moves with a fixed random seed.
 
 use albacore_values::XorShift64;
 
 use crate::WorkBudget;
 use crate::single::domain_classes::Class;
 
-/// What is to be shared out: how many threads each worker has here, and whether its main.
+/// The threads of one worker that are distributed, and whether its main is among them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WorkerPart {
     pub(crate) worker: usize,
@@ -22,18 +22,18 @@ pub(crate) struct WorkerPart {
     pub(crate) main: bool,
 }
 
-/// The problem of one node.
+/// The subproblem of one node of the tree.
 pub(crate) struct TreeNode<'a> {
-    /// The class of each domain.
+    /// The class of each child domain.
     pub(crate) children: Vec<&'a Class>,
     pub(crate) parts: &'a [WorkerPart],
-    /// How many cores, and cpus, may be full and hold a main; `None` where that does not matter.
+    /// How many cores, and cpus, may be full and hold a main; `None` where the rule does not bind.
     pub(crate) full_main_limits: [Option<i64>; 2],
-    /// Where few cpus with a main may be full: how many threads the others have beside their mains.
+    /// Where few cpus with a main may be full: how many threads the others hold beside their mains.
     pub(crate) peers_beside_main: Option<i64>,
 }
 
-/// A way to share out.
+/// A distribution of the parts over the children.
 #[derive(Clone)]
 pub(crate) struct Shares {
     /// `held[part * children + child]`.
@@ -42,7 +42,7 @@ pub(crate) struct Shares {
     pub(crate) main: Vec<u16>,
     volume: Vec<i64>,
     mains: Vec<i64>,
-    /// Threads that must go beside mains, because the other cpus of the child are too few.
+    /// Threads that must share cpus with mains, because the other cpus of the child are too few.
     beside: Vec<i64>,
     /// How many cores, and cpus, of each child must be full and hold a main, and how many more
     /// of either kind.
@@ -50,7 +50,7 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Counts what is held.
+    /// Counts a distribution.
     pub(crate) fn of(node: &TreeNode<'_>, held: Vec<u16>, main: Vec<u16>) -> Self {
         let width = node.children.len();
         let mut shares = Self {
@@ -86,7 +86,8 @@ impl Shares {
         self.needs[child] = [cores, cpus, more.max(0)];
     }
 
-    /// How many cpus with a main must be full so that all finds room that must go beside mains.
+    /// How many cpus with a main must be full so that there is room for all threads that must go
+    /// beside mains.
     fn crowded(&self, node: &TreeNode<'_>, child: usize) -> i64 {
         let (Some(each), mains) = (node.peers_beside_main, self.mains[child]) else {
             return 0;
@@ -95,7 +96,7 @@ impl Shares {
         if excess <= 0 || node.full_main_limits[1] == Some(0) {
             return excess.max(0);
         }
-        // each makes room for one thread of every part that is short of it, and takes away its own
+        // each makes room for one thread of every part that lacks room, and takes away its own
         let short = (0..node.parts.len())
             .filter(|&part| self.must_go_beside(node, part, child) > 0)
             .count() as i64;
@@ -103,12 +104,12 @@ impl Shares {
         ((excess + eased - 1) / eased).min(mains)
     }
 
-    /// The limits on full units of each child: what it needs, and its share of the rest.
+    /// The limits on full units of each child: its need, and its share of the rest.
     pub(crate) fn full_main_limits(&self, node: &TreeNode<'_>) -> Vec<[Option<i64>; 2]> {
         let width = node.children.len();
         let of = |child: usize, rule: usize| {
             let full_main_limits = node.full_main_limits[rule]?;
-            // what is needed of either kind is of both by halves
+            // full units of either kind are split in halves between cores and cpus
             let wants = |needs: &[i64; 3]| needs[rule] + (needs[2] + rule as i64) / 2;
             let needed: i64 = self.needs.iter().map(wants).sum();
             let rest = (full_main_limits - needed).max(0) as usize;
@@ -129,7 +130,7 @@ impl Shares {
         }
     }
 
-    /// How many threads of a part must go to cpus of the child that hold mains of others.
+    /// Number of threads of a part that must go to cpus of the child that hold mains of others.
     fn must_go_beside(&self, node: &TreeNode<'_>, part: usize, child: usize) -> i64 {
         let main = node.parts[part].main && usize::from(self.main[part]) == child;
         let held = i64::from(self.held[part * node.children.len() + child]);
@@ -146,7 +147,7 @@ struct Annealing<'a> {
     /// Cores, and cpus, that must be full and hold a main, and how many more of either kind, over
     /// all children.
     excess: [i64; 3],
-    /// Whether the node wants mains counted against volumes.
+    /// Whether a limit on full units couples mains and volumes.
     coupled: bool,
 }
 
@@ -160,7 +161,7 @@ struct CountMove {
     main: bool,
 }
 
-/// The best way found, and whether it keeps all volumes.
+/// The best distribution found, and whether it keeps all volumes.
 pub(crate) fn anneal_counts(
     node: &TreeNode<'_>,
     start: Shares,
@@ -229,7 +230,7 @@ pub(crate) fn anneal_counts(
 }
 
 impl Annealing<'_> {
-    /// One step, or two against each other.
+    /// Proposes one step, or two in opposite directions.
     fn propose(&self, random: &mut XorShift64) -> Option<[Option<CountMove>; 2]> {
         let width = self.width;
         let (from, to) = (random.below(width), random.below(width));
@@ -276,14 +277,14 @@ impl Annealing<'_> {
         Some([Some(first), Some(second)])
     }
 
-    /// How many threads of a part may go.
+    /// Number of threads of a part that can move.
     fn movable(&self, part: usize, from: usize, to: usize) -> u16 {
         let held = |child: usize| self.shares.held[part * self.width + child];
         let cap = self.node.children[to].capacity.per_worker as u16;
         held(from).min(cap.saturating_sub(held(to)))
     }
 
-    /// The main goes along if nothing else stays.
+    /// The main moves as well if no other thread of the part stays.
     fn with_main(&self, step: CountMove) -> CountMove {
         let here = self.node.parts[step.part].main
             && usize::from(self.shares.main[step.part]) == step.from;
@@ -294,7 +295,7 @@ impl Annealing<'_> {
         }
     }
 
-    /// Only the main changes its place.
+    /// Moves only the main.
     fn main_step(&self, part: usize, _: usize, to: usize) -> Option<CountMove> {
         let from = usize::from(self.shares.main[part]);
         let ok = self.node.parts[part].main
@@ -355,7 +356,7 @@ impl Annealing<'_> {
         }
     }
 
-    /// All terms that the steps change; both go between the same two children.
+    /// All terms that the steps change; both steps are between the same two children.
     fn cost_of(&self, steps: &[Option<CountMove>; 2], first: CountMove) -> i64 {
         let mut sum = self.child_cost(first.from) + self.child_cost(first.to);
         sum += self.penalty * self.beyond_limits();
@@ -387,7 +388,7 @@ impl Annealing<'_> {
         self.penalty * (off + crowd) + class.main_closeness[mains.min(last) as usize]
     }
 
-    /// Adds what a child needs of the limits on full units, or takes it off.
+    /// Adds or subtracts the full units that a child needs.
     fn count_above(&mut self, child: usize, sign: i64) {
         let needs = self.shares.needs[child];
         for (excess, needed) in self.excess.iter_mut().zip(needs) {
@@ -395,7 +396,7 @@ impl Annealing<'_> {
         }
     }
 
-    /// How many units are full and hold a main beyond the limits.
+    /// Number of full units with a main beyond the limits.
     fn beyond_limits(&self) -> i64 {
         let [cores, cpus] = self.node.full_main_limits;
         let above = |full_main_limits: Option<i64>, needed: i64| {

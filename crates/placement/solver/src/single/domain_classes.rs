@@ -1,10 +1,10 @@
 //! The domains of a level, grouped into classes of equal ones, with the value of k threads of one
 //! worker in each.
 //!
-//! The bounds and the counts-only annealing treat domains of one class alike, so their tables are
-//! built once per class. A [`LevelGroup`] is a run of neighboring levels of the tree. In a domain
-//! of its outer level, k threads of one worker are worth at most `value[k]`: the gains of all
-//! levels of the group, as if the worker had the domain to itself; negative for scatter, where
+//! The bounds and the annealing on counts treat domains of one class alike, so their tables are
+//! built once per class. A [`LevelGroup`] is a range of adjacent levels of the tree. In a domain of
+//! its outer level, k threads of one worker have a value of at most `value[k]`: the gains of all
+//! levels of the group, as if the worker were alone in the domain; negative for scatter, where
 //! closeness costs.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use crate::single::capacities::{
 };
 use crate::single::domains::{CORE, Domains, LEVELS};
 
-/// Neighboring levels of the tree, both ends included.
+/// Adjacent levels of the tree, both ends included.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LevelGroup {
     pub(crate) inner: usize,
@@ -65,7 +65,7 @@ impl FullMainLimit {
     }
 }
 
-/// Where rule (12) binds: how many peers fit beside a main on a cpu that is not full.
+/// Where rule (12) binds: number of peers that fit beside a main on a cpu that is not full.
 pub(crate) fn peers_beside_main(domains: &Domains, allowed: &Allowed) -> Option<i64> {
     let [_, cpus] = FullMainLimit::both(domains, allowed);
     let single =
@@ -73,24 +73,23 @@ pub(crate) fn peers_beside_main(domains: &Domains, allowed: &Allowed) -> Option<
     (cpus.is_some() && single).then(|| i64::from(domains.rules.cpu_volume.1) - 2)
 }
 
-/// Equal domains.
+/// A class of equal domains.
 pub(crate) struct Class {
-    /// How many domains it has.
+    /// Number of domains.
     pub(crate) count: usize,
     /// Cpus of each domain.
     pub(crate) cpus: u32,
     pub(crate) capacity: Capacity,
     /// `value[k]` for k = 0..=`capacity.per_worker`.
     pub(crate) value: Vec<i64>,
-    /// By how much `value[k]` falls if the worker's main is among the k threads and its core is not
+    /// Reduction of `value[k]` if the worker's main is among the k threads and its core is not
     /// full.
     pub(crate) main_loss: Vec<i64>,
     /// Least closeness of m mains in the domain: `main_closeness[m]`, as far as mains fit.
     pub(crate) main_closeness: Vec<i64>,
-    /// Where rule (12+) binds: by how much the capacity falls if m cores have a main and are not
-    /// full.
+    /// Where rule (12+) binds: reduction of the capacity if m cores have a main and are not full.
     forgone: Option<Vec<i64>>,
-    /// Where rule (12) binds too: the same if neither the core nor the main's cpu is full.
+    /// Where rule (12) binds as well: the same if neither the core nor the main's cpu is full.
     forgone_by_both: Option<Vec<i64>>,
 }
 
@@ -100,8 +99,8 @@ impl Class {
         self.main_closeness.len() - 1
     }
 
-    /// How many cores of a domain must be full and hold a main if it has this volume and so many
-    /// mains.
+    /// Number of cores of a domain that must be full and hold a main, given its volume and number
+    /// of mains.
     pub(crate) fn full_cores_needed(&self, volume: i64, mains: i64) -> i64 {
         let Some(forgone) = &self.forgone else {
             return 0;
@@ -115,13 +114,13 @@ impl Class {
         (1..mains).find(fits).unwrap_or(mains)
     }
 
-    /// The same of cpus.
+    /// The same for cpus.
     pub(crate) fn full_cpus_needed(&self, volume: i64, mains: i64) -> i64 {
         (volume + mains - i64::from(self.capacity.with_mains)).max(0)
     }
 
-    /// How many mains must be on a full core or on a full cpu; all others are on cores and on cpus
-    /// that are not full.
+    /// Number of mains that must be on a full core or on a full cpu; all others are on cores and on
+    /// cpus that are not full.
     pub(crate) fn full_units_needed(&self, volume: i64, mains: i64) -> i64 {
         let Some(forgone) = &self.forgone_by_both else {
             return 0;
@@ -143,7 +142,7 @@ pub(crate) struct Classes {
     pub(crate) of_domain: Vec<usize>,
 }
 
-/// Groups the domains of the outer level: equal shapes are one class.
+/// Groups the domains of the outer level by shape.
 pub(crate) fn classes(domains: &Domains, allowed: &Allowed, group: LevelGroup) -> Classes {
     let shapes = Shapes::of(domains, allowed, group);
     let count = shapes.capacities[group.outer].len();
@@ -165,27 +164,27 @@ pub(crate) fn classes(domains: &Domains, allowed: &Allowed, group: LevelGroup) -
     Classes { classes, of_domain }
 }
 
-/// What one worker, and all mains, may have of a domain.
+/// Most threads of one worker, and most mains, in a domain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Caps {
     threads_per_worker: u32,
     mains: u32,
 }
 
-/// What tells classes apart.
+/// Properties that distinguish classes.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Shape {
     capacity: Capacity,
     cpus: u32,
-    /// The caps of the domains inside, largest first, for each level from the innermost that
-    /// matters to the outer level.
+    /// The caps of the inner domains, largest first, for each level from the innermost relevant one
+    /// to the outer level.
     caps: Vec<Vec<Caps>>,
-    /// What each core forgoes for a main by rule (12+), then by both rules; empty where they do not
-    /// bind.
+    /// Capacity that each core forgoes for a main by rule (12+), then by both rules; empty where
+    /// they do not bind.
     forgone: [Vec<u32>; 2],
 }
 
-/// What the shapes of all domains of a level group are computed from.
+/// Inputs for the shapes of all domains of a level group.
 struct Shapes<'a> {
     domains: &'a Domains,
     allowed: &'a Allowed,
@@ -239,7 +238,7 @@ impl<'a> Shapes<'a> {
         }
     }
 
-    /// The caps of the domains of a level that cover these cpus, largest first.
+    /// The caps of the domains of a level that contain these cpus, largest first.
     fn caps(&self, level: usize, cpus: &Range<usize>) -> Vec<Caps> {
         let first = self.domains.domain(level, cpus.start);
         let last = self.domains.domain(level, cpus.end - 1);
@@ -270,7 +269,7 @@ impl<'a> Shapes<'a> {
             value: counts.clone().map(|k| self.value(caps, k)).collect(),
             main_loss: counts.map(main_loss).collect(),
             main_closeness,
-            // rule (12) adds nothing where it asks for no more than rule (12+) alone
+            // rule (12) adds nothing where it requires no more than rule (12+) alone
             forgone_by_both: (self.binds_both && forgone != forgone_by_both)
                 .then(|| prefix_sums(&forgone_by_both)),
             forgone: self.binds_cores.then(|| prefix_sums(&forgone)),
@@ -282,7 +281,7 @@ impl<'a> Shapes<'a> {
         &caps[level - self.first_level()]
     }
 
-    /// The most that k threads of a worker can be worth.
+    /// Greatest value of k threads of a worker.
     fn value(&self, caps: &[Vec<Caps>], k: u32) -> i64 {
         let gain = &self.domains.gain;
         let levels = self.group.levels().filter(|&level| gain[level] > 0);
@@ -297,7 +296,7 @@ impl<'a> Shapes<'a> {
             .sum()
     }
 
-    /// By how much less k threads are worth if one of them is a main on a core that is not full.
+    /// Reduction of the value of k threads if one of them is a main on a core that is not full.
     /// Counted on the level of cores and on L2s that are cores, where closeness pays.
     fn main_loss(&self, caps: &[Vec<Caps>], k: u32) -> i64 {
         let (domains, group) = (self.domains, self.group);
@@ -340,11 +339,11 @@ impl<'a> Shapes<'a> {
     }
 }
 
-/// More than any domain holds.
+/// More than any domain can hold.
 const UNREACHABLE: u32 = 1 << 20;
 
-/// By how much each core of these cpus stays below its capacity if it has a main and is not full,
-/// least first; with `on_cpu`, the main's cpu is not full either.
+/// Capacity that each core of these cpus forgoes if it has a main and is not full, in ascending
+/// order; with `on_cpu`, the main's cpu is not full either.
 fn forgone_by_cores(
     domains: &Domains,
     allowed: &Allowed,
@@ -372,7 +371,7 @@ fn forgone_by_cores(
     forgone
 }
 
-/// 0, then the sums of the first one, two, ... numbers.
+/// Prefix sums, starting with 0.
 fn prefix_sums(of: &[u32]) -> Vec<i64> {
     let next = |sum: &mut i64, &more: &u32| {
         *sum += i64::from(more);

@@ -1,22 +1,22 @@
-//! The domains' side of the Lagrangian bound: every domain partitions its volume into parts.
+//! The domain subproblem of the Lagrangian bound: every domain partitions its volume into parts.
 //!
-//! **Problem.** At given multipliers (`lagrangian_bound`), the most that all domains can make of
+//! **Problem.** At given multipliers (`lagrangian_bound`), maximize the value of all domains over
 //! volumes that sum to WT. **Approach.** For each class, an unbounded knapsack gives the best
 //! partition of every volume into parts and the best number of mains for it. The volumes of all
-//! domains then come from `volume_knapsack`. **Mains** are
-//! counted exactly, with a table for each number of them; or, where that takes long, by a
-//! multiplier of the equation that mains counted are parts with a main: a part with a main pays it
-//! and the domain is paid it for each main counted. **Crowding.** Of the m mains of a domain with n
-//! cpus, all but those on full cpus lie on cpus with room for at most ceil(WT/C) - 2 peers beside
-//! the main; u is their number. A part of k threads (one of them the main, or none) has at most n -
-//! u other cpus, and its main's own, so at least k - main - (n - u) of its threads share a cpu with
-//! mains of other workers. These threads pay a multiplier against the room that there is, with a
-//! table for every u. **Proof sketch.** The multipliers of a thread and of mains belong to
-//! equations that hold in every mapping, that of crowding to an inequality that does (for
-//! ceil(WT/C) = 2 there is no room, and such parts are infeasible), so the best at any multipliers
-//! is no less than that of a mapping. Where a limit on full units is 0, partitions that need such a
-//! unit are left out. **Limits.** The multiplier of a thread is found by bisection; volumes then
-//! differ from WT by less than one domain's choice, which loosens the bound by as much.
+//! domains are then chosen by `volume_knapsack`. **Mains** are counted exactly, with a table for
+//! each number of them; or, where that takes too long, by a multiplier of the equation that the
+//! mains counted are the parts with a main: a part with a main pays it, and the domain receives it
+//! for each main counted. **Crowding.** Of the m mains of a domain with n cpus, all but those on
+//! full cpus are on cpus with room for at most ceil(WT/C) - 2 peers beside the main; u is their
+//! number. A part of k threads (one of them the main, or none) has at most n - u other cpus, and
+//! its main's own, so at least k - main - (n - u) of its threads share a cpu with mains of other
+//! workers. These threads pay a multiplier against the available room, with a table for every u.
+//! **Proof sketch.** The multipliers of a thread and of mains belong to equations that hold in
+//! every mapping, that of crowding to a valid inequality (for ceil(WT/C) = 2 there is no room, and
+//! such parts are infeasible), so the optimum at any multipliers is no less than the value of any
+//! mapping. If a limit on full units is 0, partitions that need such a unit are excluded.
+//! **Limits.** The multiplier of a thread is found by bisection; volumes then differ from WT by
+//! less than one domain's choice, which loosens the bound by as much.
 
 use crate::limits::DUAL_WORK_MAX;
 use crate::single::domain_classes::Class;
@@ -25,7 +25,7 @@ use crate::single::volume_knapsack::{
     VolumeChoice, exact_volume_work, exact_volumes, priced_volume_work, priced_volumes,
 };
 
-/// The value of the best partitions of all domains; takes the parts that they offer off the
+/// The value of the best partitions of all domains; subtracts the parts that they offer from the
 /// subgradient.
 pub(crate) fn solve_domains(
     classes: &[Class],
@@ -40,7 +40,7 @@ pub(crate) fn solve_domains(
             Partitions::of(&classes[at], dimensions, counting, own)
         })
         .collect();
-    // every domain has W parts: those of 0 threads pay their multiplier, too
+    // every domain has W parts: those of 0 threads pay their multiplier as well
     let of_empty_parts: i64 = classes
         .iter()
         .zip(&multipliers.parts)
@@ -74,17 +74,17 @@ fn partition_work(classes: &[Class], counting: Counting) -> usize {
     classes.iter().map(of).sum()
 }
 
-/// Which constraints on mains the partitions count themselves.
+/// Constraints on mains that the partitions count themselves.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Counting {
-    /// One table for every number of mains; else mains are counted by their multiplier.
+    /// One table for every number of mains; otherwise mains are counted by their multiplier.
     exact_mains: bool,
-    /// Tables for every number of cpus that have a main and are not full.
+    /// Tables for every number of cpus that hold a main and are not full.
     crowding: bool,
 }
 
 impl Counting {
-    /// The tightest way that leaves time for many evaluations.
+    /// The tightest way that is cheap enough for many evaluations.
     fn affordable(classes: &[Class], dimensions: Dimensions) -> Self {
         let counts_crowding = dimensions.peers_beside_main.is_some();
         let ways = [(true, true), (false, true), (true, false)];
@@ -105,9 +105,9 @@ impl Counting {
 /// The multipliers of one class.
 #[derive(Clone, Copy)]
 struct ClassMultipliers<'a> {
-    /// Of parts: `[main or not][k]`.
+    /// Multipliers of parts: `[main or not][k]`.
     parts: &'a [Vec<i64>; 2],
-    /// Of the limits on full cores, and on full cpus, that hold a main.
+    /// Multipliers of the limits on full cores, and on full cpus, that hold a main.
     full_mains: [i64; 2],
     mains: i64,
     crowding: i64,
@@ -124,18 +124,18 @@ impl<'a> ClassMultipliers<'a> {
     }
 }
 
-/// The best partition of one volume. Ordered by value; the rest makes ties definite.
+/// The best partition of one volume. Ordered by value; the other fields make ties deterministic.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BestPartition {
     pub(crate) value: i64,
     mains: usize,
-    /// How many cpus have a main and are not full: the table that the partition is from.
+    /// Number of cpus that hold a main and are not full: the index of the partition's table.
     open_mains: usize,
-    /// Full cores, and full cpus, that hold a main.
+    /// Number of full cores, and of full cpus, that hold a main.
     full_mains: [i64; 2],
 }
 
-/// Of every volume, the value of its best partition and the last part of that.
+/// For every volume, the value of its best partition and the last part of that partition.
 struct Knapsack {
     value: Vec<i64>,
     last: Vec<Part>,
@@ -144,10 +144,10 @@ struct Knapsack {
 /// The best partition of every volume of a class, relative to parts of 0 threads.
 pub(crate) struct Partitions {
     counting: Counting,
-    /// By number of cpus with a main that are not full, then by number of mains; the first of
-    /// either where that is not counted.
+    /// Indexed by the number of cpus that hold a main and are not full, then by the number of
+    /// mains; index 0 if not counted.
     tables: Vec<Vec<Knapsack>>,
-    /// By volume.
+    /// Indexed by volume.
     pub(crate) best: Vec<BestPartition>,
     /// Cpus of a domain.
     cpus: usize,
@@ -183,7 +183,7 @@ impl Partitions {
         partitions
     }
 
-    /// The knapsacks of the class.
+    /// Fills the knapsacks of the class.
     fn fill_tables(
         &mut self,
         class: &Class,
@@ -200,7 +200,7 @@ impl Partitions {
         for open_mains in 0..=open_most {
             let [peers, mains] = self.part_values(class, dimensions, open_mains, multipliers);
             let table = if self.counting.exact_mains {
-                // where no cpu may be full beside a main, all mains are on cpus that are not
+                // where no cpu with a main may be full, all mains are on cpus that are not
                 let all_open = self.forbids_full[1] && self.counting.crowding;
                 let mains_most = if all_open { open_mains } else { mains_most };
                 knapsacks_by_mains(most, mains_most, &peers, &mains)
@@ -211,8 +211,8 @@ impl Partitions {
         }
     }
 
-    /// What parts without and with a main are worth where so many cpus have a main and are not
-    /// full.
+    /// Values of parts without and with a main, given the number of cpus that hold a main and are
+    /// not full.
     fn part_values(
         &self,
         class: &Class,
@@ -239,7 +239,7 @@ impl Partitions {
         })
     }
 
-    /// How many threads of a part must share cpus with mains of other workers.
+    /// Number of threads of a part that must share cpus with mains of other workers.
     fn crowding(&self, open_mains: usize, k: usize, main: bool) -> i64 {
         if !self.counting.crowding || k == 0 {
             return 0;
@@ -265,7 +265,7 @@ impl Partitions {
         })
     }
 
-    /// The best partition of a volume with so many mains; `None` if the limits forbid it.
+    /// The best partition of a volume with `mains` mains; `None` if the limits forbid it.
     fn best_with_mains(
         &self,
         class: &Class,
@@ -288,7 +288,8 @@ impl Partitions {
         {
             return None;
         }
-        // a main on a full core loses nothing: where that outweighs the multiplier, all are
+        // a main on a full core loses nothing: if that outweighs the multiplier, all mains are on
+        // full cores
         let core_gain = class.main_loss.iter().copied().max().unwrap_or(0) * SCALE - of_full_core;
         let full_cores = match core_gain > 0 && !forbids_cores {
             true => m.max(full_cores),
@@ -311,7 +312,7 @@ impl Partitions {
                 }
                 false => (full_cpus, 0),
             };
-            // units that only both rules together ask for are of the cheaper kind
+            // units that only both rules together require are of the cheaper kind
             let more = (full_units - full_cores - full_cpus).max(0);
             let prefers_cores = !forbids_cores && (forbids_cpus || -core_gain < of_full_cpu);
             let full_mains = match prefers_cores {
@@ -330,7 +331,7 @@ impl Partitions {
         open_counts.map(best).max()
     }
 
-    /// Takes what some domains of the class offer off the subgradient.
+    /// Subtracts what some domains of the class offer from the subgradient.
     fn take_off(
         &self,
         choice: VolumeChoice,

@@ -1,11 +1,11 @@
-//! A problem as indices: cpus as positions in tree order, domains by level, and the right-hand
+//! A problem in index form: cpus as positions in tree order, domains by level, and the right-hand
 //! sides of all rules.
 //!
 //! **Distances form a tree** (cpu < core < L2 < L3 < NUMA node < package < machine). With
-//! `gain(level)` = distance of the next level out minus the distance of this one, the sum of
+//! `gain(level)` = distance of the next outer level minus the distance of this one, the sum of
 //! distances over all pairs of k items is `beyond * k(k-1)/2 - closeness`, `closeness = sum over
-//! domains of gain * x(x-1)/2`, where x is how many of the items lie in the domain. So everything
-//! below counts closeness in domains and never looks at a pair.
+//! domains of gain * x(x-1)/2`, where x is the number of items in the domain. So all other modules
+//! count closeness in domains and never evaluate a pair.
 
 use std::ops::Range;
 
@@ -20,34 +20,34 @@ pub(crate) use crate::levels::{CORE, CPU, L3, LEVELS, pairs};
 /// The position of an id that no cpu has.
 const NOWHERE: u16 = u16::MAX;
 
-/// What the solver needs of a [`Problem`]. Cpus are positions 0..C in tree order.
+/// A [`Problem`] in index form. Cpus are positions 0..C in tree order.
 pub(crate) struct Domains {
     pub(crate) workers: usize,
     pub(crate) threads: usize,
     pub(crate) cpus: usize,
-    /// How many levels differ; those after them hold the whole machine and gain nothing.
+    /// Number of distinct levels; further levels contain the whole machine and have no gain.
     pub(crate) levels: usize,
     pub(crate) mode: Mode,
-    /// Distance where no domain is shared.
+    /// Distance of two cpus that share no domain.
     pub(crate) beyond: i64,
-    /// Closeness of a pair that shares a domain of the level, on top of that of the levels above
-    /// it; never negative.
+    /// Closeness of a pair that shares a domain of the level, in addition to that of outer levels;
+    /// never negative.
     pub(crate) gain: [i64; LEVELS],
-    /// The domain of each level that a position lies in, numbered in tree order.
+    /// The domain of each position at each level, numbered in tree order.
     pub(crate) of: Vec<[u16; LEVELS]>,
     /// First position of each domain of each level, and C at the end.
     pub(crate) starts: [Vec<u16>; LEVELS],
     /// Id of the cpu at each position.
     pub(crate) ids: Vec<CpuId>,
-    /// The positions in the order of their ids.
+    /// The positions in ascending order of their ids.
     pub(crate) by_id: Vec<u16>,
-    /// Position of each id up to the highest, [`NOWHERE`] where no cpu has it.
+    /// Position of each id up to the highest, [`NOWHERE`] if no cpu has it.
     positions: Vec<u16>,
     pub(crate) rules: RuleLimits,
 }
 
 impl Domains {
-    /// Indexes a validated problem.
+    /// Converts a validated problem.
     pub(crate) fn of(problem: &Problem) -> Self {
         let cpus = problem.topology.cpus();
         let original = tree_order(cpus);
@@ -89,7 +89,7 @@ impl Domains {
         position.filter(|&position| position != NOWHERE)
     }
 
-    /// The slot of a thread, numbered worker by worker, the main first.
+    /// The slot of a thread; threads are numbered by worker, the main first.
     pub(crate) fn slot(&self, thread: usize) -> Slot {
         Slot {
             worker: WorkerIndex((thread / self.threads) as u16),
@@ -97,7 +97,7 @@ impl Domains {
         }
     }
 
-    /// How many domains a level has.
+    /// Number of domains of a level.
     pub(crate) fn count(&self, level: usize) -> usize {
         self.starts[level].len() - 1
     }
@@ -117,7 +117,7 @@ impl Domains {
         usize::from(self.of[cpu][level])
     }
 
-    /// The objective of a mapping from its closeness: that of the mains and the sum over workers.
+    /// The objective of a mapping from its closeness: of the mains, and summed over workers.
     pub(crate) fn objective(&self, mains: i64, within: i64) -> i64 {
         let apart = |items: usize, closeness: i64| self.beyond * pairs(items as u32) - closeness;
         let all = self.workers as i64 * self.beyond * pairs(self.threads as u32) - within;
@@ -129,8 +129,8 @@ impl Domains {
     }
 }
 
-/// The cpus, domain within domain: the largest first (by the sizes of what is in them), equal ones
-/// by their lowest cpu. So two machines that differ only in the names of their cpus have the same
+/// The cpus, domain within domain: the largest first (by the sizes of their parts), equal ones by
+/// their lowest cpu. So two machines that differ only in the names of their cpus have the same
 /// positions.
 fn tree_order(cpus: &[Cpu]) -> Vec<u16> {
     let mut order: Vec<u16> = (0..cpus.len() as u16).collect();
@@ -170,11 +170,11 @@ fn tree_order(cpus: &[Cpu]) -> Vec<u16> {
     order
 }
 
-/// A domain while the order is found.
+/// A domain while the order is built.
 struct Node {
     /// Its cpus, as a part of the order found so far.
     members: Range<usize>,
-    /// Its parts, among the nodes one level in.
+    /// Its parts, among the nodes of the next inner level.
     parts: Range<usize>,
     /// The lowest index of its cpus.
     lowest: usize,
@@ -193,8 +193,8 @@ impl Node {
     }
 }
 
-/// Numbers the shapes of domains: by how many cpus, then by the shapes of their parts, which are in
-/// order.
+/// Numbers the shapes of domains: compared by the number of cpus, then by the shapes of their
+/// parts, which are sorted.
 fn number_shapes(nodes: &mut [Node], inner: &[Node]) {
     let compare = |a: &Node, b: &Node| {
         let shapes = |node: &Node| inner[node.parts.clone()].iter().map(|part| part.shape);
@@ -211,7 +211,7 @@ fn number_shapes(nodes: &mut [Node], inner: &[Node]) {
     }
 }
 
-/// Leaves levels out; those at the end become one domain.
+/// Drops levels that are not distinct; those at the end become one domain.
 fn keep_distinct(
     levels: &DistinctLevels,
     of: &mut [[u16; LEVELS]],

@@ -1,12 +1,13 @@
-//! Tiny problems: every assignment.
+//! Enumerates every assignment of tiny problems.
 //!
-//! **Problem.** Prove that a value is the best, or find the better one. **Approach.** Where there
-//! are at most [`ENUMERATION_WAYS_MAX`] ways to give every worker a main and peers, all are tried
-//! that keep the rules, loosened as far as the construction had to (`relaxation`). Workers are
-//! alike and so are the peers of one: mains are placed in rising order, and so are the peers of a
-//! worker. **Proof sketch.** Every mapping that keeps the rules is such an assignment of equal
-//! value, and `rank_coloring` turns each of them into a mapping. **Limits.** Cut short by the
-//! budget, it proves nothing. The relaxation is that of the construction, not proven smallest.
+//! **Problem.** Prove that a value is optimal, or find a better one. **Approach.** If there are at
+//! most [`ENUMERATION_WAYS_MAX`] ways to give every worker a main and peers, all assignments are
+//! evaluated that keep the rules, relaxed as far as the construction had to (`relaxation`). Workers
+//! are interchangeable, and so are the peers of a worker: to break symmetry, mains are placed in
+//! ascending order, and so are the peers of a worker. **Proof sketch.** Every mapping that keeps
+//! the rules is such an assignment of equal value, and `rank_coloring` turns each of them into a
+//! mapping. **Limits.** If cut short by the budget, it proves nothing. The relaxation is that of
+//! the construction, not proven smallest.
 
 #[cfg(test)]
 mod tests;
@@ -20,8 +21,8 @@ use crate::single::domains::{CPU, Domains, LEVELS};
 use crate::single::local_search::Search;
 use crate::single::spread::{Counts, zero_counts};
 
-/// The best assignment, if it is better than `known`. `None` if there are too many, or the budget
-/// was spent before all were tried.
+/// The best assignment, if it is better than `known`. `None` if there are too many ways, or the
+/// budget was spent before all were evaluated.
 pub(crate) fn enumerate<'a>(
     known: &Search<'a>,
     budget: &mut WorkBudget,
@@ -50,7 +51,7 @@ pub(crate) fn enumerate<'a>(
     Some(enumeration.best)
 }
 
-/// In how many ways mains and peers could be placed without any rule.
+/// Number of ways to place mains and peers without any rule.
 fn ways(domains: &Domains) -> usize {
     // multisets of T-1 peers on C cpus, times C mains
     let peers = (1..domains.threads).fold(1usize, |ways, peer| {
@@ -65,13 +66,13 @@ struct Enumeration<'a, 'b> {
     allowed: Allowed,
     budget: &'b mut WorkBudget,
     steps: usize,
-    /// Of the threads that are placed so far.
+    /// The threads placed so far.
     assignment: Assignment,
     /// Threads of the last worker in each domain.
     within: Counts,
     /// Mains in each domain.
     mains: Counts,
-    /// Threads of each cpu.
+    /// Threads on each cpu.
     volume: Vec<u32>,
     value: i64,
     best_value: i64,
@@ -79,7 +80,7 @@ struct Enumeration<'a, 'b> {
 }
 
 impl Enumeration<'_, '_> {
-    /// Places the next worker in every way; `None` if the budget is spent.
+    /// Branches on the next worker; `None` if the budget is spent.
     fn place_worker(&mut self) -> Option<()> {
         if self.assignment.mains.len() == self.domains.workers {
             self.compare();
@@ -103,7 +104,7 @@ impl Enumeration<'_, '_> {
         Some(())
     }
 
-    /// Places the next peer of the last worker in every way, on no cpu before `first`.
+    /// Branches on the next peer of the last worker, on no cpu before `first`.
     fn place_peer(&mut self, first: u16) -> Option<()> {
         self.steps += 1;
         if self.steps.is_multiple_of(ENUMERATION_STEPS) && self.budget.spend(20 * ENUMERATION_STEPS)
@@ -141,7 +142,7 @@ impl Enumeration<'_, '_> {
         true
     }
 
-    /// Takes a thread of the last worker off a cpu.
+    /// Removes a thread of the last worker from a cpu.
     fn remove(&mut self, cpu: usize, is_main: bool) {
         for level in 0..LEVELS {
             let domain = self.domains.domain(level, cpu);
@@ -152,7 +153,7 @@ impl Enumeration<'_, '_> {
         self.volume[cpu] -= 1;
     }
 
-    /// What one more thread of the last worker on a cpu adds to the value.
+    /// Contribution of one more thread of the last worker on a cpu to the value.
     fn worth(&self, cpu: usize, is_main: bool) -> i64 {
         let closeness = |counts: &Counts| -> i64 {
             let level = |level: usize| {

@@ -1,13 +1,13 @@
-//! An assignment built from the machine down: to L3 caches, in them to L2 caches, in them to cores,
-//! then to cpus.
+//! Construction of an assignment from the machine down: to L3 caches, in them to L2 caches, in them
+//! to cores, then to cpus.
 //!
 //! **Problem.** A good start where whole workers, volumes and mains compete for domains.
 //! **Approach.** In each node of the tree, the threads of the node are distributed over the domains
 //! inside (`count_annealing`), starting from workers laid end to end over its cpus. On a core, each
 //! worker takes the cpus with most room left, mains first on cpus that will not be full. **Proof
-//! sketch.** A result is only used if counting finds it within the rules, after repair. **Limits.**
-//! Nodes are decided one after the other: the best choice of a level is never given up for a level
-//! inside it.
+//! sketch.** A result is used only if counting finds it within the rules, after repair. **Limits.**
+//! Nodes are decided one after the other, without backtracking: the choice of a level is never
+//! revised for the sake of an inner level.
 
 use crate::WorkBudget;
 use crate::limits::COUNT_ANNEALING_MOVES_MAX;
@@ -20,8 +20,8 @@ use crate::single::domain_classes::{
 use crate::single::domains::{CORE, Domains, LEVELS};
 use crate::single::local_search::Search;
 
-/// An assignment that may violate rules about mains (`penalized_moves`). With the seed 0 nothing is
-/// annealed: workers lie end to end, which is optimal where they fit whole domains.
+/// Constructs an assignment that may violate rules on mains (`penalized_moves`). With the seed 0
+/// nothing is annealed: workers are laid end to end, which is optimal if they fit whole domains.
 pub(crate) fn construct<'a>(
     domains: &'a Domains,
     allowed: &Allowed,
@@ -106,12 +106,12 @@ struct Construction<'a> {
 struct Subtree {
     depth: usize,
     cpus: std::ops::Range<usize>,
-    /// How many cores, and cpus, in it may be full and hold a main.
+    /// How many of its cores, and cpus, may be full and hold a main.
     full_main_limits: [Option<i64>; 2],
 }
 
 impl Construction<'_> {
-    /// Shares out what came to the cpus of a node; `None` if that cannot be done within the rules.
+    /// Distributes the parts of a node over its cpus; `None` if that is infeasible.
     fn node(
         &mut self,
         subtree: Subtree,
@@ -126,7 +126,7 @@ impl Construction<'_> {
         let Some(&level) = self.levels.get(depth) else {
             return self.core(cpus, parts);
         };
-        // a construction that has begun is completed, without annealing if need be
+        // a construction that has begun is completed, without annealing if necessary
         let spent = budget.spend(10 * parts.len() * cpus.len());
         if spent && depth == 0 {
             return None;
@@ -174,7 +174,7 @@ impl Construction<'_> {
         Some(())
     }
 
-    /// How long a node of so many cpus and cells is annealed.
+    /// Number of annealing moves for a node with so many cpus and cells.
     fn moves(&self, depth: usize, cpus: usize, cells: usize) -> usize {
         let most = 2_000 * cells;
         if depth == 0 {
@@ -184,7 +184,7 @@ impl Construction<'_> {
         }
     }
 
-    /// Worker after worker takes the next cpus that have room for it, round and round.
+    /// Each worker in turn takes the next cpus that have room for it, cyclically.
     fn lay_end_to_end(
         &self,
         node: &TreeNode<'_>,
@@ -222,7 +222,7 @@ impl Construction<'_> {
         Some(Shares::of(node, held, main))
     }
 
-    /// Gives the threads on a core to its cpus: mains first, where that leaves room for all.
+    /// Assigns the threads on a core to its cpus: mains first, if that leaves room for all.
     fn core(&mut self, cpus: std::ops::Range<usize>, parts: &[WorkerPart]) -> Option<()> {
         let filling = [true, false].into_iter().find_map(|mains_first| {
             let mut filling = CoreFilling::of(cpus.len(), parts, self.domains.rules.worker_cap);
@@ -243,13 +243,13 @@ impl Construction<'_> {
     }
 }
 
-/// The cpus of a core while they are filled.
+/// The cpus of a core during their filling.
 struct CoreFilling {
-    /// Capacity that is left; the first cpus have the extras.
+    /// Remaining capacity; the first cpus have the extras.
     left: Vec<u32>,
     extras: usize,
     mains: Vec<u32>,
-    /// What each cpu holds of each part, its main included.
+    /// Threads of each part on each cpu, its main included.
     held: Vec<Vec<u32>>,
     /// The cpu of each part's main.
     main: Vec<Option<usize>>,
@@ -270,7 +270,8 @@ impl CoreFilling {
         }
     }
 
-    /// The largest parts first, each to the cpus with most room; `None` if one finds no room.
+    /// Places the largest parts first, each on the cpus with most room; `None` if one finds no
+    /// room.
     fn fill(&mut self, parts: &[WorkerPart], mains_first: bool) -> Option<()> {
         let mut order: Vec<usize> = (0..parts.len()).collect();
         order.sort_by_key(|&at| (std::cmp::Reverse(parts[at].threads), !parts[at].main));

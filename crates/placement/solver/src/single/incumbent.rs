@@ -1,17 +1,17 @@
-//! The mapping in force: whether it still answers the problem, and its value.
+//! The mapping in force: whether it is still valid for the problem, and its value.
 //!
 //! **Problem.** A problem is solved again at every respawn, and nearly always the mapping in force
-//! is the answer: that must be recognized at once. **Approach.** Threads are counted in flat
-//! arrays, group by group (a worker, or the threads of one rank): the x-th of a group in a domain
-//! is close to x - 1 others there. **Proof sketch.** 0 + 1 + ... + (x - 1) = x(x-1)/2, the
+//! is the answer: that must be recognized quickly. **Approach.** Threads are counted in flat
+//! arrays, group by group (a worker, or the threads of one rank): the x-th thread of a group in a
+//! domain is close to x - 1 others there. **Proof sketch.** 0 + 1 + ... + (x - 1) = x(x-1)/2, the
 //! closeness of `domains`. **Limits.** A mapping that breaks (1), (2), (3) or (8), which are never
-//! relaxed, is no answer. O(WT + C); `check` computes the same with code of its own.
+//! relaxed, is rejected. O(WT + C); `check` computes the same with separate code.
 
 use crate::single::allowed::Allowed;
 use crate::single::domains::{CORE, CPU, Domains, LEVELS};
 use crate::{Certificate, Mapping, Problem, ProvenBound, Relaxation, Solution};
 
-/// What the mapping in force is worth, and by how much it breaks the rules that can be loosened.
+/// Value of the mapping in force, and by how much it breaks the rules that can be relaxed.
 pub(crate) struct Incumbent<'a> {
     mapping: &'a Mapping,
     pub(crate) objective: i64,
@@ -20,7 +20,7 @@ pub(crate) struct Incumbent<'a> {
 }
 
 impl<'a> Incumbent<'a> {
-    /// Counts the mapping in force; `None` where there is none or it is no answer to this problem.
+    /// Counts the mapping in force; `None` if there is none or it is invalid for this problem.
     pub(crate) fn of(problem: &'a Problem, domains: &Domains) -> Option<Self> {
         let current = problem.current.as_ref()?;
         let (workers, threads) = (domains.workers, domains.threads);
@@ -49,12 +49,12 @@ impl<'a> Incumbent<'a> {
         })
     }
 
-    /// Whether it keeps every rule as it is written.
+    /// Whether it keeps every rule as stated.
     pub(crate) fn is_strict(&self) -> bool {
         self.amounts.iter().all(|&(_, amount)| amount == 0)
     }
 
-    /// Whether it breaks no rule by more than is allowed.
+    /// Whether it breaks no rule by more than allowed.
     pub(crate) fn is_within(&self, domains: &Domains, allowed: &Allowed) -> bool {
         let must = allowed.amounts(domains);
         let admitted = |rule| must.iter().find(|(name, _)| *name == rule);
@@ -63,7 +63,7 @@ impl<'a> Incumbent<'a> {
             .all(|&(rule, amount)| amount == 0 || admitted(rule).is_some_and(|&(_, m)| amount <= m))
     }
 
-    /// The answer: nothing moves.
+    /// The solution that moves no thread.
     pub(crate) fn solution(&self, upper: ProvenBound) -> Solution {
         let relaxed = self.amounts.iter().filter(|&&(_, amount)| amount > 0);
         let relaxed = relaxed.map(|&(rule, amount)| Relaxation { rule, amount });
@@ -77,7 +77,8 @@ impl<'a> Incumbent<'a> {
 /// Counts of one group of threads at a time.
 struct Group<'a> {
     domains: &'a Domains,
-    /// Levels that part the cpus differently, with the gain of all that part them so.
+    /// Levels that divide the cpus differently, with the total gain of all levels that divide them
+    /// alike.
     levels: Vec<(usize, i64)>,
     held: [Vec<u32>; LEVELS],
 }
@@ -141,7 +142,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// How far the rules on cpus and cores are broken; `None` where (8) is.
+/// Amounts by which the rules on cpus and cores are broken; `None` if (8) is broken.
 fn amounts(domains: &Domains, places: &[u16]) -> Option<[(&'static str, u32); 4]> {
     let mut cpus = vec![(0u32, 0u32); domains.cpus];
     for worker in places.chunks(domains.threads) {

@@ -1,12 +1,12 @@
-//! Labels an assignment: which worker has which row of cpus, which peer has which rank.
+//! Labels an assignment: assigns rows of cpus to workers, and ranks to peers.
 //!
-//! **Problem.** An assignment gives rows of cpus; workers are interchangeable and so are ranks, so
-//! many mappings are the same assignment. **Approach.** With a mapping in force, rows go to the
-//! workers of which they keep most threads, and peers that stay keep their ranks as far as the
-//! coloring allows. Without one, rows are sorted and the ranks are those that make the first row
-//! ascend: the lexicographically smallest labels of the colored assignment. **Proof sketch.** No
-//! rule distinguishes workers or the ranks of peers, so every labeling has the same value.
-//! **Limits.** Rows are matched greedily: few moves, not always the fewest.
+//! **Problem.** An assignment consists of rows of cpus; workers are interchangeable and so are
+//! ranks, so many mappings are the same assignment. **Approach.** With a mapping in force, rows are
+//! matched to the workers that keep most threads with them, and peers that stay keep their ranks as
+//! far as the coloring allows. Without one, rows are sorted and the ranks are those for which the
+//! first row is ascending: the lexicographically smallest labels of the colored assignment. **Proof
+//! sketch.** No rule distinguishes workers or the ranks of peers, so every labeling has the same
+//! value. **Limits.** Rows are matched greedily: few moves, not always the fewest.
 
 use std::cmp::Reverse;
 
@@ -18,7 +18,7 @@ use crate::single::domains::Domains;
 use crate::single::symmetry::canonical_cpus;
 use crate::{Mapping, Problem};
 
-/// Gives every row a worker, every peer a rank and every position its cpu's id.
+/// Assigns a worker to every row, a rank to every peer and a cpu id to every position.
 pub(crate) fn label(problem: &Problem, domains: &Domains, assignment: &Assignment) -> Mapping {
     let current = in_force(problem, domains);
     let threads = Threads {
@@ -41,7 +41,7 @@ pub(crate) fn label(problem: &Problem, domains: &Domains, assignment: &Assignmen
     }
 }
 
-/// The assignment with its rows given to the workers that keep most of them.
+/// The assignment with its rows matched to the workers that keep most threads.
 pub(crate) fn align_to_current(
     problem: &Problem,
     domains: &Domains,
@@ -54,8 +54,8 @@ pub(crate) fn align_to_current(
     }
 }
 
-/// The position of every slot of the mapping in force, if its workers have as many threads;
-/// [`NO_CPU`] where its cpu is gone. Empty if there is none.
+/// The position of every slot of the mapping in force, if its workers have the same number of
+/// threads; [`NO_CPU`] where its cpu is gone. Empty if there is none.
 fn in_force(problem: &Problem, domains: &Domains) -> Vec<u16> {
     let current = problem.current.iter();
     let current = current.filter(|current| current.threads == problem.threads);
@@ -82,7 +82,7 @@ fn rows(domains: &Domains, assignment: &Assignment, current: &[u16]) -> Vec<Row>
     }
 }
 
-/// How many threads of a worker that runs on the positions `before` could stay.
+/// Number of threads of a worker on the positions `before` that could stay.
 fn kept(row: &Row, before: &[u16]) -> usize {
     let Some((main, peers)) = before.split_first() else {
         return 0;
@@ -98,7 +98,8 @@ fn kept(row: &Row, before: &[u16]) -> usize {
     kept
 }
 
-/// Orders the rows so that workers keep many of their threads: the best pair first.
+/// Orders the rows so that workers keep many of their threads: greedy matching, the best pair
+/// first.
 fn matched(rows: Vec<Row>, current: &[u16]) -> Vec<Row> {
     let count = rows.len();
     let mut pairs: Vec<(Reverse<usize>, usize, usize)> = Vec::with_capacity(count * count);
@@ -127,7 +128,7 @@ fn matched(rows: Vec<Row>, current: &[u16]) -> Vec<Row> {
         .collect()
 }
 
-/// Ranks such that the first row rises, then workers such that rows rise.
+/// Chooses ranks such that the first row is ascending, then workers such that rows are ascending.
 fn sort_labels(cpus: &mut Vec<CpuId>, threads: usize) {
     let mut rows: Vec<Vec<CpuId>> = cpus.chunks(threads).map(<[CpuId]>::to_vec).collect();
     let Some(first) = rows.iter().min_by_key(|row| row[0]).cloned() else {

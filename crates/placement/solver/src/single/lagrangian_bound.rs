@@ -1,62 +1,62 @@
-//! A Lagrangian bound: workers and domains priced apart.
+//! A Lagrangian bound that decouples workers and domains.
 //!
 //! **Problem.** Bound the value of all workers together on the levels of a group
-//! (`domain_classes`). What one worker could reach alone, W times, is a bound, and so is what every
+//! (`domain_classes`). W times what one worker could reach alone is a bound, and so is what every
 //! domain could make of its volume alone; the optimum is often below both. **Model.** A *part* is k
 //! threads of one worker in one domain, with or without its main. Every domain partitions its
 //! volume into parts, and every worker consists of one part of each domain, one of them with the
-//! main. That both sides choose the same parts is the coupling constraint. **Approach.** Lagrangian
+//! main. The coupling constraint is that both sides choose the same parts. **Approach.** Lagrangian
 //! relaxation of that constraint (Geoffrion 1974) with one multiplier per (class, k, main or not):
-//! workers are paid the multiplier of a part, domains get the value of the part less the
+//! workers are paid the multiplier of a part, domains get the value of the part minus the
 //! multiplier, and pay for the closeness of their mains. For any multipliers, W times the best row
 //! of parts (`best_row`, a knapsack over domains) plus the best partition of every domain
 //! (`domain_subproblem`) is a bound. Multipliers equal to the values give the first bound above,
 //! zeros the second. Better ones are found by the volume algorithm (Barahona and Anbil 2000), a
 //! subgradient method that follows a mean of the subgradients. **Mains and volumes.** Where rule
-//! (12+) binds, every main has a core to itself, and only so many of these cores may be full: a
-//! domain with m mains holds less than its capacity by what m cores forgo that stay below full
-//! (`Class::full_cores_needed`), and a worker whose main is on such a core cannot have that core
-//! whole. Rule (12) does the same to cpus. The limits of both rules are relaxed with a multiplier
-//! each. A main below both limits keeps both its core and its cpu from being full, which on half
-//! cores asks for more than each rule does alone (`Class::full_units_needed`). Peers that must
-//! share a cpu with a main are counted last, from good multipliers on. **Proof sketch.** Weak
-//! duality: in a mapping, parts taken and parts offered are the same, so multipliers cancel, and
-//! each side is no better than its best. All numbers are integers ([`SCALE`] to the cycle), so
-//! nothing is lost to rounding. **Limits.** At most [`DUAL_STEPS_MAX`] steps; the bound holds at
-//! any multipliers. That a domain has no more than W parts is relaxed, too: by the multiplier of
-//! the part of 0.
+//! (12+) binds, no two mains share a core, and only a limited number of the cores with mains may be
+//! full: the volume of a domain with m mains is limited to its capacity minus the capacity that m
+//! cores that are not full forgo (`Class::full_cores_needed`), and a worker whose main is on such a
+//! core cannot have the whole core. Rule (12) has the same effect on cpus. The limits of both rules
+//! are relaxed with a multiplier each. A main below both limits keeps both its core and its cpu
+//! from being full, which on half cores requires more than each rule alone
+//! (`Class::full_units_needed`). Peers that must share a cpu with a main are counted last, starting
+//! from good multipliers. **Proof sketch.** Weak duality: in a mapping, parts taken and parts
+//! offered are the same, so multipliers cancel, and each side is no better than its optimum. All
+//! numbers are integers ([`SCALE`] units per cycle), so nothing is lost to rounding. **Limits.** At
+//! most [`DUAL_STEPS_MAX`] steps; the bound holds at any multipliers. The constraint that a domain
+//! has at most W parts is relaxed as well, by the multiplier of the part of 0 threads.
 
 use crate::WorkBudget;
 use crate::limits::{DUAL_IDLE_MAX, DUAL_STEPS_MAX, DUAL_WORK_MAX};
 use crate::single::domain_classes::Class;
 use crate::single::domain_subproblem::{domain_work, solve_domains};
 
-/// Units of multipliers to the clock cycle.
+/// Units of multipliers per clock cycle.
 pub(crate) const SCALE: i64 = 1 << 10;
-/// The value of what cannot be; below every sum.
+/// The value of an infeasible choice; below every sum.
 pub(crate) const INFEASIBLE: i64 = i64::MIN / 4;
 
-/// The sizes and limits that all domains share.
+/// Sizes and limits that all domains share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dimensions {
     pub(crate) workers: i64,
     pub(crate) threads: usize,
     /// How many cores, and cpus, may be full and hold a main; `None` where the rule does not bind.
     pub(crate) full_main_limits: [Option<i64>; 2],
-    /// Where rule (12) binds: how many peers fit beside a main on a cpu that is not full.
+    /// Where rule (12) binds: number of peers that fit beside a main on a cpu that is not full.
     pub(crate) peers_beside_main: Option<i64>,
 }
 
-/// Lagrange multipliers, or a subgradient by them.
+/// Lagrange multipliers, or a subgradient with respect to them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Multipliers {
-    /// Of parts: `[class][main or not][k]`.
+    /// Multipliers of parts: `[class][main or not][k]`.
     pub(crate) parts: Vec<[Vec<i64>; 2]>,
-    /// Of the limits on full cores, and on full cpus, that hold a main; not negative.
+    /// Multipliers of the limits on full cores, and on full cpus, that hold a main; nonnegative.
     pub(crate) full_mains: [i64; 2],
-    /// By class, of the equation that as many mains are counted as there are parts with a main.
+    /// By class, multiplier of the equation that the mains counted are the parts with a main.
     pub(crate) mains: Vec<i64>,
-    /// By class, of the limit on peers beside mains; not negative.
+    /// By class, multiplier of the limit on peers beside mains; nonnegative.
     pub(crate) crowding: Vec<i64>,
 }
 
@@ -92,7 +92,7 @@ impl Multipliers {
 struct DualPoint {
     /// Its value, a bound, in units of multipliers.
     bound: i64,
-    /// What workers take more than domains offer.
+    /// Parts that workers take minus parts that domains offer.
     subgradient: Multipliers,
 }
 
@@ -102,22 +102,22 @@ struct DualBound {
     multipliers: Multipliers,
 }
 
-/// The lowest bound found, in cycles; `goal` is a value that is known to be reachable.
+/// The lowest bound found, in cycles; `goal` is a value that is known to be attainable.
 pub(crate) fn minimize_dual(
     classes: &[Class],
     dimensions: Dimensions,
     goal: i64,
     budget: &mut WorkBudget,
 ) -> i64 {
-    // crowding takes many more tables: it is counted from good multipliers on
+    // crowding takes many more tables: it is counted only once multipliers are good
     let plain = Dimensions {
         peers_beside_main: None,
         ..dimensions
     };
     let mut best: Option<DualBound> = None;
     for halves in [2, 0, 1] {
-        // the first is evaluated in any case: without a bound of one group, all others are
-        // worthless
+        // the first is evaluated regardless of the budget: without a bound of one group, all others
+        // are useless
         if budget.spend(work(classes, plain)) && best.is_some() {
             break;
         }
@@ -138,7 +138,7 @@ pub(crate) fn minimize_dual(
     best.bound.div_euclid(SCALE)
 }
 
-/// So many halves of the values as multipliers of parts.
+/// Initial multipliers of parts: their values times `halves` / 2.
 fn initial_multipliers(classes: &[Class], dimensions: Dimensions, halves: i64) -> Multipliers {
     // without a payment for mains, domains would offer none
     let per_main = SCALE * marginal_main_cost(classes, dimensions);
@@ -153,8 +153,8 @@ fn initial_multipliers(classes: &[Class], dimensions: Dimensions, halves: i64) -
     multipliers
 }
 
-/// Takes steps of the volume algorithm from the best multipliers on, as long as they lower the
-/// bound; `best.bound` is in units of multipliers.
+/// Takes steps of the volume algorithm, starting from the best multipliers, as long as they lower
+/// the bound; `best.bound` is in units of multipliers.
 fn follow_subgradient(
     classes: &[Class],
     dimensions: Dimensions,
@@ -195,7 +195,7 @@ fn follow_subgradient(
     }
 }
 
-/// How many domains the classes have.
+/// Number of domains in all classes.
 pub(crate) fn domains(classes: &[Class]) -> usize {
     classes.iter().map(|class| class.count).sum()
 }
@@ -210,9 +210,9 @@ fn work(classes: &[Class], dimensions: Dimensions) -> usize {
 /// oscillates less than the last subgradient alone.
 struct VolumeAlgorithm {
     mean: Vec<f64>,
-    /// Factor of the step length of Polyak.
+    /// Factor of Polyak's step length.
     step_factor: f64,
-    /// Steps in a row that did not lower the bound.
+    /// Consecutive steps that did not lower the bound.
     idle: u32,
 }
 
@@ -225,8 +225,8 @@ impl VolumeAlgorithm {
         }
     }
 
-    /// The next multipliers, where the bound lies `gap` above the goal; `None` if the mean is 0:
-    /// then the multipliers are optimal.
+    /// The next multipliers, given that the bound is `gap` above the goal; `None` if the mean is 0:
+    /// the multipliers are then optimal.
     fn step(&self, from: &Multipliers, gap: i64) -> Option<Multipliers> {
         let square: f64 = self.mean.iter().map(|x| x * x).sum();
         if square < 1e-9 {
@@ -245,7 +245,7 @@ impl VolumeAlgorithm {
 
     /// Adds a subgradient to the mean.
     fn update(&mut self, subgradient: &Multipliers, better: bool) {
-        // the share that makes the mean shortest
+        // the share that minimizes the length of the mean
         let (mut both, mut apart) = (0.0, 0.0);
         for (mean, new) in self.mean.iter().zip(subgradient.all()) {
             let more = new as f64 - mean;
@@ -272,7 +272,7 @@ impl VolumeAlgorithm {
     }
 }
 
-/// The best of both sides at these multipliers.
+/// Evaluates the dual function: the optima of both sides at these multipliers.
 fn evaluate_dual(
     classes: &[Class],
     dimensions: Dimensions,
@@ -291,8 +291,8 @@ fn evaluate_dual(
     }
 }
 
-/// What the last of all mains adds to their closeness: for this payment domains offer as many mains
-/// as there are workers.
+/// Closeness that the last of all mains adds: for this payment, domains offer as many mains as
+/// there are workers.
 fn marginal_main_cost(classes: &[Class], dimensions: Dimensions) -> i64 {
     let mut costs: Vec<i64> = Vec::new();
     for class in classes {
@@ -305,7 +305,7 @@ fn marginal_main_cost(classes: &[Class], dimensions: Dimensions) -> i64 {
     last.checked_sub(1).map_or(0, |last| costs[last])
 }
 
-/// The part that a dynamic program chose, in one word.
+/// The part that a dynamic program chose, packed into one word.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Part(u16);
 
@@ -329,8 +329,8 @@ impl Part {
     }
 }
 
-/// The most that a worker is paid for T threads, one part of each domain, one of them with its
-/// main: a knapsack over domains. Counts the parts of all workers in the subgradient.
+/// The greatest payment to a worker for T threads, one part of each domain, one of them with its
+/// main: a knapsack over domains. Adds the parts of all workers to the subgradient.
 fn best_row(
     classes: &[Class],
     dimensions: Dimensions,
@@ -343,7 +343,7 @@ fn best_row(
         .flat_map(|(at, class)| std::iter::repeat_n(at, class.count))
         .collect();
     let width = dimensions.threads + 1;
-    // by threads so far, while the main is not placed and once it is
+    // indexed by threads so far, before and after the main is placed
     let mut paid = [vec![INFEASIBLE; width], vec![INFEASIBLE; width]];
     paid[0][0] = 0;
     let mut choices: Vec<[Vec<Part>; 2]> = Vec::with_capacity(domains.len());

@@ -1,13 +1,13 @@
-//! Better assignments by moving threads.
+//! Local search: improves an assignment by moving threads.
 //!
-//! **Problem.** A construction worker by worker leaves the last workers what the others did not
-//! take. **Approach.** Two moves: *exchange* the cpus of two threads (volumes stay; where one of
+//! **Problem.** A construction worker by worker leaves the last workers only what the others did
+//! not take. **Approach.** Two moves: *exchange* the cpus of two threads (volumes stay; if one of
 //! them is a main, the mains move) and *shift* a thread to another cpu (an extra thread moves). A
-//! move is made if it keeps every rule as far as the construction kept it and raises the value.
-//! **Proof sketch.** The value is an integer that rises with each move and has a bound, so the
-//! search ends; every state on the way satisfies all that `assignment` and `rank_coloring` need.
-//! **Limits.** A pass evaluates O((WT)^2) exchanges; the caller's budget is asked between threads,
-//! and a search that is cut short leaves a valid assignment.
+//! move is made if it keeps every rule as far as the construction kept it and increases the value.
+//! **Proof sketch.** The value is a bounded integer that increases with each move, so the search
+//! terminates; every intermediate state satisfies the conditions of `assignment` and
+//! `rank_coloring`. **Limits.** A pass evaluates O((WT)^2) exchanges; the caller's budget is
+//! checked between threads, and a search that is cut short leaves a valid assignment.
 
 use crate::limits::{MOVE_STEPS, PERTURBATION_TRIES_MAX};
 use crate::single::allowed::Allowed;
@@ -23,7 +23,7 @@ pub(crate) struct Thread {
     pub(crate) cpu: u16,
 }
 
-/// An assignment with its counts, ready for moves.
+/// An assignment with its counts, on which moves can be evaluated.
 #[derive(Clone)]
 pub(crate) struct Search<'a> {
     pub(crate) domains: &'a Domains,
@@ -33,14 +33,14 @@ pub(crate) struct Search<'a> {
     pub(crate) within: [Vec<u16>; LEVELS],
     /// Mains in a domain.
     pub(crate) mains: [Vec<u32>; LEVELS],
-    /// Threads of a cpu.
+    /// Threads on each cpu.
     pub(crate) volume: Vec<u32>,
     pub(crate) core_volume: Vec<u32>,
-    /// Indices of the threads of a cpu.
+    /// Indices of the threads on each cpu.
     pub(crate) on_cpu: Vec<Vec<u16>>,
     pub(crate) full_mains: u32,
     pub(crate) full_core_mains: u32,
-    /// +1 compact, -1 scatter: what closeness within a worker is worth.
+    /// Sign of closeness within a worker in the objective: +1 compact, -1 scatter.
     pub(crate) sign: i64,
 }
 
@@ -96,7 +96,7 @@ impl<'a> Search<'a> {
         self.threads.push(thread);
     }
 
-    /// The assignment as it is now.
+    /// The current assignment.
     pub(crate) fn assignment(&self) -> Assignment {
         let mut assignment = Assignment {
             mains: vec![0; self.domains.workers],
@@ -117,7 +117,7 @@ impl<'a> Search<'a> {
         assignment
     }
 
-    /// Value of the assignment.
+    /// Objective of the assignment.
     pub(crate) fn objective(&self) -> i64 {
         let sum = |of: [i64; LEVELS]| of.iter().sum();
         self.domains
@@ -139,8 +139,8 @@ impl<'a> Search<'a> {
             self.domains.gain[level] * counts.map(|&x| pairs(x)).sum::<i64>()
         })
     }
-    /// Makes moves that gain until there is none, `goal` is reached, so many threads have been
-    /// looked at, or the budget is spent.
+    /// Makes improving moves until there is none, `goal` is reached, `rounds` threads have been
+    /// visited, or the budget is spent.
     pub(crate) fn climb(&mut self, goal: i64, rounds: usize, budget: &mut WorkBudget) {
         let mut value = self.objective();
         let mut idle = 0;
@@ -148,7 +148,7 @@ impl<'a> Search<'a> {
         let mut first = 0;
         let steps = MOVE_STEPS * (count + self.domains.cpus);
         let mut taken = 0;
-        // bound: every round but `count` in a row gains at least 1
+        // bound: of any `count` consecutive rounds, one gains at least 1
         while idle < count && value < goal && taken < rounds && !budget.spend(steps) {
             taken += 1;
             let gained = self.better_place(first);
@@ -158,7 +158,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whether the assignment uses each cpu and core as far as is allowed and no further.
+    /// Whether the assignment keeps the limits of every cpu, core and worker.
     pub(crate) fn is_valid(&self) -> bool {
         let cpus = (0..self.domains.cpus).all(|cpu| self.may_carry(cpu, cpu, 0, 0));
         let counts = |worker: usize| {
@@ -172,12 +172,11 @@ impl<'a> Search<'a> {
         cpus && cores && (0..self.domains.workers).all(counts)
     }
 
-    /// How many threads there are.
     pub(crate) fn threads(&self) -> usize {
         self.threads.len()
     }
 
-    /// Makes a legal move whatever it gains; `below(n)` chooses a number below n.
+    /// Makes a random feasible move regardless of its gain; `below(n)` chooses a number below n.
     pub(crate) fn random_legal_move(&mut self, below: &mut dyn FnMut(usize) -> usize) {
         for _ in 0..PERTURBATION_TRIES_MAX {
             let first = below(self.threads.len());
@@ -203,7 +202,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Exchanges all that two cpus hold, if the rules allow.
+    /// Exchanges all threads of two cpus, if the rules allow it.
     fn swap_cpus(&mut self, a: usize, b: usize) -> bool {
         let more = |of: &[u32]| of[a] as i32 - of[b] as i32;
         let (threads, mains) = (more(&self.volume), more(&self.mains[CPU]));
@@ -227,19 +226,19 @@ impl<'a> Search<'a> {
         self.threads[index]
     }
 
-    /// What a thread's worker gains if the thread goes to each of the cpus.
+    /// Gain of a thread's worker if the thread moves, for each cpu.
     pub(crate) fn own_gains(&self, thread: usize) -> Vec<i64> {
         let gain = |to: usize| self.own_gain(thread, to);
         (0..self.domains.cpus).map(gain).collect()
     }
 
-    /// The same for one of them.
+    /// The same for one cpu.
     pub(crate) fn own_gain(&self, thread: usize, to: usize) -> i64 {
         let Thread { worker, cpu, .. } = self.threads[thread];
         self.sign * self.closer(worker, cpu.into(), to)
     }
 
-    /// The first gain that moving `first` brings; makes that move.
+    /// Makes the first improving move of `first`; returns its gain.
     fn better_place(&mut self, first: usize) -> i64 {
         let own = self.own_gains(first);
         for second in 0..self.threads.len() {
@@ -267,7 +266,7 @@ impl<'a> Search<'a> {
         usize::from(worker) * self.domains.count(level) + self.domains.domain(level, cpu)
     }
 
-    /// Closeness that a worker gains if one of its threads goes from `from` to `to`.
+    /// Closeness that a worker gains if one of its threads moves from `from` to `to`.
     pub(crate) fn closer(&self, worker: u16, from: usize, to: usize) -> i64 {
         let mut sum = 0;
         for level in 0..self.domains.levels {
@@ -285,7 +284,7 @@ impl<'a> Search<'a> {
         sum
     }
 
-    /// Closeness that the mains gain if one of them goes from `from` to `to`.
+    /// Closeness that the mains gain if one of them moves from `from` to `to`.
     pub(crate) fn mains_closer(&self, from: usize, to: usize) -> i64 {
         let mut sum = 0;
         for level in 0..self.domains.levels {
@@ -302,7 +301,7 @@ impl<'a> Search<'a> {
         sum
     }
 
-    /// What exchanging two threads gains; `own` is what the first one's worker gains there.
+    /// Gain of exchanging two threads; `own` is the gain of the first one's worker.
     pub(crate) fn exchange_gain(&self, first: usize, second: usize, own: i64) -> i64 {
         let (a, b) = (self.threads[first], self.threads[second]);
         let (from, to) = (usize::from(a.cpu), usize::from(b.cpu));
@@ -363,7 +362,7 @@ impl<'a> Search<'a> {
             && self.may_carry(thread.cpu.into(), to, 1, i32::from(thread.main))
     }
 
-    /// May `threads` threads, `mains` of them mains, go from a cpu to another one?
+    /// Whether `threads` threads, `mains` of them mains, may move from one cpu to another.
     fn may_carry(&self, from: usize, to: usize, threads: i32, mains: i32) -> bool {
         let full = self.full_after(from, to, threads, mains);
         self.cpus_hold(from, to, threads, mains)
@@ -373,13 +372,13 @@ impl<'a> Search<'a> {
             && full.1 <= self.allowed.full_core_mains
     }
 
-    /// May the core of `cpu` gain so much, coming from the core of `other`?
+    /// Whether the core of `cpu` may gain so much from the core of `other`.
     fn core_holds(&self, cpu: usize, other: usize, threads: i32, mains: i32) -> bool {
         let core = self.domains.core(cpu);
         core == self.domains.core(other) || self.core_violation(core, threads, mains) == 0
     }
 
-    /// How many cpus and cores would be full and hold a main.
+    /// Numbers of cpus and of cores that would be full and hold a main.
     pub(crate) fn full_after(&self, from: usize, to: usize, n: i32, m: i32) -> (u32, u32) {
         let both = |a: bool, b: bool| u32::from(a) + u32::from(b);
         let before = both(self.is_full(from, 0, 0), self.is_full(to, 0, 0));
@@ -394,7 +393,7 @@ impl<'a> Search<'a> {
         (full, self.full_core_mains + after - before)
     }
 
-    /// Would the cpu hold ceil(WT/C) threads and a main, with so many more of both?
+    /// Whether the cpu would hold ceil(WT/C) threads and a main, with so many more of both.
     pub(crate) fn is_full(&self, cpu: usize, threads: i32, mains: i32) -> bool {
         self.volume[cpu].saturating_add_signed(threads) >= self.domains.rules.cpu_volume.1
             && self.mains[CPU][cpu].saturating_add_signed(mains) > 0
@@ -423,7 +422,7 @@ impl<'a> Search<'a> {
         self.relocate(thread, to);
     }
 
-    /// The worker's side of a move.
+    /// Updates the worker's counts for a move.
     fn relocate(&mut self, thread: usize, to: usize) {
         let Thread { worker, cpu, .. } = self.threads[thread];
         for level in 0..self.domains.levels {
@@ -442,7 +441,7 @@ impl<'a> Search<'a> {
         self.threads[thread].cpu = to as u16;
     }
 
-    /// The cpus' side of a move.
+    /// Updates the counts of cpus and cores for a move.
     fn carry(&mut self, from: usize, to: usize, threads: i32, mains: i32) {
         (self.full_mains, self.full_core_mains) = self.full_after(from, to, threads, mains);
         for (cpu, threads, mains) in [(from, -threads, -mains), (to, threads, mains)] {

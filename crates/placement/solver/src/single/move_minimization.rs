@@ -1,11 +1,11 @@
-//! Fewer moves away from the mapping in force, at no cost in value.
+//! Minimizes moves away from the mapping in force, at no cost in value.
 //!
 //! **Problem.** After a change (a cpu left the cpuset), an assignment of the same value that moves
-//! fewer threads is better. **Approach.** Give the rows to the workers that keep most of them
-//! (`labeling`), then make the exchanges and shifts that lose no value and bring threads back to
-//! their current cpus. **Proof sketch.** Every move raises the number of threads on their current
-//! cpus, so the search ends; each is a legal move of `local_search`. **Limits.** A local search:
-//! few moves, not always the fewest.
+//! fewer threads is better. **Approach.** Match the rows to the workers that keep most threads
+//! (`labeling`), then make the exchanges and shifts that lose no value and return threads to their
+//! current cpus. **Proof sketch.** Every move increases the number of threads on their current
+//! cpus, so the search terminates; each is a feasible move of `local_search`. **Limits.** A local
+//! search: few moves, not always the fewest.
 
 use crate::limits::MOVE_STEPS;
 use crate::single::allowed::Allowed;
@@ -15,7 +15,7 @@ use crate::single::labeling::align_to_current;
 use crate::single::local_search::{Search, Thread};
 use crate::{Mapping, Problem, WorkBudget};
 
-/// The assignment, or one of at least its value that is closer to `current`.
+/// Returns the assignment, or one of at least its value that is closer to `current`.
 pub(crate) fn minimize_moves(
     problem: &Problem,
     domains: &Domains,
@@ -41,7 +41,7 @@ pub(crate) fn minimize_moves(
     search.assignment()
 }
 
-/// Where each worker's main and peers are now, as `worker * cpus + cpu`.
+/// Current cpus of each worker's main and peers, indexed by `worker * cpus + cpu`.
 struct CurrentCpus {
     cpus: usize,
     mains: Vec<bool>,
@@ -82,8 +82,8 @@ impl CurrentCpus {
     }
 }
 
-/// Makes the first move of a thread that loses no value and leaves more threads on their current
-/// cpus.
+/// Makes the first move of a thread that loses no value and increases the number of threads on
+/// their current cpus.
 fn move_back(current_cpus: &CurrentCpus, search: &mut Search<'_>, first: usize) {
     let own = search.own_gains(first);
     let here = search.thread(first);

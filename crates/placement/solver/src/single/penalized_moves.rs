@@ -1,33 +1,33 @@
 //! Moves that may violate rules at a penalty, and the repair of violations.
 //!
-//! **Problem.** Where mains, volumes and full cpus constrain each other, no single legal move leads
-//! from one good assignment to the next. **Approach.** The rules on cores and on full cpus may be
-//! violated by a countable amount; the caller charges a penalty for it (`simulated_annealing`) or
-//! has it undone (`repair`). **Proof sketch.** (3), (8) and what ranks need hold in every state;
-//! `violation` is 0 exactly where all other rules hold, too. **Limits.** `repair` is greedy and can
-//! fail; it ends after [`REPAIR_EVALUATIONS_MAX`].
+//! **Problem.** Where mains, volumes and full cpus constrain each other, no single feasible move
+//! leads from one good assignment to the next. **Approach.** The rules on cores and on full cpus
+//! may be violated by a countable amount; the caller charges a penalty for it
+//! (`simulated_annealing`) or undoes it (`repair`). **Proof sketch.** (3), (8) and the conditions
+//! on ranks hold in every state; `violation` is 0 if and only if all other rules hold as well.
+//! **Limits.** `repair` is greedy and can fail; it ends after [`REPAIR_EVALUATIONS_MAX`].
 
 use crate::WorkBudget;
 use crate::limits::{REPAIR_EVALUATIONS_MAX, REPAIR_STEPS};
 use crate::single::domains::{CORE, CPU};
 use crate::single::local_search::{Search, Thread};
 
-/// Which moves are made: those whose gain, less the penalty of each violation, is at least `floor`.
+/// Acceptance rule of moves: the gain, minus the penalty of each violation, is at least `floor`.
 #[derive(Clone, Copy)]
 pub(crate) struct Acceptance {
     pub(crate) penalty: i64,
     pub(crate) floor: i64,
 }
 
-/// By how much a move changed the value and the violation.
+/// Change of value and violation by a move.
 pub(crate) struct Effect {
     pub(crate) gain: i64,
     pub(crate) violation: i64,
 }
 
 impl Search<'_> {
-    /// Takes mains off full cpus and cores, at the least cost, until no more than allowed are left;
-    /// whether that was possible with [`REPAIR_EVALUATIONS_MAX`] and in time.
+    /// Moves mains off full cpus and cores, at the least cost, until no more than allowed are left;
+    /// returns whether that succeeded within [`REPAIR_EVALUATIONS_MAX`] and the budget.
     pub(crate) fn repair(&mut self, budget: &mut WorkBudget) -> bool {
         let target = self.allowed;
         let mut looks = 0;
@@ -48,7 +48,7 @@ impl Search<'_> {
             self.allowed.full_mains = below(self.full_mains, target.full_mains);
             self.allowed.full_core_mains = below(self.full_core_mains, target.full_core_mains);
             if !self.move_a_main() {
-                // one of the two at a time
+                // one of the two limits at a time
                 self.allowed.full_core_mains = self.full_core_mains.max(target.full_core_mains);
                 if !self.move_a_main() {
                     break;
@@ -59,7 +59,7 @@ impl Search<'_> {
         self.full_mains <= target.full_mains && self.full_core_mains <= target.full_core_mains
     }
 
-    /// Makes the best legal move of a main that is on a full cpu or core.
+    /// Makes the best feasible move of a main that is on a full cpu or core.
     fn move_a_main(&mut self) -> bool {
         let mut best: Option<(i64, usize, Result<usize, usize>)> = None;
         for first in 0..self.threads.len() {
@@ -103,14 +103,14 @@ impl Search<'_> {
         self.threads.iter().map(|thread| thread.cpu).collect()
     }
 
-    /// Writes the cpu of every thread over an earlier answer of [`Search::places`].
+    /// Overwrites an earlier result of [`Search::places`] with the cpu of every thread.
     pub(crate) fn copy_places(&self, places: &mut [u16]) {
         for (place, thread) in places.iter_mut().zip(&self.threads) {
             *place = thread.cpu;
         }
     }
 
-    /// Goes back to earlier places.
+    /// Restores earlier places.
     pub(crate) fn restore(&mut self, places: &[u16]) {
         let mut assignment = self.assignment();
         assignment.peers.iter_mut().for_each(Vec::clear);
@@ -192,7 +192,7 @@ impl Search<'_> {
         Some(Effect { gain, violation })
     }
 
-    /// By how much the rules on cores and on full cpus are broken, as one number.
+    /// Violation of the rules on cores and on full cpus, as one number.
     pub(crate) fn violation(&self) -> i64 {
         let cores: i64 = (0..self.domains.count(CORE))
             .map(|core| self.core_violation(core, 0, 0))
@@ -213,7 +213,7 @@ impl Search<'_> {
         i64::from(off + m.saturating_sub(self.allowed.core_mains))
     }
 
-    /// How much more is broken once so much is carried from a cpu to another.
+    /// Change of the violation if so many threads and mains move from a cpu to another.
     fn violation_after(&self, from: usize, to: usize, n: i32, m: i32) -> i64 {
         let full = self.full_after(from, to, n, m);
         let mut more = self.full_violation(full)
@@ -226,7 +226,7 @@ impl Search<'_> {
         more
     }
 
-    /// Whether both cpus keep (8) and what ranks need.
+    /// Whether both cpus keep (8) and the conditions on ranks.
     pub(crate) fn cpus_hold(&self, from: usize, to: usize, threads: i32, mains: i32) -> bool {
         self.cpu_holds(from, -threads, -mains) && self.cpu_holds(to, threads, mains)
     }

@@ -1,11 +1,11 @@
-//! Leaves a local optimum: a few random moves, then local search again.
+//! Perturbation, to leave a local optimum: a few random moves, then local search again.
 //!
 //! **Problem.** Exchanges and shifts alone get stuck where only two moves together gain.
-//! **Approach.** Iterated local search (Lourenco, Martin and Stuetzle 2003): some random legal
-//! moves, local search, and the result is kept unless it is worse. **Proof sketch.** Every state on
-//! the way is valid and the best is kept, so this can only help. **Limits.** Rounds are bounded by
-//! [`PERTURBATIONS_MAX`] and by the work of a local search ([`PERTURBATION_WORK_MAX`]); the random
-//! numbers start from a constant, so that equal problems have equal answers.
+//! **Approach.** Iterated local search (Lourenco, Martin and Stuetzle 2003): some random feasible
+//! moves, local search, and the result is kept unless it is worse. **Proof sketch.** Every
+//! intermediate state is valid and the best is kept, so this can only help. **Limits.** Rounds are
+//! bounded by [`PERTURBATIONS_MAX`] and by the work of a local search ([`PERTURBATION_WORK_MAX`]);
+//! the random seed is fixed, so that equal problems have equal answers.
 
 use albacore_values::XorShift64;
 

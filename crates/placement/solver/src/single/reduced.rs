@@ -1,16 +1,17 @@
-//! The reduced integer program, which proves small problems.
+//! The reduced integer program, which proves optimality of small problems.
 //!
-//! **Problem.** Prove that a value is the best, or find the better one. **Approach.** The program
-//! of `assignment` instead of that of the article: `x[w,c]` threads of a worker on a cpu and
-//! `m[w,c]` its main; ranks do not appear (`rank_coloring` finds them). How pairs are counted is
-//! in [`integer_program`](crate::integer_program). Workers are alike, so their mains are asked to
-//! be in order. Rules: (3) bounds x[w,c], (8) and (8+) their sums, (12) and (12+) count the domains
-//! that hold ceil(WT/units) threads and a main, all loosened as far as the construction had to
-//! (`relaxation`); (2) is what `rank_coloring` needs. **Proof sketch.** Every mapping that keeps
-//! the rules gives such x and m with the same value, and the reverse holds by `rank_coloring`.
-//! **Limits.** Up to [`REDUCED_VARIABLES_MAX`] integer variables, for [`REDUCED_SECONDS_MAX`], from
-//! the construction. The relaxation is that of the construction, not proven smallest. Several
-//! deployments have a program of their own, in `joint`.
+//! **Problem.** Prove that a value is optimal, or find a better one. **Approach.** The program of
+//! `assignment` instead of that of the article: `x[w,c]` threads of a worker on a cpu and `m[w,c]`
+//! its main; ranks are not part of it (`rank_coloring` finds them).
+//! [`integer_program`](crate::integer_program) describes how pairs are counted. Workers are
+//! interchangeable, so symmetry is broken by ordering them by their mains. Rules: (3) bounds
+//! x[w,c], (8) and (8+) their sums, (12) and (12+) count the domains that hold ceil(WT/units)
+//! threads and a main, all relaxed as far as the construction had to (`relaxation`); (2) is the
+//! condition of `rank_coloring`. **Proof sketch.** Every mapping that keeps the rules gives such x
+//! and m with the same value, and conversely by `rank_coloring`. **Limits.** Up to
+//! [`REDUCED_VARIABLES_MAX`] integer variables, for [`REDUCED_SECONDS_MAX`], starting from the
+//! construction. The relaxation is that of the construction, not proven smallest. The program of
+//! several deployments is in `joint`.
 
 mod model;
 #[cfg(test)]
@@ -24,7 +25,7 @@ use crate::single::domains::Domains;
 use crate::single::volumes::volumes;
 use model::{Model, magnitude, size};
 
-/// What the program found.
+/// Result of the program.
 pub(crate) struct Found {
     pub(crate) assignment: Assignment,
     pub(crate) proven: bool,
@@ -43,7 +44,7 @@ pub(crate) fn solve_reduced(domains: &Domains, allowed: &Allowed) -> Option<Foun
 fn solve_within(domains: &Domains, allowed: &Allowed, seconds: f64) -> Option<Found> {
     let Assignment { mains, peers } = assign(domains, &volumes(domains));
     let mut start: Vec<_> = mains.into_iter().zip(peers).collect();
-    // in order, as the program asks for
+    // in the order that the program requires
     start.sort();
     let program = Model::of(domains, allowed);
     let Solved { workers, proven } = program.solve(&start, magnitude(domains), seconds)?;

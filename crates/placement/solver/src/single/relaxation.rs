@@ -1,14 +1,15 @@
 //! The smallest relaxation: volumes that violate the core rules and (12) as little as possible.
 //!
 //! **Problem.** Where cores differ in their usable cpus, or the rules contradict each other, some
-//! right-hand side has to move, and by the smallest number. **Approach.** From the constructed
-//! volumes, move a thread and a main, alone, together or against each other, between two cpus as
-//! long as the excess over the rules falls, compared in the order (8+), mains-per-core, (12),
-//! (12+). Equivalent cpus (same threads and mains on equivalent cores) are tried once. **Proof
-//! sketch.** The excess only falls, so the search ends; (8) and what `assignment` and
-//! `rank_coloring` need hold in every state. On equal cores the construction is minimal already and
-//! nothing is found. **Limits.** The search ends with its budget. It is local: minimal on every
-//! tiny problem that was compared with brute force, not proven minimal for unequal cores.
+//! right-hand side has to be relaxed, by the smallest amount. **Approach.** Starting from the
+//! constructed volumes, move a thread and a main, alone, together or in opposite directions,
+//! between two cpus as long as the excess over the rules decreases, compared lexicographically in
+//! the order (8+), mains-per-core, (12), (12+). Equivalent cpus (same threads and mains on
+//! equivalent cores) are tried once. **Proof sketch.** The excess only decreases, so the search
+//! terminates; (8) and the conditions of `assignment` and `rank_coloring` hold in every state. On
+//! equal cores the construction is already minimal and nothing is found. **Limits.** The search
+//! ends with its budget. It is local: minimal on every tiny problem that was compared with brute
+//! force, not proven minimal for unequal cores.
 
 use std::collections::BTreeMap;
 
@@ -20,13 +21,12 @@ use crate::single::volumes::Volumes;
 /// Excess of (8+), its sum over cores, excess of mains-per-core, of (12), of (12+).
 type RuleExcess = [u32; 5];
 
-/// The sum over cores guides the way to a smaller (8+), but counts for nothing once that is
-/// reached.
+/// The sum over cores guides the search to a smaller (8+); after that, it has the lowest priority.
 fn sum_last([excess, sum, mains, full, full_cores]: RuleExcess) -> RuleExcess {
     [excess, mains, full, full_cores, sum]
 }
 
-/// Makes the excess of `volumes` over the rules small.
+/// Reduces the excess of `volumes` over the rules.
 pub(crate) fn reduce_excess(domains: &Domains, volumes: &mut Volumes, budget: &mut WorkBudget) {
     for order in [|excess: RuleExcess| excess, sum_last] {
         let mut least = order(excess(domains, volumes));
@@ -75,8 +75,8 @@ fn better(
     Some((best.0, trial))
 }
 
-/// Whether so many threads and mains may go from one cpu to another: both must be able to hold
-/// that.
+/// Whether so many threads and mains may move from one cpu to another: both cpus must stay
+/// feasible.
 fn may_move(
     domains: &Domains,
     volumes: &Volumes,
@@ -104,7 +104,7 @@ fn carry(volumes: &mut Volumes, (from, to): (usize, usize), (threads, mains): (i
     }
 }
 
-/// Of every kind of cpu the first ones, on the same core and on others.
+/// The first cpus of every kind, on the same core and on others.
 fn distinct_cpus(domains: &Domains, volumes: &Volumes) -> Vec<usize> {
     let of = |cpu: usize| (volumes.threads[cpu], volumes.mains[cpu]);
     let mut kinds: BTreeMap<_, Vec<usize>> = BTreeMap::new();

@@ -1,10 +1,10 @@
-//! The baseline of the source article: threads over cpus in order, cyclically, whatever they do.
+//! The baseline of the source article: threads are assigned to cpus in cyclic order.
 //!
-//! Worker by worker and rank by rank, thread k goes to the k-th cpu (rising ids) modulo C. It knows
-//! nothing of caches or of mains and may break any rule but (1), (3) and (8); what it breaks is
-//! listed in [`relaxed`](crate::Certificate::relaxed). It is `optimal` only if it keeps every rule
-//! and meets the bound. The bound is that of the mappings that keep the rules; a round robin that
-//! gains value by breaking them raises it to its own.
+//! Worker by worker and rank by rank, thread k is placed on the k-th cpu (ascending ids) modulo C.
+//! This ignores caches and mains and may break any rule except (1), (3) and (8); broken rules are
+//! listed in [`relaxed`](crate::Certificate::relaxed). The result is `optimal` only if it keeps
+//! every rule and meets the bound. The bound covers the mappings that keep the rules; a round robin
+//! that gains value by breaking them raises it to its own value.
 
 use albacore_mapping::report;
 
@@ -18,7 +18,7 @@ use crate::{
     counted_bound,
 };
 
-/// Threads over cpus in order, cyclically.
+/// Assigns threads to cpus in cyclic order.
 ///
 /// # Errors
 /// The problem is outside the limits or its distances fall with the level.
@@ -38,8 +38,8 @@ pub fn round_robin(problem: &Problem) -> Result<Solution, ProblemError> {
     })
 }
 
-/// No mapping that keeps the rules is above this: where cores differ in speed no mapping at all, as
-/// the counts are those of equally fast cores.
+/// Upper bound of all mappings that keep the rules; where cores differ in speed, of all mappings,
+/// because the counts are those of equally fast cores.
 fn upper(problem: &Problem, report: &CheckReport) -> ProvenBound {
     if !problem.topology.is_uniform() {
         let (bound, proof) = (counted_bound(problem, &report.relaxed), Proof::None);

@@ -1,10 +1,10 @@
-//! Better assignments and better bounds in turn, until they meet.
+//! Improves assignment and bound in turn, until they meet.
 //!
 //! **Problem.** Many methods, 50 ms. **Approach.** The cheapest method first; on large machines
-//! with several L3 caches, annealed constructions before anything that evaluates single threads:
-//! there a local search costs as much as a construction and gains a hundredth of it. **Proof
-//! sketch.** Every step keeps the best assignment and the lowest bound. **Limits.** Each step has a
-//! upper of its own; the budget is asked between and in them.
+//! with several L3 caches, annealed constructions before anything that evaluates single threads,
+//! because a local search costs as much as a construction there and gains a hundredth of it.
+//! **Proof sketch.** Every step keeps the best assignment and the lowest bound. **Limits.** Each
+//! step has its own limit; the budget is checked between and within steps.
 
 use crate::limits::{
     ANNEALING_MOVES_MAX, CLIMB_WORK_MAX, CONSTRUCTION_SEEDS, LARGE_PROBLEM, REDUCED_STEPS,
@@ -29,8 +29,8 @@ fn is_large(domains: &Domains) -> bool {
     domains.mode == Mode::Compact && domains.count(L3) > 1 && size > LARGE_PROBLEM
 }
 
-/// The first assignment: workers laid end to end where that reaches the bound, else the better of
-/// that and a second construction.
+/// The first assignment: workers laid end to end if that reaches the bound, else the better of that
+/// and a second construction.
 pub(crate) fn start<'a>(
     domains: &'a Domains,
     allowed: &Allowed,
@@ -100,9 +100,9 @@ pub(crate) struct SearchDriver<'a> {
 }
 
 impl SearchDriver<'_> {
-    /// Runs all methods until value and bound meet. Where the mapping in force has the value
-    /// `in_force`, no less than a local search reaches, an earlier search has found it: the long
-    /// searches are not repeated.
+    /// Runs all methods until value and bound meet. If the value of the mapping in force,
+    /// `in_force`, is no less than a local search reaches, an earlier search has found that
+    /// mapping: the long searches are not repeated.
     pub(crate) fn run(&mut self, in_force: Option<i64>, budget: &mut WorkBudget) {
         let large = is_large(self.best.domains);
         let work = CLIMB_WORK_MAX / if large { 4 } else { 1 };
@@ -141,7 +141,7 @@ impl SearchDriver<'_> {
         self.best.objective() >= self.upper.bound || budget.is_spent()
     }
 
-    /// Runs a search on the best assignment; an improvement came from `stage`.
+    /// Runs a search on the best assignment; an improvement is attributed to `stage`.
     fn keep_if_better(&mut self, stage: Stage, search: impl FnOnce(&mut Search<'_>, i64)) {
         let before = self.best.objective();
         search(&mut self.best, self.upper.bound);
@@ -169,8 +169,8 @@ impl SearchDriver<'_> {
         }
     }
 
-    /// Enumerates all assignments where they are few; otherwise solves the reduced program where
-    /// that is small enough.
+    /// Enumerates all assignments if there are few; otherwise solves the reduced program if it is
+    /// small enough.
     fn prove(&mut self, budget: &mut WorkBudget) {
         if self.is_over(budget) {
             return;
@@ -193,8 +193,8 @@ impl SearchDriver<'_> {
         let Some(Found { assignment, proven }) = solve_reduced(domains, &self.best.allowed) else {
             return;
         };
-        // the program works with floats: its assignment is taken only if counting confirms it, and
-        // its proof only together with its assignment
+        // the program computes in floating point: its assignment is accepted only if counting
+        // confirms it, and its proof only together with its assignment
         let found = Search::of(domains, &self.best.allowed, &assignment);
         if !found.is_valid() {
             return;

@@ -1,12 +1,12 @@
-//! Simulated annealing of the threads themselves.
+//! Simulated annealing on the threads themselves.
 //!
 //! **Problem.** Where volumes, mains and full cpus constrain each other, counts per domain do not
-//! tell what is possible, and a local search ends early. **Approach.** A thread is drawn toward the
-//! domain of another thread of its worker (or away from it: scatter), by exchange or by a shift; a
-//! loss is accepted with a probability that falls with the temperature (Kirkpatrick, Gelatt and
-//! Vecchi 1983). Violated rules cost a penalty each. **Proof sketch.** Only states without
-//! violations count, and the best of them is kept. **Limits.** A fixed number of moves from fixed
-//! random numbers.
+//! determine what is feasible, and a local search ends early. **Approach.** A thread is moved into
+//! a domain of another thread of its worker (compact) or to a random cpu, by exchange or by a
+//! shift; a loss is accepted with a probability that decreases with the temperature (Kirkpatrick,
+//! Gelatt and Vecchi 1983). Each violated rule costs a penalty. **Proof sketch.** Only states
+//! without violations count, and the best of them is kept. **Limits.** A fixed number of moves with
+//! a fixed random seed.
 
 use albacore_values::XorShift64;
 
@@ -14,7 +14,7 @@ use crate::single::local_search::Search;
 use crate::single::penalized_moves::Acceptance;
 use crate::{Mode, WorkBudget};
 
-/// Anneals `search` for so many moves; leaves the best state seen in it.
+/// Anneals `search` for `moves` moves; leaves the best state seen in it.
 pub(crate) fn anneal_threads(
     search: &mut Search<'_>,
     goal: i64,

@@ -1,22 +1,21 @@
-//! From a problem to a certified mapping: volumes, assignment, search, bound, labels.
+//! Solves the problem of one deployment: volumes, assignment, search, bound, labels.
 //!
-//! **Problem.** The best mapping there is, or the best that can be found in time, with what is
-//! known of its quality. **Approach.** A mapping in force that meets the bound is the answer
-//! (`incumbent`). Else construct: workers end to end down the tree (`hierarchical_construction`),
-//! or greedily (`volumes`, `assignment`). Where value and bound differ, `search_driver` runs local
-//! search, tightens the bound by Lagrangian relaxation, anneals counts and threads, and enumerates
-//! a tiny problem or solves the reduced program of a small one. A mapping in force stays unless
-//! something better was found; only then the assignment is brought close to it
-//! (`move_minimization`) and labeled (`labeling`). Cores of different speed are left to the solver
-//! of several deployments. **Proof sketch.** Optimal is claimed only where value and bound meet, or
-//! where the program was solved to its end and its answer was counted again; the certificate says
-//! which of them it was ([`ProvenBound`]). **Limits.** The caller's budget is asked between steps;
-//! once it is spent, the rest is construction without choices, O(W (T + C log C)). Every search has
-//! a limit of its own, too. Compact with several L3 caches and volumes that leave a remainder is
-//! where value and bound most often differ. Ties: no thread moves if the mapping in force is as
-//! good; where it is not, moves are few but not proven fewest. Without one, workers of low number
-//! contend least for cores (`worker_order`), else labels are the smallest of the assignment found,
-//! not of all assignments of equal value.
+//! **Problem.** The best mapping, or the best that can be found in time, with a certificate of its
+//! quality. **Approach.** A mapping in force that meets the bound is the answer (`incumbent`).
+//! Otherwise construct: workers end to end down the tree (`hierarchical_construction`), or greedily
+//! (`volumes`, `assignment`). If value and bound differ, `search_driver` runs local search,
+//! tightens the bound by Lagrangian relaxation, anneals counts and threads, and enumerates a tiny
+//! problem or solves the reduced program of a small one. A mapping in force stays unless something
+//! better was found; only then the assignment is brought close to it (`move_minimization`) and
+//! labeled (`labeling`). Cores of different speed are left to the solver of several deployments.
+//! **Proof sketch.** Optimality is claimed only if value and bound meet, or if the program was
+//! solved to the end and its answer was recounted; the certificate states which ([`ProvenBound`]).
+//! **Limits.** The caller's budget is checked between steps; once it is spent, the rest is
+//! construction without choices, O(W (T + C log C)). Every search has its own limit as well. A gap
+//! remains most often for compact with several L3 caches and volumes that leave a remainder. Ties:
+//! no thread moves if the mapping in force is as good; if it is not, moves are few but not proven
+//! fewest. Without one, workers of low number contend least for cores (`worker_order`), else labels
+//! are the smallest of the assignment found, not of all assignments of equal value.
 
 use albacore_mapping::report;
 
@@ -36,8 +35,8 @@ use crate::{
     Solution, WorkBudget,
 };
 
-/// The best mapping that can be found within the budget; whatever it is, the
-/// answer is valid and its gap to the bound is honest.
+/// Returns the best mapping that is found within the budget. Regardless of the budget, the answer
+/// is valid and its bound holds.
 ///
 /// # Errors
 /// The problem is outside the limits or its distances fall with the level.
@@ -45,8 +44,8 @@ pub fn solve(problem: &Problem, budget: &mut WorkBudget) -> Result<Solution, Pro
     solve_with_stage(problem, budget).map(|(solution, _)| solution)
 }
 
-/// As [`solve()`], for a mapping in force that an earlier search left unproven: the long searches
-/// are repeated, as this budget is larger than that of the search before.
+/// Like [`solve()`], for a mapping in force that an earlier search left unproven: repeats the long
+/// searches, because this budget is larger than that of the earlier search.
 ///
 /// # Errors
 /// As [`solve()`].
@@ -54,7 +53,7 @@ pub fn improve(problem: &Problem, budget: &mut WorkBudget) -> Result<Solution, P
     search(problem, Effort::Whole, budget).map(|(solution, _)| solution)
 }
 
-/// The step of [`solve()`] that an answer came from, in their order.
+/// The step of [`solve()`] that produced an answer, in their order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Stage {
     /// The mapping in force was kept.
@@ -71,7 +70,7 @@ pub enum Stage {
     Reduced,
 }
 
-/// [`solve()`], and the step that the answer came from: for tables.
+/// Like [`solve()`], and also returns the step that produced the answer: for tables.
 ///
 /// # Errors
 /// As [`solve()`].
@@ -82,10 +81,10 @@ pub fn solve_with_stage(
     search(problem, Effort::Needed, budget)
 }
 
-/// Whether what an earlier search did is done again.
+/// Whether the work of an earlier search is repeated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Effort {
-    /// Not where the mapping in force is as good as a local search finds.
+    /// Not if the mapping in force is as good as the result of a local search.
     Needed,
     Whole,
 }
@@ -148,8 +147,8 @@ fn search(
     Ok((certified(problem, mapping, upper), stage))
 }
 
-/// Cores of different speed: what the solver of several deployments finds for one. Its search from
-/// a mapping in force is local, so more effort begins anew.
+/// Solves a problem on cores of different speed with the solver of several deployments. Its search
+/// from a mapping in force is local, so with more effort it starts without that mapping.
 fn solve_at_different_speeds(
     problem: &Problem,
     effort: Effort,
@@ -178,7 +177,7 @@ fn counted(bound: i64) -> ProvenBound {
     }
 }
 
-/// A mapping with what can be counted of it.
+/// A mapping with its certificate.
 fn certified(problem: &Problem, mapping: Mapping, upper: ProvenBound) -> Solution {
     let CheckReport { objective, relaxed } = report(problem, &mapping);
     let certificate = Certificate::of(objective, upper, relaxed);

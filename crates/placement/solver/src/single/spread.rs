@@ -1,37 +1,37 @@
-//! Maximum dispersion: items placed as far apart as possible, one at a time.
+//! Maximum dispersion: items are placed as far apart as possible, one at a time.
 //!
-//! **Problem.** Place so many mains, or threads of one worker, on cpus with limits at the least
-//! closeness. **Approach.** The next item goes where it adds least. Every domain stores the best of
-//! its cpus, so one more item changes only what the domains around it store. **Proof sketch.**
-//! Closeness is a sum of convex functions of the counts of nested domains, so the greedy method is
-//! exact (brute force agrees). Within a domain all cpus have the outer domains in common, so the
-//! best cpu of the machine is the best of its domain. **Limits.** O(C + items x widest domain).
+//! **Problem.** Place a number of mains, or threads of one worker, on cpus with limits at the least
+//! closeness. **Approach.** Greedily, the next item is placed where it adds least. Every domain
+//! stores the best of its cpus, so one more item changes only what the domains around it store.
+//! **Proof sketch.** Closeness is a sum of convex functions of the counts of nested domains, so the
+//! greedy method is exact (brute force agrees). All cpus of a domain share the outer domains, so
+//! the best cpu of the machine is the best of its domain. **Limits.** O(C + items x widest domain).
 
 use crate::single::domains::{CORE, CPU, Domains, LEVELS};
 
 /// Threads or mains in each domain of each level.
 pub(crate) type Counts = [Vec<u32>; LEVELS];
 
-/// What one more item on a cpu adds, what is on the cpu and its core already, the cpu: less is
-/// better.
+/// Key of a cpu, less is better: closeness that one more item adds, items on the cpu and on its
+/// core, the cpu.
 type Rank = (i64, u32, u32, u16);
 
-/// No cpu is open.
+/// The key if no cpu is open.
 const NOWHERE: Rank = (i64::MAX, 0, 0, u16::MAX);
 
 pub(crate) fn zero_counts(domains: &Domains) -> Counts {
     std::array::from_fn(|level| vec![0; domains.count(level)])
 }
 
-/// One more item on `cpu`.
+/// Adds one item on `cpu`.
 pub(crate) fn add(domains: &Domains, counts: &mut Counts, cpu: usize) {
     for (level, counts) in counts.iter_mut().enumerate() {
         counts[domains.domain(level, cpu)] += 1;
     }
 }
 
-/// Adds items one by one where they come closest to the fewest; `open` says by what is on a cpu
-/// and on its core whether one more may go there. How many found a place.
+/// Adds items one by one where they add least closeness; `open` decides from the counts on a cpu
+/// and on its core whether one more may be placed there. Returns how many found a place.
 pub(crate) fn spread(
     domains: &Domains,
     counts: &mut Counts,
@@ -56,7 +56,7 @@ pub(crate) fn spread(
         }
         let cpu = usize::from(cpu);
         add(domains, counts, cpu);
-        // the other cpus of the core see one more beside them
+        // the other cpus of the core have one more item beside them
         for cpu in domains.members(CORE, domains.core(cpu)) {
             best[CPU][cpu] = best_of(domains, counts, &best, (CPU, cpu), open);
         }
@@ -68,7 +68,8 @@ pub(crate) fn spread(
     items
 }
 
-/// The best cpu of a domain, from the best of its parts; what it adds is counted up to this level.
+/// The best cpu of a domain, from the best of its parts; added closeness is counted up to this
+/// level.
 fn best_of(
     domains: &Domains,
     counts: &Counts,

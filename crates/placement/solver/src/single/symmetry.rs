@@ -1,14 +1,14 @@
-//! Symmetry canonicalisation: the smallest of the mappings that differ only by an exchange of equal
-//! domains.
+//! Canonical form under symmetry: the smallest of the mappings that differ only by an exchange of
+//! equal domains.
 //!
 //! **Problem.** Equal cores (and equal L2, L3 domains) can be exchanged without changing value or
-//! rules; of all such images of a mapping the lexicographically smallest is the answer, so that it
-//! reads well and does not depend on the path of the search. **Approach.** Slot by slot, worker by
-//! worker: a cpu without an image yet goes to the first free domain of its shape under the image of
-//! its parent. **Proof sketch.** Parent and image have children of the same shapes, so a free one
-//! of each shape is always left; positions of equal domains rise with their lowest cpu, so the
-//! first is the smallest that this slot can have, given the slots before it. **Limits.** O(WT C) at
-//! worst; the order of workers and ranks is taken as it is.
+//! rules; of all such images of a mapping the lexicographically smallest is returned, so that it is
+//! easy to read and does not depend on the path of the search. **Approach.** Slot by slot, worker
+//! by worker: a cpu without an image is mapped to the first free domain of its shape under the
+//! image of its parent. **Proof sketch.** Parent and image have children of the same shapes, so a
+//! free one of each shape is always left; positions of equal domains ascend with their lowest cpu,
+//! so the first is the smallest that this slot can have, given the slots before it. **Limits.**
+//! O(WT C) at worst; the order of workers and ranks is not changed.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use albacore_topology::CpuId;
 
 use crate::single::domains::{Domains, LEVELS};
 
-/// The smallest image of `cpus`, slot by slot; all of them are of the problem's cpus.
+/// The smallest image of `cpus`, slot by slot; all of them are cpus of the problem.
 pub(crate) fn canonical_cpus(domains: &Domains, cpus: &[CpuId]) -> Vec<CpuId> {
     let mut images = CanonicalOrder::of(domains);
     let image = |&cpu: &CpuId| match domains.position(cpu) {
@@ -26,9 +26,9 @@ pub(crate) fn canonical_cpus(domains: &Domains, cpus: &[CpuId]) -> Vec<CpuId> {
     cpus.iter().map(image).collect()
 }
 
-/// Where each domain goes, as far as it is given.
+/// The image of each domain, as far as it is determined.
 struct CanonicalOrder {
-    /// Equal numbers: equal shapes.
+    /// Equal numbers for equal shapes.
     shapes: [Vec<usize>; LEVELS],
     to: [Vec<Option<usize>>; LEVELS],
     is_taken: [Vec<bool>; LEVELS],
@@ -69,7 +69,7 @@ impl CanonicalOrder {
                 };
                 candidates.into_iter().find(is_free)
             };
-            // There always is one; a domain without would keep its place.
+            // There always is one; a domain without one would keep its place.
             let image = self.to[level][domain].or_else(first).unwrap_or(domain);
             self.to[level][domain] = Some(image);
             self.is_taken[level][image] = true;
@@ -79,7 +79,7 @@ impl CanonicalOrder {
     }
 }
 
-/// The domains of the next level in that lie in `domain` of `level`.
+/// The domains of the next inner level that `domain` of `level` contains.
 fn children(domains: &Domains, level: usize, domain: usize) -> std::ops::Range<usize> {
     let members = domains.members(level, domain);
     let first = domains.domain(level - 1, members.start);

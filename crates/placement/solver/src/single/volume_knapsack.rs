@@ -1,8 +1,8 @@
 //! The volumes of all domains in the Lagrangian bound: they sum to WT.
 //!
-//! **Problem.** With the best partition of every volume of every class (`domain_subproblem`),
+//! **Problem.** Given the best partition of every volume of every class (`domain_subproblem`),
 //! choose a volume for each domain such that all threads are placed. **Approach.** A
-//! multiple-choice knapsack over domains and extra threads (`exact_volumes`) or, where that takes
+//! multiple-choice knapsack over domains and extra threads (`exact_volumes`) or, if that takes too
 //! long, a multiplier of a thread that is found by bisection (`priced_volumes`). **Proof sketch.**
 //! The multiplier belongs to an equation that holds in every mapping, so the value is a bound at
 //! any multiplier. **Limits.** Priced volumes differ from WT by less than one domain's choice,
@@ -12,7 +12,7 @@ use crate::single::domain_classes::Class;
 use crate::single::domain_subproblem::Partitions;
 use crate::single::lagrangian_bound::{Dimensions, INFEASIBLE};
 
-/// Halvings of the range of a thread's multiplier.
+/// Bisection steps for a thread's multiplier.
 const BISECTIONS: u32 = 48;
 /// Above the multiplier of any thread.
 const THREAD_MULTIPLIER_MAX: i64 = 1 << 46;
@@ -42,7 +42,7 @@ fn extra_threads(classes: &[Class], dimensions: Dimensions) -> usize {
 pub(crate) struct VolumeChoice {
     pub(crate) class: usize,
     pub(crate) volume: usize,
-    /// How many domains have it.
+    /// Number of domains with this volume.
     pub(crate) domains: i64,
 }
 
@@ -139,8 +139,8 @@ impl PricedVolumes {
     }
 }
 
-/// Volumes at the multiplier of a thread at which they sum to WT as nearly as at any, found by
-/// bisection. The value is a bound at any multiplier.
+/// Volumes at the multiplier of a thread for which their sum is closest to WT, found by bisection.
+/// The value is a bound at any multiplier.
 pub(crate) fn priced_volumes(
     classes: &[Class],
     partitions: &[Partitions],
@@ -160,7 +160,7 @@ pub(crate) fn priced_volumes(
             (high, fewer) = (middle, now);
         }
     }
-    // class after class takes the larger volumes, as long as threads are left
+    // class by class, domains take the larger volume as long as threads are left
     let mut left = slots - fewer.threads;
     let mut choices = Vec::with_capacity(2 * classes.len());
     for (at, class) in classes.iter().enumerate() {

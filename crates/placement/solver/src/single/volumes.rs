@@ -1,34 +1,34 @@
-//! How many threads and mains each cpu holds, before they are assigned to workers.
+//! The number of threads and mains on each cpu, before they are assigned to workers.
 //!
 //! **Problem.** Find volumes n and mains m per cpu that keep (8), (8+), mains-per-core, (12) and
 //! (12+), with the mains as far apart as possible, and such that workers and ranks can be assigned
-//! afterwards. **Approach.** Mains first, one at a time to the cpu that adds least closeness. Every
-//! cpu holds floor(WT/C) threads; the remaining r "extras" go one at a time to the core and the cpu
-//! where they violate least. **Proof sketch.** One main at a time is exact (`spread`). The
-//! assignment needs m <= n and n - m <= rank_cap (T-1) on every cpu and nothing else (`assignment`,
-//! `rank_coloring`), so both are limits here and the rest is free. On equal cores every core gets
-//! floor(r/P) extras and r mod P cores one more; each has its own violations, so the cheapest are
-//! right. **Limits.** With unequal cores the core rules are best effort: the greatest excess of a
-//! core is kept small in the order (8+), (12), (12+).
+//! afterwards. **Approach.** Mains first, one at a time on the cpu that adds least closeness. Every
+//! cpu holds floor(WT/C) threads; the remaining r "extras" are placed one at a time on the core and
+//! the cpu where they violate least. **Proof sketch.** One main at a time is exact (`spread`). The
+//! assignment requires m <= n and n - m <= rank_cap (T-1) on every cpu and nothing else
+//! (`assignment`, `rank_coloring`), so both are limits here and the rest is free. On equal cores
+//! every core gets floor(r/P) extras and r mod P cores one more; violations of cores are
+//! independent, so the greedy choice is optimal. **Limits.** With unequal cores the core rules are
+//! best effort: the greatest excess of a core is kept small in the order (8+), (12), (12+).
 
 use crate::single::domains::{CORE, CPU, Domains, LEVELS};
 use crate::single::relaxation::reduce_excess;
 use crate::single::spread::{add, spread, zero_counts};
 use crate::{Mode, WorkBudget};
 
-/// Threads and mains of each cpu.
+/// Threads and mains on each cpu.
 #[derive(Clone)]
 pub(crate) struct Volumes {
     pub(crate) threads: Vec<u32>,
     pub(crate) mains: Vec<u32>,
 }
 
-/// Volumes that keep the rules or break them as little as this order of steps allows.
+/// Volumes that keep the rules, or break them as little as this order of steps allows.
 pub(crate) fn volumes(domains: &Domains) -> Volumes {
     volumes_in_budget(domains, &mut WorkBudget::unlimited())
 }
 
-/// The same; once the budget is spent, what was broken until then stays broken.
+/// The same; once the budget is spent, the remaining excess is not reduced.
 pub(crate) fn volumes_in_budget(domains: &Domains, budget: &mut WorkBudget) -> Volumes {
     let mains = spread_mains(domains);
     let threads = spread_extras(domains, &mains);
@@ -37,7 +37,7 @@ pub(crate) fn volumes_in_budget(domains: &Domains, budget: &mut WorkBudget) -> V
     volumes
 }
 
-/// Fewest and most mains of a cpu.
+/// Fewest and most mains on a cpu.
 pub(crate) fn main_limits(domains: &Domains) -> (u32, u32) {
     let peers = domains.rules.rank_cap * (domains.threads as u32 - 1);
     let (lower, upper) = domains.rules.cpu_volume;
@@ -47,9 +47,9 @@ pub(crate) fn main_limits(domains: &Domains) -> (u32, u32) {
     )
 }
 
-/// Mains as far apart as the caps allow; the cap of a core rises where the cores are too small to
-/// keep it. Where an extra needs one more main on its cpu (its peers alone would be too many for
-/// T-1 ranks), so many cpus get one first.
+/// Places mains as far apart as the caps allow; the cap of a core is raised if the cores are too
+/// small for it. If an extra needs one more main on its cpu (its peers alone would be too many for
+/// T-1 ranks), enough cpus get one first.
 fn spread_mains(domains: &Domains) -> Vec<u32> {
     let (least, most) = main_limits(domains);
     let mut counts = zero_counts(domains);
@@ -60,8 +60,8 @@ fn spread_mains(domains: &Domains) -> Vec<u32> {
     }
     let left = domains.workers - (least as usize * domains.cpus).min(domains.workers);
     let peers = domains.rules.rank_cap * (domains.threads as u32 - 1);
-    // with so few peers that (8+) needs mains on every core, those come before the spread of the
-    // rest
+    // with so few peers that (8+) needs mains on every core, those are placed before the rest is
+    // spread
     let widest = (0..domains.count(CORE)).map(|core| domains.members(CORE, core).len());
     let held = widest.max().unwrap_or(1) as u32 * peers;
     let floor = domains.rules.core_volume.0.saturating_sub(held);
@@ -80,10 +80,10 @@ fn spread_mains(domains: &Domains) -> Vec<u32> {
     std::mem::take(&mut counts[CPU])
 }
 
-/// Spreads mains with at most `most` on a cpu and as few above the cap of a core as can be.
+/// Spreads mains with at most `most` on a cpu and as few as possible above the cap of a core.
 fn spread_capped(domains: &Domains, counts: &mut [Vec<u32>; LEVELS], mains: usize, most: u32) {
     let mut left = mains;
-    // bound: no core holds more than all mains, so at the latest a cap of W leaves none
+    // bound: no core holds more than all mains, so a cap of W leaves none at the latest
     for cap in domains.rules.core_mains..=domains.workers as u32 {
         left -= spread(domains, counts, left, &|on_cpu, on_core| {
             on_cpu < most && on_core < cap
@@ -94,7 +94,7 @@ fn spread_capped(domains: &Domains, counts: &mut [Vec<u32>; LEVELS], mains: usiz
     }
 }
 
-/// A core while extras are handed out.
+/// A core while extras are placed.
 struct Core {
     volume: u32,
     mains: u32,
@@ -151,8 +151,8 @@ fn spread_extras(domains: &Domains, mains: &[u32]) -> Vec<u32> {
     threads
 }
 
-/// What one more thread on a cpu with `mains` of `core` breaks: below the floor first, then by
-/// excess over the ceiling of the core, then (12), then (12+).
+/// Damage by one more thread on a cpu with `mains` of `core`, less is better: first cores below the
+/// floor, then least excess over the ceiling of the core, then (12), then (12+).
 fn harm(domains: &Domains, core: &Core, mains: u32) -> (bool, u32, bool, bool) {
     let (lower, upper) = domains.rules.core_volume;
     let full =

@@ -9,19 +9,19 @@ use proptest::prelude::*;
 
 use crate::machines::{at_two_speeds, capacities, modes, topologies};
 
-/// How large random problems get.
+/// Limits on the size of random problems.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     pub cpus: u16,
     pub deployments: usize,
     pub workers: u16,
     pub threads: u16,
-    /// Most placements, if that is bounded.
+    /// Maximum number of placements, if that is bounded.
     pub placements: f64,
 }
 
 impl Sizes {
-    /// What brute force can do, twice.
+    /// Sizes that brute force can enumerate twice.
     pub const TINY: Self = Self {
         cpus: 12,
         deployments: 3,
@@ -29,7 +29,7 @@ impl Sizes {
         threads: 3,
         placements: 3_000.0,
     };
-    /// What the laws are tried on.
+    /// Sizes on which the laws are tested.
     pub const SMALL: Self = Self {
         cpus: 32,
         deployments: 5,
@@ -56,8 +56,8 @@ fn drafts(sizes: Sizes) -> impl Strategy<Value = Vec<Draft>> {
     proptest::collection::vec(draft, 1..=sizes.deployments)
 }
 
-/// Joint problems on all kinds of machines: cpusets apart, nested and overlapping, obstacles, some
-/// deployments with a random mapping in force.
+/// Joint problems on all kinds of machines: disjoint, nested and overlapping cpusets, obstacles,
+/// some deployments with a random mapping in force.
 pub fn joint_problems(sizes: Sizes) -> impl Strategy<Value = JointProblem> {
     let obstacles = proptest::collection::vec((any::<u16>(), 0..4u32), 0..3);
     let cost = prop_oneof![Just(0u32), 1..400u32];
@@ -84,7 +84,7 @@ pub fn joint_problems(sizes: Sizes) -> impl Strategy<Value = JointProblem> {
         })
 }
 
-/// Those on machines with cores of one speed and of two.
+/// The same on machines with cores of one speed or of two.
 pub fn joint_problems_at_any_speed(sizes: Sizes) -> impl Strategy<Value = JointProblem> {
     prop_oneof![joint_problems(sizes), joint_problems_at_two_speeds(sizes)]
 }
@@ -114,7 +114,7 @@ fn deployment(ids: &[CpuId], draft: &Draft) -> Deployment {
         let slots = usize::from(workers * threads);
         Mapping {
             threads,
-            // now and then on a cpu that it may no longer use
+            // sometimes on a cpu that it may no longer use
             cpus: (0..slots).map(|_| ids[random.below(ids.len())]).collect(),
         }
     });
@@ -127,8 +127,8 @@ fn deployment(ids: &[CpuId], draft: &Draft) -> Deployment {
     }
 }
 
-/// Whether one deployment has the machine to itself, and its cores are equally fast: then the rules
-/// for one hold.
+/// Whether a deployment is alone on the machine and its cores are equally fast: then the rules for
+/// one apply.
 pub fn is_alone(problem: &JointProblem) -> bool {
     let own = problem.topology.restrict(&problem.deployments[0].cpuset);
     problem.deployments.len() == 1
@@ -148,12 +148,12 @@ impl Random {
     }
 }
 
-/// A thread's number in its core by capacity, then how slow it is, then its number on the cpu; each
-/// times what makes it whole.
+/// A fill level: a thread's number in its core divided by capacity, then how slow it is, then its
+/// number on the cpu; scaled to integers.
 type TestLevel = (u64, u64, u64);
 
-/// Loads of cpus from the largest, then those of cores; where cores differ in speed, the levels of
-/// threads from the highest.
+/// Loads of cpus in descending order, then those of cores; where cores differ in speed, the fill
+/// levels of threads in descending order.
 pub fn loads_from_the_largest(
     problem: &JointProblem,
     mappings: &[Mapping],
@@ -215,7 +215,7 @@ pub fn loads_from_the_largest(
     (levels, Vec::new())
 }
 
-/// The whole machine for everybody.
+/// Deployments of these sizes, each on the whole machine.
 pub fn same_cpuset(
     topology: &Topology,
     sizes: &[(u16, u16, albacore_solver::Mode)],

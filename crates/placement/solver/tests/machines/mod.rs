@@ -1,16 +1,17 @@
-//! Random and regular machines for the tests of this crate and of those that know it.
+//! Random and regular machines for the tests of this crate and of crates that depend on it.
 #![allow(dead_code, unreachable_pub, clippy::expect_used)] // each test binary uses a part of it
 
 use albacore_solver::{Mode, Problem};
 use albacore_topology::{CAPACITY_MAX, Cpu, CpuId, CpuSet, Distances, Topology};
 use proptest::prelude::*;
 
-/// Packages x L3 each x L2 each x cores each x cpus each.
+/// Packages x L3 per package x L2 per L3 x cores per L2 x cpus per core.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape(pub [u16; 5]);
 
 impl Shape {
-    /// All cpus of the machine; ids go round the cores first, as Linux numbers them.
+    /// All cpus of the machine; ids number the first cpus of all cores, then the second ones, as in
+    /// Linux.
     pub fn cpus(self) -> Vec<Cpu> {
         let [packages, l3s, l2s, cores, width] = self.0.map(u32::from);
         let all = packages * l3s * l2s * cores;
@@ -56,7 +57,7 @@ pub fn modes() -> impl Strategy<Value = Mode> {
     prop_oneof![Just(Mode::Scatter), Just(Mode::Compact)]
 }
 
-/// The machine with so many L3 in each NUMA node; a package has at least one node.
+/// The machine with `l3s` L3 caches per NUMA node; a package has at least one node.
 pub fn with_nodes(cpus: Vec<Cpu>, l3s: u32) -> Vec<Cpu> {
     let first = |package: u32| {
         let own = cpus.iter().filter(|cpu| cpu.package == package);
@@ -70,8 +71,8 @@ pub fn with_nodes(cpus: Vec<Cpu>, l3s: u32) -> Vec<Cpu> {
     cpus.iter().map(with_node).collect()
 }
 
-/// Machines of one to six levels with at most `cpus` cpus, each cpu left in the cpuset with a
-/// chance that is drawn too (so: whole machines, holes, half cores).
+/// Machines of one to six levels with at most `cpus` cpus; each cpu is kept in the cpuset with a
+/// random probability (so: whole machines, holes, half cores).
 pub fn topologies(cpus: u16) -> impl Strategy<Value = Topology> {
     let shape = (
         1..=2u16,
@@ -96,7 +97,7 @@ pub fn topologies(cpus: u16) -> impl Strategy<Value = Topology> {
         })
 }
 
-/// The topology with each cpu kept with `percent` chance, but never empty.
+/// The topology with each cpu kept with a probability of `percent`, but never empty.
 fn punched(topology: &Topology, percent: u32, seed: u64) -> Topology {
     let mut state = seed | 1;
     let mut kept: CpuSet = topology
@@ -116,8 +117,8 @@ fn punched(topology: &Topology, percent: u32, seed: u64) -> Topology {
     topology.restrict(&kept).expect("not empty")
 }
 
-/// The machine with cores of two speeds: core i is slow if bit i of `slow` is set, by the order of
-/// their numbers.
+/// The machine with cores of two speeds: core i, in the order of their numbers, is slow if bit i of
+/// `slow` is set.
 pub fn at_two_speeds(topology: &Topology, slow: u64, capacity: u16) -> Topology {
     let mut cores: Vec<u32> = topology.cpus().iter().map(|cpu| cpu.core).collect();
     cores.sort_unstable();
@@ -133,7 +134,7 @@ pub fn at_two_speeds(topology: &Topology, slow: u64, capacity: u16) -> Topology 
     Topology::new(topology.cpus().iter().map(of).collect()).expect("the same tree")
 }
 
-/// What slow cores are capable of: a third, half (so that levels tie), as hybrid processors.
+/// Capacities of slow cores: a third, half (so that levels tie), and as in hybrid processors.
 pub fn capacities() -> impl Strategy<Value = u16> {
     prop_oneof![Just(341u16), Just(512), Just(630)]
 }

@@ -1,14 +1,14 @@
-//! The bound on mains: how far apart the mains of all deployments can be, whatever their peers
-//! need.
+//! Bound on the mains: the greatest sum of distances between the mains of all deployments,
+//! regardless of their other threads.
 //!
-//! **Problem.** The checker needs the greatest sum of distances of mains, each on its own cpuset,
-//! with a limit on a core. **Approach.** A minimum-cost flow by negative-cycle cancelling (Klein
-//! 1967): from the mains as they are placed, find a cycle of moves (a main of one cpuset from one
-//! cpu to another, or one more in a domain and one less in another) that brings them farther apart,
-//! make it, and search again. **Proof sketch.** Sums of distances in a tree are concave in the
-//! counts of its domains, so a flow without such a cycle is optimal. **Limits.** After
-//! [`CYCLES_MAX`] cycles all mains count as if they might use all cpus that any of them may use:
-//! still a bound. Deployments with the same cpuset are one source.
+//! **Problem.** Maximize the sum of distances of the mains, each on its own cpuset, with a limit
+//! per core. **Approach.** A minimum-cost flow by negative-cycle canceling (Klein 1967): start with
+//! the mains as they are placed, find a cycle of changes (a main of one cpuset from one cpu to
+//! another, or one main more in a domain and one less in another) that increases the sum, apply it,
+//! and repeat. **Proof sketch.** Sums of distances in a tree are concave in the counts of its
+//! domains, so a flow without such a cycle is optimal. **Limits.** After [`CYCLES_MAX`] cycles all
+//! mains are assumed to be allowed on every cpu that any of them may use, which still gives a
+//! bound. Deployments with the same cpuset are one source.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +19,11 @@ use crate::JointProblem;
 use crate::check::fill_levels::slow_cpus;
 use crate::check::placed::Placed;
 
-/// Most cycles that are cancelled: an answer that is proven needs none.
+/// Maximum number of canceled cycles. An answer that is proven needs none.
 const CYCLES_MAX: usize = 400;
 
-/// The greatest sum of distances of all pairs of mains, at most `on_core` of them on a core and
-/// `slow_mains` on slow cores.
+/// The greatest sum of distances of all pairs of mains, with at most `on_core` mains per core and
+/// `slow_mains` mains on slow cores.
 pub(super) fn max_distance(
     problem: &JointProblem,
     placed: &[Placed<'_>],
@@ -42,19 +42,19 @@ pub(super) fn max_distance(
     flow.distances(problem)
 }
 
-/// Where mains come from: a cpuset.
+/// Source of the flow: a cpuset with its mains.
 struct Source {
-    /// Most of its mains on a cpu.
+    /// Most of its mains on one cpu.
     most: i64,
     /// Positions of its cpus, and its mains on each.
     cpus: Vec<(usize, i64)>,
 }
 
-/// The mains as a flow from sources over cpus, cores, L2 and L3 to the machine.
+/// The mains as a flow from the sources through the levels of the topology to the machine.
 struct Flow {
     sources: Vec<Source>,
     on_core: i64,
-    /// Of each level: what sharing is worth, the mains in each domain, the domain around each.
+    /// Per level: the gain of sharing, the mains in each domain, and the parent of each domain.
     levels: Vec<LevelMains>,
 }
 
@@ -64,16 +64,16 @@ struct LevelMains {
     parents: Vec<usize>,
 }
 
-/// One main more (or less) on an arc.
+/// Change of the flow on an arc by one main.
 #[derive(Clone, Copy)]
 enum ArcChange {
-    /// From a source to the cpu at that place of its list.
+    /// From a source to the cpu at an index of its list.
     Place(usize, usize, i64),
-    /// From a domain of a level to that around it.
+    /// From a domain of a level to its parent.
     Up(usize, usize, i64),
 }
 
-/// An arc between two nodes, what it costs, and what taking it means.
+/// An arc: its two nodes, its cost, and the change of the flow if it is taken.
 type Arc = (usize, usize, i64, ArcChange);
 
 impl Flow {
@@ -130,8 +130,8 @@ impl Flow {
         }
     }
 
-    /// Leaves sources only the fast cpus but for so many mains. Of several sources it is not known
-    /// whose mains those are.
+    /// Restricts sources to the fast cpus, except for `slow_mains` mains. With several sources it
+    /// is unknown whose mains those are.
     fn keep_on_fast_cores(&mut self, is_slow: &[bool], slow_mains: i64) {
         let on_slow = |cpus: &[(usize, i64)]| -> i64 {
             let slow = cpus.iter().filter(|&&(cpu, _)| is_slow[cpu]);
@@ -149,7 +149,7 @@ impl Flow {
             return;
         };
         let mains: i64 = source.cpus.iter().map(|&(_, mains)| mains).sum();
-        // as many mains as may be slow keep all cpus, first of all those that are
+        // `slow_mains` mains keep all cpus, first those that are on slow cpus already
         let mut free = slow_mains - on_slow(&source.cpus);
         if free < 0 || slow_mains >= mains {
             return;
@@ -171,7 +171,8 @@ impl Flow {
         self.sources.push(fast);
     }
 
-    /// Turns circles until there is none; false if there are too many.
+    /// Cancels negative cycles until there is none; false if there are too many and sources can be
+    /// merged.
     fn cancel_negative_cycles(&mut self) -> bool {
         for _ in 0..CYCLES_MAX {
             match self.negative_cycle() {
@@ -182,7 +183,7 @@ impl Flow {
         self.sources.len() == 1
     }
 
-    /// All mains as one source that may use all cpus.
+    /// Merges all mains into one source that may use all cpus.
     fn merge_sources(&mut self) {
         let mut cpus: BTreeMap<usize, i64> = BTreeMap::new();
         for &(cpu, mains) in self.sources.iter().flat_map(|source| &source.cpus) {
@@ -194,7 +195,7 @@ impl Flow {
         }];
     }
 
-    /// Every arc on which one main more or less may go.
+    /// Number of nodes, and every arc on which the flow can change by one main.
     fn arcs(&self) -> (usize, Vec<Arc>) {
         let mut starts = vec![self.sources.len()];
         for level_flow in &self.levels {
@@ -230,13 +231,14 @@ impl Flow {
         (starts[self.levels.len()] + 1, arcs)
     }
 
-    /// A circle of arcs that costs less than nothing.
+    /// A cycle of arcs with negative cost.
     fn negative_cycle(&self) -> Option<Vec<ArcChange>> {
         let (nodes, arcs) = self.arcs();
         let mut cost = vec![0; nodes];
         let mut by: Vec<Option<usize>> = vec![None; nodes];
         let mut last = None;
-        // bound: Bellman and Ford: what still changes after as many rounds as nodes is on a circle
+        // bound: Bellman-Ford: a node that still changes after as many rounds as nodes is on a
+        // cycle
         for round in 0..=nodes {
             last = None;
             for (arc, &(from, to, price, _)) in arcs.iter().enumerate() {
@@ -247,7 +249,7 @@ impl Flow {
                 }
             }
             last?;
-            // a circle among the predecessors shows long before
+            // a cycle among the predecessors usually shows much earlier
             if round % ROUNDS_BETWEEN_CHECKS == ROUNDS_BETWEEN_CHECKS - 1
                 && let Some(cycle) = find_cycle(&by, &arcs)
             {
@@ -257,7 +259,7 @@ impl Flow {
         last.and_then(|_| find_cycle(&by, &arcs))
     }
 
-    /// Takes every step; always true.
+    /// Applies every change; always returns true.
     fn augment(&mut self, cycle: &[ArcChange]) -> bool {
         for &step in cycle {
             match step {
@@ -283,10 +285,10 @@ impl Flow {
     }
 }
 
-/// Rounds of Bellman and Ford between two searches for a cycle: most flows need fewer.
+/// Rounds of Bellman-Ford between two searches for a cycle: most flows need fewer.
 const ROUNDS_BETWEEN_CHECKS: usize = 8;
 
-/// A circle among the arcs by which nodes were reached.
+/// A cycle among the predecessor arcs of the nodes.
 fn find_cycle(by: &[Option<usize>], arcs: &[Arc]) -> Option<Vec<ArcChange>> {
     let mut seen = vec![usize::MAX; by.len()];
     for start in 0..by.len() {

@@ -1,14 +1,15 @@
-//! The bound that counts alone give, recomputed from the problem: what the checker can confirm.
+//! The bound that follows from counts alone, recomputed from the problem so that the checker can
+//! confirm it.
 //!
-//! **Problem.** A certificate is to be believed without trusting the solver. **Approach.** From the
-//! rules and the admitted relaxations: what the mains, one worker alone, and all workers in the
-//! domains of one level could reach at best. Distances are taken pair by pair or level by level; no
-//! tree order, no solver's tables. **Proof sketch.** Distances form a tree, so placing one item at
-//! a time where it is farthest from those placed is best for the sum; a level's pairs of one worker
-//! in one domain are most if whole shares fill it and least if shares are even (convexity); a sum
-//! of bounds bounds the sum. **Limits.** Mappings that relax a rule further than admitted are not
-//! covered. Bounds that were found by Lagrangian relaxation or by a search are stronger than these
-//! counts and are not recomputed here.
+//! **Problem.** A certificate must be verifiable without trusting the solver. **Approach.** From
+//! the rules and the admitted relaxations, bound the mains, one worker alone, and all workers in
+//! the domains of one level. Distances are taken pair by pair or level by level, without the
+//! solver's tree order and tables. **Proof sketch.** Distances form a tree, so greedily placing
+//! each item where it is farthest from those placed maximizes the sum; by convexity, pairs of
+//! threads of one worker within a domain are most if workers have shares as large as possible, and
+//! fewest if the shares are even; a sum of bounds bounds the sum. **Limits.** Mappings that relax a
+//! rule further than admitted are not covered. Bounds from Lagrangian relaxation or from a search
+//! are tighter than these counts and are not recomputed here.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +19,8 @@ use super::{Key, Level, farthest, fill, levels, pairs};
 
 use crate::{Mode, Problem, Relaxation, relaxed_by};
 
-/// No mapping that relaxes no rule beyond `relaxed` has a greater objective. Where cores differ in
-/// speed, no mapping at all: see [`counted_joint_bound`](crate::counted_joint_bound).
+/// Upper bound of the objective of all mappings that relax no rule beyond `relaxed`. Where cores
+/// differ in speed, of all mappings: see [`counted_joint_bound`](crate::counted_joint_bound).
 pub fn counted_bound(problem: &Problem, relaxed: &[Relaxation]) -> i64 {
     if !problem.topology.is_uniform() {
         return any_mapping(problem);
@@ -40,7 +41,7 @@ pub fn counted_bound(problem: &Problem, relaxed: &[Relaxation]) -> i64 {
         }
 }
 
-/// All pairs that should be far apart at the greatest distance, the others at the least.
+/// Pairs that should be far apart have the greatest distance, all others the least.
 fn any_mapping(problem: &Problem) -> i64 {
     let (far, near) = (problem.distances.machine, problem.distances.cpu);
     let within = i64::from(problem.workers) * pairs(problem.threads.into());
@@ -51,7 +52,7 @@ fn any_mapping(problem: &Problem) -> i64 {
         }
 }
 
-/// Right-hand sides after the relaxations.
+/// Right-hand sides of the rules after the relaxations.
 struct Rules<'a> {
     problem: &'a Problem,
     workers: i64,
@@ -105,13 +106,13 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// The greatest sum of distances of so many items.
+    /// Greatest sum of distances of `items` items.
     fn spread(&self, items: i64, limits: (i64, i64)) -> i64 {
         let cpus: Vec<&Cpu> = self.problem.topology.cpus().iter().collect();
         farthest(&cpus, &self.problem.distances, items, limits)
     }
 
-    /// The levels on which closeness counts.
+    /// The levels with a positive gain.
     fn levels(&self) -> Vec<LevelRooms> {
         let levels = levels(&self.problem.distances).into_iter().enumerate();
         let of_level = |(at, Level { gain, key }): (usize, Level)| LevelRooms {
@@ -143,7 +144,7 @@ impl<'a> Rules<'a> {
         vec![room; self.problem.topology.cpus().len()]
     }
 
-    /// What each domain may hold: the sum over its cores.
+    /// Capacity of each domain: the sum over its cores.
     fn rooms(&self, key: Key) -> Vec<Capacity> {
         let mut cores: BTreeMap<u32, (u32, i64)> = BTreeMap::new();
         for cpu in self.problem.topology.cpus() {
@@ -166,7 +167,7 @@ impl<'a> Rules<'a> {
     }
 }
 
-/// Threads of a domain: at least, at most, at most of one worker.
+/// Limits on the threads in a domain: fewest, most, and most of one worker.
 #[derive(Clone, Copy, Default)]
 struct Capacity {
     least: i64,
@@ -174,7 +175,7 @@ struct Capacity {
     of_worker: i64,
 }
 
-/// A level with its rooms, those that take most of a worker first.
+/// A level with the capacities of its domains, in descending order of `of_worker`.
 struct LevelRooms {
     gain: i64,
     rooms: Vec<Capacity>,
@@ -182,7 +183,7 @@ struct LevelRooms {
 }
 
 impl LevelRooms {
-    /// Least closeness: volumes as even as they may be, shares of workers even in each.
+    /// Least closeness: volumes as even as allowed, and within each an even share per worker.
     fn least(&self, rules: &Rules<'_>) -> i64 {
         let mut volumes: Vec<i64> = self.rooms.iter().map(|room| room.least).collect();
         let placed: i64 = volumes.iter().sum();
@@ -200,7 +201,7 @@ impl LevelRooms {
         self.gain * volumes.into_iter().map(even).sum::<i64>()
     }
 
-    /// Most closeness: what workers could reach alone or what volumes leave to all.
+    /// Most closeness: the smaller of what workers can reach alone and what volumes allow for all.
     fn most(&self, rules: &Rules<'_>) -> i64 {
         self.gain * self.alone(rules).min(self.together(rules))
     }
@@ -221,7 +222,7 @@ impl LevelRooms {
         full_main_limits * free + (rules.workers - full_main_limits) * free.min(bound_by_main)
     }
 
-    /// The best volumes, from a table over domains and threads beyond the least.
+    /// The best volumes, by dynamic programming over domains and threads beyond the fewest.
     fn together(&self, rules: &Rules<'_>) -> i64 {
         let least: i64 = self.rooms.iter().map(|room| room.least).sum();
         let extras = (rules.workers * rules.threads - least).max(0) as usize;
@@ -241,7 +242,7 @@ impl LevelRooms {
             }
             best = next;
         }
-        // where no volumes sum to WT, no bound follows
+        // no volumes sum to WT: there is no bound
         best[extras].unwrap_or(i64::MAX / 1_000_000_000)
     }
 }

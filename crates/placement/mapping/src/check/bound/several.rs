@@ -1,16 +1,16 @@
-//! The bound on several deployments, counted again from the problem and from what every balanced
-//! placement has in common.
+//! The bound for several deployments, recomputed from the problem and from the loads that all
+//! balanced placements have in common.
 //!
-//! **Problem.** A certificate is to be believed without trusting the solver. **Approach.** The
-//! mains of all (`mains`) and the pairs within workers are bounded alone. *Scatter*: one
-//! worker alone on its cpuset, thread by thread where it is farthest from those before.
-//! *Compact*: level by level, a worker fills the largest rooms, each no larger than rule (3) and
-//! the largest load allow; where (12+) keeps its main off full cores, the room with the main is
-//! smaller. On cpus and on cores no more pairs than the loads have room for. **Proof sketch.** A
-//! balanced placement has these loads, wherever they lie, so the largest limits every worker;
-//! x(x-1)/2 is convex, so whole rooms have most pairs; distances form a tree, so one at a time
-//! spreads best; a sum of bounds bounds the sum. **Limits.** Mappings that relax a rule further
-//! than admitted are not covered.
+//! **Problem.** A certificate must be verifiable without trusting the solver. **Approach.** The
+//! mains of all deployments (`mains`) and the pairs within workers are bounded separately.
+//! *Scatter*: one worker alone on its cpuset, each thread placed greedily where it is farthest from
+//! those before. *Compact*: level by level, a worker fills the largest rooms (domains), each no
+//! larger than rule (3) and the largest load allow; where (12+) keeps its main off full cores, the
+//! room with the main is smaller. On cpus and on cores, the loads limit the number of pairs.
+//! **Proof sketch.** All balanced placements have the same loads up to permutation, so the largest
+//! load limits every worker; x(x-1)/2 is convex, so whole rooms have most pairs; distances form a
+//! tree, so greedy placement maximizes distances; a sum of bounds bounds the sum. **Limits.**
+//! Mappings that relax a rule further than admitted are not covered.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ use crate::check::placed::Placed;
 use crate::check::several::loads;
 use crate::{Deployment, JointProblem};
 
-/// No placement that relaxes no rule beyond `admitted` has a greater objective.
+/// Upper bound of the objective of all placements that relax no rule beyond `admitted`.
 pub(in crate::check) fn counted(
     problem: &JointProblem,
     placed: &[Placed<'_>],
@@ -77,30 +77,30 @@ fn own<'a>(problem: &'a JointProblem, deployment: &Deployment) -> Vec<&'a Cpu> {
         .collect()
 }
 
-/// Most threads of a worker on a cpu, rule (3).
+/// Most threads of one worker on a cpu by rule (3).
 fn of_worker(deployment: &Deployment, cpus: usize) -> i64 {
     (i64::from(deployment.threads) + cpus as i64 - 1) / cpus as i64
 }
 
-/// The greatest sum of distances within a worker that is alone.
+/// Greatest sum of distances within one worker that is alone.
 fn spread(problem: &JointProblem, deployment: &Deployment) -> i64 {
     let cpus = own(problem, deployment);
     let limits = (of_worker(deployment, cpus.len()), i64::MAX);
     farthest(&cpus, &problem.distances, deployment.threads.into(), limits)
 }
 
-/// How many pairs of compact workers can share domains.
+/// Bounds the pairs of compact workers that share domains.
 struct Packing<'a> {
     problem: &'a JointProblem,
-    /// Loads of cpus, and of cores where every balanced placement has the same: not where cores
-    /// differ in speed and some are open to a part of the deployments only.
+    /// Loads of cpus, and of cores if they are the same in every balanced placement: not where
+    /// cores differ in speed and some are open to only part of the deployments.
     loads: Vec<Vec<i64>>,
-    /// (12+), where it binds: load of a full core, and how many mains may lie beside one.
+    /// (12+), where it binds: load of a full core, and how many mains may be on full cores.
     rules: Option<(i64, i64)>,
 }
 
-/// What a domain takes of one worker, and how much less if the worker's main is there and must not
-/// be on a full core.
+/// Capacity of a domain for one worker, and its reduction if the worker's main is in the domain and
+/// must not be on a full core.
 type Room = (i64, i64);
 
 impl<'a> Packing<'a> {
@@ -127,7 +127,7 @@ impl<'a> Packing<'a> {
         all.filter(|deployment| deployment.mode == Mode::Compact)
     }
 
-    /// Most pairs in domains of a level.
+    /// Upper bound on the pairs within domains of a level.
     fn most(&self, level: usize, key: Key) -> i64 {
         let alone = self.alone(level, key);
         match self.loads.get(level) {
@@ -136,7 +136,7 @@ impl<'a> Packing<'a> {
         }
     }
 
-    /// If each worker were alone.
+    /// The bound if each worker were alone.
     fn alone(&self, level: usize, key: Key) -> i64 {
         let (mut sum, mut gap, mut workers) = (0, 0, 0);
         let mut known: BTreeMap<(&CpuSet, u16), (i64, i64)> = BTreeMap::new();
@@ -183,7 +183,7 @@ impl<'a> Packing<'a> {
         rooms
     }
 
-    /// As the loads of cpus or cores leave room for all of them.
+    /// The bound that the loads of cpus or cores imply for all workers together.
     fn together(&self, loads: &[i64], key: Key) -> i64 {
         let mut cap = 1;
         for deployment in self.compact() {
@@ -201,7 +201,8 @@ impl<'a> Packing<'a> {
     }
 }
 
-/// Most pairs of one worker in rooms, free and with its main on a core that is not full.
+/// Most pairs of one worker within rooms: unrestricted, and with its main on a core that is not
+/// full.
 fn most_pairs(rooms: &[Room], threads: i64) -> (i64, i64) {
     let sizes = |without: usize| {
         let rooms = rooms.iter().enumerate();

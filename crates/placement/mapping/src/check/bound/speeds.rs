@@ -1,12 +1,12 @@
-//! Pairs within workers by the speeds of cores, counted again.
+//! Bounds on pairs within workers by the speeds of cores, recomputed.
 //!
-//! **Problem.** On cores of different speed, how many threads those of each speed hold is the same
-//! in every balanced placement; taken alone, each worker would have the best of them. **Approach.**
-//! In the domains of a level, by speed: threads that are shared out evenly over all pairs of a
-//! worker and a domain have fewest pairs; if such cells are filled one after the other they have
-//! most. A cell on slow cores holds no main but for those that are there. **Limits.** Deployments
-//! with the same cpus. A level with a domain of two speeds bounds scatter as if all cores were of
-//! one, and not compact.
+//! **Problem.** Where cores differ in speed, the number of threads on the cores of each speed is
+//! the same in every balanced placement; a bound that takes each worker alone would give all of
+//! them the best cores. **Approach.** Per level and speed: pairs are fewest if threads are spread
+//! evenly over all cells (pairs of a worker and a domain), and most if cells are filled one after
+//! the other. A cell on slow cores holds no main except the `slow_mains`. **Limits.** Deployments
+//! with the same cpus. On a level where a domain contains two speeds, scatter is bounded as if all
+//! cores had one speed, and compact is not bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,25 +15,25 @@ use albacore_topology::Cpu;
 use super::{Key, pairs};
 use crate::{Deployment, JointProblem, Mode};
 
-/// The threads on the cpus of a machine, which all deployments may use.
+/// The loads of a machine all of whose cpus are open to all deployments.
 pub(super) struct Speeds<'a> {
     problem: &'a JointProblem,
-    /// Each cpu with what runs there.
+    /// Each usable cpu with its load.
     loads: Vec<(&'a Cpu, i64)>,
 }
 
 /// The cores of one speed.
 struct Speed {
     capacity: u16,
-    /// The domains that they lie in.
+    /// The domains that contain them.
     domains: BTreeSet<u32>,
     threads: i64,
-    /// Most threads of a worker in one domain.
+    /// Most threads of one worker in one domain.
     most: i64,
 }
 
 impl<'a> Speeds<'a> {
-    /// `loads` by id of the cpu.
+    /// `loads` are in the order of the topology's cpus.
     pub(super) fn of(problem: &'a JointProblem, loads: &[i64]) -> Self {
         let own = |id| problem.deployments.iter().any(|d| d.cpuset.contains(id));
         let cpus = problem.topology.cpus().iter().zip(loads.iter().copied());
@@ -48,7 +48,7 @@ impl<'a> Speeds<'a> {
         all.filter(move |deployment| deployment.mode == mode)
     }
 
-    /// Fewest pairs of threads of scattered workers in domains of a level.
+    /// Fewest pairs of threads of scatter workers within domains of a level.
     pub(super) fn fewest(&self, level: usize, key: Key) -> i64 {
         if self.deployments(Mode::Compact).next().is_some() {
             return 0;
@@ -81,7 +81,7 @@ impl<'a> Speeds<'a> {
         }
     }
 
-    /// Most pairs of threads of compact workers in domains of a level; `None`: any number.
+    /// Most pairs of threads of compact workers within domains of a level; `None` if not bounded.
     pub(super) fn most(&self, level: usize, key: Key, slow_mains: i64) -> Option<i64> {
         let speeds = self.speeds(level, key);
         let fastest = speeds.iter().map(|speed| speed.capacity).max()?;
@@ -129,7 +129,7 @@ impl<'a> Speeds<'a> {
                     .iter()
                     .filter(move |(cpu, _)| cpu.capacity == capacity)
             };
-            // cpus of each core, and what runs there
+            // per core: room for one worker, load, domain
             let mut cores: BTreeMap<u32, (i64, i64, u32)> = BTreeMap::new();
             for &(cpu, load) in own() {
                 let core = cores.entry(cpu.core).or_insert((0, 0, key(cpu)));

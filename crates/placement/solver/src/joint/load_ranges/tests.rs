@@ -1,4 +1,4 @@
-//! Ranges of loads against all loads that there are.
+//! Ranges of loads against the enumeration of all loads.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::LoadRanges;
 use crate::Mode;
 use crate::joint_problems::{Sizes, joint_problems, same_cpuset};
 
-/// Loads that can be listed.
+/// Sizes for which all loads can be enumerated.
 const SIZES: Sizes = Sizes {
     cpus: 7,
     deployments: 3,
@@ -57,8 +57,8 @@ proptest! {
     }
 }
 
-/// A thread on cpu 0 or 2, one on 3 or 4, and three cores of two cpus: from 0 and 3, the first core
-/// is free if both move.
+/// A thread on cpu 0 or 2, one on 3 or 4, and three cores of two cpus: starting on 0 and 3, the
+/// first core becomes free if both threads move.
 #[test]
 fn a_core_has_less_where_a_chain_leads_through_another() {
     let cpu = |id: u16| Cpu {
@@ -82,7 +82,7 @@ fn a_core_has_less_where_a_chain_leads_through_another() {
     assert_eq!(ranges.cores, [(0, 1); 3]);
 }
 
-/// Loads with the threads of a tenant on top, in every way that its caps allow.
+/// Loads after adding the threads of a tenant in every way that its caps allow.
 fn with_threads_of(tenant: &Tenant, loads: &BTreeSet<Vec<u32>>) -> BTreeSet<Vec<u32>> {
     let mut open = BTreeSet::new();
     open.extend(
@@ -105,7 +105,7 @@ fn with_threads_of(tenant: &Tenant, loads: &BTreeSet<Vec<u32>>) -> BTreeSet<Vec<
     placed.map(|(loads, _)| loads).collect()
 }
 
-/// Least and most of each load.
+/// Least and most value of each load.
 fn all_ranges(all: &[Vec<u32>]) -> Vec<(u32, u32)> {
     let range = |at: usize| {
         let loads = || all.iter().map(|loads| loads[at]);
@@ -114,7 +114,7 @@ fn all_ranges(all: &[Vec<u32>]) -> Vec<(u32, u32)> {
     (0..all[0].len()).map(range).collect()
 }
 
-/// The sum of the loads whose range begins at each number.
+/// Sums of the loads that vary, by the start of their range.
 fn sums(ranges: &[(u32, u32)], loads: &[u32]) -> Vec<u32> {
     let highest = ranges.iter().map(|&(least, _)| least as usize).max();
     let mut sums = vec![0; highest.unwrap() + 1];

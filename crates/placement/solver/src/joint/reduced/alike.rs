@@ -1,25 +1,26 @@
-//! Domains that may exchange all that is on them, and the order that the program asks for.
+//! Interchangeable domains, and the order that the program imposes on them.
 //!
-//! **Problem.** Two cpus of a core, two cores of an L3, are alike if the same deployments may use
-//! them and equal obstacles weigh on them: the program would prove each arrangement by itself.
-//! **Approach.** Alike siblings of the tree are asked to carry no less than the next one:
-//! [`LOAD_WEIGHT`] for each thread and one more for each main. **Proof sketch.** What siblings
-//! carry may be exchanged as a whole without changing a rule or the value; sorted from the inner
-//! level to the outer one, every placement becomes one that is in order. Which worker of a
-//! deployment is which does not matter to what a cpu carries, so both orders can be kept at once.
+//! **Problem.** Two cpus of a core, or two cores of an L3, are alike if the same deployments may
+//! use them and they have equal obstacles: without an order, the program would have to exclude each
+//! arrangement separately. **Approach.** Symmetry breaking: a domain must carry no less than the
+//! next of its alike siblings in the tree: [`LOAD_WEIGHT`] for each thread and one more for each
+//! main. **Proof sketch.** All threads on alike siblings can be exchanged as a whole without
+//! changing a rule or the value; sorted from the inner level to the outer one, every placement
+//! becomes an ordered one. The weight of a cpu does not depend on the order of the workers of a
+//! deployment, so both orders can be imposed at once.
 
 use std::collections::BTreeMap;
 
 use super::super::instance::{CORE, Instance};
 
-/// Any number gives a valid order; this one tells loads apart before mains.
+/// Any number gives a valid order; this one compares loads before mains.
 pub(super) const LOAD_WEIGHT: u32 = 8;
 
-/// The usable positions of a domain, those of alike domains in corresponding order.
+/// The usable positions of a domain; those of alike domains correspond by index.
 type DomainCpus = Vec<u16>;
 
 struct Unit {
-    /// Equal for domains that are alike, if siblings.
+    /// Equal for siblings that are alike.
     kind: usize,
     cpus: DomainCpus,
 }
@@ -70,14 +71,14 @@ pub(super) fn alike(instance: &Instance) -> Vec<Vec<DomainCpus>> {
     classes
 }
 
-/// What weighs on cpus of a core that nobody may use.
+/// Load on cpus of a core that no deployment may use.
 fn beside(instance: &Instance, core: u16) -> u32 {
     let cpus = (0..instance.cpus).filter(|&cpu| instance.of[CORE][cpu] == core);
     let unused = cpus.filter(|&cpu| !instance.is_used[cpu]);
     unused.map(|cpu| instance.obstacles[cpu]).sum()
 }
 
-/// What each position carries.
+/// Weight that each position carries.
 pub(super) fn weights(instance: &Instance, places: &[u16]) -> Vec<u32> {
     let mut weights = vec![0; instance.cpus];
     let mut first = 0;
@@ -91,10 +92,10 @@ pub(super) fn weights(instance: &Instance, places: &[u16]) -> Vec<u32> {
     weights
 }
 
-/// The position of every slot once alike domains are in order.
+/// The position of every slot after alike domains are ordered.
 pub(super) fn arranged(instance: &Instance, places: &[u16]) -> Vec<u16> {
     let weights = weights(instance, places);
-    // whose threads each position has
+    // the position from which each position takes its threads
     let mut from: Vec<u16> = (0..instance.cpus as u16).collect();
     for class in alike(instance) {
         let of_unit = |cpus: &DomainCpus| -> Vec<u16> {

@@ -1,4 +1,4 @@
-//! The program of several deployments as good_lp takes it.
+//! The integer program of several deployments, in terms of good_lp.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,16 +13,16 @@ use super::super::volumes::Volumes;
 use super::alike::{LOAD_WEIGHT, alike};
 use crate::integer_program::{FullDomain, IntegerProgram};
 
-/// Whether the program has at most so many integer variables, but for the few of rules (12) and
+/// Whether the program has at most `most` integer variables, except the few of rules (12) and
 /// (12+).
 pub(super) fn has_at_most(instance: &Instance, most: usize) -> bool {
-    // most problems are far larger: this is counted first
+    // fast path: most problems are far larger
     let cells: usize = instance.tenants.iter().map(cells).sum();
     let steps = |tenant: &Tenant| steps(instance, tenant);
     cells <= most && cells + instance.tenants.iter().map(steps).sum::<usize>() <= most
 }
 
-/// The variables that say where mains and threads of a tenant are.
+/// Number of variables for the positions of mains and threads of a tenant.
 fn cells(tenant: &Tenant) -> usize {
     let mains = rows(tenant) * tenant.cpus.len();
     let (least, most) = on_cpus(tenant, 1);
@@ -30,7 +30,7 @@ fn cells(tenant: &Tenant) -> usize {
     mains + if varies { mains } else { 0 }
 }
 
-/// The variables that count pairs of a compact tenant.
+/// Number of variables that count pairs of a compact tenant.
 fn steps(instance: &Instance, tenant: &Tenant) -> usize {
     if tenant.sign > 0 || tenant.threads == 1 {
         return 0;
@@ -43,7 +43,7 @@ fn steps(instance: &Instance, tenant: &Tenant) -> usize {
     tenant.workers * domains.map(in_domain).sum::<usize>()
 }
 
-/// The objective never exceeds this, nor falls below its negative.
+/// Upper bound of the absolute value of the objective.
 pub(super) fn magnitude(instance: &Instance) -> f64 {
     let farthest: i64 = instance.gain.iter().sum();
     let within = |tenant: &Tenant| tenant.workers as i64 * pairs(tenant.threads as u32);
@@ -51,7 +51,7 @@ pub(super) fn magnitude(instance: &Instance) -> f64 {
     (farthest * most) as f64
 }
 
-/// How many rows of variables a tenant has: one a worker, but one for all workers of one thread.
+/// Rows of variables of a tenant: one per worker, or one for all workers of one thread.
 pub(super) fn rows(tenant: &Tenant) -> usize {
     match tenant.threads {
         1 => 1,
@@ -59,7 +59,7 @@ pub(super) fn rows(tenant: &Tenant) -> usize {
     }
 }
 
-/// Fewest and most threads of a worker on so many cpus of its cpuset.
+/// Fewest and most threads of a worker on `cpus` cpus of its cpuset.
 fn on_cpus(tenant: &Tenant, cpus: usize) -> (usize, usize) {
     let cap = usize::from(tenant.worker_cap);
     let elsewhere = (tenant.cpus.len() - cpus) * cap;
@@ -67,8 +67,8 @@ fn on_cpus(tenant: &Tenant, cpus: usize) -> (usize, usize) {
     (tenant.threads.saturating_sub(elsewhere), most)
 }
 
-/// The domains that some of these positions lie in, as indices of these, and the closeness of a
-/// pair there; domains of the same indices are one.
+/// The domains that contain any of these positions, as indices into `cpus`, and the closeness of a
+/// pair there; domains with the same indices are merged.
 fn domains(instance: &Instance, cpus: &[u16]) -> Vec<(Vec<u16>, i64)> {
     let mut gains: BTreeMap<Vec<u16>, i64> = BTreeMap::new();
     for level in (0..instance.levels).filter(|&level| instance.gain[level] > 0) {
@@ -84,7 +84,7 @@ fn domains(instance: &Instance, cpus: &[u16]) -> Vec<(Vec<u16>, i64)> {
     gains.into_iter().collect()
 }
 
-/// The program while it is built.
+/// The program under construction.
 pub(super) struct Model<'a> {
     instance: &'a Instance,
     rules: &'a Rules,
@@ -96,7 +96,7 @@ pub(super) struct Model<'a> {
     program: IntegerProgram,
 }
 
-/// What is on a cpu or core.
+/// Threads and mains on a cpu or core.
 struct Held {
     threads: Expression,
     /// Mains of each tenant on each cpu.
@@ -108,14 +108,14 @@ struct Unit {
     /// The usable positions in it.
     cpus: Vec<u16>,
     load: u32,
-    /// What of the load are obstacles.
+    /// Part of the load that is due to obstacles.
     obstacles: u32,
-    /// Between which bounds its load is.
+    /// Range of its load over all balanced placements.
     range: (u32, u32),
 }
 
 impl<'a> Model<'a> {
-    /// The whole program: its objective is the value of a placement but for a constant.
+    /// The whole program; its objective is the value of a placement up to a constant.
     pub(super) fn of(
         instance: &'a Instance,
         rules: &'a Rules,
@@ -166,7 +166,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Closeness of mains.
+    /// Adds the closeness of mains.
     fn count_mains(&mut self) {
         let used = self.used();
         for (members, gain) in domains(self.instance, &used) {
@@ -189,7 +189,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Closeness within workers.
+    /// Adds the closeness within workers.
     fn count_workers(&mut self) {
         let tenants = self.instance.tenants.iter().zip(&self.rows);
         for (tenant, rows) in tenants.filter(|(tenant, _)| tenant.threads > 1) {
@@ -232,7 +232,7 @@ impl<'a> Model<'a> {
             .collect()
     }
 
-    /// What is on some positions.
+    /// Threads and mains on some positions.
     fn held(&self, cpus: &[u16]) -> Held {
         let mut held = Held {
             threads: Expression::from(0),
@@ -305,7 +305,7 @@ impl<'a> Model<'a> {
         self.rules.core_mains + self.excess[0]
     }
 
-    /// The loads are in their ranges, and those with the same range have the same sum.
+    /// Requires that loads are in their ranges, and fixes the sum of those with the same range.
     fn keep_loads(&mut self, units: &[Unit]) {
         let mut sums: BTreeMap<u32, (Expression, u32)> = BTreeMap::new();
         for unit in units {
@@ -327,8 +327,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// What (12) and (12+) count. They are of no more workers than cpus, so by (2) no tenant has
-    /// two mains on a cpu.
+    /// The domains that (12) and (12+) count. These rules need no more workers than cpus, so by (2)
+    /// no tenant has two mains on a cpu.
     fn full_domains(&self, units: &[Unit]) -> Vec<FullDomain> {
         let domain = |unit: &Unit| {
             let held = self.held(&unit.cpus);
@@ -345,7 +345,7 @@ impl<'a> Model<'a> {
         units.iter().map(domain).collect()
     }
 
-    /// Alike domains are in order.
+    /// Breaks symmetry: orders alike domains.
     fn keep_alike(&mut self) {
         for class in alike(self.instance) {
             for pair in class.windows(2) {
@@ -359,7 +359,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// What (2) asks of each tenant on a cpu.
+    /// Adds the constraints of (2) for each tenant on a cpu.
     fn keep_ranks(&mut self, cpu: u16) {
         let tenants = self.instance.tenants.iter().zip(&self.rows);
         for (tenant, rows) in tenants.filter(|(tenant, _)| tenant.threads > 1) {

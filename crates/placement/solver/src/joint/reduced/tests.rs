@@ -1,4 +1,4 @@
-//! The program alone against all placements of small joint problems.
+//! The program alone against the enumeration of small joint problems.
 
 use proptest::prelude::*;
 
@@ -12,10 +12,10 @@ use super::{Start, keeps_caps, solve_within};
 use crate::joint_problems::{Sizes, joint_problems};
 use crate::{JointProblem, WorkBudget};
 
-/// Far above what the slowest of these programs takes on a busy machine.
+/// Far above the time of the slowest of these programs on a busy machine.
 const SECONDS: f64 = 60.0;
 
-/// What can be enumerated within the limit.
+/// Sizes that can be enumerated within the limit.
 const SIZES: Sizes = Sizes {
     cpus: 12,
     deployments: 3,
@@ -75,7 +75,7 @@ fn is_solved_as_by_enumeration(mut problem: JointProblem) -> Result<(), TestCase
     Ok(())
 }
 
-/// That the program would take it as a start.
+/// Asserts that the placement is a feasible start of the program.
 fn is_in_order(instance: &Instance, places: &[u16]) -> Result<(), TestCaseError> {
     let weights = weights(instance, places);
     for class in alike(instance) {

@@ -1,4 +1,4 @@
-//! The enumeration against one that goes through all mappings by the checker's rules.
+//! The enumeration against one of all mappings by the checker's rules.
 
 use super::enumerate;
 use crate::enumerated::{best_of_all, every_problem, every_problem_of_two_nodes};

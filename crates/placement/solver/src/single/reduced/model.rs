@@ -1,4 +1,4 @@
-//! The reduced program as good_lp takes it.
+//! The reduced program, in terms of good_lp.
 
 use good_lp::{Expression, Variable, constraint, variable};
 
@@ -7,7 +7,7 @@ use crate::integer_program::{FullDomain, IntegerProgram};
 use crate::single::allowed::Allowed;
 use crate::single::domains::{CORE, CPU, Domains, LEVELS, pairs};
 
-/// How many integer variables the program has, but for the few of rules (12) and (12+).
+/// Number of integer variables of the program, except the few of rules (12) and (12+).
 pub(crate) fn size(domains: &Domains) -> usize {
     let cells = domains.workers * domains.cpus;
     let steps = |level: usize, domain: usize| match most_of_worker(domains, level, domain) {
@@ -32,7 +32,7 @@ fn most_of_worker(domains: &Domains, level: usize, domain: usize) -> usize {
     (cpus * domains.rules.worker_cap as usize).min(domains.threads)
 }
 
-/// The objective never exceeds this, nor falls below its negative.
+/// Upper bound of the absolute value of the objective.
 pub(crate) fn magnitude(domains: &Domains) -> f64 {
     let farthest: i64 = domains.gain.iter().sum();
     let (workers, threads) = (domains.workers, domains.threads);
@@ -40,7 +40,7 @@ pub(crate) fn magnitude(domains: &Domains) -> f64 {
     (farthest * most) as f64
 }
 
-/// The program while it is built.
+/// The program under construction.
 pub(crate) struct Model<'a> {
     domains: &'a Domains,
     allowed: &'a Allowed,
@@ -48,7 +48,7 @@ pub(crate) struct Model<'a> {
 }
 
 impl<'a> Model<'a> {
-    /// The whole program: its objective is the value of a mapping but for a constant.
+    /// The whole program; its objective is the value of a mapping up to a constant.
     pub(crate) fn of(domains: &'a Domains, allowed: &'a Allowed) -> IntegerProgram {
         let mut model = Self::new(domains, allowed);
         model.count_pairs();
@@ -148,8 +148,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// At most `most` domains hold both `full` threads and a main. Where a domain holds one main
-    /// at most, that is written for all workers at once.
+    /// At most `most` domains hold both `full` threads and a main. If a domain holds at most one
+    /// main, one constraint covers all workers.
     fn keep_full_mains(&mut self, level: usize, range: (u32, u32), full: u32, most: u32) {
         let at_most_one = match level {
             CPU => self.domains.rules.rank_cap == 1,

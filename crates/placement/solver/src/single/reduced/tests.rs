@@ -1,4 +1,4 @@
-//! The reduced program alone against all mappings of small problems.
+//! The reduced program alone against the enumeration of small problems.
 
 use super::solve_within;
 use crate::Mode;
@@ -8,7 +8,7 @@ use crate::single::domains::Domains;
 use crate::single::local_search::Search;
 use crate::single::volumes::volumes;
 
-/// Far above what the slowest of these programs takes on a busy machine.
+/// Far above the time of the slowest of these programs on a busy machine.
 const SECONDS: f64 = 60.0;
 
 #[test]
