@@ -18,12 +18,14 @@ pub enum OsError {
         path: PathBuf,
         /// The content, truncated.
         text: String,
+        /// Description of the expected content.
         expected: &'static str,
     },
     /// A `stat` file of a process or thread could not be parsed.
     #[error("cannot understand {}", path.display())]
     Stat {
         path: PathBuf,
+        /// The parse error.
         source: StatError,
     },
     /// A system call failed.

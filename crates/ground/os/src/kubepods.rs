@@ -69,6 +69,7 @@ pub enum KubepodsError {
     #[error("{id:?} is not {expected}")]
     BadId {
         id: String,
+        /// Description of a valid id.
         expected: &'static str,
     },
     /// The kubelet's directory contains no such container.

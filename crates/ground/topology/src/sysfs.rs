@@ -53,6 +53,7 @@ pub enum SysfsError {
     #[error("{path} is not a list of cpus")]
     List {
         path: String,
+        /// The parse error.
         source: CpuSetError,
     },
     /// The list of cpus that share a domain with a cpu does not contain that cpu.
