@@ -30,7 +30,7 @@ impl Alarm {
     /// setting.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The `timerfd_settime` call fails.
     pub fn set(&self, delay: Duration) -> Result<(), OsError> {
         let delay = TimeSpec::from_duration(delay.max(Duration::from_nanos(1)));
         self.timerfd

@@ -179,7 +179,7 @@ mod tests {
             assert!(reader.held.len() <= 100);
         }
         assert!(written >= 400_000, "each read took 10,000 bytes: {written}");
-        // bound: the capacity of a pipe, 64 KiB
+        // The capacity of a pipe is 64 KiB.
         assert!(lines(&mut reader, 1 << 20).is_empty());
         from.write_all(b"\nnext\n").unwrap();
         assert_eq!(lines(&mut reader, 100), ["next"]);

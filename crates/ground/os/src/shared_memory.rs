@@ -328,7 +328,7 @@ impl Extent {
         }
     }
 
-    /// The bytes, to write.
+    /// The bytes, mutable.
     #[must_use]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: as in `as_slice`; `&mut self` makes this the only view of the range.
