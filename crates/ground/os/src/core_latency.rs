@@ -4,7 +4,7 @@
 //! (ping-pong). Half of a round trip is the one-way latency: from a store to the load that observes
 //! it.
 //!
-//! Distances are in clock cycles, but no portable counter counts cycles: the time stamp counter
+//! Distances are in clock cycles, but no portable counter counts cycles: the time counter of a cpu
 //! runs at a fixed rate, and hypervisors hide the performance counters. The duration of a cycle is
 //! measured like lmbench's `mhz` (Staelin and McVoy, "mhz: Anatomy of a micro-benchmark", 1998):
 //! with a chain of dependent instructions. A rotation and an addition take one cycle each on x86-64

@@ -58,7 +58,7 @@ pub(crate) fn print(text: &mut String) {
     for (name, help, kind, value) in families {
         let Some(value) = value else { continue };
         let total = if kind == "counter" { "_total" } else { "" };
-        // A write to a `String` cannot fail.
+        // infallible: a write to a `String`.
         let _ = write!(
             text,
             "# HELP {name} {help}.\n# TYPE {name} {kind}\n{name}{total} {value}\n"

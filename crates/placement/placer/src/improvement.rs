@@ -1,4 +1,5 @@
-//! Improves a plan in the background that a solve within its budget did not prove optimal.
+//! Background search for a better mapping when a solve could not prove optimality within its
+//! budget.
 //!
 //! A thread of the lowest priority searches again with a larger budget. The loop continues
 //! meanwhile and adopts the result if the problem is unchanged and the gain is worth the moves.

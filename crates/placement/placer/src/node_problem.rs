@@ -96,7 +96,7 @@ pub fn is_joint(problem: &JointProblem) -> bool {
     members > 1 || (members == 1 && !problem.obstacles.is_empty())
 }
 
-/// Solves a joint problem like the placer.
+/// The placer's solution of a joint problem.
 ///
 /// The freely moved deployments are also solved as if they were not running yet. That solution is
 /// used only if it is better, so that they are not moved without a gain; its move counts exclude
@@ -164,7 +164,7 @@ pub fn solve_alone(
     }
 }
 
-/// Improves a first solution that is not proven optimal by the placer's longer search.
+/// Runs the placer's longer search for a first solution that is not proven optimal.
 ///
 /// # Errors
 /// As [`solve_alone`].
